@@ -8,6 +8,7 @@ A result comes from a managed host, and a host may be broken or hostile. What pa
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
@@ -18,7 +19,12 @@ import typing as t
 from pathlib import Path
 from urllib.parse import quote
 
-import jsonschema_rs
+try:
+    import jsonschema_rs
+except ImportError as error:
+    MISSING_LIBRARY: ImportError | None = error
+else:
+    MISSING_LIBRARY = None
 
 SCHEMA_NAME = 'threadwise.smt/result'
 SCHEMA_VERSION = 1
@@ -141,7 +147,11 @@ SCHEMA: dict[str, t.Any] = {
     ),
 }
 
-_VALIDATOR = jsonschema_rs.Draft202012Validator(SCHEMA)
+
+@functools.cache
+def _validator() -> jsonschema_rs.Draft202012Validator:
+    return jsonschema_rs.Draft202012Validator(SCHEMA)
+
 
 # C0 and C1 controls but tab and newline, lone surrogates (they cannot be encoded), and the marks that reverse the reading order of what follows.
 _UNSHOWABLE = re.compile('[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]')
@@ -219,7 +229,7 @@ def validate(document: t.Any, source: str) -> None:
             f'use the version of threadwise.smt that collected it ({_brief(document.get("collection_version"))})'
         )
     try:
-        _VALIDATOR.validate(document)
+        _validator().validate(document)
     except jsonschema_rs.ValidationError as error:
         place = '.'.join(str(part) for part in error.instance_path) or 'the document'
         raise ResultError(f'{source}: {_brief(place)}: {_brief(error.message)}') from error
