@@ -1,0 +1,447 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The SMT state of a host as data, and the transaction that brings it from one state to another.
+
+A *state* is plain JSON data: ``{"control": str, "active": bool | None, "online": [int], "present": [int]}``. ``control`` is what
+``/sys/devices/system/cpu/smt/control`` reads, ``absent`` where the kernel has no such file.
+
+This file imports nothing from the collection: its source is copied to a host as part of the program that restores it.
+
+Kernel behaviour is from Documentation/ABI/testing/sysfs-devices-system-cpu and kernel/cpu.c (4.19 to 6.17). The running kernel has the last
+word: every write is read back.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import namedtuple
+
+CPU_DIRECTORY = 'sys/devices/system/cpu'
+CONTROL = CPU_DIRECTORY + '/smt/control'
+ACTIVE = CPU_DIRECTORY + '/smt/active'
+METHODS = ('auto', 'control', 'cpu_online')
+
+# The kernel's own limit (NR_CPUS) is 8192 on the largest configurations; a list beyond this is not a CPU list.
+MOST_CPUS = 65536
+LONGEST_FILE = 1 << 20
+
+WITHOUT_CONTROL = ('absent', 'notsupported', 'notimplemented')
+OFF = ('off', 'forceoff')
+
+# What an errno means when a CPU is brought up or down, or the control is written (kernel/cpu.c, drivers/base/cpu.c).
+MEANINGS = {
+    'EPERM': 'the kernel does not permit it (siblings are refused while smt/control is off, forceoff is final until a reboot, or this is not root)',
+    'EACCES': 'no permission to write (not root, or a container or security policy forbids it)',
+    'EBUSY': 'SCHED_DEADLINE bandwidth would not fit, or CPU hotplug is held by a suspend',
+    'EOPNOTSUPP': 'the platform forbids taking this CPU offline or online (TDX, MADT wakeup)',
+    'EINVAL': 'the kernel does not take this value, or the CPU is not present',
+    'ENODEV': 'the kernel has no SMT to control here (no SMT, or it is off in firmware)',
+    'ENOENT': 'the kernel offers no file for it: this CPU cannot be hot-plugged',
+    'ENOSPC': 'no interrupt vectors are left on the other CPUs',
+    'ENOMEM': 'the kernel has no memory for it',
+    'EROFS': 'sysfs is mounted read-only (a container?)',
+    'EIO': 'the CPU did not come up or go down',
+}
+
+Target = namedtuple('Target', ['online', 'offline', 'writes', 'width'])
+Target.__doc__ = """Where a transaction goes.
+
+online, offline: frozensets of CPUs that are to be in that state; a CPU in neither may stay as it is.
+writes: control values to try in this order (the next only after EINVAL); empty leaves the control as it is.
+width: threads per core the control has to allow; 1 means that the control has to read off, 0 that any reading will do.
+"""
+
+
+class StateError(Exception):
+    """The SMT state cannot be read or changed. The text names the CPU or file, the reason, and whether the state before is back."""
+
+
+class SysFiles:
+    """The files of one host below ``sysroot``; paths are relative to it. A subclass may stand in for a kernel."""
+
+    def __init__(self, sysroot: str = '/'):
+        self.sysroot = sysroot
+
+    def _full(self, path: str) -> str:
+        return os.path.join(self.sysroot, path)
+
+    def read(self, path: str) -> str | None:
+        """Stripped text of at most ``LONGEST_FILE`` bytes, or None when missing or unreadable."""
+        try:
+            with open(self._full(path), 'rb') as handle:
+                return handle.read(LONGEST_FILE).decode('ascii', errors='replace').strip()
+        except OSError:
+            return None
+
+    def write(self, path: str, text: str) -> None:
+        """Write in one system call, because the kernel takes each as a request of its own. Raises OSError."""
+        handle = os.open(self._full(path), os.O_WRONLY | os.O_TRUNC)
+        try:
+            os.write(handle, (text + '\n').encode('ascii'))
+        finally:
+            os.close(handle)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(self._full(path))
+
+
+def parse_cpulist(text: str, where: str) -> list[int]:
+    """CPUs of a kernel list (``0-3,8``; strides are never printed by the kernel), sorted. Raises StateError naming ``where``."""
+    cpus = set()
+    for part in text.split(','):
+        first, dash, last = part.strip().partition('-')
+        if not first and not dash:
+            continue
+        if not (first.isdigit() and (last.isdigit() or not dash)):
+            raise StateError('%s: %.60r is not a CPU list' % (where, text))
+        low, high = int(first), int(last or first)
+        if low > high or high >= MOST_CPUS:
+            raise StateError('%s: %.60r is not a CPU list' % (where, text))
+        cpus.update(range(low, high + 1))
+    return sorted(cpus)
+
+
+def read(sysroot: str = '/', files: SysFiles | None = None) -> dict:
+    """The state of a host as plain JSON data. Raises StateError when the kernel does not tell which CPUs are online."""
+    files = files or SysFiles(sysroot)
+    online_file = CPU_DIRECTORY + '/online'
+    online = files.read(online_file)
+    if not online:
+        raise StateError('/%s: missing or empty, so the state of the CPUs is not known' % online_file)
+    present = files.read(CPU_DIRECTORY + '/present') or online
+    control = files.read(CONTROL)
+    return {
+        'control': 'absent' if control is None else control[:32] or 'absent',
+        'active': {'1': True, '0': False}.get(files.read(ACTIVE) or ''),
+        'online': parse_cpulist(online, '/' + online_file),
+        'present': parse_cpulist(present, '/%s/present' % CPU_DIRECTORY),
+    }
+
+
+def differences(before: dict, after: dict) -> list[str]:
+    """What of ``before`` is not so in ``after``, one sentence each; empty when the states are equal."""
+    found = []
+    if before['control'] != after['control']:
+        found.append('smt/control was %s, is %s' % (before['control'], after['control']))
+    was, now = set(before['online']), set(after['online'])
+    gone = set(after['present'])
+    found += ['CPU %d was online, is %s' % (cpu, 'offline' if cpu in gone else 'no longer present') for cpu in sorted(was - now)]
+    found += ['CPU %d was offline, is online' % cpu for cpu in sorted((now - was) & set(before['present']))]
+    return found
+
+
+def disable(sysroot: str, cores, method: str = 'auto', origin: dict | None = None, files: SysFiles | None = None) -> dict:
+    """One thread of each core that is online stays; see :func:`set_threads_per_core`."""
+    return set_threads_per_core(sysroot, cores, 1, method, origin, files)
+
+
+def enable(sysroot: str, cores, method: str = 'auto', origin: dict | None = None, files: SysFiles | None = None) -> dict:
+    """The siblings of all cores that are online come up; those that were off on purpose in ``origin`` stay off.
+
+    Off on purpose is a thread that was offline while other cores had more than one thread online. Arguments, result and errors as
+    in :func:`set_threads_per_core`.
+    """
+    return _transaction(files or SysFiles(sysroot), cores, None, method, origin)
+
+
+def set_threads_per_core(sysroot: str, cores, threads: int, method: str = 'auto', origin: dict | None = None, files: SysFiles | None = None) -> dict:
+    """The first ``threads`` threads of each core that is online, as one transaction.
+
+    :param cores: sequence of CPU tuples, one a core, sorted by thread (``Topology.cores``), offline siblings included
+    :param threads: threads per core; 1 keeps of each core the first thread that is online
+    :param method: ``control`` (smt/control), ``cpu_online`` (cpuN/online, CPU by CPU) or ``auto`` (the control where the kernel has it)
+    :param origin: the state before the first change of this host: cores that were wholly off in it stay off
+    :returns: the state after the change
+    :raises StateError: when the host cannot have that state, or a write was refused; the state before is put back then
+    """
+    return _transaction(files or SysFiles(sysroot), cores, threads, method, origin)
+
+
+def predict(sysroot: str, cores, threads: int | None, method: str = 'auto', origin: dict | None = None, files: SysFiles | None = None) -> dict:
+    """The state that a change would lead to, as far as the topology tells, without writing. ``threads`` None means :func:`enable`.
+
+    CPUs whose place is not known count as staying as they are. Raises StateError when the host cannot have that state.
+    """
+    files = files or SysFiles(sysroot)
+    before = read(files=files)
+    target = _target(before, _all_cores(cores, before), threads, method, origin)
+    if reached(before, target):
+        return before
+    online = (set(before['online']) | target.online) - target.offline
+    control = before['control']
+    if _control_is_written(before, target):
+        # Only powerpc takes a number between 1 and the maximum (CONFIG_SMT_NUM_THREADS_DYNAMIC).
+        control = target.writes[0 if os.uname().machine.startswith('ppc64') else -1]
+    if control == 'on' and before['control'] in OFF:
+        # Siblings whose place is unknown are brought up by the control as well.
+        placed = set().union(*map(set, _all_cores(cores, before)))
+        online |= set(before['present']) - placed
+    per_core = [len(online.intersection(core)) for core in _all_cores(cores, before)]
+    active = None if before['active'] is None else max(per_core + [0]) > 1
+    return {'control': control, 'active': active, 'online': sorted(online), 'present': before['present']}
+
+
+def restore(sysroot: str, state: dict, files: SysFiles | None = None) -> list[str]:
+    """Bring a host back to a state that :func:`read` gave, CPU by CPU where the control alone does not.
+
+    :returns: the differences that could not be put back, each with its reason where the kernel gave one; empty when all is as before.
+    :raises StateError: only when the present state cannot be read at all, or ``state`` is not a state
+    """
+    files = files or SysFiles(sysroot)
+    check_state(state)
+    present = set(read(files=files)['present'])
+    control = state['control']
+    if control in ('on', 'off') or (control.isdigit() and int(control) > 1):
+        writes, width = (control,), None
+    elif control == '1':
+        # A half-done off of 6.6 and later: the CPUs can be put back, the control's reading cannot.
+        writes, width = ('on',), 2
+    else:
+        writes, width = (), 0
+    online = frozenset(state['online']) & present
+    target = Target(online, (frozenset(state['present']) & present) - online, writes, width)
+    refusals = []
+    _apply(files, target, refusals.append)
+    left = differences(state, read(files=files))
+    reasons = sorted(set(str(refusal) for refusal in refusals))
+    return ['%s (%s)' % (line, '; '.join(reasons)) for line in left] if reasons else left
+
+
+def check_state(state: dict) -> None:
+    """Raises StateError when ``state``, read from a file perhaps, is not a state."""
+    def is_cpus(value):
+        return isinstance(value, list) and len(value) <= MOST_CPUS and all(type(cpu) is int and 0 <= cpu < MOST_CPUS for cpu in value)
+    if not (isinstance(state, dict) and isinstance(state.get('control'), str) and is_cpus(state.get('online')) and is_cpus(state.get('present'))):
+        raise StateError('not a saved SMT state: %.80r' % (state,))
+
+
+def reached(state: dict, target: Target) -> bool:
+    """Whether nothing needs to be written."""
+    online = set(state['online'])
+    return target.online <= online and not target.offline & online and (not target.writes or _control_fits(state['control'], target.width, target.writes))
+
+
+def _control_is_written(state: dict, target: Target) -> bool:
+    """Whether the way to the target starts at the control: it has to, or the kernel may take a number of threads in one write."""
+    if not target.writes or reached(state, target):
+        return False
+    return target.writes[0].isdigit() or not _control_fits(state['control'], target.width, target.writes)
+
+
+def _control_fits(control: str, width: int | None, writes=()) -> bool:
+    """Whether a reading of the control allows ``width`` threads per core; ``None`` asks for exactly the value that would be written."""
+    if width == 0:
+        return True
+    if width is None:
+        return control in writes
+    if width == 1:
+        return control in OFF
+    # A reading of 1 is a half-done off (6.6+), whatever the number of threads online.
+    return control == 'on' or (control.isdigit() and int(control) >= width)
+
+
+def _all_cores(cores, state: dict) -> list[tuple[int, ...]]:
+    """The cores that hold a present CPU, and each online CPU without a known core as a core of its own."""
+    present = set(state['present'])
+    known = [tuple(cpu for cpu in core if cpu in present) for core in cores]
+    placed = set().union(*map(set, known))
+    return sorted([core for core in known if core] + [(cpu,) for cpu in state['online'] if cpu not in placed])
+
+
+def _threads_of(core: tuple[int, ...], threads: int | None, reference: set, smt_was_on: bool) -> tuple[int, ...]:
+    """Which threads of one core are to be online."""
+    online = tuple(cpu for cpu in core if cpu in reference)
+    if not online:
+        return ()
+    if threads == 1:
+        return online[:1]
+    if threads is None:
+        return online if smt_was_on else core
+    return core[:threads]
+
+
+def _target(before: dict, cores: list, threads: int | None, method: str, origin: dict | None) -> Target:
+    """The target of a change. Raises StateError when the host cannot have it."""
+    if method not in METHODS:
+        raise StateError('method %s is not one of %s' % (method, ', '.join(METHODS)))
+    control = before['control']
+    most = max(len(core) for core in cores)
+    unplaced = set(before['present']) - set().union(*map(set, cores))
+    if threads is not None and threads < 1:
+        raise StateError('%d threads per core cannot be had: the least is 1' % threads)
+    if method == 'control' and control in WITHOUT_CONTROL:
+        raise StateError('/%s: %s, so the method control cannot be used here; use auto or cpu_online' % (CONTROL, control))
+    if control == 'forceoff' and threads != 1:
+        raise StateError('/%s: forceoff is final until a reboot without nosmt=force: siblings cannot be turned on at run time' % CONTROL)
+    if most == 1 and threads != 1 and not unplaced:
+        raise StateError('no core has a second thread (smt/control: %s): there is no SMT here, or it is off in firmware' % control)
+    if threads is not None and threads > most and not unplaced:
+        raise StateError('%d threads per core cannot be had: the cores here have at most %d' % (threads, most))
+
+    origin = origin or before
+    was_online, is_online = set(origin['online']), set(before['online'])
+    smt_was_on = any(len(was_online.intersection(core)) > 1 for core in cores)
+    online = set()
+    width = 1
+    for core in cores:
+        reference = was_online if was_online.intersection(core) else is_online
+        kept = _threads_of(core, threads, reference, smt_was_on)
+        online.update(kept)
+        width = max([width] + [core.index(cpu) + 1 for cpu in kept])
+    offline = set().union(*map(set, cores)) - online
+    writes, width = _control_writes(control, method, threads, width, most)
+    return Target(frozenset(online), frozenset(offline), writes, width)
+
+
+def _control_writes(control: str, method: str, threads: int | None, width: int, most: int) -> tuple[tuple[str, ...], int]:
+    """Which values of the control would allow ``width`` threads per core, the best first, and what it has to allow."""
+    if control in WITHOUT_CONTROL:
+        return (), 0
+    if threads == 1 and width == 1 and method != 'cpu_online':
+        return ('off',), 1
+    if threads == 1 and width == 1 and control != '1':
+        return (), 0
+    # A control that is off, or numeric and too low, refuses siblings: whatever the method, it has to be raised first.
+    allowed = max(width, 2)
+    if threads is None or threads >= most or method == 'cpu_online' or width > threads:
+        return ('on',), allowed
+    if method == 'control':
+        return (str(threads),), allowed
+    return (str(threads), 'on'), allowed
+
+
+def _siblings_now(files: SysFiles, cpus) -> set[tuple[int, ...]]:
+    """Cores of those CPUs that are online, from their topology folders (``core_cpus_list`` since 5.4, else ``thread_siblings_list``)."""
+    cores = set()
+    for cpu in cpus:
+        folder = '%s/cpu%d/topology/' % (CPU_DIRECTORY, cpu)
+        text = files.read(folder + 'core_cpus_list') or files.read(folder + 'thread_siblings_list')
+        if text:
+            cores.add(tuple(parse_cpulist(text, '/' + folder)))
+    return cores
+
+
+def _transaction(files: SysFiles, cores, threads: int | None, method: str, origin: dict | None) -> dict:
+    before = read(files=files)
+    placed = _all_cores(cores, before)
+    target = _target(before, placed, threads, method, origin)
+    if reached(before, target) and not _must_look_behind(before, placed, threads):
+        return before
+    try:
+        if _must_look_behind(before, placed, threads):
+            # Offline siblings have no topology folder and no map was saved: where they belong shows only once the control is on.
+            _write_control(files, ('on',), _refuse)
+            known = set().union(*map(set, cores))
+            risen = [cpu for cpu in read(files=files)['online'] if cpu not in set(before['online']) | known]
+            found = _siblings_now(files, risen)
+            told = set().union(*map(set, found))
+            placed = _all_cores(list(found) + [core for core in placed if not told.intersection(core)], before)
+            target = _target(before, placed, threads, method, origin)
+        _apply(files, target, _refuse)
+        after = read(files=files)
+        _verify(after, target)
+        return after
+    except BaseException as trouble:
+        left = _put_back(files, before)
+        outcome = 'could not be put back: %s' % '; '.join(left) if left else 'the state before is back'
+        if isinstance(trouble, StateError):
+            raise StateError('%s; %s' % (trouble, outcome)) from trouble
+        raise
+
+
+def _put_back(files: SysFiles, before: dict) -> list[str]:
+    try:
+        return restore(files.sysroot, before, files)
+    except StateError as trouble:
+        return [str(trouble)]
+
+
+def _must_look_behind(before: dict, cores: list, threads: int | None) -> bool:
+    """Whether siblings must come up before it can be said which of them are wanted."""
+    unplaced = set(before['present']) - set().union(*map(set, cores))
+    return bool(unplaced) and threads != 1 and before['control'] not in ('on',) + WITHOUT_CONTROL
+
+
+def _refuse(trouble: StateError) -> None:
+    raise trouble
+
+
+def _apply(files: SysFiles, target: Target, on_refusal) -> None:
+    """Control first, then what it left, CPU by CPU: up before down, so that there is never less than is needed. ``on_refusal`` gets a StateError."""
+    state = read(files=files)
+    if _control_is_written(state, target):
+        _write_control(files, target.writes, on_refusal)
+        state = read(files=files)
+    for cpu in sorted(target.online - set(state['online'])):
+        _switch_cpu(files, cpu, True, on_refusal)
+    for cpu in sorted(target.offline & set(state['online'])):
+        _switch_cpu(files, cpu, False, on_refusal)
+
+
+def _write_control(files: SysFiles, values, on_refusal) -> None:
+    """Write the first of ``values`` that the kernel takes, and see to it that it was really done."""
+    before = read(files=files)
+    for value in values:
+        try:
+            if value in OFF and before['control'] == '1':
+                # A half-done off of 6.6 and later takes a second off for done already: only on leads out of it.
+                files.write(CONTROL, 'on')
+            files.write(CONTROL, value)
+            if value in OFF and read(files=files)['control'] not in OFF:
+                files.write(CONTROL, 'on')
+                files.write(CONTROL, value)
+        except OSError as trouble:
+            if trouble.errno == errno.EINVAL and value != values[-1]:
+                continue
+            on_refusal(_control_refused(files, before, value, trouble))
+        return
+
+
+def _control_refused(files: SysFiles, before: dict, value: str, trouble: OSError) -> StateError:
+    """The kernel gives one errno for the whole write and stops at the CPU that refused: name it where it can be told."""
+    name = errno.errorcode.get(trouble.errno or 0, str(trouble.errno))
+    after = read(files=files)
+    went = set(before['online']) ^ set(after['online'])
+    culprit = ''
+    if name not in ('EPERM', 'ENODEV', 'EROFS', 'EACCES', 'EINVAL', 'ENOENT'):
+        # for_each_online_cpu and for_each_present_cpu go upwards, so the first sibling in the way is the one that refused.
+        candidates = after['online'] if value in OFF else [cpu for cpu in after['present'] if cpu not in after['online']]
+        siblings = [cpu for cpu in candidates if not _is_first_thread(files, cpu) and cpu > max(went or [-1])]
+        culprit = 'CPU %d: ' % siblings[0] if siblings else ''
+    return StateError('%s%s: %s (writing %s to /%s)' % (culprit, name, _meaning(name, after), value, CONTROL))
+
+
+def _is_first_thread(files: SysFiles, cpu: int) -> bool:
+    return any(core[0] == cpu for core in _siblings_now(files, [cpu]))
+
+
+def _meaning(name: str, state: dict, isolated: str | None = None) -> str:
+    if name == 'EBUSY' and len(state['online']) == 1:
+        return 'it is the last CPU that is online'
+    if name == 'EBUSY' and isolated:
+        return 'SCHED_DEADLINE bandwidth would not fit, or it is the last housekeeping CPU (isolated: %.60s)' % isolated
+    return MEANINGS.get(name, 'the kernel refused')
+
+
+def _switch_cpu(files: SysFiles, cpu: int, online: bool, on_refusal) -> None:
+    path = '%s/cpu%d/online' % (CPU_DIRECTORY, cpu)
+    try:
+        files.write(path, '1' if online else '0')
+    except OSError as trouble:
+        name = errno.errorcode.get(trouble.errno or 0, str(trouble.errno))
+        isolated = files.read(CPU_DIRECTORY + '/isolated')
+        meaning = _meaning(name, read(files=files), isolated)
+        on_refusal(StateError('CPU %d: %s: %s (writing %d to /%s)' % (cpu, name, meaning, online, path)))
+
+
+def _verify(after: dict, target: Target) -> None:
+    """Raises StateError when the kernel took the writes and the host is not where it should be."""
+    if reached(after, target):
+        return
+    online = set(after['online'])
+    wrong = ['CPU %d is offline' % cpu for cpu in sorted(target.online - online)]
+    wrong += ['CPU %d is online' % cpu for cpu in sorted(target.offline & online)]
+    if not wrong:
+        wrong = ['smt/control reads %s' % after['control']]
+    raise StateError('the kernel took the writes, but afterwards %s' % ', '.join(wrong))
