@@ -1,0 +1,164 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`ansible_facts['smt']`: everything that is known about a host's SMT, as plain data. Nothing is written."""
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+
+from ansible_collections.threadwise.smt.plugins.module_utils import boot_config, cpuinfo, cpulist, hypervisor, saved_map, vulnerabilities
+from ansible_collections.threadwise.smt.plugins.module_utils.topology import read_topology
+
+SMT_DIR = 'sys/devices/system/cpu/smt/'
+
+# What smt/control reads where the kernel can switch SMT; numbers (6.6 and later) mean on with fewer than the most threads.
+_SWITCHABLE = ('on', 'off', 'forceoff')
+_CLASS_FIELDS = ('vendor_id', 'cpu family', 'model', 'model name', 'stepping', 'CPU implementer', 'CPU part', 'CPU variant', 'CPU revision', 'cpu',
+                 'machine', 'isa', 'uarch', 'Model Name')
+_HEAD = 8192
+
+
+def gather(fs):
+    """Read the facts of a host.
+
+    :param fs: `hostfs.HostFs`.
+    :returns: dict of plain data as smt_facts documents it.
+    """
+    topology = read_topology(fs, saved_map.load(fs))
+    control = read_control(fs)
+    guest_of = hypervisor.detect(fs)
+    facts = {
+        'supported': _supported(control, topology),
+        'control': control,
+        'active': _active(fs, topology),
+        'sockets': len(topology.packages) or None,
+        'cores': len(topology.cores) or None,
+        'threads_per_core': topology.threads_per_core,
+        'cpus': {name: cpulist.render(getattr(topology, name)) for name in ('present', 'possible', 'online', 'offline', 'isolated')},
+        'sibling_groups': [cpulist.render(core) for core in topology.cores],
+        'primaries': cpulist.render(topology.primaries),
+        'secondaries': cpulist.render(topology.secondaries),
+        'nodes': {str(node): cpulist.render(cpus) for node, cpus in topology.nodes.items()},
+        'numbering': topology.numbering,
+        'source': topology.source,
+        'complete': topology.complete,
+        'measured': None,
+        'boot': boot_config.read(fs),
+        'vulnerabilities': vulnerabilities.read(fs),
+        'hypervisor': guest_of,
+        'methods': {'runtime': _runtime_methods(fs, control, topology)},
+        'hardware_class': hardware_class(fs, topology, guest_of),
+    }
+    facts['problems'] = fs.problems
+    return facts
+
+
+def read_control(fs):
+    """smt/control as the kernel writes it (str), or ``absent`` where the kernel has no such file."""
+    return (fs.read(SMT_DIR + 'control') or '').strip(' \t\r\n\0') or 'absent'
+
+
+def _is_switchable(control):
+    return control in _SWITCHABLE or control.isdigit()
+
+
+def _supported(control, topology):
+    """Whether this machine has SMT: by the control where there is one, else by the topology; None when neither tells."""
+    if _is_switchable(control):
+        return True
+    if topology.secondaries:
+        return True
+    if control == 'notsupported' or topology.complete:
+        return False
+    return None
+
+
+def _active(fs, topology):
+    """Whether two siblings are online anywhere: by smt/active, else by the topology; None when neither tells."""
+    text = (fs.read(SMT_DIR + 'active') or '').strip(' \t\r\n\0')
+    if text in ('0', '1'):
+        return text == '1'
+    if (topology.threads_per_core['online_max'] or 0) > 1:
+        return True
+    placed = {cpu for core in topology.cores for cpu in core}
+    return False if placed and placed.issuperset(topology.online) else None
+
+
+def _runtime_methods(fs, control, topology):
+    """Which ways lead to another SMT state here and now: ``{'chosen': str or None, 'possible': [str], 'impossible': {name: reason}}``."""
+    reasons = {'smt_control': _control_hindrance(fs, control), 'cpu_online': _online_hindrance(fs, control, topology)}
+    possible = [name for name, reason in reasons.items() if reason is None]
+    return {'chosen': possible[0] if possible else None, 'possible': possible,
+            'impossible': {name: reason for name, reason in reasons.items() if reason is not None}}
+
+
+def _control_hindrance(fs, control):
+    if control == 'absent':
+        return 'this kernel has no %s (it came with Linux 4.19 on x86, later elsewhere)' % fs.path(SMT_DIR + 'control')
+    if control == 'forceoff':
+        return 'smt/control reads forceoff: siblings come back only by a reboot without nosmt=force'
+    if control == 'notsupported':
+        return 'smt/control reads notsupported: no SMT here, or it is off in firmware, or the hypervisor shows one thread per core'
+    if not _is_switchable(control):
+        return 'smt/control reads %s: the kernel cannot switch SMT on this architecture' % cpulist.quoted(control)
+    return _write_hindrance(fs)
+
+
+def _online_hindrance(fs, control, topology):
+    if control in ('off', 'forceoff'):
+        return 'smt/control reads %s: the kernel refuses to bring a sibling online' % control
+    if not topology.complete:
+        return 'the core of some CPU is not known, so it cannot be said which CPUs are siblings'
+    if not topology.secondaries:
+        return 'no core has a sibling to take offline'
+    if all(fs.status('sys/devices/system/cpu/cpu%d/online' % cpu) is None for cpu in topology.secondaries):
+        return 'no sibling has a file cpuN/online: this kernel has no CPU hot-plug'
+    return _write_hindrance(fs)
+
+
+def _write_hindrance(fs):
+    if not fs.is_host:
+        return 'these are the files of a recorded tree, not of the running system'
+    if os.geteuid() != 0:
+        return 'only root may write it: use become'
+    if _is_mounted_read_only(fs, '/sys'):
+        return '/sys is mounted read-only, as in a container'
+    return None
+
+
+def _is_mounted_read_only(fs, mount_point):
+    """By the last line for this mount point in /proc/mounts: later mounts hide earlier ones."""
+    lines = [line.split(' ') for line in (fs.read('proc/mounts') or '').split('\n')]
+    options = [fields[3].split(',') for fields in lines if len(fields) > 3 and fields[1] == mount_point]
+    return bool(options) and 'ro' in options[-1]
+
+
+def hardware_class(fs, topology, guest_of):
+    """A short id (str) that is equal on hosts whose evaluation may be shared, or None when the place of some CPU is not known.
+
+    It speaks of architecture, processor model and stepping, the shape and numbering of packages, cores and threads, and the hypervisor. It does not
+    speak of what changes in a machine's life: CPUs offline, boot arguments, clock rates, microcode.
+    """
+    if not topology.complete:
+        return None
+    common, blocks = cpuinfo.parse(fs.head('proc/cpuinfo', _HEAD) or '')
+    fields = dict(common, **next(iter(blocks.values()), {}))
+    sizes = topology.threads_per_core
+    shape = '%ds%dc%dt' % (len(topology.packages), len(topology.cores), len(topology.present))
+    architecture = _architecture(fs, fields)
+    parts = [architecture, shape, topology.numbering, sorted(map(len, topology.cores)), sorted(map(len, topology.packages)), sizes['max'], guest_of,
+             [fields.get(name) for name in _CLASS_FIELDS]]
+    digest = hashlib.sha256(json.dumps(parts).encode('utf-8')).hexdigest()
+    return '-'.join((architecture, shape, topology.numbering, digest[:8]))
+
+
+def _architecture(fs, fields):
+    if fs.is_host:
+        return os.uname().machine
+    text = (fs.read('proc/sys/kernel/arch') or '').strip()
+    if text.isalnum() or text.replace('_', '').isalnum():
+        return text
+    if 'flags' in fields and 'cpu family' in fields:
+        return 'x86_64' if 'lm' in fields['flags'].split() else 'i686'
+    return 'unknown'

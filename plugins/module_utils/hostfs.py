@@ -1,0 +1,151 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The files of a host, or of a recorded tree of one, below a `sysroot`.
+
+Reading never raises and never blocks: a file that is missing is None, one that is there and cannot be read is None with the reason in
+`HostFs.problems`. What is read is bounded in size and decoded with replacement characters.
+"""
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import tempfile
+
+SMALL = 1 << 20
+"""Upper bound for files of sysfs and for configuration files, in bytes."""
+
+LARGE = 64 << 20
+"""Upper bound for /proc/cpuinfo (4096 CPUs take about 6 MB) and grub.cfg, in bytes."""
+
+MAX_PROBLEMS = 50
+"""Reasons that are kept in full; a tree with thousands of damaged files is told once, not thousands of times."""
+
+_MISSING = (errno.ENOENT, errno.ENOTDIR)
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+
+
+class HostFs:
+    """Access to one host's files. Paths are relative to the sysroot and have no leading slash: ``sys/devices/system/cpu/present``.
+
+    :param sysroot: directory that stands for ``/``.
+    :ivar sysroot: the absolute path of it, without a trailing slash except for ``/`` itself.
+    :ivar problems: list of sentences (str), one for each thing that was there and could not be read.
+    """
+
+    def __init__(self, sysroot='/'):
+        self.sysroot = os.path.abspath(sysroot)
+        self.problems = []
+        self._prefix = self.sysroot.rstrip('/') + '/'
+        self._follow = 0 if self.sysroot == '/' else os.O_NOFOLLOW
+
+    @property
+    def is_host(self):
+        """True when the sysroot is ``/``: the files are those of the running system."""
+        return self.sysroot == '/'
+
+    def path(self, path):
+        """The full path (str) of a file below the sysroot."""
+        return self._prefix + path
+
+    def note(self, problem):
+        """Keep a sentence for the user about something that could not be read or believed."""
+        if problem in self.problems:
+            return
+        if len(self.problems) < MAX_PROBLEMS:
+            self.problems.append(problem)
+        elif len(self.problems) == MAX_PROBLEMS:
+            self.problems.append('There are more problems of this kind; only the first %d are listed.' % MAX_PROBLEMS)
+
+    def read(self, path, limit=SMALL):
+        """The text of a file, or None when it is missing or unreadable.
+
+        :param limit: size in bytes above which the file is not believed: the answer is None and a problem.
+        """
+        data = self._bytes(path, limit + 1)
+        if data is None:
+            return None
+        if len(data) > limit:
+            self.note('%s is larger than %d bytes and was left out.' % (self.path(path), limit))
+            return None
+        return data.decode('utf-8', 'replace')
+
+    def head(self, path, size):
+        """The first `size` bytes of a file as text, or None when it is missing or unreadable."""
+        data = self._bytes(path, size)
+        return None if data is None else data[:size].decode('utf-8', 'replace')
+
+    def _bytes(self, path, size):
+        full = self._prefix + path
+        try:
+            descriptor = self._open(full)
+            try:
+                return _read_regular(descriptor, size)
+            finally:
+                os.close(descriptor)
+        except (OSError, ValueError) as error:
+            if getattr(error, 'errno', None) not in _MISSING:
+                self.note('%s cannot be read: %s.' % (full, getattr(error, 'strerror', None) or error))
+            return None
+
+    def _open(self, full):
+        try:
+            return os.open(full, _FLAGS | self._follow)
+        except OSError as error:
+            if error.errno != errno.ELOOP or not self._follow:
+                raise
+        target = os.path.realpath(full)
+        if not target.startswith(os.path.realpath(self.sysroot) + '/'):
+            raise OSError(errno.EXDEV, 'a symbolic link leads out of the recorded tree')
+        return os.open(target, _FLAGS | self._follow)
+
+    def names(self, path):
+        """The names (list of str, sorted) in a directory; empty when it is missing or unreadable."""
+        try:
+            return sorted(os.listdir(self._prefix + path))
+        except OSError as error:
+            if error.errno not in _MISSING:
+                self.note('%s cannot be listed: %s.' % (self.path(path), error.strerror))
+            return []
+
+    def status(self, path):
+        """`os.stat_result` of what the path names (a symbolic link itself, not its target), or None when there is nothing."""
+        try:
+            return os.lstat(self._prefix + path)
+        except OSError:
+            return None
+
+    def write(self, path, text, mode=0o644):
+        """Put an ordinary file in place whole or not at all: a temporary file in the same directory, flushed and renamed.
+
+        Directories on the way are made. Not for files of the kernel, which cannot be renamed over.
+
+        :raises OSError: the file is then as it was.
+        """
+        full = self.path(path)
+        os.makedirs(os.path.dirname(full), mode=0o755, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix='.' + os.path.basename(full) + '.', dir=os.path.dirname(full))
+        try:
+            with os.fdopen(descriptor, 'w', encoding='utf-8') as stream:
+                stream.write(text)
+                stream.flush()
+                os.fchmod(stream.fileno(), mode)
+                os.fsync(stream.fileno())
+            os.rename(temporary, full)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+
+
+def _read_regular(descriptor, size):
+    # A FIFO or a device below a hostile sysroot could block for ever or never end: only regular files are read.
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise OSError(errno.EINVAL, 'it is not a regular file')
+    chunks = []
+    while size > 0:
+        chunk = os.read(descriptor, min(size, 65536))
+        if not chunk:
+            break
+        chunks.append(chunk)
+        size -= len(chunk)
+    return chunks[0] if len(chunks) == 1 else b''.join(chunks)

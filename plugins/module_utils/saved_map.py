@@ -1,0 +1,108 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The sibling map kept from a moment when all CPUs were online.
+
+The kernel forgets where a CPU belongs when it goes offline, so whoever takes CPUs offline calls `save` first. The map holds for one machine
+as it then was: `load` gives it back only when the machine's identity, its CPU model and its present CPUs are still the same.
+"""
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+
+from ansible_collections.threadwise.smt.plugins.module_utils import cpuinfo, cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils.topology import Topology
+
+PATH = 'var/lib/threadwise-smt/topology.json'
+SCHEMA = 'threadwise.smt/topology'
+SCHEMA_VERSION = 1
+
+# The first that is there and tells something. The DMI files are readable by root alone, so a map saved by root is looked up by root.
+_IDENTITY_FILES = ('sys/class/dmi/id/product_uuid', 'sys/class/dmi/id/product_serial', 'proc/device-tree/system-id', 'etc/machine-id')
+_MODEL_FIELDS = ('vendor_id', 'cpu family', 'model', 'model name', 'stepping', 'CPU implementer', 'CPU part', 'cpu', 'machine')
+_HEAD = 4096
+
+
+def save(fs, topology):
+    """Write the map of a topology, when it is worth keeping and not already kept.
+
+    :param fs: `hostfs.HostFs`.
+    :param topology: Topology; it is written only when the kernel told the place of each present CPU and all are online.
+    :returns: True when a map was written.
+    :raises OSError: when the map cannot be written.
+    """
+    if topology.source != 'sysfs' or not topology.complete or topology.offline:
+        return False
+    text = json.dumps({
+        'schema': SCHEMA,
+        'schema_version': SCHEMA_VERSION,
+        'key': machine_key(fs),
+        'present': cpulist.render(topology.present),
+        'cores': [cpulist.render(core) for core in topology.cores],
+        'packages': [cpulist.render(package) for package in topology.packages],
+    }, indent=1) + '\n'
+    if fs.read(PATH) == text and _is_trusted(fs):
+        return False
+    fs.write(PATH, text)
+    return True
+
+
+def load(fs):
+    """The saved map as a Topology (present, cores and packages only), or None when there is none for this machine.
+
+    A map that is damaged, of another machine, or that others than root could have written is not used; `fs.problems` says so.
+    """
+    text = fs.read(PATH)
+    if text is None or not _is_trusted(fs):
+        return None
+    try:
+        return _decoded(text, machine_key(fs))
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        fs.note('The saved sibling map %s was left out: %s.' % (fs.path(PATH), cpulist.quoted(str(error)) if isinstance(error, KeyError) else error))
+        return None
+
+
+def machine_key(fs):
+    """What tells this machine from another (str, a SHA-256 in hexadecimal): its identity and its CPU model. No part of it can be read back."""
+    identity = next((name + '=' + text.strip(' \t\r\n\0') for name, text in ((name, fs.read(name)) for name in _IDENTITY_FILES) if text), '')
+    common, blocks = cpuinfo.parse(fs.head('proc/cpuinfo', _HEAD) or '')
+    fields = dict(common, **next(iter(blocks.values()), {}))
+    model = ['%s=%s' % (name, fields[name]) for name in _MODEL_FIELDS if name in fields]
+    return hashlib.sha256('\n'.join([identity] + model).encode('utf-8')).hexdigest()
+
+
+def _is_trusted(fs):
+    if not fs.is_host:
+        return True
+    for path in (PATH, os.path.dirname(PATH)):
+        status = fs.status(path)
+        if status is None:
+            return False
+        if stat.S_ISLNK(status.st_mode) or status.st_uid != 0 or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            fs.note('The saved sibling map was left out: %s is not owned by root, or others may write it. Remove it, or set owner and mode right.'
+                    % fs.path(path))
+            return False
+    return True
+
+
+def _decoded(text, key):
+    data = json.loads(text)
+    if not isinstance(data, dict) or data.get('schema') != SCHEMA or data.get('schema_version') != SCHEMA_VERSION:
+        raise ValueError('it is no %s of version %d' % (SCHEMA, SCHEMA_VERSION))
+    if data['key'] != key:
+        raise ValueError('it was saved on another machine, or the CPUs were exchanged')
+    present = cpulist.parse(data['present'])
+    cores = _partition(data['cores'], present, 'cores')
+    packages = _partition(data['packages'], present, 'packages')
+    return Topology(present=present, cores=cores, packages=packages, source='saved', complete=True)
+
+
+def _partition(texts, present, what):
+    if not isinstance(texts, list):
+        raise ValueError('its %s are no list' % what)
+    groups = tuple(sorted(cpulist.parse(text) for text in texts))
+    if sum(map(len, groups)) != len(present) or {cpu for group in groups for cpu in group} != set(present) or () in groups:
+        raise ValueError('its %s do not hold each present CPU once' % what)
+    return groups

@@ -1,0 +1,359 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`Topology`: which CPUs a host has, which of them share a core, a package and a NUMA node, and what is online.
+
+Where the kernel tells the same thing in several ways they do not always agree. The order of trust, and why:
+
+1. `topology/core_cpus_list`, its older name `thread_siblings_list`, then the hex masks `core_cpus` and `thread_siblings`. They are the kernel's
+   own idea of a core (Documentation/admin-guide/cputopology.rst). They are believed when they part the CPUs: each CPU is in its own list and in
+   no other one.
+2. The ids `physical_package_id`, `die_id` and `core_id`: only where no list is, because a core_id is unique at most within a die.
+3. `physical id` and `core id` of /proc/cpuinfo, which are older than dies.
+
+A CPU that is offline has no place: the kernel takes its folder away, or leaves a stale one (seen on s390 and on old kernels). Only a map that was saved
+while all CPUs were online can tell, see saved_map.py. What nothing tells is left out, and `complete` is False.
+"""
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.threadwise.smt.plugins.module_utils import cpuinfo, cpulist, hostfs
+
+CPU_DIR = 'sys/devices/system/cpu/'
+NODE_DIR = 'sys/devices/system/node/'
+
+_CPU_NAME = re.compile(r'cpu([0-9]{1,6})')
+_NODE_NAME = re.compile(r'node([0-9]{1,6})')
+_CORE_FILES = (('core_cpus_list', cpulist.parse), ('thread_siblings_list', cpulist.parse),
+               ('core_cpus', cpulist.parse_mask), ('thread_siblings', cpulist.parse_mask))
+_PACKAGE_FILES = (('package_cpus_list', cpulist.parse), ('core_siblings_list', cpulist.parse),
+                  ('package_cpus', cpulist.parse_mask), ('core_siblings', cpulist.parse_mask))
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A host's CPUs. CPU sets are sorted tuples of int.
+
+    :ivar present: CPUs that are there, online or not.
+    :ivar possible: CPU numbers the kernel has room for; beyond `present` they are slots for hot-plug, not missing CPUs.
+    :ivar online: CPUs that run.
+    :ivar isolated: CPUs kept from the scheduler's balancing (isolcpus=, cpuset partitions).
+    :ivar cores: one tuple a core, sorted by first CPU; offline siblings are in it when their place is known.
+    :ivar packages: one tuple a package (socket), sorted by first CPU, of CPUs whose core is known.
+    :ivar nodes: NUMA node (int) -> its online CPUs; empty when the kernel tells no node.
+    :ivar source: where the cores come from: ``sysfs``, ``saved`` (the saved map was needed), ``cpuinfo`` or ``unknown``.
+    :ivar complete: True when the core of every present CPU is known.
+    """
+
+    present: tuple = ()
+    possible: tuple = ()
+    online: tuple = ()
+    isolated: tuple = ()
+    cores: tuple = ()
+    packages: tuple = ()
+    nodes: dict = field(default_factory=dict)
+    source: str = 'unknown'
+    complete: bool = False
+
+    @property
+    def offline(self):
+        """CPUs that are present and do not run (tuple of int)."""
+        online = set(self.online)
+        return tuple(cpu for cpu in self.present if cpu not in online)
+
+    @property
+    def primaries(self):
+        """The first CPU of each core (tuple of int)."""
+        return tuple(core[0] for core in self.cores)
+
+    @property
+    def secondaries(self):
+        """The CPUs that share a core with a primary (tuple of int)."""
+        return tuple(sorted(cpu for core in self.cores for cpu in core[1:]))
+
+    @property
+    def threads_per_core(self):
+        """``{'min', 'max', 'online_max'}``: threads a core has, and the most that are online in one; None each when no core is known."""
+        if not self.cores:
+            return {'min': None, 'max': None, 'online_max': None}
+        online = set(self.online)
+        sizes = [len(core) for core in self.cores]
+        return {'min': min(sizes), 'max': max(sizes), 'online_max': max(sum(cpu in online for cpu in core) for core in self.cores)}
+
+    @property
+    def numbering(self):
+        """How siblings are numbered, among the cores that have some.
+
+        ``adjacent``: side by side (0,1)(2,3); ``split``: all first threads before all second threads (0,2)(1,3); ``mixed``: neither; ``none``: no
+        core is known to have siblings.
+        """
+        shared = [core for core in self.cores if len(core) > 1]
+        if not shared:
+            return 'none'
+        if all(core[-1] - core[0] == len(core) - 1 for core in shared):
+            return 'adjacent'
+        ranks = [[core[rank] for core in shared if len(core) > rank] for rank in range(max(map(len, shared)))]
+        if all(max(lower) < min(upper) for lower, upper in zip(ranks, ranks[1:])):
+            return 'split'
+        return 'mixed'
+
+
+def read_topology(fs, saved=None):
+    """Read a host's topology.
+
+    :param fs: `hostfs.HostFs`; what could not be read or believed is noted in its `problems`.
+    :param saved: Topology saved while all CPUs were online, already held against the machine (`saved_map.load`), or None.
+    :returns: Topology. Nothing is raised for what the files hold.
+    """
+    folders = _cpu_folders(fs)
+    processors = _Processors(fs)
+    present, online = _present_and_online(fs, folders, processors)
+    topology = Topology(
+        present=present,
+        possible=_cpu_file(fs, 'possible') or present,
+        online=online,
+        isolated=_cpu_file(fs, 'isolated') or (),
+        nodes=_nodes(fs),
+    )
+    topology = _with_places(topology, *_live_places(fs, [cpu for cpu in online if cpu in folders], processors, online))
+    if saved is not None and not topology.complete:
+        topology = _with_saved(fs, topology, saved)
+    return topology
+
+
+def _with_places(topology, cores, packages, source):
+    known = {cpu for core in cores for cpu in core}
+    return replace(topology, cores=_sorted_sets(cores), packages=_sorted_sets(packages), source=source if cores else 'unknown',
+                   complete=bool(cores) and known.issuperset(topology.present))
+
+
+def _sorted_sets(groups):
+    return tuple(sorted(tuple(sorted(group)) for group in groups if group))
+
+
+# ---- which CPUs there are -------------------------------------------------------------------------------------------------------------------------
+
+class _Processors:
+    """/proc/cpuinfo, read once and only when it is needed: on a large host the kernel takes its time over it."""
+
+    def __init__(self, fs):
+        self._fs = fs
+        self._blocks = None
+
+    @property
+    def blocks(self):
+        if self._blocks is None:
+            text = self._fs.read('proc/cpuinfo', hostfs.LARGE)
+            self._blocks = cpuinfo.parse(text)[1] if text else {}
+        return self._blocks
+
+
+def _cpu_folders(fs):
+    return _numbered(fs, CPU_DIR, _CPU_NAME)
+
+
+def _numbered(fs, directory, pattern):
+    matches = (pattern.fullmatch(name) for name in fs.names(directory.rstrip('/')))
+    numbers = (int(match.group(1)) for match in matches if match is not None)
+    return {number for number in numbers if number <= cpulist.MAX_CPU}
+
+
+def _cpu_file(fs, name):
+    return _read_set(fs, CPU_DIR + name, cpulist.parse)
+
+
+def _read_set(fs, path, parse):
+    """The CPU set in a file (tuple), or None when it is missing, unreadable, or no CPU set, which is noted."""
+    text = fs.read(path)
+    if text is None:
+        return None
+    try:
+        return parse(text)
+    except cpulist.CpuListError as error:
+        fs.note('%s was left out: %s.' % (fs.path(path), error))
+        return None
+
+
+def _present_and_online(fs, folders, processors):
+    present = _cpu_file(fs, 'present')
+    online = _cpu_file(fs, 'online')
+    if not online:
+        online = _online_by_folder(fs, folders, processors)
+    if not present:
+        present = tuple(sorted(folders.union(online)))
+    strangers = sorted(set(online).difference(present))
+    if strangers:
+        fs.note('CPUs %s are online but not present by %s: they were counted as present.' % (cpulist.render(strangers), fs.path(CPU_DIR + 'present')))
+        present = tuple(sorted(set(present).union(online)))
+    return present, online
+
+
+def _online_by_folder(fs, folders, processors):
+    """Without cpu/online (before Linux 2.6.28, or cut from a recording): cpuN/online where any CPU has it, else /proc/cpuinfo, else the folders."""
+    flags = {cpu: fs.read('%scpu%d/online' % (CPU_DIR, cpu)) for cpu in folders}
+    if any(flag is not None for flag in flags.values()):
+        return tuple(sorted(cpu for cpu, flag in flags.items() if flag is None or flag.strip(' \t\r\n\0') == '1'))
+    listed = set(processors.blocks)
+    if listed and (not folders or listed <= folders):
+        return tuple(sorted(listed))
+    return tuple(sorted(folders))
+
+
+def _nodes(fs):
+    nodes = {}
+    for node in sorted(_numbered(fs, NODE_DIR, _NODE_NAME)):
+        cpus = _read_set(fs, '%snode%d/cpulist' % (NODE_DIR, node), cpulist.parse)
+        if cpus is None:
+            cpus = _read_set(fs, '%snode%d/cpumap' % (NODE_DIR, node), cpulist.parse_mask)
+        if cpus is None:
+            # Recordings often keep only the links from a node to its CPUs.
+            cpus = tuple(sorted(_numbered(fs, '%snode%d' % (NODE_DIR, node), _CPU_NAME)))
+        nodes[node] = cpus
+    return nodes
+
+
+# ---- which CPUs belong together -------------------------------------------------------------------------------------------------------------------
+
+def _live_places(fs, cpus, processors, online):
+    """(cores, packages, source) of the online CPUs, from the first source that can be believed; cores is empty when none can."""
+    cores = _parting(fs, cpus, _CORE_FILES, 'core')
+    if cores is not None:
+        return cores, _packages(fs, [cpu for core in cores for cpu in core], processors), 'sysfs'
+    cores = _cores_by_ids(fs, cpus, processors)
+    if cores:
+        return cores, _packages(fs, [cpu for core in cores for cpu in core], processors), 'sysfs'
+    cores, packages = _places_by_cpuinfo(fs, online, processors)
+    return cores, packages, 'cpuinfo'
+
+
+def _parting(fs, cpus, files, what):
+    """Groups that part the CPUs, by the first of the files that exists; None when there is none or it cannot be believed.
+
+    CPUs without the file are in no group. Other CPUs in a group's file that are not in `cpus` (they are offline) are left out.
+    """
+    wanted = set(cpus)
+    for name, parse in files:
+        texts = {}
+        for cpu in cpus:
+            text = fs.read('%scpu%d/topology/%s' % (CPU_DIR, cpu, name))
+            if text is not None:
+                texts[cpu] = text
+        if not texts:
+            continue
+        groups = _groups(fs, texts, parse, wanted, name)
+        if groups is not None:
+            return groups
+    return None
+
+
+def _groups(fs, texts, parse, wanted, name):
+    groups = []
+    group_of = {}
+    for cpu, text in texts.items():
+        try:
+            known = group_of.get(cpu)
+            if known is not None and texts[known[0]] == text:
+                continue
+            group = tuple(sorted(wanted.intersection(parse(text))))
+        except cpulist.CpuListError as error:
+            fs.note('topology/%s of CPU %d was left out: %s.' % (name, cpu, error))
+            return None
+        if cpu not in group or (known is not None and known != group) or (known is None and any(other in group_of for other in group)):
+            fs.note('topology/%s contradicts itself at CPU %d (%s): it was left out.' % (name, cpu, cpulist.quoted(text.strip())))
+            return None
+        for other in group:
+            group_of[other] = group
+        if known is None:
+            groups.append(group)
+    return groups
+
+
+def _packages(fs, cpus, processors):
+    """Groups of the CPUs by package: by id where each CPU has one, else by the kernel's lists and masks (s390 and POWER give the id -1), else cpuinfo."""
+    keys = {cpu: _package_key(fs, cpu) for cpu in cpus}
+    if None not in keys.values():
+        return _grouped(keys)
+    groups = _parting(fs, cpus, _PACKAGE_FILES, 'package')
+    if groups is not None:
+        return groups
+    keys = {cpu: cpuinfo.number(processors.blocks.get(cpu, {}), 'physical id') for cpu in cpus}
+    return [] if None in keys.values() else _grouped(keys)
+
+
+def _package_key(fs, cpu):
+    package = _id(fs, cpu, 'physical_package_id')
+    if package is None:
+        return None
+    # On s390 a package id is unique only within its book, a book id only within its drawer.
+    book = _id(fs, cpu, 'book_id')
+    return (None if book is None else _id(fs, cpu, 'drawer_id'), book, package)
+
+
+def _id(fs, cpu, name):
+    text = fs.read('%scpu%d/topology/%s' % (CPU_DIR, cpu, name))
+    text = '' if text is None else text.strip(' \t\r\n\0')
+    # -1, and on some kernels 65535 or 4294967295, say that the firmware told nothing: only plain digits are an id, and equal ids compare as such.
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else None
+
+
+def _grouped(keys):
+    groups = {}
+    for cpu, key in keys.items():
+        groups.setdefault(key, []).append(cpu)
+    return list(groups.values())
+
+
+def _cores_by_ids(fs, cpus, processors):
+    packages = _packages(fs, cpus, processors)
+    package_of = {cpu: index for index, package in enumerate(packages) for cpu in package}
+    core_ids = {cpu: _id(fs, cpu, 'core_id') for cpu in cpus}
+    placed = [cpu for cpu in cpus if cpu in package_of and core_ids[cpu] is not None]
+    keys = {cpu: (package_of[cpu], _id(fs, cpu, 'die_id'), core_ids[cpu]) for cpu in placed}
+    return _held_against_cpuinfo(fs, _grouped(keys), cpus, processors)
+
+
+def _places_by_cpuinfo(fs, online, processors):
+    blocks = {cpu: processors.blocks[cpu] for cpu in online if cpu in processors.blocks}
+    keys = {}
+    for cpu, fields in blocks.items():
+        package, core = cpuinfo.number(fields, 'physical id'), cpuinfo.number(fields, 'core id')
+        if package is not None and core is not None:
+            keys[cpu] = (package, _id(fs, cpu, 'die_id'), core)
+    cores = _held_against_cpuinfo(fs, _grouped(keys), online, processors)
+    return cores, _grouped({cpu: keys[cpu][0] for core in cores for cpu in core})
+
+
+def _held_against_cpuinfo(fs, cores, cpus, processors):
+    """Cores found by ids, corrected by the counts of /proc/cpuinfo where these speak of the same CPUs.
+
+    `siblings` is the number of threads and `cpu cores` the number of cores in a package (arch/x86/kernel/cpu/proc.c): when both are equal there is
+    no SMT, whatever ids may collide (core_id restarts in each die of an AMD Magny-Cours). When ids give fewer cores than that, they cannot be told apart.
+    """
+    blocks = processors.blocks if cores else {}
+    if set(blocks) != set(cpus):
+        return cores
+    believed = []
+    for core in cores:
+        siblings, count = (cpuinfo.number(blocks[core[0]], name) for name in ('siblings', 'cpu cores'))
+        if siblings is not None and siblings == count and len(core) > 1:
+            believed.extend([cpu] for cpu in core)
+        else:
+            believed.append(core)
+    return believed
+
+
+# ---- what the saved map adds ----------------------------------------------------------------------------------------------------------------------
+
+def _with_saved(fs, topology, saved):
+    """The topology with cores and packages of the saved map, unless what is online now contradicts it."""
+    online = set(topology.online)
+    if saved.present != topology.present:
+        fs.note('The saved sibling map was left out: it is of CPUs %s, present are %s.' % (cpulist.render(saved.present), cpulist.render(topology.present)))
+        return topology
+    cut = {core for core in (tuple(cpu for cpu in core if cpu in online) for core in saved.cores) if core}
+    wrong = [core for core in topology.cores if core not in cut]
+    if wrong:
+        fs.note('The saved sibling map was left out: the kernel now says that CPUs %s are one core, the map does not.' % cpulist.render(wrong[0]))
+        return topology
+    return _with_places(topology, saved.cores, saved.packages, 'saved')
