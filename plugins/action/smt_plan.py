@@ -1,0 +1,125 @@
+# Copyright: threadwise.smt contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs the plan under async, shows its progress while it measures, and brings the result to the controller."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible_collections.threadwise.smt.plugins.plugin_utils import progress, result_files
+
+MODULE = "threadwise.smt.smt_plan"
+# A look at the progress is one `cat` on the host. More often would disturb what is measured.
+LOOK_SECONDS = 5
+# Each so many looks Ansible is asked whether the job has ended; that starts Python on the host.
+LOOKS_PER_STATUS = 6
+# A host that does not answer for so long is given up; its plan goes on and puts the host back without us.
+LOST_SECONDS = 180
+# A plan may end later than its budget by its last block and by putting the host back. Only one that hangs takes longer than this.
+EXTRA_SECONDS = 900
+DEFAULT_BUDGET = 300
+
+display = Display()
+
+
+class ActionModule(ActionBase):
+    """The controller's side of smt_plan."""
+
+    _supports_check_mode = True
+    _supports_async = False
+
+    def run(self, tmp=None, task_vars=None):
+        super().run(tmp, task_vars)
+        host = task_vars["inventory_hostname"]
+        described = self._step(task_vars, "describe")
+        told = {key: described[key] for key in ("announcement", "compared", "reason", "missing_packages")}
+        if self._task.check_mode:
+            return dict(told, changed=False)
+        for earlier in described["uncollected"]:
+            self._bring_home_earlier(task_vars, host, earlier)
+        for sentence in described["announcement"]:
+            display.display("%s: %s" % (host, result_files.showable(sentence)))
+        trouble = self._measure(task_vars, host, described["directory"])
+        result = self._bring_home(task_vars, host, self._task.args["run"], trouble)
+        ended = {key: result[key] for key in ("outcome", "restored", "path")}
+        return dict(told, **ended, samples=len(result["samples"]), changed=False, failed=result["outcome"] != "completed",
+                    msg=result["message"] or "%d samples: %s" % (len(result["samples"]), result["path"]))
+
+    def _step(self, task_vars, step, **arguments):
+        """One call of the module on the host; the task fails as the module does."""
+        answer = self._execute_module(MODULE, dict(self._task.args, step=step, **arguments), task_vars=task_vars)
+        if answer.get("failed"):
+            raise AnsibleActionFail(answer.get("msg", "smt_plan failed on the host"), result=answer)
+        return answer
+
+    def _measure(self, task_vars, host, directory):
+        """Start the plan, show its progress until it has ended. Returns why its job failed, or None."""
+        self._task.async_val = int(self._task.args.get("budget") or DEFAULT_BUDGET) + EXTRA_SECONDS
+        started = self._execute_module(MODULE, dict(self._task.args, step="measure"), task_vars=task_vars, wrap_async=True)
+        self._task.async_val = 0
+        if "ansible_job_id" not in started:
+            raise AnsibleActionFail(started.get("msg", "the plan could not be started"), result=started)
+        job = self._watch(task_vars, host, os.path.join(directory, self._task.args["run"], "progress.json"), started["ansible_job_id"])
+        self._job(task_vars, started["ansible_job_id"], mode="cleanup")
+        return (job.get("msg") or "its job failed") if job.get("failed") else None
+
+    def _watch(self, task_vars, host, path, job_id):
+        seen_at = time.monotonic()
+        shown = None
+        for look in range(1, 1 << 30):
+            time.sleep(LOOK_SECONDS)
+            try:
+                told = self._look(path)
+                if look % LOOKS_PER_STATUS == 0 or told is None or told.get("phase") == "ended":
+                    job = self._job(task_vars, job_id)
+                    if job.get("finished") or job.get("failed"):
+                        return job
+                seen_at = time.monotonic()
+            except AnsibleConnectionFailure as error:
+                if time.monotonic() - seen_at > LOST_SECONDS:
+                    raise AnsibleConnectionFailure(
+                        "%s: no answer for %d s (%s). Its plan goes on alone, puts the host back, and keeps its samples: the next run of smt_plan "
+                        "fetches them" % (host, LOST_SECONDS, error)) from error
+                continue
+            if told is not None and told != shown:
+                display.display("%s: %s" % (host, progress.line(told)))
+                shown = told
+        return {}
+
+    def _look(self, path):
+        answer = self._low_level_execute_command("cat %s" % shlex.quote(path))
+        return progress.parse(answer.get("stdout", ""))
+
+    def _job(self, task_vars, job_id, mode="status"):
+        return self._execute_module("ansible.legacy.async_status", {"jid": job_id, "mode": mode}, task_vars=task_vars)
+
+    def _bring_home(self, task_vars, host, run, trouble=None):
+        """Fetch a run, keep it on the controller, and only then let the host forget it."""
+        try:
+            result = self._step(task_vars, "collect", run=run)["result"]
+        except AnsibleActionFail as error:
+            raise AnsibleActionFail("%s (%s)" % (trouble, error) if trouble else str(error)) from error
+        result.update(host=host)
+        if result["message"] is None and trouble:
+            result["message"] = trouble
+        dest = os.path.join(self._task.args.get("dest", "smt_eval_results"), run)
+        try:
+            path, _written = result_files.save(dest, result)
+        except result_files.ResultError as error:
+            raise AnsibleActionFail("%s: %s" % (host, error)) from error
+        self._step(task_vars, "forget", run=run)
+        return dict(result, path=str(path))
+
+    def _bring_home_earlier(self, task_vars, host, run):
+        try:
+            result = self._bring_home(task_vars, host, run)
+        except AnsibleActionFail as error:
+            display.warning("%s: the earlier run %s stays on the host: %s" % (host, run, error))
+        else:
+            display.display("%s: fetched %d samples of run %s, which no controller had collected: %s" % (host, len(result["samples"]), run, result["path"]))

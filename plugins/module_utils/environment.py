@@ -1,0 +1,42 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What else belongs to a measurement: the kernel, the processor, the governor, the load by others."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+
+CPUINFO = {"cpu_model": r"^(?:model name|cpu|Processor)\s*:\s*(.+)$", "microcode": r"^microcode\s*:\s*(\S+)"}
+CPUINFO_HEAD = 16 * 1024
+
+
+def read(hypervisor=None):
+    """The environment of this host, now: a dict of str, float or None.
+
+    Args:
+        hypervisor: its name as the facts have it.
+    """
+    cpuinfo = _head("/proc/cpuinfo")
+    environment = {
+        "kernel": platform.release(),
+        "architecture": platform.machine(),
+        "python": platform.python_version(),
+        "cmdline": _head("/proc/cmdline").strip(),
+        "governor": _head("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip() or None,
+        "hypervisor": hypervisor,
+        "load_average": round(os.getloadavg()[0], 2),
+    }
+    for name, pattern in CPUINFO.items():
+        found = re.search(pattern, cpuinfo, re.MULTILINE)
+        environment[name] = found.group(1).strip() if found else None
+    return environment
+
+
+def _head(path):
+    try:
+        with open(path, encoding="utf-8", errors="replace") as text:
+            return text.read(CPUINFO_HEAD)
+    except OSError:
+        return ""

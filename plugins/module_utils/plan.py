@@ -1,0 +1,334 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plan: interleaved blocks of pinned workloads under each condition, on the host, without a controller.
+
+A block holds one sample of each workload in each placement under each condition. Conditions alternate A B, B A, A B, ... and every
+second block goes through its samples backwards, so that a drift of the host hits both sides of each comparison alike. Nothing is
+timed across a toggle: after each the host settles.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from ansible_collections.threadwise.smt.plugins.module_utils import cpu_state, environment, placement, runner, workloads
+from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import INPUT, utc_now
+from ansible_collections.threadwise.smt.plugins.module_utils.version import COLLECTION_VERSION
+
+SMT_ON = "smt_on"
+SMT_OFF = "smt_off"
+AS_FOUND = "as_found"
+SMT_RUNTIME = "smt_runtime"
+
+SCHEMA = "threadwise.smt/result"
+SCHEMA_VERSION = 1
+
+# A sample that takes so many times what it takes alone hangs; an emulated or crowded host is slow, but not that slow.
+TIMEOUT_FACTOR = 40
+TIMEOUT_LEAST = 30.0
+CALIBRATION_ROUNDS = 6
+# Calibration is good enough within this factor of the wanted time: samples need to be alike, not of an exact length.
+CALIBRATION_FACTOR = 1.5
+# So often in a row a workload may fail before it is given up, so that a broken one does not eat the budget of the others.
+FAILURES_ALLOWED = 2
+
+
+class PlanError(Exception):
+    """The plan cannot be carried out on this host; the text says why."""
+
+
+class Interrupted(BaseException):
+    """The plan was told to end early."""
+
+
+def check_settings(settings):
+    """See that a plan's settings can be carried out.
+
+    Raises:
+        PlanError, WorkloadError, PlacementError: the first setting that cannot, and what it may be.
+    """
+    workloads.named(settings["workloads"])
+    nowhere = placement.Placements((), (), ())
+    for name in settings["placements"]:
+        nowhere.workers(name)
+    if not settings["placements"]:
+        raise PlanError("no placement is named: choose from %s, streams_N" % ", ".join(placement.NAMES))
+    limits = {"budget": (1, 7 * 24 * 3600), "blocks": (1, 10000), "sample_seconds": (0.05, 600), "settle_seconds": (0, 600)}
+    for name, (least, most) in limits.items():
+        value = settings[name]
+        if value is not None and not least <= value <= most:
+            raise PlanError("%s is %s: it must be from %s to %s" % (name, value, least, most))
+
+
+def why_not_switched(facts, wanted):
+    """Why SMT is not switched on this host, as a sentence part, or None when it is.
+
+    Args:
+        facts: ``ansible_facts['smt']``.
+        wanted: whether the user wants SMT switched.
+    """
+    control = facts["control"]
+    if not wanted:
+        return "switching was not asked for"
+    if control == "notsupported" or facts["supported"] is False:
+        return "this host has no SMT to switch (smt/control reads %s)" % control
+    if facts["complete"] and facts["threads_per_core"]["max"] == 1 and control not in ("off", "forceoff"):
+        return "no core of this host has a second thread"
+    runtime = facts["methods"]["runtime"]
+    if runtime["chosen"] is None:
+        reasons = "; ".join("%s: %s" % item for item in sorted(runtime["impossible"].items()))
+        return "SMT cannot be switched at run time here (%s)" % (reasons or "no method")
+    return None
+
+
+class Outline:
+    """What a plan would do on this host: conditions and their placements, known before anything is touched.
+
+    Args:
+        facts: ``ansible_facts['smt']``, for the reasons.
+        topology: the host's ``Topology``.
+        allowed: the CPUs this process may use (sched_getaffinity(2)).
+        settings: dict with ``workloads``, ``placements`` (lists of names), ``change`` (``smt_runtime`` or ``none``).
+    """
+
+    def __init__(self, facts, topology, allowed, settings):
+        self.topology = topology
+        self.reason = why_not_switched(facts, settings["change"] == SMT_RUNTIME)
+        self.compared = self.reason is None
+        self.conditions = [SMT_ON, SMT_OFF] if self.compared else [AS_FOUND]
+        self.names = list(settings["placements"])
+        self._allowed = set(allowed)
+
+    def placements(self, condition):
+        """{placement: {workers, same_as, reason}} under a condition; workers is None, with a reason, where it does not exist."""
+        online = set(self.topology.online)
+        if condition == SMT_ON:
+            online |= {cpu for core in self.topology.cores if online & set(core) for cpu in core}
+        if condition == SMT_OFF:
+            online -= set(self.secondaries(online))
+        # A sibling that is offline now may be missing from the mask of allowed CPUs and is there again once it is online.
+        usable = (online & (self._allowed | set(self.topology.offline))) - set(self.topology.isolated)
+        placements = placement.Placements(self.topology.cores, self.topology.packages, usable)
+        found = {name: placements.workers(name) for name in self.names}
+        same = placement.same_as_earlier({name: workers for name, (workers, _reason) in found.items() if workers})
+        return {name: {"workers": workers, "same_as": same.get(name), "reason": reason} for name, (workers, reason) in found.items()}
+
+    def secondaries(self, online):
+        """The CPUs that go offline with SMT: all but the first online thread of each core."""
+        return [cpu for core in self.topology.cores for cpu in [one for one in core if one in online][1:]]
+
+
+class Plan:
+    """Carries an outline out.
+
+    Args:
+        run_directory: the created RunDirectory.
+        outline: an Outline.
+        settings: dict with ``workloads``, ``placements``, ``change``, ``budget`` (seconds), ``blocks`` (the most of them, or None),
+            ``sample_seconds``, ``settle_seconds``.
+        state: ``cpu_state.read()`` from before the first change.
+        sysroot: where sysfs is.
+    """
+
+    def __init__(self, run_directory, outline, settings, state, sysroot="/"):
+        self.files = run_directory
+        self.outline = outline
+        self.settings = settings
+        self.state = state
+        self.sysroot = sysroot
+        self.started = time.monotonic()
+        self.skipped = []
+        self.usable = {}
+        self.failures = {}
+        self.last = None
+        self.block = 0
+        self.samples_done = 0
+        self.condition = None
+
+    def header(self, facts, host_environment, run):
+        """The part of a result that is known before the first sample."""
+        compared = self.outline.compared
+        return {
+            "schema": SCHEMA,
+            "schema_version": SCHEMA_VERSION,
+            "run": run,
+            "collection_version": COLLECTION_VERSION,
+            "started": utc_now(),
+            "facts": facts,
+            "environment": host_environment,
+            "change": {
+                "name": self.settings["change"],
+                "compared": compared,
+                "reason": self.outline.reason,
+                "before": SMT_ON if compared else None,
+                "after": SMT_OFF if compared else None,
+            },
+            "plan": {
+                "seconds_budget": self.settings["budget"],
+                "sample_seconds": self.settings["sample_seconds"],
+                "settle_seconds": self.settings["settle_seconds"],
+                "blocks": self.settings["blocks"],
+                "order": "A B, B A, ...: conditions alternate, every second block runs backwards",
+                "workloads": [workloads.described(workload) for workload in workloads.named(self.settings["workloads"])],
+                "placements": {condition: self.outline.placements(condition) for condition in self.outline.conditions},
+            },
+        }
+
+    def measure(self):
+        """Take the samples, until the budget is spent. The host is left in the last condition: who calls puts it back."""
+        self._prepare()
+        if not self.usable:
+            raise PlanError("no workload can be run here: %s" % "; ".join(sorted({skip["reason"] for skip in self.skipped})))
+        longest = 0.0
+        while self._another_block(longest):
+            begun = time.monotonic()
+            self._measure_block()
+            longest = max(longest, time.monotonic() - begun)
+            self.block += 1
+
+    def _prepare(self):
+        """Find out which workloads work here and how much work makes a sample of the wanted length."""
+        self.progress("preparing")
+        for workload in workloads.named(self.settings["workloads"]):
+            try:
+                absent = workloads.missing(workload, os.environ.get("PATH", os.defpath))
+                if absent:
+                    raise workloads.WorkloadError(absent)
+                self.usable[workload["name"]] = self._calibrate(workload)
+                self.failures[workload["name"]] = 0
+            except (workloads.WorkloadError, runner.RunnerError, OSError) as error:
+                self._skip(workload["name"], None, None, str(error))
+
+    def _calibrate(self, workload):
+        """Returns (declaration, amount of work, path of the input or None, timeout in seconds)."""
+        wanted = self.settings["sample_seconds"]
+        alone = self.outline.placements(self.outline.conditions[-1])[placement.SINGLE]["workers"] or [[]]
+        work = workload["work"]["start"]
+        for _round in range(CALIBRATION_ROUNDS):
+            stdin = self._input(workload, work)
+            sample = self._run(workload, work, stdin, alone, TIMEOUT_LEAST + TIMEOUT_FACTOR * wanted)
+            seconds = sample["workers"][0]["wall_seconds"]
+            if wanted / CALIBRATION_FACTOR <= seconds <= wanted * CALIBRATION_FACTOR:
+                break
+            work = workloads.next_work(workload, work, seconds, wanted)
+        # After the last round the amount may be a new one: the input must be of that length.
+        stdin = self._input(workload, work)
+        workloads.verify(workload, stdin)
+        self.files.event("calibrated", "%s: %s %s a worker" % (workload["name"], work, workload["work"]["unit"]))
+        return workload, work, stdin, TIMEOUT_LEAST + TIMEOUT_FACTOR * max(wanted, seconds)
+
+    def _input(self, workload, work):
+        if workload["stdin"] != "stream":
+            return None
+        path = self.files.file(workload["name"] + INPUT)
+        workloads.write_stream(path, work)
+        return path
+
+    def _run(self, workload, work, stdin, workers, timeout):
+        sample = runner.run(workloads.command(workload, work), workers, stdin=stdin, directory=self.files.path,
+                            keep_output=workload["keep_output"], timeout=timeout)
+        if sample["timed_out"]:
+            raise workloads.WorkloadError("%s did not end within %d s and was ended" % (workload["argv"][0], timeout))
+        sample["metrics"], sample["values"] = workloads.read_metrics(workload, work, sample["workers"])
+        return sample
+
+    def _another_block(self, longest):
+        if not self.usable or (self.settings["blocks"] and self.block >= self.settings["blocks"]):
+            return False
+        return self.block == 0 or self.elapsed() + longest <= self.settings["budget"]
+
+    def _measure_block(self):
+        conditions = self.outline.conditions if self.block % 2 == 0 else self.outline.conditions[::-1]
+        for condition in conditions:
+            self._switch(condition)
+            items = [(name, spot) for name in self.usable for spot in self.outline.placements(condition).items()]
+            for name, (spot, where) in items if self.block % 2 == 0 else items[::-1]:
+                if name in self.usable and where["workers"] and not where["same_as"]:
+                    self._sample(name, spot, where["workers"])
+
+    def _switch(self, condition):
+        if condition in (AS_FOUND, self.condition):
+            self.condition = condition
+            return
+        self.progress("switching SMT %s" % ("on" if condition == SMT_ON else "off"))
+        change = cpu_state.enable if condition == SMT_ON else cpu_state.disable
+        change(self.sysroot, self.outline.topology.cores)
+        self.files.event("switched", condition)
+        self.condition = condition
+        time.sleep(self.settings["settle_seconds"])
+
+    def _sample(self, name, spot, workers):
+        workload, work, stdin, timeout = self.usable[name]
+        sample = {"workload": name, "placement": spot, "condition": self.condition, "block": self.block, "index": self.samples_done, "started": utc_now()}
+        begun = time.monotonic()
+        try:
+            taken = self._run(workload, work, stdin, workers, timeout)
+        except (workloads.WorkloadError, runner.RunnerError) as error:
+            self._failed(name, spot, sample, str(error), time.monotonic() - begun)
+        else:
+            self._succeeded(workload, sample, taken, work)
+        self.samples_done += 1
+        self.progress("measuring")
+
+    def _succeeded(self, workload, sample, taken, work):
+        metric = workload["metric"]["name"]
+        self.failures[workload["name"]] = 0
+        sample.update(
+            ok=True, error=None,
+            wall_seconds=max(worker["wall_seconds"] for worker in taken["workers"]),
+            metric=dict(taken["metrics"][metric], name=metric),
+            metrics=taken["metrics"],
+            work=work,
+            workers=[{"cpus": ",".join(map(str, worker["cpus"])), "value": value, "wall_seconds": worker["wall_seconds"],
+                      "cpu_seconds": worker["cpu_seconds"], "context_switches": worker["context_switches"]}
+                     for worker, value in zip(taken["workers"], taken["values"])],
+            cpu_usage=taken["cpu_usage"], steal=taken["steal"],
+        )
+        self.files.append("samples.jsonl", sample)
+        self.last = {key: sample[key] for key in ("workload", "placement", "condition", "metric")}
+        self.last["workers"] = len(taken["workers"])
+
+    def _failed(self, name, spot, sample, reason, seconds):
+        sample.update(ok=False, error=reason, wall_seconds=seconds, metric=None, metrics={}, workers=[], cpu_usage={}, steal=None)
+        self.files.append("samples.jsonl", sample)
+        self.failures[name] += 1
+        if self.failures[name] > FAILURES_ALLOWED:
+            self._skip(name, spot, self.condition, "given up after %d failures in a row: %s" % (self.failures[name], reason))
+            del self.usable[name]
+
+    def _skip(self, name, spot, condition, reason):
+        self.skipped.append({"workload": name, "placement": spot, "condition": condition, "reason": reason})
+        self.files.event("skipped", "%s: %s" % (name, reason))
+
+    def elapsed(self):
+        return time.monotonic() - self.started
+
+    def progress(self, phase):
+        """Leave word of how far the plan is, for whoever asks."""
+        budget = self.settings["budget"]
+        share = self.elapsed() / budget
+        if self.settings["blocks"] and self.block:
+            share = max(share, self.block / self.settings["blocks"])
+        self.files.write("progress.json", {
+            "phase": phase, "at": utc_now(), "block": self.block + 1, "samples": self.samples_done, "fraction": round(min(share, 1.0), 3),
+            "seconds_left": round(max(0.0, budget - self.elapsed())), "condition": self.condition, "last": self.last,
+        })
+
+
+def restore(state, sysroot="/"):
+    """Put the host back and see that it is: the ``restored`` part of a result, as from ``compare_with``."""
+    differences = cpu_state.restore(sysroot, state)
+    return compare_with(state, sysroot, differences)
+
+
+def compare_with(state, sysroot="/", differences=()):
+    """Hold the host as it is now against a state saved before.
+
+    Returns:
+        dict: ``ok``, ``before`` and ``after`` (``{control, online}``, online a list of CPU numbers), ``differences`` (list of str).
+    """
+    after = cpu_state.read(sysroot)
+    differences = list(differences) or cpu_state.differences(state, after)
+    kept = ("control", "online")
+    return {"ok": not differences, "before": {key: state[key] for key in kept}, "after": {key: after[key] for key in kept}, "differences": differences}

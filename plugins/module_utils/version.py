@@ -1,0 +1,7 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The collection's version, for results that are made on a host, where galaxy.yml is not."""
+
+from __future__ import annotations
+
+COLLECTION_VERSION = "0.1.0"

@@ -1,0 +1,66 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How far a plan is, as one line for a person at a terminal."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils.result_files import showable
+
+# What a host sends as its progress is a few hundred bytes.
+MAX_BYTES = 64 * 1024
+PLACES = {
+    "single": "one worker alone",
+    "same_cpu": "two on one CPU",
+    "siblings": "two on one core",
+    "cores": "two on two cores",
+    "one_per_core": "one per core",
+    "all_threads": "all threads",
+    "unpinned": "unpinned",
+}
+CONDITIONS = {"smt_on": "SMT on", "smt_off": "SMT off"}
+
+
+def parse(text: str) -> dict[str, t.Any] | None:
+    """The progress a host has written, or None when it is not what a plan writes."""
+    if len(text) > MAX_BYTES:
+        return None
+    try:
+        told = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return told if isinstance(told, dict) else None
+
+
+def line(told: dict[str, t.Any]) -> str:
+    """One line: how far, how long still, what is being done, what was measured last.
+
+    Args:
+        told: as from ``parse``; any field may be missing or of a wrong type, since it comes from a host.
+    """
+    parts = ["%3.0f %%" % (100 * _number(told.get("fraction")))]
+    parts.append("block %d, about %s left" % (_number(told.get("block")), _length(_number(told.get("seconds_left")))))
+    if told.get("phase") != "measuring":
+        parts.append(showable(str(told.get("phase")))[:60])
+    last = told.get("last")
+    if isinstance(last, dict) and isinstance(last.get("metric"), dict):
+        parts.append("last: " + _last(last))
+    return ", ".join(parts)
+
+
+def _last(last):
+    metric = last["metric"]
+    place = PLACES.get(last.get("placement"), last.get("placement"))
+    condition = CONDITIONS.get(last.get("condition"))
+    where = "%s, %s" % (place, condition) if condition else place
+    return showable("%s %s (%s): %.4g %s" % (last.get("workload"), metric.get("name"), where, _number(metric.get("value")), metric.get("unit")))[:200]
+
+
+def _number(value):
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else 0
+
+
+def _length(seconds):
+    return "%d:%02d" % divmod(int(seconds), 60)

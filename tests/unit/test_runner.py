@@ -1,0 +1,112 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The runner, with real processes on this machine: pinned, started together, killed whole."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import pytest
+
+from ansible_collections.threadwise.smt.plugins.module_utils import runner
+
+HERE = sorted(os.sched_getaffinity(0))
+TELL_MASK = [sys.executable, "-c", "import os; print(sorted(os.sched_getaffinity(0)))"]
+
+
+def alive(pid):
+    try:
+        with open("/proc/%d/stat" % pid, encoding="ascii", errors="replace") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def gone(pid, patience=5.0):
+    until = time.monotonic() + patience
+    while alive(pid) and time.monotonic() < until:
+        time.sleep(0.02)
+    return not alive(pid)
+
+
+def test_each_worker_is_pinned_where_it_was_sent():
+    result = runner.run(TELL_MASK, [[cpu] for cpu in HERE] + [[]])
+    assert [worker["output"].strip() for worker in result["workers"]] == ["[%d]" % cpu for cpu in HERE] + [str(HERE)]
+    assert all(worker["exit_status"] == 0 for worker in result["workers"])
+
+
+def test_workers_are_measured_one_by_one_and_start_together():
+    told = ["sh", "-c", "date +%s%N; [ $(taskset -cp $$ | grep -c ': 0$') = 0 ] || sleep 0.3"]
+    workers = runner.run(told, [[], [HERE[0]]])["workers"]
+    starts = [int(worker["output"]) for worker in workers]
+    assert abs(starts[0] - starts[1]) < 0.25e9
+    assert all(worker["wall_seconds"] > 0 and worker["cpu_seconds"] >= 0 for worker in workers)
+
+
+def test_a_command_is_not_a_shell_line():
+    result = runner.run(["echo", "$(id); `id` | cat > x"], [[]])
+    assert result["workers"][0]["output"] == "$(id); `id` | cat > x\n"
+
+
+def test_input_is_read_from_its_beginning_by_each_worker(tmp_path):
+    (tmp_path / "in").write_text("four\n")
+    result = runner.run(["cat"], [[], []], stdin=str(tmp_path / "in"), directory=str(tmp_path))
+    assert [worker["output"] for worker in result["workers"]] == ["four\n"] * 2
+    assert runner.run(["cat"], [[]], stdin=str(tmp_path / "in"), keep_output=False)["workers"][0]["output"] == ""
+
+
+def test_output_without_end_is_bounded():
+    result = runner.run(["sh", "-c", "head -c 5000000 /dev/zero | tr '\\0' x; echo end"], [[]])
+    assert len(result["workers"][0]["output"]) == runner.OUTPUT_LIMIT
+    assert result["workers"][0]["output"].endswith("xend\n")
+
+
+@pytest.mark.parametrize(("argv", "cpus", "reason"), [
+    (["no-such-command"], [], "no-such-command: no such command on this host"),
+    ([os.devnull], [], "/dev/null cannot be run: Permission denied"),
+    (["true"], [1 << 14], "cannot pin to CPU 16384: it is offline, or not allowed to this process"),
+])
+def test_what_cannot_start_is_an_error_that_says_why(argv, cpus, reason):
+    with pytest.raises(runner.RunnerError, match=reason):
+        runner.run(argv, [[], cpus])
+
+
+def test_failures_and_signals_are_told_apart():
+    failed, killed = (runner.run(["sh", "-c", line], [[]])["workers"][0] for line in ("echo no >&2; exit 3", "kill -9 $$"))
+    assert (failed["exit_status"], failed["errors"]) == (3, "no\n")
+    assert killed["exit_status"] == -signal.SIGKILL
+
+
+def test_children_left_behind_are_ended():
+    result = runner.run(["sh", "-c", "setsid sh -c 'sleep 300 & echo $!' & wait"], [[]])
+    assert gone(int(result["workers"][0]["output"]))
+
+
+def test_a_hanging_worker_that_ignores_sigterm_is_killed_with_its_children():
+    result = runner.run(["sh", "-c", "trap '' TERM; sleep 300 & echo $!; while :; do sleep 0.1; done"], [[]], timeout=0.5)
+    assert result["timed_out"]
+    assert gone(int(result["workers"][0]["output"]))
+
+
+def test_workers_die_with_a_caller_that_is_killed(tmp_path):
+    told = tmp_path / "pid"
+    caller = os.fork()
+    if caller == 0:
+        runner.run(["sh", "-c", "echo $$ > %s.new; mv %s.new %s; sleep 300" % (told, told, told)], [[]], timeout=300)
+        os._exit(0)
+    while not told.exists():
+        time.sleep(0.02)
+    os.kill(caller, signal.SIGKILL)
+    os.waitpid(caller, 0)
+    assert gone(int(told.read_text()))
+
+
+def test_usage_and_steal_between_two_readings():
+    before = {"0": {"user": 10, "idle": 90, "iowait": 0, "steal": 0}, "1": {"user": 0, "idle": 0, "iowait": 0, "steal": 0}}
+    after = {"0": {"user": 40, "idle": 110, "iowait": 0, "steal": 50}, "1": {"user": 0, "idle": 80, "iowait": 20, "steal": 0}, "2": {"user": 5, "idle": 0}}
+    assert runner.cpu_usage(before, after) == ({"0": 0.8, "1": 0.0}, 0.25)
+    assert runner.cpu_usage({}, {}) == ({}, None)
+    assert set(runner.cpu_times()) >= {str(cpu) for cpu in HERE}
