@@ -1,0 +1,169 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The guard and the lock, with real processes and real signals on synthetic trees."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils import cpu_state, guard, host_lock
+
+from fake_kernel import FakeKernel, numbered_cores
+
+CORES = numbered_cores(4, 2, 'adjacent')
+
+
+class Dying(FakeKernel):
+    """A kernel under a writer that is killed for good before its n-th write."""
+
+    left = 0
+
+    def write(self, path, text):
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.left -= 1
+        super().write(path, text)
+
+
+def fresh(sysroot):
+    """A kernel with the CPUs that the tree shows now, as a process sees it that did not make the changes."""
+    state = cpu_state.read(sysroot)
+    kernel = FakeKernel.__new__(FakeKernel)
+    online = set(state['online'])
+    FakeKernel.__init__(kernel, sysroot, CORES, control=None, offline=set(state['present']) - online)
+    return kernel
+
+
+def in_child(work):
+    """Exit status of ``work()`` in a process of its own."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+            os._exit(0)
+        finally:
+            os._exit(99)
+    return os.waitpid(pid, 0)[1]
+
+
+def wait_until(condition):
+    for _attempt in range(300):
+        if condition():
+            return
+        time.sleep(0.05)
+    pytest.fail('did not come true')
+
+
+@pytest.mark.parametrize('writes', range(5))
+def test_killed_between_two_writes(tmp_path, writes):
+    kernel = Dying(tmp_path, CORES, control=None)
+    kernel.left = writes
+    before = cpu_state.read(tmp_path)
+    log = tmp_path / 'guard.log'
+
+    def change():
+        def put_back():
+            return cpu_state.restore('', before, files=fresh(tmp_path))
+        with guard.Guard(str(tmp_path), before, str(log), restore=put_back):
+            cpu_state.disable('', CORES, files=kernel)
+
+    status = in_child(change)
+    if writes == 4:
+        assert status == 0
+        assert cpu_state.read(tmp_path)['online'] == [0, 2, 4, 6]
+        assert log.read_text() == ''
+        return
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    wait_until(lambda: log.read_text().endswith('restored\n'))
+    assert cpu_state.read(tmp_path) == before
+    assert 'ended without a word' in log.read_text()
+
+
+def test_exception_restores_before_it_goes_on(tmp_path):
+    done = tmp_path / 'done'
+    with pytest.raises(ValueError):
+        with guard.Guard(str(tmp_path), {}, str(tmp_path / 'log'), restore=lambda: done.write_text('x') and []):
+            raise ValueError('on purpose')
+    assert done.exists()
+
+
+def test_guard_outlives_the_session_and_a_child_that_holds_the_pipe(tmp_path):
+    done = tmp_path / 'done'
+    where = tmp_path / 'guard.pid'
+
+    def restore():
+        done.write_text('x')
+        return []
+
+    def change():
+        os.setsid()
+        guard.Guard(str(tmp_path), {}, str(tmp_path / 'log'), restore=restore).arm()
+        child = os.fork()
+        if child == 0:
+            os.setsid()
+            time.sleep(60)
+            os._exit(0)
+        where.write_text(str(child))
+        os.killpg(0, signal.SIGKILL)
+
+    assert os.WTERMSIG(in_child(change)) == signal.SIGKILL
+    try:
+        wait_until(done.exists)
+    finally:
+        os.kill(int(where.read_text()), signal.SIGKILL)
+
+
+def test_time_over(tmp_path):
+    done = tmp_path / 'done'
+
+    def change():
+        guard.Guard(str(tmp_path), {}, str(tmp_path / 'log'), restore=lambda: done.write_text('x') and [], seconds=0.1).arm()
+        time.sleep(60)
+
+    assert os.WTERMSIG(in_child(change)) == signal.SIGKILL
+    wait_until(done.exists)
+
+
+def test_nothing_without_a_log(tmp_path):
+    with pytest.raises(guard.GuardError, match='did not start'):
+        guard.Guard(str(tmp_path), {}, str(tmp_path / 'missing' / 'log')).arm()
+
+
+def test_one_at_a_time(tmp_path):
+    with host_lock.HostLock(str(tmp_path), 'the first'):
+        with pytest.raises(host_lock.HostLockError, match='changed by the first, pid %d' % os.getpid()):
+            with host_lock.HostLock(str(tmp_path), 'the second'):
+                pytest.fail('two at once')
+    with host_lock.HostLock(str(tmp_path), 'the third'):
+        pass
+
+
+def test_lock_lasts_until_the_guard_has_restored(tmp_path):
+    go = tmp_path / 'go'
+
+    def restore():
+        wait_until(go.exists)
+        return []
+
+    def change():
+        with host_lock.HostLock(str(tmp_path), 'smt_state') as lock:
+            guard.Guard(str(tmp_path), {}, str(tmp_path / 'log'), restore=restore, keep=[lock.descriptor]).arm()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    in_child(change)
+    with pytest.raises(host_lock.HostLockError, match='is being put back after smt_state .pid [0-9]+. died'):
+        with host_lock.HostLock(str(tmp_path), 'the next'):
+            pytest.fail('while the guard restores')
+    go.write_text('')
+    with host_lock.HostLock(str(tmp_path), 'the next', seconds=15):
+        pass
+
+
+def test_lock_on_a_read_only_host(tmp_path):
+    (tmp_path / 'run').write_text('no directory')
+    with pytest.raises(host_lock.HostLockError, match='cannot be opened'):
+        with host_lock.HostLock(str(tmp_path), 'x'):
+            pytest.fail('no lock')
