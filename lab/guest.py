@@ -1,0 +1,140 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Named guests: up, back to the clean state, down."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import time
+
+from common import LabError, locked, say, step, write_atomic
+from image import image
+from login import Login
+from machine import GUESTS, Machine, hardware
+from qmp import Monitor, monitor
+from shape import Shape, parse_shape
+from snapshot import NUMBERINGS, TAG, Kind, copy, drive, snapshot
+
+
+@dataclasses.dataclass(frozen=True)
+class Guest:
+    """A named guest as it was asked for, and the loopback port that leads to its ssh."""
+
+    name: str
+    kind: Kind
+    pins: tuple[int, ...] = ()
+    port: int = 0
+
+    @property
+    def machine(self) -> Machine:
+        """Its QEMU process."""
+        return Machine(GUESTS / self.name)
+
+    @property
+    def login(self) -> Login:
+        """The way into it."""
+        return Login(self.machine, image(self.kind.suite), self.port)
+
+
+def check_name(name: str) -> str:
+    """A name that can be a host name, a directory and a word in a command line.
+
+    Raises:
+        LabError: it is not.
+    """
+    if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?", name, flags=re.ASCII):
+        raise LabError(f"guest name {name!r} is no host name: lower case letters, digits and hyphens, 50 at most")
+    return name
+
+
+def up(wanted: Guest) -> Guest:
+    """Bring a guest up, and return it with its port; one that runs as it was asked for is left as it is.
+
+    Raises:
+        LabError: it did not come up.
+    """
+    with _locked(wanted.name):
+        found = load(wanted.name)
+        if found and found.machine.pid() and dataclasses.replace(found, port=0) == wanted:
+            found.login.wait(timeout=60)
+            say(f"{wanted.name} is up already: {wanted.kind}, port {found.port}")
+            return found
+        return _start(wanted)
+
+
+def reset(name: str) -> Guest:
+    """Put a guest back to the clean state it was brought up with, reachable as before.
+
+    Raises:
+        LabError: there is no such guest, or it did not come up.
+    """
+    with _locked(name):
+        found = load(name)
+        if not found:
+            raise LabError(f"there is no guest {name!r} to reset: `lab.py up --name {name}` makes one")
+        return _start(found)
+
+
+def down(name: str) -> None:
+    """End a guest and forget it; no harm when there is none."""
+    with _locked(name):
+        machine = Machine(GUESTS / name)
+        if machine.stop():
+            say(f"{name} is down")
+        machine.remove()
+
+
+def load(name: str) -> Guest | None:
+    """The guest of that name as it was last brought up, or None."""
+    try:
+        record = json.loads((GUESTS / name / "guest.json").read_text(encoding="utf-8"))
+        kind = Kind(record["suite"], parse_shape(record["shape"]), record["numbering"], record["memory"])
+        return Guest(name, kind, tuple(record["pins"]), record["port"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, LabError) as error:
+        raise LabError(f"{GUESTS / name / 'guest.json'} is damaged ({error}): `lab.py down --name {name}` clears it away") from error
+
+
+def _locked(name: str):
+    return locked(GUESTS.parent / f"{name}.lock", f"guest {name}")
+
+
+def _start(guest: Guest) -> Guest:
+    """Start a guest anew from its snapshot; the port it had before is kept, so that an inventory goes on to hold."""
+    disk = snapshot(guest.kind)
+    machine = guest.machine
+    machine.stop()
+    with step(f"{guest.name}: {guest.kind} from its snapshot"):
+        machine.directory.mkdir(parents=True, exist_ok=True)
+        copy(disk, image(guest.kind.suite), machine.directory / "disk.qcow2")
+        arguments = [*hardware(guest.kind.shape, guest.kind.memory), *drive("disk.qcow2"), "-loadvm", TAG]
+        guest = dataclasses.replace(guest, port=machine.start(arguments, guest.port))
+        _remember(guest)
+        if guest.pins:
+            with monitor(machine.directory / "qmp.sock") as qemu:
+                _pin(guest, qemu)
+        guest.login.wait(timeout=120)
+        # The snapshot knows neither its name nor what time it is now.
+        guest.login.run(f"date -s @{time.time():.3f} && echo {guest.name} >/etc/hostname && hostname {guest.name}"
+                        f" && sed -i 's/^127.0.1.1 .*/127.0.1.1 {guest.name}/' /etc/hosts")
+    return guest
+
+
+def _remember(guest: Guest) -> None:
+    record = {"suite": guest.kind.suite, "shape": str(guest.kind.shape), "numbering": guest.kind.numbering, "memory": guest.kind.memory,
+              "pins": list(guest.pins), "port": guest.port}
+    write_atomic(guest.machine.directory / "guest.json", json.dumps(record) + "\n")
+
+
+def _pin(guest: Guest, qemu: Monitor) -> None:
+    """Bind the host thread of each CPU to its host CPU; pins are given in the guest's own numbering."""
+    vcpus = sorted(qemu.execute("query-cpus-fast"), key=lambda vcpu: vcpu["cpu-index"])
+    if guest.kind.numbering == "split":
+        vcpus.sort(key=lambda vcpu: vcpu["props"]["thread-id"])
+    for vcpu, host_cpu in zip(vcpus, guest.pins, strict=True):
+        os.sched_setaffinity(vcpu["thread-id"], {host_cpu})

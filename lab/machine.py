@@ -1,0 +1,181 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""QEMU processes: started in a directory of their own, found again by it, ended by process id and by no other way."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import pathlib
+import re
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+from common import LabError, STATE, last_lines, run, say
+from qmp import monitor
+from shape import Shape
+
+QEMU = "qemu-system-x86_64"
+GUESTS = STATE / "guests"
+
+# A boot sector that writes 0x10 to the debug-exit port: QEMU then ends with (0x10 << 1) | 1.
+BOOT_SECTOR = bytes.fromhex("b010e6f4ebfe").ljust(510, b"\0") + b"\x55\xaa"
+BOOT_SECTOR_RAN = 0x10 << 1 | 1
+
+
+@functools.cache
+def accelerator() -> str:
+    """``kvm`` where the processor's module is loaded and code really runs, else ``tcg``.
+
+    /dev/kvm can exist and open and still not run a stock kernel, so neither it nor the module alone is believed.
+    """
+    loaded = any(os.path.isdir(f"/sys/module/{module}") for module in ("kvm_intel", "kvm_amd"))
+    if loaded and trial_start("kvm"):
+        return "kvm"
+    say("software emulation: " + ("a trial start under KVM failed" if loaded else "neither kvm_intel nor kvm_amd is loaded"))
+    return "tcg"
+
+
+def trial_start(accel: str) -> bool:
+    """Whether firmware and a boot sector run to their end under this accelerator."""
+    with tempfile.NamedTemporaryFile() as disk:
+        disk.write(BOOT_SECTOR)
+        disk.flush()
+        command = [QEMU, "-machine", "q35", "-accel", accel, "-display", "none", "-nodefaults", "-no-reboot",
+                   "-device", "isa-debug-exit,iobase=0xf4,iosize=1", "-drive", f"file={disk.name},format=raw,if=virtio,readonly=on"]
+        try:
+            return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False).returncode == BOOT_SECTOR_RAN
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+
+
+def hardware(shape: Shape, memory: int) -> list[str]:
+    """The part of the command line that a snapshot depends on; memory in MB."""
+    # Under emulation "-cpu max" is an AMD processor, and those show no siblings without more ado; an Intel model does.
+    processor = ["-accel", "kvm", "-cpu", "host"] if accelerator() == "kvm" else ["-accel", "tcg,thread=multi", "-cpu", "Haswell-noTSX"]
+    return ["-machine", "q35", *processor, "-smp", shape.smp, "-m", str(memory), "-nodefaults", "-display", "none",
+            "-device", "virtio-rng-pci", "-device", "virtio-net-pci,netdev=net,romfile="]
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """One QEMU process, running or not, that lives in ``directory``."""
+
+    directory: pathlib.Path
+
+    @property
+    def console(self) -> pathlib.Path:
+        """The log of its serial console."""
+        return self.directory / "console.log"
+
+    @property
+    def pidfile(self) -> pathlib.Path:
+        """Written by QEMU itself before it runs anything: nothing that interrupts us can lose a process."""
+        return self.directory / "pid"
+
+    def start(self, arguments: list[str], port: int = 0) -> int:
+        """Start QEMU in the background and return the loopback port that leads to the guest's ssh; 0 takes a free one.
+
+        Raises:
+            LabError: QEMU did not start.
+        """
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.console.unlink(missing_ok=True)
+        command = [QEMU, "-name", self.directory.name, "-daemonize", "-pidfile", str(self.pidfile), *arguments,
+                   # restrict: the guest reaches nothing, only the forwarded port reaches it.
+                   "-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22",
+                   "-serial", "file:console.log", "-qmp", "unix:qmp.sock,server=on,wait=off", "-D", "qemu.log"]
+        # A terminal's Ctrl-C goes to its process group: a session of its own keeps QEMU out of it.
+        run(command, cwd=self.directory, start_new_session=True)
+        with monitor(self.directory / "qmp.sock") as qemu:
+            forward = re.search(r"HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)", qemu.human("info usernet"))
+        if not forward:
+            raise LabError(f"{self.directory.name}: QEMU does not say which port leads to the guest")
+        return int(forward.group(1))
+
+    def pid(self) -> int | None:
+        """The process id while it runs, else None."""
+        found = self._open()
+        if not found:
+            return None
+        os.close(found[1])
+        return found[0]
+
+    def _open(self) -> tuple[int, int] | None:
+        """Process id and a descriptor for that very process: what the descriptor names can no more become another one."""
+        try:
+            pid = int(self.pidfile.read_text(encoding="ascii"))
+            descriptor = os.pidfd_open(pid)
+        except (OSError, ValueError):
+            return None
+        # The id may have gone to another process since: it is ours when it was started with our pid file.
+        try:
+            arguments = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            arguments = []
+        if os.fsencode(self.pidfile) in arguments and os.fsencode(QEMU) in os.path.basename(arguments[0]):
+            return pid, descriptor
+        os.close(descriptor)
+        return None
+
+    def stop(self) -> bool:
+        """End the process; False when there was none.
+
+        Raises:
+            LabError: it did not end.
+        """
+        found = self._open()
+        if not found:
+            return False
+        pid, descriptor = found
+        try:
+            for number, patience in ((signal.SIGTERM, 10), (signal.SIGKILL, 10)):
+                signal.pidfd_send_signal(descriptor, number)
+                if select.select([descriptor], [], [], patience)[0]:
+                    return True
+        except ProcessLookupError:
+            return True
+        finally:
+            os.close(descriptor)
+        raise LabError(f"{self.directory.name}: process {pid} does not end, not even by SIGKILL")
+
+    def wait(self, timeout: float) -> None:
+        """Wait until the machine has powered itself off.
+
+        Raises:
+            LabError: it still runs after ``timeout`` seconds.
+        """
+        deadline = time.monotonic() + timeout
+        while self.pid():
+            if time.monotonic() > deadline:
+                raise LabError(f"{self.directory.name} still runs after {timeout:.0f} s; its console's last lines:\n{self.last_words()}")
+            time.sleep(0.2)
+
+    def console_text(self) -> str:
+        """What the serial console said, its last 64 kB."""
+        try:
+            with open(self.console, "rb") as log:
+                log.seek(max(0, os.fstat(log.fileno()).st_size - 65536))
+                return log.read().decode(errors="replace").replace("\r", "")
+        except FileNotFoundError:
+            return ""
+
+    def last_words(self) -> str:
+        """The console's last lines without terminal control sequences."""
+        return last_lines(re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f]", "", self.console_text()))
+
+    def remove(self) -> None:
+        """Delete the directory of a machine that has ended."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def machines() -> list[Machine]:
+    """All machines that have a directory, those being prepared included."""
+    if not GUESTS.is_dir():
+        return []
+    return [Machine(entry) for entry in sorted(GUESTS.iterdir()) if entry.is_dir()]

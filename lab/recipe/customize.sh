@@ -1,0 +1,53 @@
+#!/bin/sh
+# Runs inside the new root file system, once the packages are there. The keys lie in /root/keys.
+set -eu
+
+echo lab >/etc/hostname
+printf '127.0.0.1 localhost\n127.0.1.1 lab\n' >/etc/hosts
+echo '/dev/vda1 / ext4 errors=remount-ro 0 1' >/etc/fstab
+# Each machine that boots from this image makes its own.
+: >/etc/machine-id
+
+# The address is the one to which QEMU's user network forwards; nothing to wait for, nothing to resolve.
+cat >/etc/systemd/network/lab.network <<'NETWORK'
+[Match]
+Name=en*
+[Network]
+Address=10.0.2.15/24
+LinkLocalAddressing=no
+NETWORK
+systemctl enable --quiet systemd-networkd
+systemctl disable --quiet systemd-networkd-wait-online 2>/dev/null || true
+
+chown -R root:root /root/keys
+install -d -m 700 /root/.ssh
+install -m 600 /root/keys/id_ed25519.pub /root/.ssh/authorized_keys
+rm -f /etc/ssh/ssh_host_*
+install -m 600 /root/keys/host_ed25519 /etc/ssh/ssh_host_ed25519_key
+install -m 644 /root/keys/host_ed25519.pub /etc/ssh/ssh_host_ed25519_key.pub
+rm -r /root/keys
+echo 'UseDNS no' >/etc/ssh/sshd_config.d/lab.conf
+
+# A guest is quiet until it is asked: no timers, no database that runs by itself.
+systemctl mask --quiet apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service fstrim.timer
+systemctl disable --quiet postgresql
+
+# A small initrd: emulated processors unpack it slowly.
+sed -i 's/^MODULES=.*/MODULES=list/' /etc/initramfs-tools/initramfs.conf
+printf 'virtio_pci\nvirtio_blk\next4\n' >>/etc/initramfs-tools/modules
+update-initramfs -u
+
+# The administrator's /etc/default/grub stays as Debian ships it.
+mkdir -p /etc/default/grub.d
+cat >/etc/default/grub.d/10-lab.cfg <<'GRUB'
+GRUB_TIMEOUT=0
+GRUB_RECORDFAIL_TIMEOUT=0
+GRUB_TERMINAL=serial
+GRUB_DISABLE_OS_PROBER=true
+GRUB_CMDLINE_LINUX_DEFAULT=""
+GRUB_CMDLINE_LINUX="console=ttyS0"
+GRUB
+
+# Where packages come from is a matter of the machine that built this.
+rm -f /etc/apt/apt.conf.d/99mmdebstrap /etc/apt/sources.list.d/*
+: >/etc/apt/sources.list
