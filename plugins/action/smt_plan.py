@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import time
@@ -28,6 +29,14 @@ DEFAULT_BUDGET = 300
 display = Display()
 
 
+class StepFailed(Exception):
+    """The module failed on the host; holds what it answered, with its own words and traceback."""
+
+    def __init__(self, answer):
+        super().__init__(answer.get("msg") or "the module smt_plan broke on the host")
+        self.answer = answer
+
+
 class ActionModule(ActionBase):
     """The controller's side of smt_plan."""
 
@@ -36,6 +45,12 @@ class ActionModule(ActionBase):
 
     def run(self, tmp=None, task_vars=None):
         super().run(tmp, task_vars)
+        try:
+            return self._evaluate(task_vars)
+        except StepFailed as failure:
+            return dict(failure.answer, changed=False)
+
+    def _evaluate(self, task_vars):
         host = task_vars["inventory_hostname"]
         described = self._step(task_vars, "describe")
         told = {key: described[key] for key in ("announcement", "compared", "reason", "missing_packages")}
@@ -55,7 +70,7 @@ class ActionModule(ActionBase):
         """One call of the module on the host; the task fails as the module does."""
         answer = self._execute_module(MODULE, dict(self._task.args, step=step, **arguments), task_vars=task_vars)
         if answer.get("failed"):
-            raise AnsibleActionFail(answer.get("msg", "smt_plan failed on the host"), result=answer)
+            raise StepFailed(answer)
         return answer
 
     def _measure(self, task_vars, host, directory):
@@ -97,20 +112,23 @@ class ActionModule(ActionBase):
         return progress.parse(answer.get("stdout", ""))
 
     def _job(self, task_vars, job_id, mode="status"):
-        return self._execute_module("ansible.legacy.async_status", {"jid": job_id, "mode": mode}, task_vars=task_vars)
+        # As Ansible's own action async_status asks; that one takes its arguments from a task of its own.
+        where = self.get_shell_option("async_dir", default="~/.ansible_async")
+        return self._execute_module("ansible.legacy.async_status", {"jid": job_id, "mode": mode, "_async_dir": where}, task_vars=task_vars)
 
     def _bring_home(self, task_vars, host, run, trouble=None):
         """Fetch a run, keep it on the controller, and only then let the host forget it."""
         try:
             result = self._step(task_vars, "collect", run=run)["result"]
-        except AnsibleActionFail as error:
-            raise AnsibleActionFail("%s (%s)" % (trouble, error) if trouble else str(error)) from error
-        result.update(host=host)
-        if result["message"] is None and trouble:
-            result["message"] = trouble
+        except StepFailed as failure:
+            if trouble:
+                raise AnsibleActionFail("%s (%s)" % (trouble, failure)) from failure
+            raise
+        result.update(host=host, message=result["message"] or trouble)
         dest = os.path.join(self._task.args.get("dest", "smt_eval_results"), run)
         try:
-            path, _written = result_files.save(dest, result)
+            # Through its text, because Ansible's own strings and containers are not the plain ones that a schema knows.
+            path, _written = result_files.save(dest, result_files.parse(json.dumps(result), host))
         except result_files.ResultError as error:
             raise AnsibleActionFail("%s: %s" % (host, error)) from error
         self._step(task_vars, "forget", run=run)
@@ -119,7 +137,7 @@ class ActionModule(ActionBase):
     def _bring_home_earlier(self, task_vars, host, run):
         try:
             result = self._bring_home(task_vars, host, run)
-        except AnsibleActionFail as error:
+        except (StepFailed, AnsibleActionFail) as error:
             display.warning("%s: the earlier run %s stays on the host: %s" % (host, run, error))
         else:
             display.display("%s: fetched %d samples of run %s, which no controller had collected: %s" % (host, len(result["samples"]), run, result["path"]))

@@ -127,15 +127,13 @@ class Plan:
         outline: an Outline.
         settings: dict with ``workloads``, ``placements``, ``change``, ``budget`` (seconds), ``blocks`` (the most of them, or None),
             ``sample_seconds``, ``settle_seconds``.
-        state: ``cpu_state.read()`` from before the first change.
         sysroot: where sysfs is.
     """
 
-    def __init__(self, run_directory, outline, settings, state, sysroot="/"):
+    def __init__(self, run_directory, outline, settings, sysroot="/"):
         self.files = run_directory
         self.outline = outline
         self.settings = settings
-        self.state = state
         self.sysroot = sysroot
         self.started = time.monotonic()
         self.skipped = []

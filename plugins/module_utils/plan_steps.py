@@ -4,15 +4,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 
 from ansible_collections.threadwise.smt.plugins.module_utils import cpu_state, environment, facts, guard, plan, runner, saved_map, topology, workloads
-from ansible_collections.threadwise.smt.plugins.module_utils.cpulist import format_cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils.cpulist import render
 from ansible_collections.threadwise.smt.plugins.module_utils.host_lock import HostLock
 from ansible_collections.threadwise.smt.plugins.module_utils.hostfs import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import RunDirectory, base_directory, kept_runs, utc_now
 
+# A plan ends later than its budget by its last block and by putting the host back; after so many seconds more it hangs.
+PATIENCE = 600
 # A plan that is ended politely still puts the host back; SIGKILL is the guard's business.
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -49,19 +52,22 @@ def announcement(host, outline, settings):
         settings: as for ``plan.Plan``.
     """
     length = _length(settings["budget"])
-    here = "%s cores with %s threads in %s sockets, SMT %s (%s)" % (
-        host["cores"] or "an unknown number of", host["threads_per_core"]["max"] or "an unknown number of", host["sockets"] or "an unknown number of",
-        {True: "on", False: "off", None: "unknown"}[host["active"]], host["hardware_class"])
+    here = "Sockets: %s, cores: %s, threads per core: %s, online: CPUs %s, smt/control: %s." % (
+        _known(host["sockets"]), _known(host["cores"]), _known(host["threads_per_core"]["max"]), _known(host["cpus"]["online"]), host["control"])
     if not outline.compared:
         return [here, "Nothing will be switched: %s." % outline.reason, "The placements that exist here are measured for %s." % length]
     secondaries = outline.secondaries({cpu for core in outline.topology.cores for cpu in core})
-    which = "CPUs %s" % format_cpulist(secondaries) if secondaries else "siblings, not known by number while they are offline,"
+    which = "CPUs %s" % render(secondaries) if secondaries else "siblings, not known by number while they are offline,"
     return [
         here,
         "SMT will be switched off and on again many times by %s: %s go offline in every second part." % (host["methods"]["runtime"]["chosen"], which),
         "This goes on for %s; then SMT is put back as it is now (%s, online %s), also when the run fails or the controller is lost."
         % (length, host["control"], host["cpus"]["online"]),
     ]
+
+
+def _known(value):
+    return "unknown" if value is None else value
 
 
 def missing_packages(names):
@@ -87,58 +93,83 @@ def measure(name, settings):
         settings: as for ``plan.Plan``.
 
     Returns:
-        dict: ``outcome`` (``completed``, ``failed``, ``interrupted``), ``message`` (str or None), ``samples`` (their number), ``restored``.
+        dict: ``outcome`` (``completed``, ``failed``, ``interrupted``) and ``message`` (str or None).
 
     Raises:
-        PlanError, RunDirectoryError, HostLockError: nothing was begun.
+        PlanError, RunDirectoryError, HostLockError, GuardError: nothing was begun.
     """
     plan.check_settings(settings)
     files = RunDirectory(base_directory(), name)
-    with HostLock("/", "an evaluation (run %s)" % name):
-        files.create()
-        state = cpu_state.read("/")
-        files.write("state.json", state)
-        ending = {"outcome": "completed", "message": None}
-        keeper = guard.Guard("/", state, files.file("guard.log"))
-        for number in ENDING_SIGNALS:
-            signal.signal(number, _interrupt)
-        work = None
-        try:
-            keeper.arm()
-            work = _begin(files, name, settings, state)
-            work.measure()
-        except plan.Interrupted as error:
-            ending = {"outcome": "interrupted", "message": str(error)}
-        except (plan.PlanError, cpu_state.StateError, runner.RunnerError, OSError) as error:
-            ending = {"outcome": "failed", "message": str(error)}
-        finally:
-            # A second signal must not end what puts the host back.
-            for number in ENDING_SIGNALS:
-                signal.signal(number, signal.SIG_IGN)
-            restored = plan.restore(state)
-            keeper.disarm()
-        ending.update(restored=restored, finished=utc_now(), skipped=work.skipped if work else [])
-        files.write("ending.json", ending)
-        files.remove_inputs()
-        files.write("progress.json", {"phase": "ended"})
-        return {"outcome": ending["outcome"], "message": ending["message"], "samples": work.samples_done if work else 0, "restored": restored}
-
-
-def _begin(files, name, settings, state):
-    """Read the host and write the result's header. SMT is switched on first where its siblings are not known otherwise."""
-    host = facts.gather(HostFs("/"))
-    outline = _outline(host, settings)
-    if outline.compared and not outline.topology.complete:
-        cpu_state.enable("/", outline.topology.cores)
+    with _alone("an evaluation (run %s)" % name) as lock:
         host = facts.gather(HostFs("/"))
         outline = _outline(host, settings)
-        if not outline.topology.complete:
-            raise plan.PlanError("the siblings of this host are not known even with SMT switched on")
-    if outline.compared:
-        saved_map.save(HostFs("/"), outline.topology)
-    work = plan.Plan(files, outline, settings, state)
-    files.write("header.json", work.header(host, environment.read(host["hypervisor"]), name))
-    return work
+        state = cpu_state.read("/")
+        files.create()
+        files.write("state.json", state)
+        keeper = guard.Guard("/", state, files.file("guard.log"), seconds=settings["budget"] + PATIENCE, keep=lock)
+        for number in ENDING_SIGNALS:
+            signal.signal(number, _interrupt)
+        if outline.compared:
+            keeper.arm()
+        ending = _carry_out(files, name, host, outline, settings, state)
+        if outline.compared:
+            keeper.disarm()
+        files.remove_inputs()
+        files.write("progress.json", {"phase": "ended"})
+    return {"outcome": ending["outcome"], "message": ending["message"]}
+
+
+@contextlib.contextmanager
+def _alone(purpose):
+    """Hold the host against others that change or measure it; yields the lock's file descriptors, for the guard to keep.
+
+    Without root nothing can be changed here, and the lock's folder is root's.
+    """
+    if os.geteuid() != 0:
+        yield ()
+        return
+    with HostLock("/", purpose) as lock:
+        yield (lock.descriptor,)
+
+
+def _carry_out(files, name, host, outline, settings, state):
+    """Measure, put the host back, and say in ending.json how it went. Returns what it says."""
+    ending = {"outcome": "completed", "message": None, "skipped": []}
+    work = None
+    try:
+        if outline.compared and not outline.topology.complete:
+            host, outline = _with_siblings(outline, settings)
+        if outline.compared:
+            saved_map.save(HostFs("/"), outline.topology)
+        work = plan.Plan(files, outline, settings)
+        files.write("header.json", work.header(host, environment.read(host["hypervisor"]), name))
+        work.measure()
+    except plan.Interrupted as error:
+        ending.update(outcome="interrupted", message=str(error))
+    except (plan.PlanError, cpu_state.StateError, runner.RunnerError, OSError) as error:
+        ending.update(outcome="failed", message=str(error))
+    # A second signal must not end what puts the host back.
+    for number in ENDING_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    ending["restored"] = plan.restore(state) if outline.compared else plan.compare_with(state)
+    ending["finished"] = utc_now()
+    ending["skipped"] = work.skipped if work else []
+    files.write("ending.json", ending)
+    return ending
+
+
+def _with_siblings(outline, settings):
+    """Switch SMT on, because its siblings are not known while they are offline, and look again.
+
+    Returns:
+        The facts and the outline as they are with all siblings online.
+    """
+    cpu_state.enable("/", outline.topology.cores)
+    host = facts.gather(HostFs("/"))
+    outline = _outline(host, settings)
+    if not outline.topology.complete:
+        raise plan.PlanError("the core of some CPU is not known even with SMT switched on: CPUs %s are offline" % host["cpus"]["offline"])
+    return host, outline
 
 
 def _interrupt(number, _frame):
@@ -152,7 +183,7 @@ def collect(name, _settings):
         dict: ``result`` (without the host's name, which only the controller knows).
     """
     files = RunDirectory(base_directory(), name)
-    with HostLock("/", "fetching run %s" % name):
+    with _alone("fetching run %s" % name):
         result = files.result()
         if result["restored"] is None and result["change"]["compared"]:
             # The plan was killed and could not say what its guard did: the host as it is now is the proof.

@@ -145,6 +145,7 @@ restored:
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.threadwise.smt.plugins.module_utils import plan_steps
 from ansible_collections.threadwise.smt.plugins.module_utils.cpu_state import StateError
+from ansible_collections.threadwise.smt.plugins.module_utils.guard import GuardError
 from ansible_collections.threadwise.smt.plugins.module_utils.host_lock import HostLockError
 from ansible_collections.threadwise.smt.plugins.module_utils.placement import PlacementError
 from ansible_collections.threadwise.smt.plugins.module_utils.plan import PlanError
@@ -175,7 +176,7 @@ def main():
     settings = {name: module.params[name] for name in SETTINGS}
     try:
         result = plan_steps.STEPS[step](module.params["run"], settings)
-    except (PlanError, PlacementError, WorkloadError, RunDirectoryError, HostLockError, StateError) as error:
+    except (PlanError, PlacementError, WorkloadError, RunDirectoryError, GuardError, HostLockError, StateError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, **result)
 
