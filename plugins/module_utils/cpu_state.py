@@ -20,7 +20,7 @@ from collections import namedtuple
 CPU_DIRECTORY = 'sys/devices/system/cpu'
 CONTROL = CPU_DIRECTORY + '/smt/control'
 ACTIVE = CPU_DIRECTORY + '/smt/active'
-METHODS = ('auto', 'control', 'cpu_online')
+METHODS = ('auto', 'smt_control', 'cpu_online')
 
 # The kernel's own limit (NR_CPUS) is 8192 on the largest configurations; a list beyond this is not a CPU list.
 MOST_CPUS = 65536
@@ -150,7 +150,7 @@ def set_threads_per_core(sysroot: str, cores, threads: int, method: str = 'auto'
 
     :param cores: sequence of CPU tuples, one a core, sorted by thread (``Topology.cores``), offline siblings included
     :param threads: threads per core; 1 keeps of each core the first thread that is online
-    :param method: ``control`` (smt/control), ``cpu_online`` (cpuN/online, CPU by CPU) or ``auto`` (the control where the kernel has it)
+    :param method: ``smt_control``, ``cpu_online`` (cpuN/online, CPU by CPU) or ``auto`` (the control where the kernel has it)
     :param origin: the state before the first change of this host: cores that were wholly off in it stay off
     :returns: the state after the change
     :raises StateError: when the host cannot have that state, or a write was refused; the state before is put back then
@@ -189,8 +189,31 @@ def restore(sysroot: str, state: dict, files: SysFiles | None = None) -> list[st
     :raises StateError: only when the present state cannot be read at all, or ``state`` is not a state
     """
     files = files or SysFiles(sysroot)
+    target = _exactly(state, read(files=files))
+    refusals = []
+    _apply(files, target, refusals.append)
+    left = differences(state, read(files=files))
+    reasons = sorted(set(str(refusal) for refusal in refusals))
+    return ['%s (%s)' % (line, '; '.join(reasons)) for line in left] if reasons else left
+
+
+def bring_back(sysroot: str, state: dict, files: SysFiles | None = None) -> dict:
+    """As :func:`restore`, but whole or not at all: the result is the state after it. Raises StateError when the state before was put back."""
+    files = files or SysFiles(sysroot)
+    before = read(files=files)
+    target = _exactly(state, before)
+
+    def change():
+        _apply(files, target, _refuse)
+        return target
+
+    return _whole_or_not_at_all(files, before, change)
+
+
+def _exactly(state: dict, now: dict) -> Target:
+    """The target that is a saved state, as far as its CPUs are still present."""
     check_state(state)
-    present = set(read(files=files)['present'])
+    present = set(now['present'])
     control = state['control']
     if control in ('on', 'off') or (control.isdigit() and int(control) > 1):
         writes, width = (control,), None
@@ -200,12 +223,7 @@ def restore(sysroot: str, state: dict, files: SysFiles | None = None) -> list[st
     else:
         writes, width = (), 0
     online = frozenset(state['online']) & present
-    target = Target(online, (frozenset(state['present']) & present) - online, writes, width)
-    refusals = []
-    _apply(files, target, refusals.append)
-    left = differences(state, read(files=files))
-    reasons = sorted(set(str(refusal) for refusal in refusals))
-    return ['%s (%s)' % (line, '; '.join(reasons)) for line in left] if reasons else left
+    return Target(online, (frozenset(state['present']) & present) - online, writes, width)
 
 
 def check_state(state: dict) -> None:
@@ -270,8 +288,8 @@ def _target(before: dict, cores: list, threads: int | None, method: str, origin:
     unplaced = set(before['present']) - set().union(*map(set, cores))
     if threads is not None and threads < 1:
         raise StateError('%d threads per core cannot be had: the least is 1' % threads)
-    if method == 'control' and control in WITHOUT_CONTROL:
-        raise StateError('/%s: %s, so the method control cannot be used here; use auto or cpu_online' % (CONTROL, control))
+    if method == 'smt_control' and control in WITHOUT_CONTROL:
+        raise StateError('/%s: %s, so the method smt_control cannot be used here; use auto or cpu_online' % (CONTROL, control))
     if control == 'forceoff' and threads != 1:
         raise StateError('/%s: forceoff is final until a reboot without nosmt=force: siblings cannot be turned on at run time' % CONTROL)
     if most == 1 and threads != 1 and not unplaced:
@@ -306,7 +324,7 @@ def _control_writes(control: str, method: str, threads: int | None, width: int, 
     allowed = max(width, 2)
     if threads is None or threads >= most or method == 'cpu_online' or width > threads:
         return ('on',), allowed
-    if method == 'control':
+    if method == 'smt_control':
         return (str(threads),), allowed
     return (str(threads), 'on'), allowed
 
@@ -328,17 +346,19 @@ def _transaction(files: SysFiles, cores, threads: int | None, method: str, origi
     target = _target(before, placed, threads, method, origin)
     if reached(before, target) and not _must_look_behind(before, placed, threads):
         return before
+
+    def change():
+        goal = _look_behind(files, before, cores, threads, method, origin) if _must_look_behind(before, placed, threads) else target
+        _apply(files, goal, _refuse)
+        return goal
+
+    return _whole_or_not_at_all(files, before, change)
+
+
+def _whole_or_not_at_all(files: SysFiles, before: dict, change) -> dict:
+    """Run ``change() -> Target`` and see that the target is reached; whatever goes wrong, the state before is put back."""
     try:
-        if _must_look_behind(before, placed, threads):
-            # Offline siblings have no topology folder and no map was saved: where they belong shows only once the control is on.
-            _write_control(files, ('on',), _refuse)
-            known = set().union(*map(set, cores))
-            risen = [cpu for cpu in read(files=files)['online'] if cpu not in set(before['online']) | known]
-            found = _siblings_now(files, risen)
-            told = set().union(*map(set, found))
-            placed = _all_cores(list(found) + [core for core in placed if not told.intersection(core)], before)
-            target = _target(before, placed, threads, method, origin)
-        _apply(files, target, _refuse)
+        target = change()
         after = read(files=files)
         _verify(after, target)
         return after
@@ -348,6 +368,17 @@ def _transaction(files: SysFiles, cores, threads: int | None, method: str, origi
         if isinstance(trouble, StateError):
             raise StateError('%s; %s' % (trouble, outcome)) from trouble
         raise
+
+
+def _look_behind(files: SysFiles, before: dict, cores, threads: int | None, method: str, origin: dict | None) -> Target:
+    """The target once siblings without a known place are up: they have no topology folder while they are offline, and no map was saved."""
+    _write_control(files, ('on',), _refuse)
+    known = set().union(*map(set, cores))
+    risen = [cpu for cpu in read(files=files)['online'] if cpu not in set(before['online']) | known]
+    found = _siblings_now(files, risen)
+    told = set().union(*map(set, found))
+    placed = _all_cores(list(found) + [core for core in _all_cores(cores, before) if not told.intersection(core)], before)
+    return _target(before, placed, threads, method, origin)
 
 
 def _put_back(files: SysFiles, before: dict) -> list[str]:

@@ -154,7 +154,7 @@ def test_off_that_never_works_is_rolled_back(tmp_path):
     kernel.swallow_off = 99
     before = cpu_state.read(tmp_path)
     with pytest.raises(cpu_state.StateError, match='the kernel took the writes, but afterwards CPU 1 is online|smt/control'):
-        cpu_state.disable('', cores, method='control', files=kernel)
+        cpu_state.disable('', cores, method='smt_control', files=kernel)
     assert cpu_state.read(tmp_path) == before
 
 
@@ -212,8 +212,8 @@ def test_only_the_method_asked_for(tmp_path):
     cpu_state.disable('', cores, method='cpu_online', files=kernel)
     assert not [path for path, text in kernel.writes if path == cpu_state.CONTROL]
     bare = FakeKernel(tmp_path / 'bare', cores, control=None)
-    with pytest.raises(cpu_state.StateError, match='method control cannot be used here'):
-        cpu_state.disable('', cores, method='control', files=bare)
+    with pytest.raises(cpu_state.StateError, match='method smt_control cannot be used here'):
+        cpu_state.disable('', cores, method='smt_control', files=bare)
 
 
 def test_restore_reports_what_is_gone(tmp_path):
