@@ -1,4 +1,4 @@
-# Everything a fresh Debian 12 with git, make and Python 3.11 needs comes from these targets.
+# Everything that a fresh Debian 12 with git, make and Python 3.11 lacks comes from these targets.
 # `make help` lists them; README.md says when to use which.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -6,20 +6,31 @@ SHELL := /bin/bash
 
 PYTHON ?= python3.11
 VENV := .venv
-BIN := $(VENV)/bin
-CACHE := .cache
+LAB_SHAPE ?= 2x2x2
 
-# The venv first in PATH, so that ansible, molecule and lab find each other and no other Python is picked up.
-export PATH := $(CURDIR)/$(BIN):$(PATH)
-export ANSIBLE_HOME := $(CURDIR)/$(CACHE)/ansible
+# The venv comes first, so that ansible, molecule and the laboratory find each other and no other Python is picked up.
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .PHONY: help
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | sort | expand -t 16
 
 .PHONY: setup
-setup: $(VENV)/.ready ## Python environment with Ansible, in which threadwise.smt resolves to this working tree
+setup: $(VENV)/.ready ## Python environment in which threadwise.smt is this working tree
 
-$(VENV)/.ready: requirements.txt requirements-dev.txt tools/setup.sh
+$(VENV)/.ready: requirements.txt requirements-dev.txt requirements.yml tools/setup.sh
 	tools/setup.sh $(PYTHON) $(VENV)
 	touch $@
+
+.PHONY: eval
+eval: setup ## evaluate this machine, about three minutes
+	tools/debian-packages.sh gzip sysbench
+	ansible-playbook -i tools/this-machine.yml playbooks/smt_eval.yml -e smt_bench_budget=150
+
+.PHONY: lab
+lab: setup ## two guests with real SMT, .lab/inventory.yml; LAB_SHAPE=2x9x2 gives other sockets x cores x threads
+	python lab/lab.py up --shape $(LAB_SHAPE)
+
+.PHONY: lab-down
+lab-down: setup ## end exactly what `make lab` started
+	python lab/lab.py down

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 
-from ansible_collections.threadwise.smt.plugins.module_utils import cpu_state, environment, placement, runner, workloads
+from ansible_collections.threadwise.smt.plugins.module_utils import cpu_state, placement, runner, workloads
 from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import INPUT, utc_now
 from ansible_collections.threadwise.smt.plugins.module_utils.version import COLLECTION_VERSION
 

@@ -20,6 +20,10 @@ RUN_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 INPUT = ".input"
 ROOT_BASE = "/var/lib/threadwise-smt/runs"
 
+# The ending of a plan that could not write one.
+KILLED = {"outcome": "interrupted", "message": "the plan ended without a word: it was killed, or the host went down", "finished": None, "restored": None,
+          "skipped": []}
+
 
 class RunDirectoryError(Exception):
     """A run's folder cannot be made, read or removed; the text says which and why."""
@@ -56,7 +60,7 @@ class RunDirectory:
 
     def __init__(self, base, run):
         if not RUN_NAME.match(run):
-            raise RunDirectoryError("a run cannot be called %r: only letters, digits, '.', '_' and '-', at most 100 of them, the first a letter or digit" % run[:120])
+            raise RunDirectoryError("a run cannot be called %r: only letters, digits, '.', '_' and '-', at most 100, the first a letter or digit" % run[:120])
         self.run = run
         self.path = os.path.join(base, run)
 
@@ -118,8 +122,7 @@ class RunDirectory:
         header = self.read("header.json")
         if header is None:
             raise RunDirectoryError("there is no run %s on this host" % self.run)
-        killed = {"outcome": "interrupted", "message": "the plan ended without a word: it was killed, or the host went down", "finished": None, "restored": None}
-        result = dict(header, **self.read("ending.json", killed))
+        result = dict(header, **self.read("ending.json", KILLED))
         result["samples"] = self.read_lines("samples.jsonl")
         result["events"] = self.read_lines("events.jsonl")
         result["plan"]["blocks_done"] = 1 + max((sample["block"] for sample in result["samples"]), default=-1)
