@@ -1,0 +1,485 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who would be hurt when CPUs go away, and their masks: saved before, put back after.
+
+Kernel behaviour: a task that is pinned to vanishing CPUs alone is moved to others and, before 6.2, never gets its mask back
+(select_fallback_rq); a cgroup v1 ``cpuset.cpus`` shrinks for good (Documentation/admin-guide/cgroup-v1/cpusets.rst); interrupts are moved and
+not moved back. Kernel threads are the kernel's own business.
+
+Like cpu_state.py this file is copied to a host as part of the program that restores it: it imports
+nothing but its neighbours that are copied too, by relative imports.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+from collections import namedtuple
+
+from . import cpu_state, cpulist
+
+MOST_CGROUPS = 20000
+MOST_UNIT_FILES = 10000
+# In a message a person reads; the module's result has them all.
+MOST_LINES = 20
+
+KERNEL_THREAD = 0x00200000  # PF_KTHREAD, include/linux/sched.h
+
+UNIT_DIRECTORIES = ('etc/systemd/system', 'run/systemd/system', 'etc/systemd/system.control', 'run/systemd/system.control', 'run/systemd/transient',
+                    'usr/lib/systemd/system', 'lib/systemd/system')
+LIBVIRT_DIRECTORIES = ('etc/libvirt/qemu', 'run/libvirt/qemu')
+KUBELET_STATE = 'var/lib/kubelet/cpu_manager_state'
+
+Task = namedtuple('Task', ['pid', 'start', 'name', 'mask', 'unit', 'cgroups'])
+Task.__doc__ = """A thread of user space that may not run everywhere. ``mask`` is a frozenset of CPUs, ``cgroups`` its cgroup paths."""
+
+Cpuset = namedtuple('Cpuset', ['version', 'path', 'inside', 'cpus', 'partition'])
+Cpuset.__doc__ = """A cpuset that names CPUs. ``version`` is that of cgroups (1, 2), ``inside`` the path from the mount point on, as tasks know it,
+``partition`` None unless it is the root of a v2 partition."""
+
+Finding = namedtuple('Finding', ['hurts', 'text'])
+Finding.__doc__ = """One bystander. ``hurts`` is False for what is worth knowing and set right afterwards without anybody's doing."""
+
+
+class Host(cpu_state.SysFiles):
+    """A host's files, and the one system call that changes a task's mask."""
+
+    def names(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(self._full(path)))
+        except OSError:
+            return []
+
+    def set_affinity(self, pid: int, cpus) -> None:
+        """Raises OSError."""
+        os.sched_setaffinity(pid, cpus)
+
+    def is_live(self) -> bool:
+        return os.path.realpath(self.sysroot) == '/'
+
+
+def find(host: Host, online, going) -> list[Finding]:
+    """All that would lose something when ``going`` of the CPUs ``online`` go offline."""
+    online, going = frozenset(online), frozenset(going)
+    if not going:
+        return []
+    sets = _cpusets(host)
+    tasks = [task for task in _restricted_tasks(host, online) if task.mask & going]
+    found = _hurt_cpusets(sets, going) + _hurt_tasks(tasks, [entry for entry in sets if entry.cpus & going], online, going)
+    found += _hurt_units(host, going) + _hurt_kubelet(host, going) + _hurt_guests(host, going)
+    found += _hurt_interrupts(host, online, going) + _hurt_isolated(host, going) + _hurt_nodes(host, online, going)
+    return found
+
+
+def readable(findings) -> str:
+    """The list of those that are hurt as one message."""
+    lines = [finding.text for finding in findings if finding.hurts]
+    more = ['and %d more' % (len(lines) - MOST_LINES)] if len(lines) > MOST_LINES else []
+    return '\n'.join('- ' + line for line in lines[:MOST_LINES] + more)
+
+
+def capture(host: Host, online, going) -> dict:
+    """What has to be put back later, as plain JSON data: masks of tasks, v1 cpusets, v2 partitions and interrupts that hold a CPU of ``going``."""
+    online, going = frozenset(online), frozenset(going)
+    sets = [entry for entry in _cpusets(host) if entry.cpus & going]
+    return {
+        'online': sorted(online),
+        'tasks': [{'pid': task.pid, 'start': task.start, 'name': task.name, 'mask': cpulist.render(task.mask)}
+                  for task in _restricted_tasks(host, online) if task.mask & going],
+        'cpusets': {entry.path: cpulist.render(entry.cpus) for entry in sets if entry.version == 1},
+        'partitions': {entry.path: entry.partition for entry in sets if entry.partition},
+        'interrupts': {number: cpulist.render(cpus) for number, cpus in _interrupts(host, online) if cpus & going},
+    }
+
+
+def merge(earlier: dict | None, later: dict) -> dict:
+    """Both; of what is in both the earlier one, which is from before the first change."""
+    if not earlier:
+        return later
+    known = {(task['pid'], task['start']) for task in earlier['tasks']}
+    merged = {'online': earlier['online'], 'tasks': earlier['tasks'] + [task for task in later['tasks'] if (task['pid'], task['start']) not in known]}
+    for kind in ('cpusets', 'partitions', 'interrupts'):
+        merged[kind] = dict(later[kind], **earlier[kind])
+    return merged
+
+
+def note_left(host: Host, captured: dict) -> None:
+    """Remember which mask the kernel left to each task, to see later whether somebody has given it another one since."""
+    for task in captured['tasks']:
+        task['left'] = _mask_text(host, task)
+
+
+def masks_now(host: Host, captured: dict) -> dict:
+    """``{pid: mask}`` of the captured tasks; to be taken before CPUs come back, because the kernel changes masks then."""
+    return {task['pid']: _mask_text(host, task) for task in captured['tasks']}
+
+
+def put_back(host: Host, captured: dict, masks_before: dict, online) -> tuple[list[str], dict]:
+    """Give back what the kernel did not, now that ``online`` are the CPUs.
+
+    :param masks_before: from :func:`masks_now`, before the CPUs came back
+    :returns: what could not be put back (sentences), and what of ``captured`` waits for CPUs that are still offline
+    """
+    online = frozenset(online)
+    missing = frozenset(captured['online']) - online
+    reports = []
+    waiting = {'online': captured['online'], 'tasks': [], 'cpusets': {}, 'partitions': {}, 'interrupts': {}}
+    # Parents first: a v1 cpuset cannot hold a CPU that its parent does not have.
+    for path, text in sorted(captured['cpusets'].items()):
+        reports += _put_cpuset(host, path, _cpus(text), online)
+        if _cpus(text) & missing:
+            waiting['cpusets'][path] = text
+    for path, kind in sorted(captured['partitions'].items()):
+        reports += _put_partition(host, path, kind, bool(missing))
+        if missing:
+            waiting['partitions'][path] = kind
+    for task in captured['tasks']:
+        reports += _put_task(host, task, masks_before.get(task['pid']), online)
+        if _cpus(task['mask']) & missing:
+            waiting['tasks'].append(task)
+    for number, text in sorted(captured['interrupts'].items()):
+        reports += _put_interrupt(host, number, _cpus(text), online)
+        if _cpus(text) & missing:
+            waiting['interrupts'][number] = text
+    return reports, waiting
+
+
+def check(captured) -> None:
+    """Raises ValueError when ``captured``, read from a file, does not have the form that :func:`capture` gives."""
+    def texts(value):
+        return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
+    tasks = captured['tasks']
+    whole = isinstance(tasks, list) and all(isinstance(task, dict) and isinstance(task.get('pid'), int) and task['pid'] > 0 for task in tasks)
+    if not (whole and all(isinstance(task.get(key), str) for task in tasks for key in ('start', 'name', 'mask'))):
+        raise ValueError('its tasks are none')
+    if not all(texts(captured[kind]) for kind in ('cpusets', 'partitions', 'interrupts')) or not isinstance(captured['online'], list):
+        raise ValueError('its cpusets or interrupts are none')
+
+
+def is_empty(captured: dict) -> bool:
+    return not any(captured[kind] for kind in ('tasks', 'cpusets', 'partitions', 'interrupts'))
+
+
+def _cpus(text: str | None) -> frozenset:
+    """CPUs of a list that others wrote; empty when it is none."""
+    try:
+        return frozenset(cpulist.parse(text or ''))
+    except cpulist.CpuListError:
+        return frozenset()
+
+
+def _named(cpus) -> str:
+    return ('CPU %s' if len(cpus) == 1 else 'CPUs %s') % cpulist.render(cpus)
+
+
+# Tasks ----------------------------------------------------------------------------------------------------------------------------------
+
+def _restricted_tasks(host: Host, online: frozenset) -> list[Task]:
+    """Threads of user space that may not run on all online CPUs. One stat a process, one status a thread (proc(5))."""
+    tasks = []
+    itself = str(os.getpid()) if host.is_live() else ''
+    for name in host.names('proc'):
+        if not name.isdigit() or name == itself:
+            continue
+        stat = _stat(host, 'proc/%s/stat' % name)
+        if stat is None or stat[0] & KERNEL_THREAD:
+            continue
+        for thread in host.names('proc/%s/task' % name):
+            task = _task(host, 'proc/%s/task/%s' % (name, thread), int(thread), online) if thread.isdigit() else None
+            if task:
+                tasks.append(task)
+    return tasks
+
+
+def _task(host: Host, folder: str, pid: int, online: frozenset) -> Task | None:
+    status = host.read(folder + '/status') or ''
+    found = re.search(r'^Cpus_allowed_list:\s*(\S+)', status, re.MULTILINE)
+    mask = _cpus(found.group(1)) if found else frozenset()
+    if not mask or mask >= online:
+        return None
+    stat = _stat(host, folder + '/stat')
+    if stat is None:
+        return None
+    name = re.search(r'^Name:\s*(.*)', status)
+    cgroups = [line.split(':', 2)[-1] for line in (host.read(folder + '/cgroup') or '').splitlines()]
+    unit = next((part for path in cgroups for part in reversed(path.split('/')) if part.endswith(('.service', '.scope'))), None)
+    return Task(pid, stat[1], _printable(name.group(1) if name else '?'), mask, unit, cgroups)
+
+
+def _stat(host: Host, path: str) -> tuple[int, str] | None:
+    """(flags, start time in clock ticks) of proc(5)'s stat; the name in brackets may hold anything."""
+    fields = (host.read(path) or '').rpartition(')')[2].split()
+    if len(fields) < 20 or not fields[6].isdigit():
+        return None
+    return int(fields[6]), fields[19]
+
+
+def _printable(text: str, most: int = 64) -> str:
+    return ''.join(char if char.isprintable() else '?' for char in text)[:most]
+
+
+def _hurt_tasks(tasks: list, hurt_sets: list, online: frozenset, going: frozenset) -> list[Finding]:
+    """One line for all threads of a unit that have the same mask; a mask that is that of a listed cpuset is not listed again."""
+    groups = {}
+    for task in tasks:
+        if not any(task.mask & online == entry.cpus & online and _is_below(task.cgroups, entry.inside) for entry in hurt_sets):
+            groups.setdefault((task.unit or task.name, task.mask), []).append(task)
+    found = []
+    for (owner, mask), members in groups.items():
+        first = members[0]
+        who = 'pid %d %s' % (first.pid, first.name) + (' (unit %s)' % first.unit if first.unit else '')
+        if len(members) > 1:
+            who += ' and %d more threads like it' % (len(members) - 1)
+        verb = 'is' if len(members) == 1 else 'are'
+        kept = (mask & online) - going
+        if kept:
+            text = '%s may run on %s only and would keep %s' % (who, cpulist.render(mask & online), cpulist.render(kept))
+        else:
+            text = '%s %s pinned to %s alone' % (who, verb, cpulist.render(mask & online))
+        found.append(Finding(True, '%s: %s' % (_named(mask & going), text)))
+    return found
+
+
+def _is_below(cgroups: list, inside: str) -> bool:
+    return any((cgroup + '/').startswith(inside + '/') for cgroup in cgroups)
+
+
+def _current(host: Host, task: dict) -> str | None:
+    """The Cpus_allowed_list of a captured task, None when it is gone."""
+    folder = 'proc/%d' % task['pid']
+    stat = _stat(host, folder + '/stat')
+    if stat is None or stat[1] != task['start']:
+        return None
+    found = re.search(r'^Cpus_allowed_list:\s*(\S+)', host.read(folder + '/status') or '', re.MULTILINE)
+    return found.group(1) if found else None
+
+
+def _mask_text(host: Host, task: dict) -> str | None:
+    current = _current(host, task)
+    return None if current is None else cpulist.render(_cpus(current))
+
+
+def _put_task(host: Host, task: dict, mask_before: str | None, online: frozenset) -> list[str]:
+    who = 'pid %d %s' % (task['pid'], task['name'])
+    current = _mask_text(host, task)
+    if current is None:
+        return ['%s is gone, its mask %s was not needed any more' % (who, task['mask'])]
+    wanted = _cpus(task['mask'])
+    if _cpus(current) == wanted or not wanted & online:
+        return []
+    left = task.get('left')
+    if left is not None and mask_before is not None and mask_before != left:
+        return ['%s was given another mask (%s) while CPUs were offline: left as it is, %s before' % (who, mask_before, task['mask'])]
+    try:
+        host.set_affinity(task['pid'], wanted)
+    except OSError as trouble:
+        return ['%s: mask %s could not be put back: %s' % (who, task['mask'], trouble.strerror)]
+    return []
+
+
+# Cpusets --------------------------------------------------------------------------------------------------------------------------------
+
+def _cpusets(host: Host) -> list[Cpuset]:
+    """All cpusets that name CPUs, below the root."""
+    found = []
+    for mount, version in _cgroup_mounts(host):
+        waiting = [mount]
+        for _count in range(MOST_CGROUPS):
+            if not waiting:
+                break
+            path = waiting.pop()
+            names = host.names(path)
+            has_cpus = 'cpuset.cpus' in names
+            cpus = _cpus(host.read(path + '/cpuset.cpus')) if has_cpus and path != mount else None
+            if cpus:
+                partition = host.read(path + '/cpuset.cpus.partition') if version == 2 else None
+                found.append(Cpuset(version, path, path[len(mount):], cpus, partition if partition in ('root', 'isolated') else None))
+            if has_cpus or path == mount:
+                # Without the file the controller is not enabled here, so it is not further down either.
+                waiting += [path + '/' + name for name in names if os.path.isdir(os.path.join(host.sysroot, path, name))]
+    return found
+
+
+def _cgroup_mounts(host: Host) -> list[tuple[str, int]]:
+    found = []
+    for line in (host.read('proc/self/mounts') or '').splitlines():
+        fields = line.split(' ')
+        if len(fields) > 3 and (fields[2] == 'cgroup2' or (fields[2] == 'cgroup' and 'cpuset' in fields[3].split(','))):
+            found.append((fields[1].lstrip('/'), 2 if fields[2] == 'cgroup2' else 1))
+    return found
+
+
+def _hurt_cpusets(sets: list, going: frozenset) -> list[Finding]:
+    found = []
+    for entry in sets:
+        hurt, kept = entry.cpus & going, entry.cpus - going
+        if not hurt:
+            continue
+        where = '%s: /%s (cgroup v%d cpuset, CPUs %s)' % (_named(hurt), _printable(entry.path, 256), entry.version, cpulist.render(entry.cpus))
+        fate = 'would shrink to %s' % cpulist.render(kept) if kept else 'would lose all its CPUs'
+        if entry.partition:
+            fate = 'is a partition (%s) and %s' % (entry.partition, fate if kept else 'would turn invalid')
+        found.append(Finding(True, '%s %s' % (where, fate)))
+    return found
+
+
+def _put_cpuset(host: Host, path: str, wanted: frozenset, online: frozenset) -> list[str]:
+    current = host.read(path + '/cpuset.cpus')
+    if current is None:
+        return ['/%s is gone, its cpuset %s was not needed any more' % (_printable(path), cpulist.render(wanted))]
+    if _cpus(current) >= wanted & online:
+        return []
+    try:
+        host.write(path + '/cpuset.cpus', cpulist.render(wanted & online))
+    except OSError as trouble:
+        return ['/%s/cpuset.cpus could not be put back to %s: %s' % (_printable(path), cpulist.render(wanted), trouble.strerror)]
+    return []
+
+
+def _put_partition(host: Host, path: str, kind: str, waiting: bool) -> list[str]:
+    current = host.read(path + '/cpuset.cpus.partition')
+    if current is None:
+        return ['/%s is gone, its partition was not needed any more' % _printable(path)]
+    if current == kind or waiting:
+        return []
+    try:
+        host.write(path + '/cpuset.cpus.partition', kind)
+    except OSError as trouble:
+        return ['/%s/cpuset.cpus.partition could not be put back to %s: %s' % (_printable(path), kind, trouble.strerror)]
+    return []
+
+
+# Interrupts -----------------------------------------------------------------------------------------------------------------------------
+
+def _interrupts(host: Host, online: frozenset) -> list[tuple[str, frozenset]]:
+    """(number, CPUs) of interrupts that are not allowed everywhere."""
+    found = []
+    for number in host.names('proc/irq'):
+        cpus = _cpus(host.read('proc/irq/%s/smp_affinity_list' % number)) if number.isdigit() else frozenset()
+        if cpus and not cpus >= online:
+            found.append((number, cpus))
+    return found
+
+
+def _hurt_interrupts(host: Host, online: frozenset, going: frozenset) -> list[Finding]:
+    found = []
+    balanced = any(host.read('proc/%s/comm' % name) == 'irqbalance' for name in host.names('proc') if name.isdigit())
+    for number, cpus in _interrupts(host, online):
+        if not cpus & online or (cpus & online) - going or _placed_by_kernel(host, number, cpus):
+            continue
+        names = _printable(' '.join(name for name in host.names('proc/irq/' + number) if os.path.isdir(os.path.join(host.sysroot, 'proc/irq', number, name))))
+        what = '%s: interrupt %s%s is bound to %s alone' % (_named(cpus & going), number, ' (%s)' % names if names else '', cpulist.render(cpus & online))
+        found.append(Finding(not balanced, what + (', by irqbalance, which will place it anew' if balanced else '')))
+    return found
+
+
+def _placed_by_kernel(host: Host, number: str, cpus: frozenset) -> bool:
+    """Whether an interrupt's place is nobody's wish: the driver's hint, or managed by the kernel, which moves it there and back itself.
+
+    write_irq_affinity (kernel/irq/proc.c) answers EIO for a managed interrupt before it looks at the text, and EINVAL for a text that
+    is no CPU list: a write that can never change anything tells them apart.
+    """
+    try:
+        hinted = frozenset(cpulist.parse_mask(host.read('proc/irq/%s/affinity_hint' % number) or ''))
+    except cpulist.CpuListError:
+        hinted = frozenset()
+    if hinted == cpus:
+        return True
+    if not host.is_live():
+        return False
+    try:
+        host.write('proc/irq/%s/smp_affinity_list' % number, 'none')
+    except OSError as trouble:
+        return trouble.errno == errno.EIO
+    return False
+
+
+def _put_interrupt(host: Host, number: str, wanted: frozenset, online: frozenset) -> list[str]:
+    path = 'proc/irq/%s/smp_affinity_list' % number
+    current = host.read(path)
+    if current is None:
+        return ['interrupt %s is gone, its CPUs %s were not needed any more' % (number, cpulist.render(wanted))]
+    if _cpus(current) == wanted or not wanted & online:
+        return []
+    try:
+        host.write(path, cpulist.render(wanted))
+    except OSError as trouble:
+        # EIO: managed by the kernel, which puts it where it wants it.
+        return [] if trouble.errno == errno.EIO else ['interrupt %s could not be put back to %s: %s' % (number, cpulist.render(wanted), trouble.strerror)]
+    return []
+
+
+# What is written in configurations --------------------------------------------------------------------------------------------------------
+
+def _hurt_units(host: Host, going: frozenset) -> list[Finding]:
+    """``CPUAffinity=`` and ``AllowedCPUs=`` (systemd.exec(5), systemd.resource-control(5)) of unit files and their drop-ins."""
+    found = []
+    files = ['etc/systemd/system.conf'] + ['etc/systemd/system.conf.d/' + name for name in host.names('etc/systemd/system.conf.d')]
+    for directory in UNIT_DIRECTORIES:
+        for name in host.names(directory):
+            if name.endswith('.d'):
+                files += ['%s/%s/%s' % (directory, name, part) for part in host.names(directory + '/' + name) if part.endswith('.conf')]
+            elif name.endswith(('.service', '.slice', '.scope')):
+                files.append('%s/%s' % (directory, name))
+    seen = set()
+    for path in files[:MOST_UNIT_FILES]:
+        real = os.path.realpath(os.path.join(host.sysroot, path))
+        if real in seen:
+            continue
+        seen.add(real)
+        for key, value in re.findall(r'^[ \t]*(CPUAffinity|AllowedCPUs)[ \t]*=[ \t]*(.+)$', host.read(path) or '', re.MULTILINE):
+            hurt = _cpus(','.join(value.replace(',', ' ').split())) & going
+            if hurt:
+                found.append(Finding(True, '%s: /%s sets %s=%s' % (_named(hurt), _printable(path, 256), key, _printable(value.strip()))))
+    return found
+
+
+def _hurt_kubelet(host: Host, going: frozenset) -> list[Finding]:
+    try:
+        state = json.loads(host.read(KUBELET_STATE) or '{}')
+    except ValueError:
+        return []
+    if not isinstance(state, dict) or state.get('policyName') != 'static':
+        return []
+    text = "kubelet's CPU manager is static (/%s): it does not start when the CPUs it knows are gone" % KUBELET_STATE
+    return [Finding(True, '%s: %s' % (_named(going), text))]
+
+
+def _hurt_guests(host: Host, going: frozenset) -> list[Finding]:
+    found = {}
+    for directory in LIBVIRT_DIRECTORIES:
+        for name in host.names(directory):
+            if name.endswith('.xml'):
+                text = host.read(directory + '/' + name) or ''
+                for element, value in re.findall(r'''<(vcpupin|emulatorpin|iothreadpin|vcpu)\b[^>]*\bcpuset=['"]([^'"]*)['"]''', text):
+                    hurt = _libvirt_cpus(value) & going
+                    if hurt:
+                        what = '%s: libvirt guest %s is pinned there (%s)' % (_named(hurt), _printable(name[:-4]), element)
+                        found[what] = Finding(True, what)
+    return list(found.values())
+
+
+def _libvirt_cpus(text: str) -> frozenset:
+    """libvirt's own lists may take CPUs out again: ``0-3,^2``."""
+    parts = [part.strip() for part in text.split(',')]
+    return _cpus(','.join(part for part in parts if part[:1] != '^')) - _cpus(','.join(part[1:] for part in parts if part[:1] == '^'))
+
+
+def _hurt_isolated(host: Host, going: frozenset) -> list[Finding]:
+    found = []
+    for name, argument in (('isolated', 'isolcpus='), ('nohz_full', 'nohz_full=')):
+        hurt = _cpus(host.read('%s/%s' % (cpu_state.CPU_DIRECTORY, name))) & going
+        if hurt:
+            found.append(Finding(True, '%s: set aside at boot (%s) for work that would lose it' % (_named(hurt), argument)))
+    return found
+
+
+def _hurt_nodes(host: Host, online: frozenset, going: frozenset) -> list[Finding]:
+    found = []
+    for name in host.names('sys/devices/system/node'):
+        cpus = _cpus(host.read('sys/devices/system/node/%s/cpulist' % name)) & online if re.match(r'node[0-9]+$', name) else frozenset()
+        if cpus and cpus <= going:
+            found.append(Finding(True, '%s: NUMA %s would be left without a CPU' % (_named(cpus), name)))
+    return found

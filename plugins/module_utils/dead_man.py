@@ -1,0 +1,99 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The dead man's hand: a systemd timer that brings the host back unless somebody confirms in time that it can still be reached.
+
+The timer starts a copy of the restoring files, because what Ansible sent is gone when a module ends.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import shutil
+import sys
+
+from ansible_collections.threadwise.smt.plugins.module_utils import bystanders, cpu_state, cpulist, restorer
+from ansible_collections.threadwise.smt.plugins.module_utils.saved_state import BOOT_ID
+
+RECORD = 'var/lib/threadwise-smt/revert.json'
+PROGRAM = 'var/lib/threadwise-smt/restore'
+PACKAGE = 'threadwise_smt'
+UNIT = 'threadwise-smt-revert'
+LONGEST_SECONDS = 7 * 24 * 3600
+
+
+class DeadManError(Exception):
+    """The timer cannot be armed or stopped; nothing else was changed."""
+
+
+class DeadMan:
+    """The timer of one host.
+
+    :param host: ``bystanders.Host``
+    :param fs: ``hostfs.HostFs`` of the same host
+    :param run_command: ``callable(list of str) -> (status, stdout, stderr)``, as AnsibleModule.run_command
+    """
+
+    def __init__(self, host: bystanders.Host, fs, run_command):
+        self._host = host
+        self._fs = fs
+        self._run = run_command
+
+    def see_that_it_can_be_armed(self) -> None:
+        """Raises DeadManError."""
+        if self._fs.status('run/systemd/system') is None or shutil.which('systemd-run') is None:
+            raise DeadManError('revert_after needs systemd (systemd-run), which does not run this host: nothing was changed. Leave revert_after out, '
+                               'or arm another way back yourself')
+
+    def arm(self, record: dict, seconds: int) -> None:
+        """Restore ``record`` (as in restorer.put_back) after so many seconds; an armed timer is replaced. Raises DeadManError."""
+        self.see_that_it_can_be_armed()
+        try:
+            for module in (cpulist, cpu_state, bystanders, restorer):
+                name = module.__name__.rpartition('.')[2]
+                self._fs.write('%s/%s/%s.py' % (PROGRAM, PACKAGE, name), inspect.getsource(module))
+            self._fs.write('%s/%s/__init__.py' % (PROGRAM, PACKAGE), '')
+            self._stop()
+            self._fs.write(RECORD, json.dumps(dict(record, boot_id=self._host.read(BOOT_ID))) + '\n', mode=0o600)
+        except OSError as trouble:
+            raise DeadManError('the restoring program cannot be put below /var/lib/threadwise-smt: %s' % trouble) from trouble
+        command = ['systemd-run', '--unit=' + UNIT, '--on-active=%d' % seconds, '--timer-property=AccuracySec=100ms', '--description=Restore the SMT state',
+                   '--property=WorkingDirectory=' + self._fs.path(PROGRAM), sys.executable, '-m', PACKAGE + '.restorer', self._fs.path(RECORD)]
+        status, _out, error = self._run(command)
+        if status != 0:
+            self._clean()
+            raise DeadManError('systemd-run did not arm the timer (status %d): %s' % (status, error.strip()[:500]))
+
+    def is_armed(self) -> bool:
+        """Whether a change of this boot waits to be confirmed."""
+        try:
+            record = json.loads(self._fs.read(RECORD) or '')
+            if record['boot_id'] != self._host.read(BOOT_ID):
+                return False
+        except (ValueError, KeyError, TypeError):
+            return False
+        # Status 3: not active. The service is active while it restores, and the timer no longer.
+        return self._run(['systemctl', 'is-active', '--quiet', UNIT + '.timer'])[0] == 0
+
+    def disarm(self) -> None:
+        """The change is confirmed, or was undone. Raises DeadManError when the timer cannot be stopped."""
+        if self._fs.status(RECORD) is None:
+            return
+        self._stop()
+        self._clean()
+
+    def _stop(self) -> None:
+        if self._fs.status(RECORD) is None:
+            return
+        # Without its record the program does nothing, whatever becomes of the timer.
+        os.unlink(self._fs.path(RECORD))
+        status, _out, error = self._run(['systemctl', 'stop', UNIT + '.timer'])
+        if status not in (0, 5):
+            raise DeadManError('the timer %s.timer could not be stopped: %s' % (UNIT, error.strip()[:500]))
+        self._run(['systemctl', 'reset-failed', UNIT + '.service'])
+
+    def _clean(self) -> None:
+        shutil.rmtree(self._fs.path(PROGRAM), ignore_errors=True)
+        if self._fs.status(RECORD) is not None:
+            os.unlink(self._fs.path(RECORD))

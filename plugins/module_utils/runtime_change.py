@@ -1,0 +1,206 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One change of a host's SMT state at run time, with all that belongs to it: bystanders, saved state, guard, dead man's hand, persistence."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+from ansible_collections.threadwise.smt.plugins.module_utils import (
+    bystanders, config_files, cpu_state, cpulist, dead_man, guard, host_lock, hostfs, persistence, restorer, saved_map, saved_state, topology, udev_rules)
+
+LOG = 'var/lib/threadwise-smt/guard.log'
+RESTORED, ENABLED, DISABLED = 'restored', 'enabled', 'disabled'
+
+Request = namedtuple('Request', ['state', 'threads', 'method', 'bystanders', 'persist', 'neutralise', 'revert_after', 'confirm', 'check'])
+Request.__doc__ = """What is asked for.
+
+state: ``enabled``, ``disabled``, ``restored`` or None; threads: threads per core, or None; method: as in cpu_state; bystanders: ``refuse`` or
+``warn``; persist: as in persistence; neutralise: whether udev rules that online CPUs are to rest; revert_after: seconds, or None;
+confirm: whether an armed timer is stopped; check: nothing is written.
+"""
+
+ERRORS = (cpu_state.StateError, config_files.ConfigFileError, dead_man.DeadManError, guard.GuardError, host_lock.HostLockError,
+          saved_state.SavedStateError, OSError)
+
+
+class ChangeRefused(Exception):
+    """The change was not begun; ``findings`` are the bystanders it would hurt."""
+
+    def __init__(self, text: str, findings=()):
+        super().__init__(text)
+        self.findings = [finding.text for finding in findings if finding.hurts]
+
+
+class RuntimeChange:
+    """One request on one host.
+
+    :param request: :class:`Request`
+    :param run_command: ``callable(list of str) -> (status, stdout, stderr)``
+    :param sysroot: where the host's files are
+    """
+
+    def __init__(self, request: Request, run_command, sysroot: str = '/'):
+        self.request = request
+        self.host = bystanders.Host(sysroot)
+        self.fs = hostfs.HostFs(sysroot)
+        self.dead_man = dead_man.DeadMan(self.host, self.fs, run_command)
+        self.run_command = run_command
+        self.warnings = []
+        self.not_restored = []
+        self.findings = []
+
+    def run(self) -> dict:
+        """The module's result. Raises ChangeRefused and the ERRORS of the rooms it goes through."""
+        self._look()
+        goal = self._goal()
+        moves = bool(cpu_state.differences(self.before, goal))
+        armed = self.dead_man.is_armed()
+        self._see_that_it_may_begin(moves, armed, goal)
+        ends = armed and (self.request.confirm or self.request.state == RESTORED)
+        after, begins = goal, moves and self.request.revert_after is not None
+        waits = begins or (armed and not ends)
+        if self.request.check:
+            files = self._file_changes(goal)
+        else:
+            if moves:
+                after = self._change(goal)
+            elif self.saved and self.request.state == RESTORED:
+                saved_state.remove(self.fs)
+            if ends:
+                self.dead_man.disarm()
+            files = {} if waits else self._write_files(after)
+        forgets = self.request.state == RESTORED and self.saved is not None
+        return self._result(after, moves or ends or forgets or bool(files), files, waits and not self.request.check)
+
+    def _look(self) -> None:
+        self.before = cpu_state.read(files=self.host)
+        self.topology = topology.read_topology(self.fs, saved_map.load(self.fs))
+        self.saved = saved_state.load(self.host, self.fs, persistence.is_kept(self.fs))
+
+    def _goal(self) -> dict:
+        """The state that is asked for, as far as it can be told before."""
+        if self.request.state == RESTORED:
+            return dict(self.before, **{key: self.saved['cpu'][key] for key in ('control', 'active', 'online')}) if self.saved else self.before
+        return cpu_state.predict(self.host.sysroot, self.topology.cores, self._threads(), self.request.method, self._origin(), self.host)
+
+    def _threads(self) -> int | None:
+        return {ENABLED: None, DISABLED: 1}.get(self.request.state, self.request.threads)
+
+    def _origin(self) -> dict | None:
+        return self.saved['cpu'] if self.saved else None
+
+    def _see_that_it_may_begin(self, moves: bool, armed: bool, goal: dict) -> None:
+        if self.request.confirm and moves and not armed:
+            raise ChangeRefused('there is nothing to confirm: no change waits for it, and the host is not in the state asked for. '
+                                'It may have gone back by itself because revert_after was over')
+        if moves and self.request.revert_after is not None:
+            self.dead_man.see_that_it_can_be_armed()
+        going = set(self.before['online']) - set(goal['online'])
+        self.findings = bystanders.find(self.host, self.before['online'], going)
+        hurt = [finding for finding in self.findings if finding.hurts]
+        if hurt and self.request.bystanders == 'refuse':
+            raise ChangeRefused('%d bystander(s) would be hurt when %s go offline; nothing was changed. Move them, or set bystanders to warn:\n%s'
+                                % (len(hurt), cpulist.render(going), bystanders.readable(self.findings)), self.findings)
+
+    def _change(self, goal: dict) -> dict:
+        """From the lock to the last mask. Returns the state after it."""
+        with host_lock.HostLock(self.host.sysroot, 'smt_state') as lock:
+            # Another run may have been at it while this one looked.
+            if cpu_state.differences(self.before, cpu_state.read(files=self.host)):
+                raise ChangeRefused('the CPUs of this host changed while it was looked at: nothing was changed, try again')
+            saved_map.save(self.fs, self.topology)
+            record = self._record(goal)
+            if self.request.revert_after is not None:
+                self.dead_man.arm(record, self.request.revert_after)
+            keeper = guard.Guard(self.host.sysroot, self.before, self.fs.path(LOG), restore=lambda: restorer.put_back(self.host, record),
+                                 keep=[lock.descriptor])
+            try:
+                with keeper:
+                    return self._carry_out()
+            except BaseException:
+                # The guard has put the host back: the timer has nothing left to do.
+                if self.request.revert_after is not None:
+                    self.dead_man.disarm()
+                raise
+
+    def _record(self, goal: dict) -> dict:
+        """Save what the change could lose, on the disk before the first write; returns what the guard and the timer go back to."""
+        going = set(self.before['online']) - set(goal['online'])
+        captured = bystanders.capture(self.host, self.before['online'], going)
+        remove = []
+        if self.saved:
+            self.saved['bystanders'] = bystanders.merge(self.saved['bystanders'], captured)
+        else:
+            self.saved = saved_state.new(self.host, self.before, captured)
+            remove = [saved_state.PATH]
+        saved_state.save(self.fs, self.saved)
+        return {'cpu': self.before, 'bystanders': captured, 'remove': remove}
+
+    def _carry_out(self) -> dict:
+        captured = self.saved['bystanders']
+        masks = bystanders.masks_now(self.host, captured)
+        if self.request.state == RESTORED:
+            after = cpu_state.bring_back(self.host.sysroot, self.saved['cpu'], self.host)
+        else:
+            change = (self.host.sysroot, self.topology.cores, self._threads(), self.request.method, self._origin(), self.host)
+            after = cpu_state.enable(*change[:2], *change[3:]) if self._threads() is None else cpu_state.set_threads_per_core(*change)
+        if set(after['online']) - set(self.before['online']):
+            self.not_restored, waiting = bystanders.put_back(self.host, captured, masks, after['online'])
+            self.saved['bystanders'] = waiting
+            saved_map.save(self.fs, topology.read_topology(self.fs))
+        else:
+            bystanders.note_left(self.host, captured)
+        if self.request.state == RESTORED or not (cpu_state.differences(self.saved['cpu'], after) or not bystanders.is_empty(self.saved['bystanders'])):
+            # As before the first change: what comes next is a first change again.
+            saved_state.remove(self.fs)
+        else:
+            saved_state.save(self.fs, self.saved)
+        return after
+
+    def _file_changes(self, state: dict) -> dict:
+        restored = self.request.state == RESTORED
+        wanted = persistence.wanted(persistence.NONE if restored else self.request.persist, state, self.topology.cores)
+        wanted.update(udev_rules.wanted(self.fs, self.request.neutralise and not restored))
+        return config_files.changes(self.fs, wanted)
+
+    def _write_files(self, state: dict) -> dict:
+        files = self._file_changes(state)
+        if files:
+            with host_lock.HostLock(self.host.sysroot, 'smt_state'):
+                config_files.apply(self.fs, files)
+            if any(path in files for path in (persistence.UNIT_PATH, persistence.WANTED_BY)) and self.fs.status('run/systemd/system') is not None:
+                self.run_command(['systemctl', 'daemon-reload'])
+        return files
+
+    def _result(self, after: dict, changed: bool, files: dict, waits: bool) -> dict:
+        rules = udev_rules.active(self.fs)
+        held_one_by_one = after['control'] not in cpu_state.OFF and set(after['present']) - set(after['online'])
+        if rules and held_one_by_one and not self.request.neutralise:
+            self.warnings.append('udev rules bring CPUs online when they are added, and would undo this at the next boot or hot-plug: %s. '
+                                 'Set neutralise_udev_rules to have them rest' % ', '.join('/' + path for path in rules))
+        if self.request.bystanders == 'warn':
+            self.warnings += ['would be hurt: ' + finding.text if self.request.check else 'is hurt: ' + finding.text
+                              for finding in self.findings if finding.hurts][:bystanders.MOST_LINES]
+        self.warnings += self.fs.problems
+        return {
+            'changed': changed,
+            'before': _shown(self.before),
+            'after': _shown(after),
+            'bystanders': [finding.text for finding in self.findings],
+            'not_restored': self.not_restored,
+            'revert_pending': waits,
+            'diff': _diff(self.before, after) + config_files.diff(files),
+        }
+
+
+def _shown(state: dict) -> dict:
+    return {'control': state['control'], 'active': state['active'], 'online': cpulist.render(state['online'])}
+
+
+def _diff(before: dict, after: dict) -> list[dict]:
+    def text(state):
+        shown = _shown(state)
+        return 'smt/control: %s\nonline: %s\n' % (shown['control'], shown['online'])
+    where = '/' + cpu_state.CPU_DIRECTORY
+    return [{'before_header': where, 'after_header': where, 'before': text(before), 'after': text(after)}]

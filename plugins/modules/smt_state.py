@@ -1,0 +1,173 @@
+#!/usr/bin/python
+# Copyright: threadwise.smt contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: smt_state
+short_description: Threads per core of a running host
+version_added: 0.1.0
+description:
+  - Turns simultaneous multithreading (SMT, Hyper-Threading) off and on while the host runs, or sets the number of threads per core, and puts
+    back what was there before.
+  - Each change is one transaction. It is written, read back, and undone as a whole when the kernel refuses a part of it. A process of its own
+    restores the host when the module is killed half way.
+  - Before the first change the state of each CPU is saved on the host, together with the CPU masks of tasks, cgroup v1 cpusets and interrupts
+    that the kernel would forget; O(state=restored) brings all of it back.
+options:
+  state:
+    description:
+      - V(disabled) leaves one thread of each core online.
+      - V(enabled) brings the siblings of all cores online that are in use. CPUs that were off on purpose stay off, which are those
+        that were offline while SMT was in use on other cores.
+      - V(restored) brings back the state from before the first change, removes what keeps a setting over boots, and forgets the saved state.
+      - Mutually exclusive with O(threads_per_core).
+    type: str
+    choices: [enabled, disabled, restored]
+  threads_per_core:
+    description:
+      - So many threads of each core are online, the first ones. V(1) is the same as O(state=disabled).
+      - Mutually exclusive with O(state).
+    type: int
+  method:
+    description:
+      - V(smt_control) writes C(/sys/devices/system/cpu/smt/control), V(cpu_online) takes the CPUs off and on one by one.
+      - V(auto) uses the control where the kernel has it and it can express the state.
+    type: str
+    choices: [auto, smt_control, cpu_online]
+    default: auto
+  bystanders:
+    description:
+      - What to do when taking CPUs offline would hurt tasks pinned there, cpusets, units, guests, interrupts or isolated CPUs.
+      - V(refuse) fails with the list before anything is changed, V(warn) goes on. In check mode the list is shown and nothing is changed either way.
+    type: str
+    choices: [refuse, warn]
+    default: refuse
+  persist:
+    description:
+      - Keeps the setting over boots without touching boot arguments.
+      - V(tmpfiles) writes a file for systemd-tmpfiles, V(systemd) a unit that runs before C(sysinit.target). V(none) removes either again.
+    type: str
+    choices: [none, tmpfiles, systemd]
+    default: none
+  neutralise_udev_rules:
+    description:
+      - Has udev rules rest that bring CPUs online on their C(add) event, by a file of the same name in C(/etc/udev/rules.d).
+        With V(false) they come back as they were.
+    type: bool
+    default: false
+  revert_after:
+    description:
+      - Arms a systemd timer before the first write. Unless the change is confirmed by O(confirm=true) within so many seconds, the host goes back
+        by itself. What keeps a setting over boots is written with the confirmation.
+    type: int
+  confirm:
+    description:
+      - Confirms a change that O(revert_after) watches. The other options have to be those of the change.
+    type: bool
+    default: false
+attributes:
+  check_mode:
+    support: full
+    description: Can run in check mode and return changed status prediction without modifying target.
+  diff_mode:
+    support: full
+    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
+  platform:
+    support: full
+    platforms: Linux
+    description: Target OS/families that can be operated against.
+notes:
+  - Needs root. Never time a workload across a change.
+seealso:
+  - module: threadwise.smt.smt_facts
+author:
+  - threadwise.smt contributors (@threadwise)
+"""
+
+EXAMPLES = r"""
+- name: One thread per core
+  threadwise.smt.smt_state:
+    state: disabled
+
+- name: Two of four threads of each core, although some services are pinned
+  threadwise.smt.smt_state:
+    threads_per_core: 2
+    bystanders: warn
+
+- name: As it was before the first change
+  threadwise.smt.smt_state:
+    state: restored
+"""
+
+RETURN = r"""
+before:
+  description: The state before.
+  returned: always
+  type: dict
+  sample: {"control": "on", "active": true, "online": "0-7"}
+after:
+  description: The state after, in check mode as far as it can be told.
+  returned: success
+  type: dict
+  sample: {"control": "off", "active": false, "online": "0,2,4,6"}
+bystanders:
+  description: What is hurt by CPUs going offline, one sentence each, and what is put right by itself.
+  returned: always
+  type: list
+  elements: str
+  sample: ["CPU 3: pid 812 sleep (unit foo.service) is pinned to 3 alone"]
+not_restored:
+  description: What could not be given back when CPUs came back, one sentence each.
+  returned: success
+  type: list
+  elements: str
+  sample: ["pid 812 sleep is gone, its mask 3 was not needed any more"]
+revert_pending:
+  description: Whether a timer is armed that takes the change back unless it is confirmed.
+  returned: success
+  type: bool
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.threadwise.smt.plugins.module_utils import dead_man, runtime_change
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            'state': {'type': 'str', 'choices': ['enabled', 'disabled', 'restored']},
+            'threads_per_core': {'type': 'int'},
+            'method': {'type': 'str', 'choices': ['auto', 'smt_control', 'cpu_online'], 'default': 'auto'},
+            'bystanders': {'type': 'str', 'choices': ['refuse', 'warn'], 'default': 'refuse'},
+            'persist': {'type': 'str', 'choices': ['none', 'tmpfiles', 'systemd'], 'default': 'none'},
+            'neutralise_udev_rules': {'type': 'bool', 'default': False},
+            'revert_after': {'type': 'int'},
+            'confirm': {'type': 'bool', 'default': False},
+        },
+        mutually_exclusive=[('state', 'threads_per_core'), ('revert_after', 'confirm')],
+        required_one_of=[('state', 'threads_per_core')],
+        supports_check_mode=True,
+    )
+    given = module.params
+    if given['revert_after'] is not None and not 1 <= given['revert_after'] <= dead_man.LONGEST_SECONDS:
+        module.fail_json(msg='revert_after is %d: it must be from 1 to %d seconds' % (given['revert_after'], dead_man.LONGEST_SECONDS))
+    request = runtime_change.Request(given['state'], given['threads_per_core'], given['method'], given['bystanders'], given['persist'],
+                                     given['neutralise_udev_rules'], given['revert_after'], given['confirm'], module.check_mode)
+    change = runtime_change.RuntimeChange(request, module.run_command)
+    try:
+        result = change.run()
+    except runtime_change.ChangeRefused as trouble:
+        module.fail_json(msg=str(trouble), bystanders=trouble.findings)
+    except runtime_change.ERRORS as trouble:
+        module.fail_json(msg=str(trouble), bystanders=[finding.text for finding in change.findings])
+    for warning in change.warnings:
+        module.warn(warning)
+    module.exit_json(**result)
+
+
+if __name__ == '__main__':
+    main()
