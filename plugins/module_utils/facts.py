@@ -142,8 +142,7 @@ def hardware_class(fs, topology, guest_of):
     """
     if not topology.complete:
         return None
-    common, blocks = cpuinfo.parse(fs.head('proc/cpuinfo', _HEAD) or '')
-    fields = dict(common, **next(iter(blocks.values()), {}))
+    fields = cpuinfo.first(fs.head('proc/cpuinfo', _HEAD) or '')
     sizes = topology.threads_per_core
     shape = '%ds%dc%dt' % (len(topology.packages), len(topology.cores), len(topology.present))
     architecture = _architecture(fs, fields)

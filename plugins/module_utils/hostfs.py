@@ -22,6 +22,7 @@ MAX_PROBLEMS = 50
 """Reasons that are kept in full; a tree with thousands of damaged files is told once, not thousands of times."""
 
 _MISSING = (errno.ENOENT, errno.ENOTDIR)
+_PAGE = 4096
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 
@@ -73,19 +74,25 @@ class HostFs:
     def head(self, path, size):
         """The first `size` bytes of a file as text, or None when it is missing or unreadable."""
         data = self._bytes(path, size)
-        return None if data is None else data[:size].decode('utf-8', 'replace')
+        return None if data is None else data.decode('utf-8', 'replace')
 
     def _bytes(self, path, size):
-        full = self._prefix + path
         try:
-            descriptor = self._open(full)
+            descriptor = self._open(self._prefix + path)
             try:
-                return _read_regular(descriptor, size)
+                # A FIFO or a device below a hostile sysroot could block for ever or never end: only regular files are read.
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise OSError(errno.EINVAL, 'it is not a regular file')
+                data = os.read(descriptor, min(size, _PAGE))
+                # Only files of procfs come in portions that are shorter than what was asked for.
+                if len(data) == _PAGE or (data and path.startswith('proc/')):
+                    data = _rest(descriptor, data, size)
+                return data
             finally:
                 os.close(descriptor)
         except (OSError, ValueError) as error:
             if getattr(error, 'errno', None) not in _MISSING:
-                self.note('%s cannot be read: %s.' % (full, getattr(error, 'strerror', None) or error))
+                self.note('%s cannot be read: %s.' % (self.path(path), getattr(error, 'strerror', None) or error))
             return None
 
     def _open(self, full):
@@ -137,15 +144,13 @@ class HostFs:
             raise
 
 
-def _read_regular(descriptor, size):
-    # A FIFO or a device below a hostile sysroot could block for ever or never end: only regular files are read.
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        raise OSError(errno.EINVAL, 'it is not a regular file')
-    chunks = []
-    while size > 0:
-        chunk = os.read(descriptor, min(size, 65536))
+def _rest(descriptor, data, size):
+    chunks = [data]
+    left = size - len(data)
+    while left > 0:
+        chunk = os.read(descriptor, min(left, 65536))
         if not chunk:
             break
         chunks.append(chunk)
-        size -= len(chunk)
-    return chunks[0] if len(chunks) == 1 else b''.join(chunks)
+        left -= len(chunk)
+    return b''.join(chunks)

@@ -34,8 +34,7 @@ def detect(fs):
     sysinfo = fs.read('proc/sysinfo')
     if sysinfo:
         return _of_s390(sysinfo)
-    common, blocks = cpuinfo.parse(fs.head('proc/cpuinfo', _HEAD) or '')
-    fields = dict(next(iter(blocks.values()), {}), **common)
+    fields = cpuinfo.first(fs.head('proc/cpuinfo', _HEAD) or '')
     if 'flags' in fields:
         return _of_x86(fs) if 'hypervisor' in fields['flags'].split() else None
     return _of_dmi(fs) or _of_device_tree(fs) or ('phyp' if 'pSeries' in _platform(fs) else None)

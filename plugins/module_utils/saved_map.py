@@ -67,8 +67,7 @@ def load(fs):
 def machine_key(fs):
     """What tells this machine from another (str, a SHA-256 in hexadecimal): its identity and its CPU model. No part of it can be read back."""
     identity = next((name + '=' + text.strip(' \t\r\n\0') for name, text in ((name, fs.read(name)) for name in _IDENTITY_FILES) if text), '')
-    common, blocks = cpuinfo.parse(fs.head('proc/cpuinfo', _HEAD) or '')
-    fields = dict(common, **next(iter(blocks.values()), {}))
+    fields = cpuinfo.first(fs.head('proc/cpuinfo', _HEAD) or '')
     model = ['%s=%s' % (name, fields[name]) for name in _MODEL_FIELDS if name in fields]
     return hashlib.sha256('\n'.join([identity] + model).encode('utf-8')).hexdigest()
 

@@ -22,6 +22,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils import cpuinfo, cpu
 
 CPU_DIR = 'sys/devices/system/cpu/'
 NODE_DIR = 'sys/devices/system/node/'
+BLANK = ' \t\r\n\0'
 
 _CPU_NAME = re.compile(r'cpu([0-9]{1,6})')
 _NODE_NAME = re.compile(r'node([0-9]{1,6})')
@@ -41,7 +42,7 @@ class Topology:
     :ivar isolated: CPUs kept from the scheduler's balancing (isolcpus=, cpuset partitions).
     :ivar cores: one tuple a core, sorted by first CPU; offline siblings are in it when their place is known.
     :ivar packages: one tuple a package (socket), sorted by first CPU, of CPUs whose core is known.
-    :ivar nodes: NUMA node (int) -> its online CPUs; empty when the kernel tells no node.
+    :ivar nodes: NUMA node (int) -> its CPUs as the kernel tells them now; empty when it tells no node.
     :ivar source: where the cores come from: ``sysfs``, ``saved`` (the saved map was needed), ``cpuinfo`` or ``unknown``.
     :ivar complete: True when the core of every present CPU is known.
     """
@@ -114,7 +115,7 @@ def read_topology(fs, saved=None):
         possible=_cpu_file(fs, 'possible') or present,
         online=online,
         isolated=_cpu_file(fs, 'isolated') or (),
-        nodes=_nodes(fs),
+        nodes=_nodes(fs, set(present)),
     )
     topology = _with_places(topology, *_live_places(fs, [cpu for cpu in online if cpu in folders], processors, online))
     if saved is not None and not topology.complete:
@@ -191,16 +192,17 @@ def _present_and_online(fs, folders, processors):
 
 def _online_by_folder(fs, folders, processors):
     """Without cpu/online (before Linux 2.6.28, or cut from a recording): cpuN/online where any CPU has it, else /proc/cpuinfo, else the folders."""
-    flags = {cpu: fs.read('%scpu%d/online' % (CPU_DIR, cpu)) for cpu in folders}
-    if any(flag is not None for flag in flags.values()):
-        return tuple(sorted(cpu for cpu, flag in flags.items() if flag is None or flag.strip(' \t\r\n\0') == '1'))
+    flags = {cpu: (fs.read('%scpu%d/online' % (CPU_DIR, cpu)) or '').strip(BLANK) for cpu in folders}
+    if '0' in flags.values() or '1' in flags.values():
+        return tuple(sorted(cpu for cpu, flag in flags.items() if flag != '0'))
     listed = set(processors.blocks)
     if listed and (not folders or listed <= folders):
         return tuple(sorted(listed))
     return tuple(sorted(folders))
 
 
-def _nodes(fs):
+def _nodes(fs, present):
+    """NUMA nodes, a node without CPUs (memory alone) included. On s390 a node lists hot-plug slots too: only present CPUs count."""
     nodes = {}
     for node in sorted(_numbered(fs, NODE_DIR, _NODE_NAME)):
         cpus = _read_set(fs, '%snode%d/cpulist' % (NODE_DIR, node), cpulist.parse)
@@ -209,7 +211,7 @@ def _nodes(fs):
         if cpus is None:
             # Recordings often keep only the links from a node to its CPUs.
             cpus = tuple(sorted(_numbered(fs, '%snode%d' % (NODE_DIR, node), _CPU_NAME)))
-        nodes[node] = cpus
+        nodes[node] = tuple(cpu for cpu in cpus if cpu in present)
     return nodes
 
 
@@ -217,17 +219,16 @@ def _nodes(fs):
 
 def _live_places(fs, cpus, processors, online):
     """(cores, packages, source) of the online CPUs, from the first source that can be believed; cores is empty when none can."""
-    cores = _parting(fs, cpus, _CORE_FILES, 'core')
-    if cores is not None:
-        return cores, _packages(fs, [cpu for core in cores for cpu in core], processors), 'sysfs'
-    cores = _cores_by_ids(fs, cpus, processors)
+    cores = _parting(fs, cpus, _CORE_FILES)
+    if cores is None:
+        cores = _cores_by_ids(fs, cpus, processors)
     if cores:
-        return cores, _packages(fs, [cpu for core in cores for cpu in core], processors), 'sysfs'
+        return cores, _packages(fs, cores, processors), 'sysfs'
     cores, packages = _places_by_cpuinfo(fs, online, processors)
     return cores, packages, 'cpuinfo'
 
 
-def _parting(fs, cpus, files, what):
+def _parting(fs, cpus, files):
     """Groups that part the CPUs, by the first of the files that exists; None when there is none or it cannot be believed.
 
     CPUs without the file are in no group. Other CPUs in a group's file that are not in `cpus` (they are offline) are left out.
@@ -269,30 +270,31 @@ def _groups(fs, texts, parse, wanted, name):
     return groups
 
 
-def _packages(fs, cpus, processors):
-    """Groups of the CPUs by package: by id where each CPU has one, else by the kernel's lists and masks (s390 and POWER give the id -1), else cpuinfo."""
-    keys = {cpu: _package_key(fs, cpu) for cpu in cpus}
-    if None not in keys.values():
-        return _grouped(keys)
-    groups = _parting(fs, cpus, _PACKAGE_FILES, 'package')
+def _packages(fs, cores, processors):
+    """Groups of CPUs by package: by id where each core has one, else by the kernel's lists and masks (s390 and POWER give the id -1), else cpuinfo.
+
+    A core lies in one package, so its first CPU speaks for all of it.
+    """
+    names = ('drawer_id', 'book_id', 'physical_package_id') if cores and _has_books(fs, cores[0][0]) else ('physical_package_id',)
+    ids = [tuple(_id(fs, core[0], name) for name in names) for core in cores]
+    # On s390 a package id is unique only within its book, a book id only within its drawer; before Linux 4.8 there are no drawers.
+    if all(key[-1] is not None for key in ids):
+        return _grouped({cpu: key for core, key in zip(cores, ids) for cpu in core})
+    cpus = [cpu for core in cores for cpu in core]
+    groups = _parting(fs, cpus, _PACKAGE_FILES)
     if groups is not None:
         return groups
     keys = {cpu: cpuinfo.number(processors.blocks.get(cpu, {}), 'physical id') for cpu in cpus}
     return [] if None in keys.values() else _grouped(keys)
 
 
-def _package_key(fs, cpu):
-    package = _id(fs, cpu, 'physical_package_id')
-    if package is None:
-        return None
-    # On s390 a package id is unique only within its book, a book id only within its drawer.
-    book = _id(fs, cpu, 'book_id')
-    return (None if book is None else _id(fs, cpu, 'drawer_id'), book, package)
+def _has_books(fs, cpu):
+    return fs.status('%scpu%d/topology/book_id' % (CPU_DIR, cpu)) is not None
 
 
 def _id(fs, cpu, name):
     text = fs.read('%scpu%d/topology/%s' % (CPU_DIR, cpu, name))
-    text = '' if text is None else text.strip(' \t\r\n\0')
+    text = '' if text is None else text.strip(BLANK)
     # -1, and on some kernels 65535 or 4294967295, say that the firmware told nothing: only plain digits are an id, and equal ids compare as such.
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else None
 
@@ -305,7 +307,7 @@ def _grouped(keys):
 
 
 def _cores_by_ids(fs, cpus, processors):
-    packages = _packages(fs, cpus, processors)
+    packages = _packages(fs, [(cpu,) for cpu in cpus], processors)
     package_of = {cpu: index for index, package in enumerate(packages) for cpu in package}
     core_ids = {cpu: _id(fs, cpu, 'core_id') for cpu in cpus}
     placed = [cpu for cpu in cpus if cpu in package_of and core_ids[cpu] is not None]
@@ -319,7 +321,9 @@ def _places_by_cpuinfo(fs, online, processors):
     for cpu, fields in blocks.items():
         package, core = cpuinfo.number(fields, 'physical id'), cpuinfo.number(fields, 'core id')
         if package is not None and core is not None:
-            keys[cpu] = (package, _id(fs, cpu, 'die_id'), core)
+            # On s390 the numbers restart in each book and drawer; die_id is the one thing that recordings without other ids still have.
+            above = tuple(cpuinfo.number(fields, name) for name in ('drawer id', 'book id'))
+            keys[cpu] = (above + (package,), _id(fs, cpu, 'die_id'), core)
     cores = _held_against_cpuinfo(fs, _grouped(keys), online, processors)
     return cores, _grouped({cpu: keys[cpu][0] for core in cores for cpu in core})
 
