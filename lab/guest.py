@@ -7,7 +7,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import pathlib
 import re
 import time
 
@@ -17,7 +16,7 @@ from login import Login
 from machine import GUESTS, Machine, hardware
 from qmp import Monitor, monitor
 from shape import Shape, parse_shape
-from snapshot import NUMBERINGS, TAG, Kind, copy, drive, snapshot
+from snapshot import TAG, Kind, copy, drive, snapshot
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Guest:
     @property
     def login(self) -> Login:
         """The way into it."""
-        return Login(self.machine, image(self.kind.suite), self.port)
+        return Login(self.machine, image(self.kind.image), self.port)
 
 
 def check_name(name: str) -> str:
@@ -60,7 +59,7 @@ def up(wanted: Guest) -> Guest:
     with _locked(wanted.name):
         found = load(wanted.name)
         if found and found.machine.pid() and dataclasses.replace(found, port=0) == wanted:
-            found.login.wait(timeout=60)
+            found.login.wait(timeout=120)
             say(f"{wanted.name} is up already: {wanted.kind}, port {found.port}")
             return found
         return _start(wanted)
@@ -92,7 +91,7 @@ def load(name: str) -> Guest | None:
     """The guest of that name as it was last brought up, or None."""
     try:
         record = json.loads((GUESTS / name / "guest.json").read_text(encoding="utf-8"))
-        kind = Kind(record["suite"], parse_shape(record["shape"]), record["numbering"], record["memory"])
+        kind = Kind(record["image"], parse_shape(record["shape"]), record["numbering"], record["memory"])
         return Guest(name, kind, tuple(record["pins"]), record["port"])
     except FileNotFoundError:
         return None
@@ -111,7 +110,7 @@ def _start(guest: Guest) -> Guest:
     machine.stop()
     with step(f"{guest.name}: {guest.kind} from its snapshot"):
         machine.directory.mkdir(parents=True, exist_ok=True)
-        copy(disk, image(guest.kind.suite), machine.directory / "disk.qcow2")
+        copy(disk, image(guest.kind.image), machine.directory / "disk.qcow2")
         arguments = [*hardware(guest.kind.shape, guest.kind.memory), *drive("disk.qcow2"), "-loadvm", TAG]
         guest = dataclasses.replace(guest, port=machine.start(arguments, guest.port))
         _remember(guest)
@@ -126,7 +125,7 @@ def _start(guest: Guest) -> Guest:
 
 
 def _remember(guest: Guest) -> None:
-    record = {"suite": guest.kind.suite, "shape": str(guest.kind.shape), "numbering": guest.kind.numbering, "memory": guest.kind.memory,
+    record = {"image": guest.kind.image, "shape": str(guest.kind.shape), "numbering": guest.kind.numbering, "memory": guest.kind.memory,
               "pins": list(guest.pins), "port": guest.port}
     write_atomic(guest.machine.directory / "guest.json", json.dumps(record) + "\n")
 

@@ -38,20 +38,25 @@ def image_key(suite: str, recipe: pathlib.Path = RECIPE) -> str:
     return f"{suite}-{digest.hexdigest()[:12]}"
 
 
-def image(suite: str) -> pathlib.Path:
-    """The directory of the suite's image, which is built first when it is not there: disk.img, id_ed25519, known_hosts.
+def image(key: str) -> pathlib.Path:
+    """The directory of an image: disk.img, the keys id_ed25519 and known_hosts, and later the snapshots that stand on it."""
+    return CACHE / key
+
+
+def need_image(suite: str) -> str:
+    """The key of the suite's image, which is built first when it is not there.
 
     Raises:
         LabError: it could not be built.
     """
     key = image_key(suite)
-    directory = CACHE / key
+    directory = image(key)
     if not directory.exists():
         with locked(CACHE / f"{key}.lock", f"the image {key}"):
             if not directory.exists():
                 with step(f"image {key}, built once"):
                     _build(suite, directory)
-    return directory
+    return key
 
 
 def _build(suite: str, directory: pathlib.Path) -> None:
@@ -85,12 +90,13 @@ def _make_root(suite: str, work: pathlib.Path) -> None:
     """The root file system as root.tar."""
     (work / "apt.conf").write_text(apt_options(run(["apt-config", "dump"]).stdout), encoding="utf-8")
     (work / "sources.list").write_text(_machine_sources(suite), encoding="utf-8")
-    keys = " ".join(shlex.quote(str(work / name)) for name in ("id_ed25519.pub", "host_ed25519", "host_ed25519.pub"))
+    # Inside the root file system, because hooks may run as another user who cannot read this directory.
+    files = " ".join(shlex.quote(str(path)) for path in (work / "id_ed25519.pub", work / "host_ed25519", work / "host_ed25519.pub", RECIPE / "customize.sh"))
     command = ["mmdebstrap", "--variant=minbase", f"--include={','.join(packages((RECIPE / 'packages').read_text(encoding='utf-8')))}",
                f"--aptopt={work / 'apt.conf'}",
                *(f"--dpkgopt=path-exclude={path}" for path in EXCLUDED_PATHS),
-               '--customize-hook=mkdir "$1/root/keys"', f"--customize-hook=copy-in {keys} /root/keys",
-               f'--customize-hook=chroot "$1" sh <{shlex.quote(str(RECIPE / "customize.sh"))}',
+               '--customize-hook=mkdir "$1/root/lab"', f"--customize-hook=copy-in {files} /root/lab",
+               '--customize-hook=chroot "$1" sh /root/lab/customize.sh',
                f"--customize-hook=copy-in {shlex.quote(str(RECIPE / 'install-grub.sh'))} /usr/local/sbin",
                suite, str(work / "root.tar")]
     if (work / "sources.list").stat().st_size:

@@ -33,5 +33,5 @@ def inventory(guests: Iterable[Guest]) -> str:
     lines = ["---", "lab:", "  hosts:"]
     for guest in guests:
         lines.append(f"    {guest.name}:")
-        lines.extend(f"      {name}: {json.dumps(value)}" for name, value in host_variables(guest, image(guest.kind.suite)).items())
+        lines.extend(f"      {name}: {json.dumps(value)}" for name, value in host_variables(guest, image(guest.kind.image)).items())
     return "\n".join(lines) + "\n"

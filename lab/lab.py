@@ -12,9 +12,9 @@ import sys
 
 from common import STATE, LabError, need_packages, say, write_atomic
 from guest import Guest, check_name, down, load, reset, up
-from image import HOST_PACKAGES, SUITES
+from image import HOST_PACKAGES, SUITES, need_image
 from inventory import inventory
-from machine import Machine, machines
+from machine import machines
 from shape import parse_pins, parse_shape
 from snapshot import NUMBERINGS, Kind
 
@@ -75,12 +75,13 @@ def bring_up(options: argparse.Namespace) -> None:
     pins = tuple(parse_pins(options.pin, shape, os.sched_getaffinity(0))) if options.pin else ()
     if options.memory is not None and options.memory < 256:
         raise LabError(f"--memory {options.memory}: a guest needs 256 MB to boot")
-    guests = []
-    for name in options.name or ["smt-adjacent", "smt-split"]:
-        numbering = options.numbering or ("split" if name == "smt-split" else "adjacent")
-        guests.append(Guest(check_name(name), Kind(options.suite, shape, numbering, options.memory or shape.memory), pins))
+    names = [check_name(name) for name in options.name or ["smt-adjacent", "smt-split"]]
     need_packages(*HOST_PACKAGES)
-    guests = [up(guest) for guest in guests]
+    image = need_image(options.suite)
+    guests = []
+    for name in names:
+        numbering = options.numbering or ("split" if name == "smt-split" else "adjacent")
+        guests.append(up(Guest(name, Kind(image, shape, numbering, options.memory or shape.memory), pins)))
     write_atomic(options.inventory, inventory(guests))
     say(f"inventory: {options.inventory}")
 
@@ -109,8 +110,7 @@ def show_status(_options: argparse.Namespace) -> None:
 
 def show_console(options: argparse.Namespace) -> None:
     """The command ``console``."""
-    machine = Machine(load_or_fail(options.name).machine.directory)
-    sys.stdout.write(machine.console_text())
+    sys.stdout.write(load_or_fail(options.name).machine.console_text())
 
 
 def load_or_fail(name: str) -> Guest:

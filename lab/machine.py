@@ -23,8 +23,8 @@ from shape import Shape
 QEMU = "qemu-system-x86_64"
 GUESTS = STATE / "guests"
 
-# A boot sector that writes 0x10 to the debug-exit port: QEMU then ends with (0x10 << 1) | 1.
-BOOT_SECTOR = bytes.fromhex("b010e6f4ebfe").ljust(510, b"\0") + b"\x55\xaa"
+# A disk whose boot sector writes 0x10 to the debug-exit port: QEMU then ends with (0x10 << 1) | 1. Firmware ignores smaller disks.
+BOOT_DISK = (bytes.fromhex("b010e6f4ebfe").ljust(510, b"\0") + b"\x55\xaa").ljust(1 << 20, b"\0")
 BOOT_SECTOR_RAN = 0x10 << 1 | 1
 
 
@@ -44,7 +44,7 @@ def accelerator() -> str:
 def trial_start(accel: str) -> bool:
     """Whether firmware and a boot sector run to their end under this accelerator."""
     with tempfile.NamedTemporaryFile() as disk:
-        disk.write(BOOT_SECTOR)
+        disk.write(BOOT_DISK)
         disk.flush()
         command = [QEMU, "-machine", "q35", "-accel", accel, "-display", "none", "-nodefaults", "-no-reboot",
                    "-device", "isa-debug-exit,iobase=0xf4,iosize=1", "-drive", f"file={disk.name},format=raw,if=virtio,readonly=on"]

@@ -12,8 +12,8 @@ import pathlib
 import shutil
 
 import madt
-from common import CACHE, LabError, locked, run, say, step
-from image import image, image_key
+from common import LabError, locked, run, say, step
+from image import image
 from login import Login
 from machine import GUESTS, QEMU, Machine, hardware
 from qmp import monitor
@@ -21,15 +21,15 @@ from shape import Shape
 
 TAG = "up"
 NUMBERINGS = ("adjacent", "split")
-# QEMU 7.2's emulation lets about every second boot of trixie's kernel die in a double fault; those of bookworm do not.
-ATTEMPTS = {"bookworm": 1, "trixie": 6}
+# QEMU 7.2's emulation lets about every second boot of trixie's kernel 6.12 die in a double fault; bookworm's 6.1 needs one attempt.
+ATTEMPTS = 6
 
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
     """What decides how a booted guest looks."""
 
-    suite: str
+    image: str
     shape: Shape
     numbering: str
     memory: int
@@ -37,15 +37,15 @@ class Kind:
     @property
     def patience(self) -> float:
         """Seconds within which it boots, also while something else keeps this machine busy."""
-        return 240 + 10 * self.shape.cpus
+        return 480 + 15 * self.shape.cpus
 
     def __str__(self) -> str:
-        return f"{self.suite} {self.shape} {self.numbering} {self.memory} MB"
+        return f"{self.image} {self.shape} {self.numbering} {self.memory} MB"
 
 
-def snapshot_key(kind: Kind, image_name: str, arguments: list[str], qemu_version: str) -> str:
+def snapshot_key(kind: Kind, arguments: list[str], qemu_version: str) -> str:
     """A short name that changes whenever the memory image inside a snapshot would no longer fit."""
-    made_of = [image_name, str(kind.shape), kind.numbering, arguments, qemu_version]
+    made_of = [kind.image, str(kind.shape), kind.numbering, arguments, qemu_version]
     return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:12]
 
 
@@ -61,10 +61,12 @@ def snapshot(kind: Kind) -> pathlib.Path:
         LabError: the guest did not come up, or does not show the siblings it should.
     """
     version = run([QEMU, "--version"]).stdout.splitlines()[0]
-    key = snapshot_key(kind, image_key(kind.suite), hardware(kind.shape, kind.memory), version)
-    disk = CACHE / "snapshots" / f"{key}.qcow2"
+    base = image(kind.image)
+    if not base.exists():
+        raise LabError(f"{base}, on which this guest was built, is gone: `lab.py up` builds what there has to be")
+    key = snapshot_key(kind, hardware(kind.shape, kind.memory), version)
+    disk = base / "snapshots" / f"{key}.qcow2"
     if not disk.exists():
-        base = image(kind.suite)
         with locked(disk.with_suffix(".lock"), f"the snapshot of {kind}"):
             if not disk.exists():
                 with step(f"snapshot of {kind}, made once"):
@@ -73,7 +75,7 @@ def snapshot(kind: Kind) -> pathlib.Path:
 
 
 def _make(kind: Kind, base: pathlib.Path, key: str, disk: pathlib.Path) -> None:
-    for left in range(ATTEMPTS[kind.suite] - 1, -1, -1):
+    for left in range((ATTEMPTS if kind.image.startswith("trixie-") else 1) - 1, -1, -1):
         machine = Machine(GUESTS / f".snapshot-{key}")
         machine.stop()
         machine.remove()

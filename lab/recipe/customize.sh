@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs inside the new root file system, once the packages are there. The keys lie in /root/keys.
+# Runs inside the new root file system, once the packages are there. It and the keys lie in /root/lab.
 set -eu
 
 echo lab >/etc/hostname
@@ -19,13 +19,12 @@ NETWORK
 systemctl enable --quiet systemd-networkd
 systemctl disable --quiet systemd-networkd-wait-online 2>/dev/null || true
 
-chown -R root:root /root/keys
 install -d -m 700 /root/.ssh
-install -m 600 /root/keys/id_ed25519.pub /root/.ssh/authorized_keys
+install -m 600 /root/lab/id_ed25519.pub /root/.ssh/authorized_keys
 rm -f /etc/ssh/ssh_host_*
-install -m 600 /root/keys/host_ed25519 /etc/ssh/ssh_host_ed25519_key
-install -m 644 /root/keys/host_ed25519.pub /etc/ssh/ssh_host_ed25519_key.pub
-rm -r /root/keys
+install -m 600 /root/lab/host_ed25519 /etc/ssh/ssh_host_ed25519_key
+install -m 644 /root/lab/host_ed25519.pub /etc/ssh/ssh_host_ed25519_key.pub
+rm -r /root/lab
 echo 'UseDNS no' >/etc/ssh/sshd_config.d/lab.conf
 
 # A guest is quiet until it is asked: no timers, no database that runs by itself.
