@@ -13,6 +13,8 @@ _PROCESSOR = (re.compile(r'processor[ \t]*:[ \t]*([0-9]{1,6})[ \t\r]*'), re.comp
 # Only on s390: on ia64 each block has a field `cpu number` that reads 0.
 _S390_PROCESSOR = (re.compile(r'processor[ \t]+([0-9]{1,6})[ \t]*:.*'), re.compile(r'cpu number[ \t]*:[ \t]*([0-9]{1,6})[ \t\r]*'))
 
+_S390_PAIR = re.compile(r'(version|identification|machine) = (\w+)')
+
 
 def parse(text):
     """Read the text of /proc/cpuinfo.
@@ -29,6 +31,7 @@ def parse(text):
             cpu = _cpu(line, patterns)
             if cpu is not None:
                 fields = blocks.setdefault(cpu, {})
+                fields.update(_S390_PAIR.findall(line))
                 continue
         name, colon, value = line.partition(':')
         if colon:

@@ -41,9 +41,8 @@ def parse(text):
         if cpus and first <= cpus[-1]:
             ascending = False
         cpus.extend(range(first, last + 1))
-        if len(cpus) > 2 * MAX_CPU:
-            cpus = sorted(set(cpus))
-            ascending = False
+        if len(cpus) > MAX_CPU + 1:
+            raise CpuListError('%s is no CPU list: it names more CPUs than there are numbers' % quoted(text))
     return tuple(cpus) if ascending else tuple(sorted(set(cpus)))
 
 
