@@ -1,0 +1,259 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Services that the OOM killer should spare: a drop-in with OOMScoreAdjust= for the next start, oom_score_adj for the processes that run.
+
+What a process inherits is decided when it is forked, and systemd does not touch running processes (systemd.exec(5)). Some services give their
+processes scores of their own (sshd itself -1000, PostgreSQL its backends 0): only what a process has from its unit is changed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+SYSTEM_UNITS = "etc/systemd/system"
+DROP_IN = "zz-threadwise-smt-memory.conf"
+# Spared until nothing else is left: with -1000 a service that leaks would bring down all others, and then the kernel.
+SCORE = -900
+TEXT = "# Written by the role threadwise.smt.smt_memory.\n[Service]\nOOMScoreAdjust=%d\n" % SCORE
+# systemd.unit(5): "unit name prefix" and instance; at most 255 characters. No slash, so no path but one directory comes of it.
+NAME = re.compile(r"\A[A-Za-z0-9:_.\\-]+(@[A-Za-z0-9:_.\\-]+)?\.service\Z")
+LONGEST_NAME = 255
+PROPERTIES = ("Id", "LoadState", "MainPID", "ControlGroup", "OOMScoreAdjust")
+MOST_DEPTH = 8
+_INTEGER = re.compile(r"\A-?[0-9]{1,10}\Z")
+_CGROUP_ROOTS = ("sys/fs/cgroup", "sys/fs/cgroup/systemd", "sys/fs/cgroup/unified")
+
+
+class UnitError(Exception):
+    """A unit cannot be protected; the text names it, the reason and the way out."""
+
+
+def check_name(name):
+    """The full name (str) of a service: ``sshd`` is ``sshd.service``.
+
+    Raises:
+        UnitError: it is no name of one service.
+    """
+    full = name if name.endswith(".service") else name + ".service"
+    if not NAME.match(full) or len(full) > LONGEST_NAME:
+        raise UnitError("%.80r is no name of a systemd service: letters, digits and ':-_.\\', with an instance after '@' for a template, "
+                        "and .service or nothing at the end" % name)
+    return full
+
+
+def drop_in_path(unit):
+    return "%s/%s.d/%s" % (SYSTEM_UNITS, unit, DROP_IN)
+
+
+def with_drop_in(fs):
+    """The units (list of str) that have our drop-in."""
+    folders = [name[:-2] for name in fs.names(SYSTEM_UNITS) if name.endswith(".service.d")]
+    return [unit for unit in folders if fs.status(drop_in_path(unit)) is not None]
+
+
+def ask_systemd(run, names):
+    """What systemd knows of services.
+
+    Args:
+        run: ``callable(list of str) -> (exit status, output, errors)``, as AnsibleModule.run_command.
+        names: full names of services.
+
+    Returns:
+        dict: name asked for -> dict of ``PROPERTIES`` (str); ``Id`` is the service's own name where another one was asked for.
+
+    Raises:
+        UnitError: systemctl does not answer, or there is no such service.
+    """
+    if not names:
+        return {}
+    status, output, errors = run(["systemctl", "show", "--no-pager", "--property=" + ",".join(PROPERTIES), "--"] + list(names))
+    blocks = [dict(line.partition("=")[::2] for line in block.split("\n") if "=" in line) for block in output.strip().split("\n\n")]
+    if status != 0 or len(blocks) != len(names):
+        raise UnitError("systemctl show does not answer for %s: %.200s" % (", ".join(names)[:200], errors.strip() or output.strip() or "nothing was said"))
+    for name, block in zip(names, blocks):
+        if block.get("LoadState") == "not-found":
+            raise UnitError("this host has no service %s: take it out of the protected units, or install it first" % name)
+    return dict(zip(names, blocks))
+
+
+def _whole(text):
+    """A number from systemd, or 0."""
+    return int(text) if _INTEGER.match(text or "") else 0
+
+
+def processes(fs, cgroup):
+    """The processes in a unit's cgroup and those below it: ``{pid: (start time in ticks, oom_score_adj)}``."""
+    found = {}
+    if not cgroup or ".." in cgroup.split("/"):
+        return found
+    root = next((root for root in _CGROUP_ROOTS if os.path.isdir(fs.path(root + cgroup))), None)
+    for folder, folders, _files in os.walk(fs.path(root + cgroup)) if root else ():
+        if folder.count("/") - fs.path(root + cgroup).count("/") >= MOST_DEPTH:
+            folders.clear()
+        for pid in _lines(os.path.join(folder, "cgroup.procs")):
+            start, score = _start_time(fs, pid), _score(fs, pid)
+            if start is not None and score is not None:
+                found[int(pid)] = (start, score)
+    return found
+
+
+def _lines(path):
+    try:
+        with open(path, encoding="ascii") as handle:
+            return [line for line in handle.read(1 << 20).split("\n") if line.isdigit()]
+    except OSError:
+        return []
+
+
+def _score(fs, pid):
+    text = _read(fs, "proc/%s/oom_score_adj" % pid) or ""
+    return int(text) if _INTEGER.match(text) else None
+
+
+def _start_time(fs, pid):
+    """Field 22 of /proc/PID/stat: with the pid it names one process. The command in parentheses may contain anything (proc(5))."""
+    text = _read(fs, "proc/%s/stat" % pid)
+    fields = text.rpartition(")")[2].split() if text else []
+    return int(fields[19]) if len(fields) > 19 and fields[19].isdigit() else None
+
+
+def _read(fs, path):
+    # A process may be gone at any moment (ENOENT, ESRCH), and that is no trouble.
+    try:
+        with open(fs.path(path), encoding="utf-8", errors="replace") as handle:
+            return handle.read(4096).strip()
+    except OSError:
+        return None
+
+
+def _set_scores(fs, scores):
+    """Write ``{pid: score}``; processes that have ended meanwhile are passed over.
+
+    Raises:
+        UnitError: the kernel does not permit it.
+    """
+    for pid, score in scores.items():
+        try:
+            with open(fs.path("proc/%d/oom_score_adj" % pid), "w", encoding="ascii") as handle:
+                handle.write("%d\n" % score)
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        except OSError as trouble:
+            raise UnitError("%s: the kernel does not take %d: %s" % (fs.path("proc/%d/oom_score_adj" % pid), score, trouble.strerror)) from trouble
+
+
+def work_out(fs, run, names, saved):
+    """What has to be done so that exactly these services are protected. Nothing is changed.
+
+    Args:
+        fs: ``hostfs.HostFs``.
+        run: as for ``ask_systemd``.
+        names: services, as users name them.
+        saved: ``{unit: {"score", "processes"}}`` as memory_state keeps it.
+
+    Returns:
+        dict: ``protect`` (``{unit: {"score": its own, "drop_in": bool, "scores": {pid: score now}, "processes": [[pid, start, score]]}}``),
+        ``release`` (list of units that are protected and no longer wanted).
+    """
+    asked = ask_systemd(run, sorted({check_name(name) for name in names}))
+    wanted = {}
+    for block in asked.values():
+        unit = check_name(block["Id"])
+        task = _to_do(fs, unit, block, saved.get(unit))
+        if task is not None:
+            wanted[unit] = task
+    kept = {block["Id"] for block in asked.values()}
+    return {"protect": wanted, "release": sorted((set(saved) | set(with_drop_in(fs))) - kept)}
+
+
+def _to_do(fs, unit, block, kept):
+    """What is missing for one unit, or None."""
+    ours = fs.read(drop_in_path(unit)) == TEXT
+    own = kept["score"] if kept else _whole(block.get("OOMScoreAdjust"))
+    if own <= SCORE and not ours:
+        return None
+    running = processes(fs, block.get("ControlGroup", ""))
+    main = _whole(block.get("MainPID"))
+    # Once the main process has the score, others without it have chosen theirs.
+    pending = main not in running or running[main][1] > SCORE
+    scores = {pid: score for pid, (_start, score) in running.items() if pending and score == own}
+    if ours and not scores:
+        return None
+    # The main process last: it is what tells the next run that all is done.
+    scores = dict(sorted(scores.items(), key=lambda item: item[0] == main))
+    return {"score": own, "drop_in": not ours, "scores": scores, "processes": [[pid, running[pid][0], score] for pid, score in scores.items()]}
+
+
+def to_save(saved, work):
+    """What has to be kept before the work is done: a unit's own score and its processes' scores, the first ones."""
+    kept = dict(saved)
+    for unit, task in work["protect"].items():
+        before = kept.get(unit, {"score": task["score"], "processes": []})
+        known = {tuple(process[:2]) for process in before["processes"]}
+        kept[unit] = {"score": before["score"], "processes": before["processes"] + [one for one in task["processes"] if tuple(one[:2]) not in known]}
+    return kept
+
+
+def carry_out(fs, run, work, saved):
+    """Do what was worked out and saved.
+
+    Raises:
+        UnitError, OSError: it could not be done; another run goes on from there.
+    """
+    for unit, task in work["protect"].items():
+        if task["drop_in"]:
+            fs.write(drop_in_path(unit), TEXT)
+    for unit in work["release"]:
+        _remove_drop_in(fs, unit)
+    if work["release"] or any(task["drop_in"] for task in work["protect"].values()):
+        _reload(run)
+    for task in work["protect"].values():
+        _set_scores(fs, dict.fromkeys(task["scores"], SCORE))
+    for unit in work["release"]:
+        _put_back(fs, run, unit, saved.get(unit))
+
+
+def _remove_drop_in(fs, unit):
+    path = fs.path(drop_in_path(unit))
+    if os.path.lexists(path):
+        os.unlink(path)
+    try:
+        os.rmdir(os.path.dirname(path))
+    except OSError:
+        # The administrator keeps drop-ins of his own in it, or it is gone.
+        pass
+
+
+def _reload(run):
+    status, output, errors = run(["systemctl", "daemon-reload"])
+    if status != 0:
+        raise UnitError("systemctl daemon-reload failed, so systemd does not know of the change: %.300s" % (errors or output).strip())
+
+
+def _put_back(fs, run, unit, kept):
+    """Give the unit's processes the scores they had, and those that came later what they would have without the drop-in."""
+    try:
+        block = ask_systemd(run, [unit])[unit]
+    except UnitError:
+        # The service was removed from the host meanwhile: there is nobody left to put back.
+        return
+    before = {(pid, start): score for pid, start, score in kept["processes"]} if kept else {}
+    own = _whole(block.get("OOMScoreAdjust"))
+    ours = {pid: start for pid, (start, score) in processes(fs, block.get("ControlGroup", "")).items() if score == SCORE}
+    _set_scores(fs, {pid: before.get((pid, start), own) for pid, start in ours.items()})
+
+
+def overrides(run, units):
+    """The protected units for which another drop-in has the last word, one sentence (str) each."""
+    return ["%s: another drop-in makes OOMScoreAdjust %.20s in spite of %s: take that line out of it (systemctl cat %s)"
+            % (unit, block.get("OOMScoreAdjust"), DROP_IN, unit)
+            for unit, block in ask_systemd(run, sorted(units)).items() if _whole(block.get("OOMScoreAdjust")) > SCORE]
+
+
+def shown(work):
+    """What the work changes, before and after, as plain data for a diff; a unit's processes as ``{pid: score}``."""
+    before = {unit: {"drop_in": not task["drop_in"], "processes": task["scores"]} for unit, task in work["protect"].items()}
+    after = {unit: {"drop_in": True, "processes": dict.fromkeys(task["scores"], SCORE)} for unit, task in work["protect"].items()}
+    before.update({unit: {"drop_in": True, "processes": {}} for unit in work["release"]})
+    return before, after
