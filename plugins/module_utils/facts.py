@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 
-from ansible_collections.threadwise.smt.plugins.module_utils import boot_config, cpuinfo, cpulist, hypervisor, saved_map, vulnerabilities
+from ansible_collections.threadwise.smt.plugins.module_utils import boot_entries, boot_facts, cpuinfo, cpulist, hypervisor, saved_map, vulnerabilities
 from ansible_collections.threadwise.smt.plugins.module_utils.topology import read_topology
 
 SMT_DIR = 'sys/devices/system/cpu/smt/'
@@ -27,11 +27,13 @@ def gather(fs):
     """
     topology = read_topology(fs, saved_map.load(fs))
     control = read_control(fs)
+    active = _active(fs, topology)
+    loader = boot_entries.find_loader(fs)
     guest_of = hypervisor.detect(fs)
     facts = {
         'supported': _supported(control, topology),
         'control': control,
-        'active': _active(fs, topology),
+        'active': active,
         'sockets': len(topology.packages) or None,
         'cores': len(topology.cores) or None,
         'threads_per_core': topology.threads_per_core,
@@ -44,10 +46,10 @@ def gather(fs):
         'source': topology.source,
         'complete': topology.complete,
         'measured': None,
-        'boot': boot_config.read(fs),
+        'boot': boot_facts.read(fs, loader),
         'vulnerabilities': vulnerabilities.read(fs),
         'hypervisor': guest_of,
-        'methods': {'runtime': _runtime_methods(fs, control, topology)},
+        'methods': {'runtime': _runtime_methods(fs, control, topology), 'boot': boot_facts.methods(loader, _write_hindrance(fs, ('/boot', '/etc')))},
         'hardware_class': hardware_class(fs, topology, guest_of),
     }
     facts['problems'] = fs.problems
@@ -77,9 +79,12 @@ def _supported(control, topology):
 def _active(fs, topology):
     """Whether two siblings are online anywhere: by smt/active, else by the topology; None when neither tells."""
     text = (fs.read(SMT_DIR + 'active') or '').strip(' \t\r\n\0')
+    siblings_online = (topology.threads_per_core['online_max'] or 0) > 1
     if text in ('0', '1'):
+        if siblings_online and text == '0':
+            fs.note('%s reads 0 although the kernel shows siblings online: one of the two is wrong.' % fs.path(SMT_DIR + 'active'))
         return text == '1'
-    if (topology.threads_per_core['online_max'] or 0) > 1:
+    if siblings_online:
         return True
     placed = {cpu for core in topology.cores for cpu in core}
     return False if placed and placed.issuperset(topology.online) else None
@@ -102,7 +107,7 @@ def _control_hindrance(fs, control):
         return 'smt/control reads notsupported: no SMT here, or it is off in firmware, or the hypervisor shows one thread per core'
     if not _is_switchable(control):
         return 'smt/control reads %s: the kernel cannot switch SMT on this architecture' % cpulist.quoted(control)
-    return _write_hindrance(fs)
+    return _write_hindrance(fs, ('/sys',))
 
 
 def _online_hindrance(fs, control, topology):
@@ -114,22 +119,21 @@ def _online_hindrance(fs, control, topology):
         return 'no core has a sibling to take offline'
     if all(fs.status('sys/devices/system/cpu/cpu%d/online' % cpu) is None for cpu in topology.secondaries):
         return 'no sibling has a file cpuN/online: this kernel has no CPU hot-plug'
-    return _write_hindrance(fs)
+    return _write_hindrance(fs, ('/sys',))
 
 
-def _write_hindrance(fs):
+def _write_hindrance(fs, directories):
     if not fs.is_host:
         return 'these are the files of a recorded tree, not of the running system'
     if os.geteuid() != 0:
         return 'only root may write it: use become'
-    if _is_mounted_read_only(fs, '/sys'):
-        return '/sys is mounted read-only, as in a container'
-    return None
+    read_only = [directory for directory in directories if _is_mounted_read_only(fs, directory)]
+    return '%s is mounted read-only, as in a container' % read_only[0] if read_only else None
 
 
 def _is_mounted_read_only(fs, mount_point):
-    """By the last line for this mount point in /proc/mounts: later mounts hide earlier ones."""
-    lines = [line.split(' ') for line in (fs.read('proc/mounts') or '').split('\n')]
+    """By the last line for this mount point in /proc/self/mounts: later mounts hide earlier ones."""
+    lines = [line.split(' ') for line in (fs.read('proc/self/mounts') or '').split('\n')]
     options = [fields[3].split(',') for fields in lines if len(fields) > 3 and fields[1] == mount_point]
     return bool(options) and 'ro' in options[-1]
 

@@ -43,7 +43,7 @@ def save(fs, topology):
         'cores': [cpulist.render(core) for core in topology.cores],
         'packages': [cpulist.render(package) for package in topology.packages],
     }, indent=1) + '\n'
-    if fs.read(PATH) == text and _is_trusted(fs):
+    if fs.read(PATH) == text and is_trusted(fs, PATH):
         return False
     fs.write(PATH, text)
     return True
@@ -55,13 +55,15 @@ def load(fs):
     A map that is damaged, of another machine, or that others than root could have written is not used; `fs.problems` says so.
     """
     text = fs.read(PATH)
-    if text is None or not _is_trusted(fs):
+    if text is None or not is_trusted(fs, PATH):
         return None
     try:
         return _decoded(text, machine_key(fs))
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        fs.note('The saved sibling map %s was left out: %s.' % (fs.path(PATH), cpulist.quoted(str(error)) if isinstance(error, KeyError) else error))
-        return None
+    except KeyError as error:
+        fs.note('The saved sibling map %s was left out: it lacks %s.' % (fs.path(PATH), error))
+    except (ValueError, TypeError, RecursionError) as error:
+        fs.note('The saved sibling map %s was left out: %s.' % (fs.path(PATH), error))
+    return None
 
 
 def machine_key(fs):
@@ -72,16 +74,20 @@ def machine_key(fs):
     return hashlib.sha256('\n'.join([identity] + model).encode('utf-8')).hexdigest()
 
 
-def _is_trusted(fs):
+def is_trusted(fs, path):
+    """Whether only root could have written a file and its directory (bool); `fs.problems` says why not. A recorded tree is what its keeper made it.
+
+    :param path: of a file that this collection keeps on the host, relative to the sysroot.
+    """
     if not fs.is_host:
         return True
-    for path in (PATH, os.path.dirname(PATH)):
-        status = fs.status(path)
+    for place in (path, os.path.dirname(path)):
+        status = fs.status(place)
         if status is None:
             return False
         if stat.S_ISLNK(status.st_mode) or status.st_uid != 0 or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            fs.note('The saved sibling map was left out: %s is not owned by root, or others may write it. Remove it, or set owner and mode right.'
-                    % fs.path(path))
+            fs.note('%s is not owned by root, or others may write it: what was saved there was left out. Remove it, or set owner and mode right.'
+                    % fs.path(place))
             return False
     return True
 

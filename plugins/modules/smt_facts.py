@@ -20,6 +20,9 @@ options:
     type: path
     default: /
 attributes:
+  facts:
+    support: full
+    description: Action returns an C(ansible_facts) dictionary that will update existing host facts.
   check_mode:
     support: full
     description: Can run in check mode and return the same facts.
@@ -30,6 +33,10 @@ attributes:
     support: full
     platforms: Linux
     description: Target OS/families that can be operated against.
+notes:
+  - Run it as root. Without, the saved sibling map of a host whose siblings are offline may not be found to be of this machine.
+seealso:
+  - module: threadwise.smt.smt_state
 author:
   - threadwise.smt contributors (@threadwise)
 """
@@ -54,10 +61,104 @@ ansible_facts:
   type: dict
   contains:
     smt:
-      description: What is known about SMT on this host.
+      description:
+        - What is known about SMT on this host. Counts speak of the CPUs whose place is known; what is not known is null or empty.
+        - CPU sets are CPU lists as the kernel writes them, such as V(0-3,8); see the filter P(threadwise.smt.cpulist#filter).
       type: dict
       returned: always
+      contains:
+        supported:
+          description: Whether this machine has SMT, on or off; null when nothing tells.
+          type: bool
+        control:
+          description: C(smt/control) as the kernel writes it, or V(absent) where it has no such file.
+          type: str
+          sample: "on"
+        active:
+          description: Whether two siblings of some core are online; null when nothing tells.
+          type: bool
+        sockets:
+          description: Number of packages.
+          type: int
+        cores:
+          description: Number of cores.
+          type: int
+        threads_per_core:
+          description: The least and the most threads a core has, and the most that are online in one.
+          type: dict
+          sample: {"min": 1, "max": 2, "online_max": 2}
+        cpus:
+          description: CPU lists C(present), C(possible), C(online), C(offline) (present and not online) and C(isolated).
+          type: dict
+          sample: {"present": "0-7", "possible": "0-7", "online": "0-3", "offline": "4-7", "isolated": ""}
+        sibling_groups:
+          description: One CPU list a core, sorted by its first CPU; offline siblings are in it when their place is known.
+          type: list
+          elements: str
+          sample: ["0,4", "1,5", "2,6", "3,7"]
+        primaries:
+          description: The first CPU of each core.
+          type: str
+        secondaries:
+          description: The CPUs that share a core with a primary.
+          type: str
+        nodes:
+          description: NUMA node to CPU list, as the kernel tells them now.
+          type: dict
+          sample: {"0": "0-3"}
+        numbering:
+          description:
+            - V(split) when all first threads come before all second threads (0,2)(1,3), V(adjacent) when siblings stand side by side (0,1)(2,3),
+              V(mixed) when it is neither, V(none) when no core is known to have siblings.
+          type: str
+        source:
+          description:
+            - Where the cores come from - V(sysfs), V(saved) when the map that was saved while all CPUs were online was needed, V(cpuinfo), or
+              V(unknown).
+          type: str
+        complete:
+          description: Whether the core of every present CPU is known. When it is false, C(secondaries) may lack some.
+          type: bool
+        measured:
+          description: What a measurement of pairs said about siblings; null when none was made.
+          type: dict
+        boot:
+          description:
+            - Boot arguments that bear on SMT. C(running) are those of the running kernel, C(configured) those that the boot loader's configuration
+              gives at the next start, C(loader) is the boot loader, C(reboot_required) is true when the two differ. Null where unknown.
+          type: dict
+          sample: {"running": [], "configured": ["nosmt"], "loader": "grub_debian", "reboot_required": true}
+        vulnerabilities:
+          description:
+            - Name to C(status), the kernel's own line, and C(smt), its SMT part - V(vulnerable), V(mitigated), V(disabled), V(unknown) in a guest,
+              or null when the line does not speak of SMT.
+          type: dict
+          sample: {"mds": {"status": "Mitigation: Clear CPU buffers; SMT vulnerable", "smt": "vulnerable"}}
+        hypervisor:
+          description: Name of the hypervisor, V(unknown) for one without a name, null on a machine of its own.
+          type: str
+        methods:
+          description:
+            - C(runtime) and C(boot), the ways to change SMT now and at the next start. Each has C(chosen) (the one that would be taken, or null),
+              C(possible) (list) and C(impossible) (name to reason).
+            - At run time they are C(smt_control) and C(cpu_online), at boot C(grub_debian), C(grubby), C(grub_suse) and C(systemd_boot).
+          type: dict
+          sample:
+            runtime: {"chosen": "smt_control", "possible": ["smt_control", "cpu_online"], "impossible": {}}
+            boot: {"chosen": null, "possible": [], "impossible": {"grubby": "the boot loader found here is none"}}
+        hardware_class:
+          description:
+            - Short id that is equal on hosts whose evaluation may be shared, from architecture, processor model and stepping, packages, cores, threads,
+              their numbering, and the hypervisor. Null when C(complete) is false.
+          type: str
+          sample: x86_64-2s18c36t-split-1f0a9c3e
+        problems:
+          description: Sentences about what was there and could not be read or believed.
+          type: list
+          elements: str
 """
+
+import os
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -66,7 +167,10 @@ from ansible_collections.threadwise.smt.plugins.module_utils import facts, hostf
 
 def main():
     module = AnsibleModule(argument_spec={'sysroot': {'type': 'path', 'default': '/'}}, supports_check_mode=True)
-    module.exit_json(changed=False, ansible_facts={'smt': facts.gather(hostfs.HostFs(module.params['sysroot']))})
+    sysroot = module.params['sysroot']
+    if not os.path.isdir(sysroot):
+        module.fail_json(msg='sysroot %s is not a directory on this host' % sysroot)
+    module.exit_json(changed=False, ansible_facts={'smt': facts.gather(hostfs.HostFs(sysroot))})
 
 
 if __name__ == '__main__':

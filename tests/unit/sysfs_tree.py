@@ -26,7 +26,8 @@ class Machine:
     :ivar spacing: CPU numbers from the start of one package to the next; None: no gaps. With ``adjacent`` only.
     :ivar offline: CPUs that are offline.
     :ivar slots: CPU numbers that are possible, beyond those present.
-    :ivar control: smt/control; None: by the shape. `active` likewise.
+    :ivar control: smt/control; None: by the shape.
+    :ivar model: of the processor, in /proc/cpuinfo; `flags` likewise.
     """
 
     packages: int = 1
@@ -40,7 +41,6 @@ class Machine:
     slots: int = 0
     isolated: str = ''
     control: str = None
-    active: str = None
     model: str = 'Synthetic CPU @ 2.00GHz'
     flags: str = 'fpu lm ht'
     places: dict = field(init=False)
@@ -104,8 +104,8 @@ def files(machine):
 def _smt_files(machine):
     threads = machine.threads if machine.cores else 1
     online = max(len(group) for group in machine.groups(3, machine.online))
-    return {CPU + 'smt/control': (machine.control or ('on' if threads > 1 else 'notsupported')) + '\n',
-            CPU + 'smt/active': (machine.active or str(int(online > 1))) + '\n'}
+    control = ('on' if threads > 1 else 'notsupported') if machine.control is None else machine.control
+    return {CPU + 'smt/control': control + '\n', CPU + 'smt/active': '%d\n' % (online > 1)}
 
 
 def _topology_files(machine, cpu, siblings):
