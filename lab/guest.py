@@ -113,7 +113,7 @@ def _start(guest: Guest) -> Guest:
         copy(disk, image(guest.kind.image), machine.directory / "disk.qcow2")
         arguments = [*hardware(guest.kind.shape, guest.kind.memory), *drive("disk.qcow2"), "-loadvm", TAG]
         guest = dataclasses.replace(guest, port=machine.start(arguments, guest.port))
-        _remember(guest)
+        remember(guest)
         if guest.pins:
             with monitor(machine.directory / "qmp.sock") as qemu:
                 _pin(guest, qemu)
@@ -124,7 +124,8 @@ def _start(guest: Guest) -> Guest:
     return guest
 
 
-def _remember(guest: Guest) -> None:
+def remember(guest: Guest) -> None:
+    """Write down how a guest was brought up, for the commands to come."""
     record = {"image": guest.kind.image, "shape": str(guest.kind.shape), "numbering": guest.kind.numbering, "memory": guest.kind.memory,
               "pins": list(guest.pins), "port": guest.port}
     write_atomic(guest.machine.directory / "guest.json", json.dumps(record) + "\n")

@@ -111,7 +111,7 @@ class Machine:
         try:
             pid = int(self.pidfile.read_text(encoding="ascii"))
             descriptor = os.pidfd_open(pid)
-        except (OSError, ValueError):
+        except (OSError, ValueError, OverflowError):
             return None
         # The id may have gone to another process since: it is ours when it was started with our pid file.
         try:

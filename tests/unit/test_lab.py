@@ -1,0 +1,332 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The parts of the laboratory that need no guest."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import json
+import pathlib
+import shlex
+import shutil
+import struct
+import subprocess
+import sys
+import threading
+
+import pytest
+import yaml
+from hypothesis import given, strategies
+
+# The laboratory is a program beside the collection: its files find each other as they do under `python lab/lab.py`.
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "lab"))
+common, guest, image, inventory, lab, login, machine, madt, shape, snapshot = (
+    importlib.import_module(name) for name in ("common", "guest", "image", "inventory", "lab", "login", "machine", "madt", "shape", "snapshot"))
+
+SHAPES = strategies.builds(shape.Shape, strategies.integers(1, 4), strategies.integers(1, 9), strategies.integers(1, 4))
+
+
+# Shapes and pins
+
+def test_a_shape_is_three_numbers():
+    assert shape.parse_shape("2x9x2") == shape.Shape(2, 9, 2)
+    assert shape.parse_shape("2x9x2").smp == "36,sockets=2,cores=9,threads=2"
+
+
+@pytest.mark.parametrize("text", ["", "2x2", "2x2x2x2", "0x2x2", "2x-1x2", "axbxc", "2x2x2\n", " 2x2x2", "2X2X2", "1e9x1x1", "٢x٢x٢", "9" * 5000 + "x1x1"])
+def test_what_is_no_shape_is_refused_with_an_example(text):
+    with pytest.raises(common.LabError, match="for example 2x2x2"):
+        shape.parse_shape(text)
+
+
+def test_a_shape_beyond_the_apic_ids_is_refused():
+    assert shape.parse_shape("1x127x2").cpus == 254
+    with pytest.raises(common.LabError, match="APIC ids up to 255"):
+        shape.parse_shape("1x128x2")
+    # 9 cores take 16 ids a socket, so this is out of reach although 162 CPUs would not be.
+    with pytest.raises(common.LabError, match="take fewer CPUs"):
+        shape.parse_shape("9x9x2")
+
+
+def test_siblings_of_a_d2_8xl():
+    assert shape.Shape(2, 9, 2).siblings("split") == [[cpu, cpu + 18] for cpu in range(18)]
+    assert shape.Shape(2, 2, 2).siblings("adjacent") == [[0, 1], [2, 3], [4, 5], [6, 7]]
+
+
+def test_pins_name_a_host_cpu_for_each_cpu():
+    assert shape.parse_pins("0,0,1,1", shape.Shape(1, 2, 2), {0, 1}) == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize(("text", "reason"), [
+    ("", "is not a list"), ("0,,1,1", "is not a list"), ("0-3", "is not a list"), ("0,0,1,x", "is not a list"), ("0,0,1,1\n", "is not a list"),
+    ("0,0,1", "names 3 host CPUs"), ("0,0,1,1,1", "names 5 host CPUs"), ("0,0,1,7", "may not run on host CPU 7"), ("0,0,1,99999999", "is not a list")])
+def test_pins_that_do_not_fit_are_refused(text, reason):
+    with pytest.raises(common.LabError, match=reason):
+        shape.parse_pins(text, shape.Shape(1, 2, 2), {0, 1})
+
+
+# The MADT
+
+def qemu_madt(of: shape.Shape) -> bytes:
+    """A MADT as QEMU lays it out: local APICs with siblings side by side, then an I/O APIC, an override and an NMI line."""
+    core_bits, thread_bits = shape.field_width(of.cores), shape.field_width(of.threads)
+    places = itertools.product(range(of.sockets), range(of.cores), range(of.threads))
+    entries = [struct.pack("<BBBBI", 0, 8, uid, (socket << core_bits | core) << thread_bits | thread, 1)
+               for uid, (socket, core, thread) in enumerate(places)]
+    entries += [bytes.fromhex("010c00000000c0fe00000000"), bytes.fromhex("020a0000020000000000"), bytes.fromhex("0406ff000001")]
+    body = struct.pack("<II", 0xFEE00000, 1) + b"".join(entries)
+    header = struct.pack("<4sIBB6s8sI4sI", b"APIC", 36 + len(body), 1, 0, b"BOCHS ", b"BXPC    ", 1, b"BXPC", 1)
+    table = bytearray(header + body)
+    table[9] = -sum(table) % 256
+    return bytes(table)
+
+
+def apic_ids(table: bytes) -> list[int]:
+    """APIC ids in the order in which Linux numbers the CPUs."""
+    ids, offset = [], 44
+    while offset < len(table):
+        if table[offset] == 0:
+            ids.append(table[offset + 3])
+        offset += table[offset + 1]
+    return ids
+
+
+@given(SHAPES)
+def test_split_numbering_puts_first_threads_first_whatever_the_gaps_between_apic_ids(of):
+    table = qemu_madt(of)
+    result = madt.split_numbering(table, of.threads)
+    by_core: dict[int, list[int]] = {}
+    for cpu, apic_id in enumerate(apic_ids(result)):
+        by_core.setdefault(apic_id >> shape.field_width(of.threads), []).append(cpu)
+    assert sorted(by_core.values()) == of.siblings("split")
+
+
+@given(SHAPES)
+def test_split_numbering_leaves_a_sound_newer_table_with_the_same_entries(of):
+    table = qemu_madt(of)
+    result = madt.split_numbering(table, of.threads)
+    assert len(result) == len(table)
+    assert sum(result) % 256 == 0
+    assert struct.unpack_from("<I", result, 24)[0] == struct.unpack_from("<I", table, 24)[0] + 1
+    assert sorted(apic_ids(result)) == sorted(apic_ids(table))
+    assert result[-28:] == table[-28:], "the entries behind the local APICs"
+
+
+def mended(table: bytearray) -> bytes:
+    """The table with a right checksum."""
+    table[9] = 0
+    table[9] = -sum(table) % 256
+    return bytes(table)
+
+
+def test_a_broken_table_is_refused():
+    table = qemu_madt(shape.Shape(2, 2, 2))
+    no_length = bytearray(table)
+    no_length[45] = 0
+    beyond_the_end = bytearray(table)
+    beyond_the_end[-5] = 200
+    for broken in (b"", table[:40], table[:-1], b"FACP" + table[4:], table[:50] + b"\xff" + table[51:], mended(no_length), mended(beyond_the_end)):
+        with pytest.raises(common.LabError, match="/sys/firmware/acpi/tables/APIC"):
+            madt.split_numbering(broken, 2)
+
+
+def members(archive: bytes) -> dict[str, bytes]:
+    """What a reader of newc archives finds: names and contents up to the trailer."""
+    found, offset = {}, 0
+    while "TRAILER!!!" not in found:
+        assert archive[offset:offset + 6] == b"070701"
+        size, name_size = (int(archive[offset + start:offset + start + 8], 16) for start in (54, 94))
+        name = archive[offset + 110:offset + 110 + name_size]
+        begin = offset + 110 + name_size + -(110 + name_size) % 4
+        found[name.rstrip(b"\0").decode()] = archive[begin:begin + size]
+        offset = begin + size + -size % 4
+    return found
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 236])
+def test_the_early_initrd_holds_the_table_where_the_kernel_looks(size):
+    archive = madt.early_initrd(b"x" * size)
+    assert members(archive)["kernel/firmware/acpi/apic.aml"] == b"x" * size
+    assert len(archive) % 4 == 0
+
+
+# Image and snapshot
+
+@pytest.fixture(name="recipe")
+def a_recipe(tmp_path):
+    """A copy of the recipe that a test may change."""
+    return pathlib.Path(shutil.copytree(image.RECIPE, tmp_path / "recipe"))
+
+
+def test_the_image_key_follows_what_the_image_is_made_of(recipe):
+    key = image.image_key("bookworm", recipe)
+    assert key == image.image_key("bookworm", recipe)
+    assert key != image.image_key("trixie", recipe)
+    for path in recipe.iterdir():
+        before = image.image_key("bookworm", recipe)
+        path.write_text(path.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+        assert image.image_key("bookworm", recipe) != before, path.name
+
+
+def test_the_package_list_holds_names_only():
+    names = image.packages(image.RECIPE.joinpath("packages").read_text(encoding="utf-8"))
+    assert {"grub-pc", "openssh-server", "sysbench"} <= set(names)
+    assert not [name for name in names if "#" in name or " " in name or "," in name]
+
+
+def test_sources_come_from_this_machines_debian_and_no_other_archive():
+    targets = ("http://mirror.example/debian/ bookworm main\nhttp://mirror.example/debian/ bookworm main\nhttp://mirror.example/debian/ bookworm contrib\n"
+               "http://mirror.example/debian-security/ bookworm-security main\nhttps://vendor.example/apt bookworm-pgdg main\n"
+               "https://vendor.example/apt nodistro main\nnonsense\n")
+    assert image.suite_sources(targets, "bookworm", "trixie") == (
+        "deb http://mirror.example/debian/ trixie main\ndeb http://mirror.example/debian-security/ trixie-security main\n")
+    assert image.suite_sources(targets, "noble", "bookworm") == ""
+
+
+def test_only_options_that_reach_an_archive_go_into_the_build():
+    dump = ('Acquire::Languages "none";\nAcquire::http::Proxy "http://proxy.example:3128";\nAcquire::https "";\nAcquire::Check-Valid-Until "false";\n'
+            'Acquire::IndexTargets::deb::Packages::ShortDescription "Packages";\nDPkg::Post-Invoke:: "rm -f /x";\n')
+    assert image.apt_options(dump) == 'Acquire::http::Proxy "http://proxy.example:3128";\nAcquire::Check-Valid-Until "false";\n'
+
+
+def test_a_snapshot_key_follows_everything_its_memory_depends_on():
+    kinds = [snapshot.Kind("a", shape.Shape(2, 2, 2), "split", 768), snapshot.Kind("b", shape.Shape(2, 2, 2), "split", 768),
+             snapshot.Kind("a", shape.Shape(2, 2, 2), "adjacent", 768)]
+    keys = [snapshot.snapshot_key(kind, ["-m", "768"], "7.2") for kind in kinds]
+    keys += [snapshot.snapshot_key(kinds[0], ["-m", "900"], "7.2"), snapshot.snapshot_key(kinds[0], ["-m", "768"], "7.3")]
+    assert len(set(keys)) == len(keys)
+
+
+# Guests, processes, files
+
+@pytest.fixture(name="guests")
+def a_directory_of_guests(tmp_path, monkeypatch):
+    """An empty laboratory."""
+    for module in (guest, machine):
+        monkeypatch.setattr(module, "GUESTS", tmp_path / "guests")
+    return tmp_path / "guests"
+
+
+@pytest.fixture(name="process")
+def a_process(tmp_path):
+    """Start a process with this name and a further argument; it ends with the test."""
+    started = []
+
+    def start(name, argument):
+        command = [name, "-c", "print('up', flush=True); input()", argument]
+        started.append(subprocess.Popen(command, executable=sys.executable, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path))
+        assert started[-1].stdout.readline() == b"up\n"
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_a_machine_is_found_and_ended_by_its_pid_file(guests, process):
+    one = machine.Machine(guests / "one")
+    one.directory.mkdir(parents=True)
+    running = process(machine.QEMU, str(one.pidfile))
+    one.pidfile.write_text(f"{running.pid}\n", encoding="ascii")
+    assert one.pid() == running.pid
+    assert one.stop() is True
+    assert running.wait() != 0
+
+
+@pytest.mark.parametrize(("name", "its_pid_file"), [("an-editor", "one/pid"), (machine.QEMU, "another/pid")])
+def test_a_process_that_got_the_id_of_a_machine_since_is_left_alone(guests, process, name, its_pid_file):
+    one = machine.Machine(guests / "one")
+    one.directory.mkdir(parents=True)
+    bystander = process(name, str(guests / its_pid_file))
+    one.pidfile.write_text(f"{bystander.pid}\n", encoding="ascii")
+    assert one.pid() is None
+    assert one.stop() is False
+    assert bystander.poll() is None
+
+
+@pytest.mark.parametrize("content", ["", "nonsense", "-1", "0", "99999999999999999999", "4194305"])
+def test_a_pid_file_that_says_nothing_is_no_machine(guests, content):
+    one = machine.Machine(guests / "one")
+    one.directory.mkdir(parents=True)
+    one.pidfile.write_text(content, encoding="ascii")
+    assert one.pid() is None
+    assert one.stop() is False
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "-a", "a-", "A", "a b", "a\n", ".hidden", "ä", "a" * 51])
+def test_a_name_that_is_no_host_name_is_refused(name):
+    with pytest.raises(common.LabError, match="is no host name"):
+        guest.check_name(name)
+
+
+def test_a_guest_is_remembered_as_it_was_brought_up(guests):
+    one = guest.Guest("one", snapshot.Kind("bookworm-1", shape.Shape(1, 2, 2), "split", 700), (0, 0, 1, 1), 4711)
+    assert guest.load("one") is None
+    guest.remember(one)
+    assert guest.load("one") == one
+    assert [found.directory for found in machine.machines()] == [guests / "one"]
+
+
+@pytest.mark.parametrize("record", ["", "[]", "{}", "null", json.dumps({"image": "i", "shape": 7, "numbering": "split", "memory": 1, "pins": [], "port": 1}),
+                                    json.dumps({"image": "i", "shape": "x", "numbering": "split", "memory": 1, "pins": [], "port": 1})])
+def test_a_damaged_record_names_its_file_and_the_way_out(guests, record):
+    (guests / "one").mkdir(parents=True)
+    (guests / "one" / "guest.json").write_text(record, encoding="utf-8")
+    with pytest.raises(common.LabError, match=r"guest\.json is damaged.*lab\.py down --name one"):
+        guest.load("one")
+
+
+def test_the_inventory_is_yaml_that_says_how_to_reach_each_guest(monkeypatch):
+    monkeypatch.setattr(image, "CACHE", pathlib.Path('/a b/"c": {{ d }}'))
+    kind = snapshot.Kind("bookworm-1", shape.Shape(2, 2, 2), "split", 768)
+    hosts = yaml.safe_load(inventory.inventory([guest.Guest("one", kind, (), 4711), guest.Guest("two", kind, (), 4712)]))["lab"]["hosts"]
+    assert {name: variables["ansible_port"] for name, variables in hosts.items()} == {"one": 4711, "two": 4712}
+    assert hosts["one"]["ansible_host"] == "127.0.0.1"
+    assert hosts["one"]["lab_shape"] == "2x2x2" and hosts["one"]["lab_numbering"] == "split"
+    assert hosts["one"]["ansible_ssh_private_key_file"] == str(image.CACHE / "bookworm-1" / "id_ed25519")
+    assert shlex.split(hosts["one"]["ansible_ssh_common_args"]) == login.ssh_options(image.CACHE / "bookworm-1")
+
+
+def test_one_run_at_a_time_holds_a_lock(tmp_path):
+    order = []
+    first_has_it = threading.Event()
+
+    def first():
+        with common.locked(tmp_path / "lock", "a test"):
+            first_has_it.set()
+            # The other one has begun to wait when it says so; it cannot be past the lock while this one is inside.
+            waiting.wait(timeout=60)
+            order.append("first")
+
+    waiting = threading.Event()
+    thread = threading.Thread(target=first)
+    thread.start()
+    assert first_has_it.wait(timeout=60)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(common, "say", lambda text: waiting.set())
+        with common.locked(tmp_path / "lock", "a test"):
+            order.append("second")
+    thread.join()
+    assert order == ["first", "second"]
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
+    common.write_atomic(tmp_path / "file", "old")
+    with pytest.raises(UnicodeEncodeError):
+        common.write_atomic(tmp_path / "file", "\udcff")
+    assert [(path.name, path.read_text(encoding="utf-8")) for path in tmp_path.iterdir()] == [("file", "old")]
+
+
+def test_a_tool_that_fails_is_named_with_its_last_lines():
+    with pytest.raises(common.LabError, match=r"sh failed with exit code 3:\n    why"):
+        common.run(["sh", "-c", "echo why >&2; exit 3"])
+
+
+@pytest.mark.parametrize("arguments", [["up", "--shape", "2x2"], ["up", "--name", "../x"], ["up", "--pin", "0"], ["up", "--memory", "12"],
+                                       ["reset", "--name", "nobody"], ["down", "--name", "/"], ["console", "nobody"]])
+def test_a_wrong_command_line_ends_with_a_sentence(guests, arguments, capsys):
+    assert lab.main(arguments) == 1
+    assert capsys.readouterr().err.startswith("lab: ")
+    assert not machine.machines()
