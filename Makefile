@@ -34,3 +34,13 @@ lab: setup ## two guests with real SMT, .lab/inventory.yml; LAB_SHAPE=2x9x2 give
 .PHONY: lab-down
 lab-down: setup ## end exactly what `make lab` started
 	python lab/lab.py down
+
+.PHONY: test
+test: setup ## everything that CI runs: unit tests, lint, sanity, scenarios on guests
+	tools/debian-packages.sh gzip sysbench shellcheck
+	python tools/test.py
+
+.PHONY: unit lint sanity
+unit lint sanity: setup ## one step of `make test`
+	python tools/test.py $@
+

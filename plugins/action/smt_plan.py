@@ -60,9 +60,12 @@ class ActionModule(ActionBase):
             self._bring_home_earlier(task_vars, host, earlier)
         for sentence in described["announcement"]:
             display.display("%s: %s" % (host, result_files.showable(sentence)))
-        trouble = self._measure(task_vars, host, described["directory"])
+        job = self._measure(task_vars, host, described["directory"])
+        trouble = (job.get("msg") or "the module smt_plan broke on the host") if job.get("failed") else None
         result = self._bring_home(task_vars, host, self._task.args["run"], trouble)
         ended = {key: result[key] for key in ("outcome", "restored", "path")}
+        if "exception" in job:
+            ended["exception"] = job["exception"]
         return dict(told, **ended, samples=len(result["samples"]), changed=False, failed=result["outcome"] != "completed",
                     msg=result["message"] or "%d samples: %s" % (len(result["samples"]), result["path"]))
 
@@ -74,7 +77,7 @@ class ActionModule(ActionBase):
         return answer
 
     def _measure(self, task_vars, host, directory):
-        """Start the plan, show its progress until it has ended. Returns why its job failed, or None."""
+        """Start the plan, show its progress until it has ended. Returns what its job answered."""
         self._task.async_val = int(self._task.args.get("budget") or DEFAULT_BUDGET) + EXTRA_SECONDS
         started = self._execute_module(MODULE, dict(self._task.args, step="measure"), task_vars=task_vars, wrap_async=True)
         self._task.async_val = 0
@@ -82,7 +85,7 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(started.get("msg", "the plan could not be started"), result=started)
         job = self._watch(task_vars, host, os.path.join(directory, self._task.args["run"], "progress.json"), started["ansible_job_id"])
         self._job(task_vars, started["ansible_job_id"], mode="cleanup")
-        return (job.get("msg") or "its job failed") if job.get("failed") else None
+        return job
 
     def _watch(self, task_vars, host, path, job_id):
         seen_at = time.monotonic()
@@ -124,7 +127,7 @@ class ActionModule(ActionBase):
             if trouble:
                 raise AnsibleActionFail("%s (%s)" % (trouble, failure)) from failure
             raise
-        result.update(host=host, message=result["message"] or trouble)
+        result.update(host=host, message=trouble or result["message"])
         dest = os.path.join(self._task.args.get("dest", "smt_eval_results"), run)
         try:
             # Through its text, because Ansible's own strings and containers are not the plain ones that a schema knows.

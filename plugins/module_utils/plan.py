@@ -95,13 +95,36 @@ class Outline:
     def __init__(self, facts, topology, allowed, settings):
         self.topology = topology
         self.reason = why_not_switched(facts, settings["change"] == SMT_RUNTIME)
-        self.compared = self.reason is None
-        self.conditions = [SMT_ON, SMT_OFF] if self.compared else [AS_FOUND]
         self.names = list(settings["placements"])
         self._allowed = set(allowed)
 
+    @property
+    def compared(self):
+        """Whether SMT is switched."""
+        return self.reason is None
+
+    @property
+    def conditions(self):
+        """The conditions of each block, in the order of the first."""
+        return [SMT_ON, SMT_OFF] if self.compared else [AS_FOUND]
+
+    def do_not_switch(self, reason):
+        """Measure the placements alone, because of a reason that the host's facts do not tell."""
+        self.reason = reason
+
     def placements(self, condition):
         """{placement: {workers, same_as, reason}} under a condition; workers is None, with a reason, where it does not exist."""
+        where = self._places(condition)
+        found = {name: where.workers(name) for name in self.names}
+        same = placement.same_as_earlier({name: workers for name, (workers, _reason) in found.items() if workers})
+        return {name: {"workers": workers, "same_as": same.get(name), "reason": reason} for name, (workers, reason) in found.items()}
+
+    def alone(self):
+        """The CPU list of one worker alone, where it runs under each condition."""
+        workers, _reason = self._places(self.conditions[-1]).workers(placement.SINGLE)
+        return workers or [[]]
+
+    def _places(self, condition):
         online = set(self.topology.online)
         if condition == SMT_ON:
             online |= {cpu for core in self.topology.cores if online & set(core) for cpu in core}
@@ -109,10 +132,7 @@ class Outline:
             online -= set(self.secondaries(online))
         # A sibling that is offline now may be missing from the mask of allowed CPUs and is there again once it is online.
         usable = (online & (self._allowed | set(self.topology.offline))) - set(self.topology.isolated)
-        placements = placement.Placements(self.topology.cores, self.topology.packages, usable)
-        found = {name: placements.workers(name) for name in self.names}
-        same = placement.same_as_earlier({name: workers for name, (workers, _reason) in found.items() if workers})
-        return {name: {"workers": workers, "same_as": same.get(name), "reason": reason} for name, (workers, reason) in found.items()}
+        return placement.Placements(self.topology.cores, self.topology.packages, usable)
 
     def secondaries(self, online):
         """The CPUs that go offline with SMT: all but the first online thread of each core."""
@@ -201,11 +221,10 @@ class Plan:
     def _calibrate(self, workload):
         """Returns (declaration, amount of work, path of the input or None, timeout in seconds)."""
         wanted = self.settings["sample_seconds"]
-        alone = self.outline.placements(self.outline.conditions[-1])[placement.SINGLE]["workers"] or [[]]
         work = workload["work"]["start"]
         for _round in range(CALIBRATION_ROUNDS):
             stdin = self._input(workload, work)
-            sample = self._run(workload, work, stdin, alone, TIMEOUT_LEAST + TIMEOUT_FACTOR * wanted)
+            sample = self._run(workload, work, stdin, self.outline.alone(), TIMEOUT_LEAST + TIMEOUT_FACTOR * wanted)
             seconds = sample["workers"][0]["wall_seconds"]
             if wanted / CALIBRATION_FACTOR <= seconds <= wanted * CALIBRATION_FACTOR:
                 break
@@ -314,14 +333,13 @@ class Plan:
         })
 
 
-def restore(state, sysroot="/"):
-    """Put the host back and see that it is: the ``restored`` part of a result, as from ``compare_with``."""
-    differences = cpu_state.restore(sysroot, state)
-    return compare_with(state, sysroot, differences)
-
-
-def compare_with(state, sysroot="/", differences=()):
+def compare_with(state, differences=(), sysroot="/"):
     """Hold the host as it is now against a state saved before.
+
+    Args:
+        state: as from ``cpu_state.read``.
+        differences: what is already known not to be as before, a sentence each.
+        sysroot: where sysfs is.
 
     Returns:
         dict: ``ok``, ``before`` and ``after`` (``{control, online}``, online a list of CPU numbers), ``differences`` (list of str).

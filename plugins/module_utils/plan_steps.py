@@ -8,7 +8,8 @@ import contextlib
 import os
 import signal
 
-from ansible_collections.threadwise.smt.plugins.module_utils import cpu_state, environment, facts, guard, plan, runner, saved_map, topology, workloads
+from ansible_collections.threadwise.smt.plugins.module_utils import (
+    bystanders, cpu_state, environment, facts, guard, plan, restorer, runner, saved_map, topology, workloads)
 from ansible_collections.threadwise.smt.plugins.module_utils.cpulist import render
 from ansible_collections.threadwise.smt.plugins.module_utils.host_lock import HostLock
 from ansible_collections.threadwise.smt.plugins.module_utils.hostfs import HostFs
@@ -16,6 +17,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils.run_directory impor
 
 # A plan ends later than its budget by its last block and by putting the host back; after so many seconds more it hangs.
 PATIENCE = 600
+# What a runtime method writes, for the announcement.
+METHOD_FILES = {"smt_control": "smt/control", "cpu_online": "cpuN/online"}
 # A plan that is ended politely still puts the host back; SIGKILL is the guard's business.
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -56,13 +59,14 @@ def announcement(host, outline, settings):
         _known(host["sockets"]), _known(host["cores"]), _known(host["threads_per_core"]["max"]), _known(host["cpus"]["online"]), host["control"])
     if not outline.compared:
         return [here, "Nothing will be switched: %s." % outline.reason, "The placements that exist here are measured for %s." % length]
-    secondaries = outline.secondaries({cpu for core in outline.topology.cores for cpu in core})
-    which = "CPUs %s" % render(secondaries) if secondaries else "siblings, not known by number while they are offline,"
+    siblings = outline.secondaries({cpu for core in outline.topology.cores for cpu in core})
+    which = "CPUs %s" % render(siblings) if siblings else "the siblings, whose numbers are not known while they are offline,"
     return [
         here,
-        "SMT will be switched off and on again many times by %s: %s go offline in every second part." % (host["methods"]["runtime"]["chosen"], which),
-        "This goes on for %s; then SMT is put back as it is now (%s, online %s), also when the run fails or the controller is lost."
-        % (length, host["control"], host["cpus"]["online"]),
+        "SMT will be switched off and on again many times through %s: %s go offline and come back, for %s."
+        % (METHOD_FILES[host["methods"]["runtime"]["chosen"]], which, length),
+        "Then SMT is put back as it is now (smt/control %s, CPUs %s online), also when the run fails or loses its controller."
+        % (host["control"], host["cpus"]["online"]),
     ]
 
 
@@ -82,7 +86,14 @@ def _length(seconds):
 
 def _outline(host, settings):
     filesystem = HostFs("/")
-    return plan.Outline(host, topology.read_topology(filesystem, saved_map.load(filesystem)), os.sched_getaffinity(0), settings)
+    outline = plan.Outline(host, topology.read_topology(filesystem, saved_map.load(filesystem)), os.sched_getaffinity(0), settings)
+    if outline.compared and settings["bystanders"] == "refuse":
+        online = outline.topology.online
+        found = bystanders.find(bystanders.Host("/"), online, outline.secondaries(online))
+        if any(finding.hurts for finding in found):
+            outline.do_not_switch("others would be hurt when siblings go offline; move them, or set bystanders to warn: %s"
+                                  % "; ".join(bystanders.readable(found).splitlines()))
+    return outline
 
 
 def measure(name, settings):
@@ -106,12 +117,15 @@ def measure(name, settings):
         state = cpu_state.read("/")
         files.create()
         files.write("state.json", state)
-        keeper = guard.Guard("/", state, files.file("guard.log"), seconds=settings["budget"] + PATIENCE, keep=lock)
+        going = outline.secondaries(state["online"])
+        record = {"cpu": state, "bystanders": bystanders.capture(bystanders.Host("/"), state["online"], going), "remove": []}
+        keeper = guard.Guard("/", state, files.file("guard.log"), restore=lambda: restorer.put_back(bystanders.Host("/"), record),
+                             seconds=settings["budget"] + PATIENCE, keep=lock)
         for number in ENDING_SIGNALS:
             signal.signal(number, _interrupt)
         if outline.compared:
             keeper.arm()
-        ending = _carry_out(files, name, host, outline, settings, state)
+        ending = _carry_out(files, name, host, outline, settings, record)
         if outline.compared:
             keeper.disarm()
         files.remove_inputs()
@@ -132,7 +146,7 @@ def _alone(purpose):
         yield (lock.descriptor,)
 
 
-def _carry_out(files, name, host, outline, settings, state):
+def _carry_out(files, name, host, outline, settings, record):
     """Measure, put the host back, and say in ending.json how it went. Returns what it says."""
     ending = {"outcome": "completed", "message": None, "skipped": []}
     work = None
@@ -151,7 +165,7 @@ def _carry_out(files, name, host, outline, settings, state):
     # A second signal must not end what puts the host back.
     for number in ENDING_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    ending["restored"] = plan.restore(state) if outline.compared else plan.compare_with(state)
+    ending["restored"] = plan.compare_with(record["cpu"], restorer.put_back(bystanders.Host("/"), record) if outline.compared else ())
     ending["finished"] = utc_now()
     ending["skipped"] = work.skipped if work else []
     files.write("ending.json", ending)

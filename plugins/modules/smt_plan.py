@@ -62,6 +62,13 @@ options:
     description: Seconds to wait after each toggle before anything is timed.
     type: float
     default: 1.0
+  bystanders:
+    description:
+      - What happens when something would be hurt by siblings going offline, such as a task pinned to one. V(refuse) does not switch and
+        measures the placements alone, V(warn) switches all the same. What the kernel takes from them is given back at the end.
+    type: str
+    choices: [refuse, warn]
+    default: refuse
   step:
     description:
       - Which part of the work one call on the host does. The task itself goes through all of them; there is no need to set it.
@@ -153,7 +160,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils.run_directory impor
 from ansible_collections.threadwise.smt.plugins.module_utils.workloads import WorkloadError
 
 PLACEMENTS = ["single", "same_cpu", "siblings", "cores", "one_per_core", "all_threads"]
-SETTINGS = ("change", "workloads", "placements", "budget", "blocks", "sample_seconds", "settle_seconds")
+SETTINGS = ("change", "workloads", "placements", "budget", "blocks", "sample_seconds", "settle_seconds", "bystanders")
 
 
 def main():
@@ -168,6 +175,7 @@ def main():
             "blocks": {"type": "int"},
             "sample_seconds": {"type": "float", "default": 0.5},
             "settle_seconds": {"type": "float", "default": 1.0},
+            "bystanders": {"type": "str", "choices": ["refuse", "warn"], "default": "refuse"},
             "step": {"type": "str", "choices": ["describe", "measure", "collect", "forget"], "default": "measure"},
         },
         supports_check_mode=True,
