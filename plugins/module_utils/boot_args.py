@@ -8,7 +8,7 @@ Sources: Documentation/admin-guide/kernel-parameters.txt, kernel/cpu.c (`nosmt` 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 ENABLED, DISABLED, FORCED_OFF, MITIGATIONS_NOSMT = 'enabled', 'disabled', 'forced_off', 'mitigations_nosmt'
 ONE_PER_CORE = 'one_per_core'
@@ -42,6 +42,11 @@ class Wanted:
     arguments: tuple
     dropped: tuple
     without_parts: bool
+
+
+def without_arguments(wanted):
+    """What drops the same and adds nothing."""
+    return replace(wanted, arguments=())
 
 
 _NOTHING = Wanted((), SWITCHES + LIMITS, True)
@@ -143,6 +148,16 @@ def applied(arguments, wanted):
         return arguments
     remainders = (remainder(argument, wanted) for argument in arguments)
     return list(wanted.arguments) + [argument for argument in remainders if argument is not None]
+
+
+def rewritten_text(text, wanted):
+    """The same for a whole command line as text, in which quoted arguments keep their quotes.
+
+    :param text: str; its words are parted by blanks outside double quotes.
+    """
+    words = re.findall(r'(?:[^\s"]|"[^"]*(?:"|$))+', text)
+    rests = [word if '"' in word else remainder(word, wanted) for word in words]
+    return ' '.join(list(wanted.arguments) + [rest for rest in rests if rest is not None])
 
 
 def superfluous(arguments, wanted):

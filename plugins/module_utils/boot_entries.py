@@ -124,7 +124,7 @@ def bls_directory(fs):
     return next((path for path in BLS_DIRECTORIES if any(name.endswith('.conf') for name in fs.names(path))), None)
 
 
-def grub_cfg(fs, name):
+def grub_cfg(name):
     """The path of grub.cfg for a loader's name."""
     return _GRUB_CFG[name]
 

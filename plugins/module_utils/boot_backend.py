@@ -1,0 +1,220 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the boot loaders' backends share: files that are replaced whole or taken back, and tools whose exit code counts.
+
+A backend is a class with
+
+- ``entries()``: the boot entries (list of `boot_entries.Entry`) that count,
+- ``found(wanted)``: ``[{'argument': str, 'where': str}]``, what the administrator's own settings hold that `wanted` drops,
+- ``pending(wanted)``: list of `Change`, empty when there is nothing to do; nothing is written,
+- ``apply(wanted)``: brings it about, or raises `BootLoaderError` and leaves everything as it was,
+- ``warnings``: sentences (list of str) for the user.
+"""
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+
+from ansible_collections.threadwise.smt.plugins.module_utils import boot_args
+
+NEW = '.threadwise-smt-new'
+BEFORE = '.threadwise-smt-before'
+TOOL_SECONDS = 900
+LARGEST = 16 << 20
+
+_LOCALE_FILES = ('etc/default/locale', 'etc/locale.conf')
+_LANG = re.compile(r'^\s*LANG=["\']?([A-Za-z0-9_.@-]+)["\']?\s*$', re.MULTILINE)
+
+
+class BootLoaderError(Exception):
+    """The boot loader's configuration was not changed; the text names the file or the tool and the reason."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A text that is to be replaced: a file's (None: it is not there), or a list of boot entries and their arguments."""
+
+    where: str
+    before: str
+    after: str
+
+
+def entries_change(where, entries, wanted):
+    """The Change of the entries' SMT arguments; None when all are as wanted. One line an entry, so that it reads the same before and after."""
+    if all(not boot_args.faults(entry.arguments, wanted) for entry in entries):
+        return None
+    before = ''.join(_entry_line(entry, entry.arguments) for entry in entries)
+    after = ''.join(_entry_line(entry, boot_args.applied(entry.arguments, wanted)) for entry in entries)
+    return Change(where, before, after)
+
+
+def _entry_line(entry, arguments):
+    return '%s: %s\n' % (entry.title or entry.kernel, ' '.join(boot_args.smt_arguments(arguments)) or '(nothing about SMT)')
+
+
+def faulty_entries(entries, wanted):
+    """What is wrong with entries, in one text (str, empty when nothing is), for a message."""
+    faulty = ['%r: %s' % (entry.title or entry.kernel, ', '.join(faults))
+              for entry, faults in ((entry, boot_args.faults(entry.arguments, wanted)) for entry in entries) if faults]
+    return '; '.join(faulty[:5]) + ('; and %d more' % (len(faulty) - 5) if len(faulty) > 5 else '')
+
+
+# ---- files ----------------------------------------------------------------------------------------------------------------------------------------
+
+def read_exact(fs, path):
+    """A file's text such that writing it gives the same bytes (str with surrogate escapes), or None when there is no file.
+
+    :raises BootLoaderError: it cannot be read, or is too large to be a configuration file.
+    """
+    try:
+        with open(fs.path(path), encoding='utf-8', errors='surrogateescape', newline='') as stream:
+            text = stream.read(LARGEST + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as trouble:
+        raise BootLoaderError('%s cannot be read: %s' % (fs.path(path), trouble.strerror)) from trouble
+    if len(text) > LARGEST:
+        raise BootLoaderError('%s is larger than %d bytes: that is no configuration file' % (fs.path(path), LARGEST))
+    return text
+
+
+def beside(fs, path, suffix):
+    """(full path of the file that a path leads to, full path of a hidden file in the same directory).
+
+    The name ends such that no loader reads it: not in .cfg, not in .conf.
+    """
+    target = os.path.realpath(fs.path(path))
+    return target, os.path.join(os.path.dirname(target), '.' + os.path.basename(target) + suffix)
+
+
+def leftovers(fs, paths):
+    """Changes that remove what a killed run left beside the files (list of Change)."""
+    hidden = [beside(fs, path, suffix)[1] for path in paths for suffix in (NEW, NEW + '.new', BEFORE)]
+    return [Change(name, 'left by a run that was killed\n', None) for name in hidden if os.path.lexists(name)]
+
+
+def replace(fs, path, text):
+    """Put a file in place whole, with owner and mode of the one before, or take it away when `text` is None.
+
+    :raises BootLoaderError: the file is as it was.
+    """
+    target, new = beside(fs, path, NEW)
+    try:
+        if text is None:
+            remove(target)
+            return
+        os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
+        remove(new)
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), 'w', encoding='utf-8',
+                  errors='surrogateescape', newline='') as stream:
+            stream.write(text)
+        install(new, target)
+    except OSError as trouble:
+        remove_quietly(new)
+        raise BootLoaderError('%s cannot be written: %s. Nothing was changed' % (target, trouble.strerror)) from trouble
+
+
+def install(new, target):
+    """Rename a file over another one, with that one's owner and mode, after all of it has reached the disk. Raises OSError."""
+    with open(new, 'rb') as stream:
+        try:
+            status = os.stat(target)
+            os.fchown(stream.fileno(), status.st_uid, status.st_gid)
+            os.fchmod(stream.fileno(), status.st_mode & 0o7777)
+        except FileNotFoundError:
+            os.fchmod(stream.fileno(), 0o644)
+        os.fsync(stream.fileno())
+    os.rename(new, target)
+
+
+def remove(full):
+    """Unlink a file that may not be there. Raises OSError."""
+    try:
+        os.unlink(full)
+    except FileNotFoundError:
+        return
+
+
+def remove_quietly(full):
+    """Unlink on the way out of another trouble, which is the one to tell."""
+    try:
+        os.unlink(full)
+    except OSError:
+        return
+
+
+class Undo:
+    """Files that are as they were when the block is left by an exception.
+
+    Each is copied beside itself before it may change, so that taking it back is a rename: that works on a full disk too.
+    """
+
+    def __init__(self, fs):
+        self._fs = fs
+        self._kept = []
+
+    def keep(self, path):
+        """Raises BootLoaderError when no copy can be made."""
+        target, copy = beside(self._fs, path, BEFORE)
+        try:
+            remove(copy)
+            try:
+                shutil.copy2(target, copy)
+                status = os.stat(target)
+                os.chown(copy, status.st_uid, status.st_gid)
+            except FileNotFoundError:
+                self._kept.append((target, None))
+                return
+        except OSError as trouble:
+            remove_quietly(copy)
+            raise BootLoaderError('%s cannot be copied before it is changed: %s. Nothing was changed' % (target, trouble.strerror)) from trouble
+        self._kept.append((target, copy))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, trouble, where):
+        failed = []
+        for target, copy in self._kept:
+            try:
+                if copy is None:
+                    if kind is not None:
+                        remove(target)
+                elif kind is None:
+                    remove(copy)
+                else:
+                    os.rename(copy, target)
+            except OSError as failure:
+                failed.append('%s: %s' % (target, failure.strerror))
+        if failed:
+            raise BootLoaderError('%s. Not put back as it was: %s' % (trouble or 'The copies made before the change remain', '; '.join(failed))) from trouble
+
+
+# ---- tools ----------------------------------------------------------------------------------------------------------------------------------------
+
+def run_tool(fs, arguments):
+    """Run a program and give back what it printed (str).
+
+    Its locale is the host's, not that of who runs Ansible: menu titles are translated, and GRUB_DEFAULT may name one.
+
+    :param arguments: list of str, the first one a full path. No shell is involved.
+    :raises BootLoaderError: it cannot be started, ends with another exit code than 0, or takes longer than `TOOL_SECONDS`.
+    """
+    environment = {'PATH': os.environ.get('PATH', '') + ':/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin', 'HOME': '/root'}
+    match = next((match for match in (_LANG.search(fs.read(path) or '') for path in _LOCALE_FILES) if match is not None), None)
+    if match is not None:
+        environment['LANG'] = match.group(1)
+    try:
+        done = subprocess.run(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, timeout=TOOL_SECONDS,
+                              check=False)
+    except subprocess.TimeoutExpired as trouble:
+        raise BootLoaderError('%s did not end within %d seconds. Nothing was changed' % (arguments[0], TOOL_SECONDS)) from trouble
+    except OSError as trouble:
+        raise BootLoaderError('%s cannot be run: %s. Nothing was changed' % (arguments[0], trouble.strerror)) from trouble
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).decode('utf-8', 'replace').strip().split('\n')
+        raise BootLoaderError('%s failed with exit code %d: %s. Nothing was changed' % (arguments[0], done.returncode, ' / '.join(said[-3:])[-600:]))
+    return done.stdout.decode('utf-8', 'surrogateescape')

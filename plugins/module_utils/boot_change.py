@@ -1,0 +1,178 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From a wish about SMT at boot to the boot loader's configuration, and what the running system still differs in."""
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from ansible_collections.threadwise.smt.plugins.module_utils import (
+    boot_args,
+    boot_backend,
+    boot_bringup,
+    boot_entries,
+    boot_grub_debian,
+    boot_grubby,
+    boot_suse,
+    boot_systemd,
+    cpu_state,
+    cpulist,
+    host_lock,
+    saved_map,
+)
+from ansible_collections.threadwise.smt.plugins.module_utils.topology import read_topology
+
+BACKENDS = {
+    boot_entries.GRUB_DEBIAN: boot_grub_debian.GrubDebian,
+    boot_entries.GRUBBY: boot_grubby.Grubby,
+    boot_entries.GRUB_SUSE: boot_suse.GrubSuse,
+    boot_entries.SYSTEMD_BOOT: boot_systemd.SystemdBoot,
+}
+ERRORS = (boot_backend.BootLoaderError, boot_args.BootArgsError, host_lock.HostLockError)
+
+# What smt/control reads where there is nothing to switch.
+_NO_CONTROL = ('notsupported', 'notimplemented', 'absent', '')
+
+
+@dataclass(frozen=True)
+class Request:
+    """A wish. Exactly one of `smt` and `maxcpus` is given.
+
+    :ivar smt: `enabled`, `disabled`, `forced_off`, `mitigations_nosmt`, or None.
+    :ivar maxcpus: a number in digits or ``one_per_core`` (str), or None.
+    :ivar force: take a `maxcpus` that would not leave one thread of each core.
+    :ivar check: change nothing.
+    """
+
+    smt: str
+    maxcpus: str
+    force: bool
+    check: bool
+
+
+def run(fs, request, architecture=None, running_kernel=None):
+    """Bring the configuration to what is wanted.
+
+    :param fs: `hostfs.HostFs` of the running system.
+    :returns: dict of plain data as smt_boot_args documents it, and ``warnings``.
+    :raises BootLoaderError, BootArgsError, HostLockError: nothing was changed.
+    """
+    loader = boot_entries.find_loader(fs)
+    count = None if request.maxcpus is None else boot_args.maxcpus_value(request.maxcpus)
+    if loader.hindrance is not None:
+        raise boot_backend.BootLoaderError('The boot arguments of this host cannot be changed here: %s' % loader.hindrance)
+    if request.check:
+        return _Change(fs, request, loader, count, architecture, running_kernel).run()
+    with host_lock.HostLock(fs.sysroot, 'smt_boot_args'):
+        return _Change(fs, request, loader, count, architecture, running_kernel).run()
+
+
+class _Change:
+    def __init__(self, fs, request, loader, count, architecture, running_kernel):
+        self._fs = fs
+        self._request = request
+        self._backend = BACKENDS[loader.name](fs, loader)
+        self._architecture = architecture or os.uname().machine
+        self._running_kernel = running_kernel or os.uname().release
+        self._topology = read_topology(fs, saved_map.load(fs))
+        self._entries = self._backend.entries()
+        self._count = None
+        self._wanted = self._wish(count)
+
+    def _wish(self, count):
+        if count is None:
+            return boot_args.wanted_smt(self._request.smt)
+        topology = self._topology
+        if not topology.complete and (count == boot_args.ONE_PER_CORE or not self._request.force):
+            raise boot_backend.BootLoaderError(
+                'What maxcpus would leave cannot be worked out: the cores of CPUs %s are not known. Bring all CPUs online first, or use smt: disabled, which '
+                'needs no count' % cpulist.render(set(topology.present).difference(*topology.cores)))
+        self._count = len(topology.cores) if count == boot_args.ONE_PER_CORE else count
+        wanted = boot_args.wanted_maxcpus(self._count)
+        if not self._request.force:
+            self._refuse_wrong_count(wanted)
+        return wanted
+
+    def _refuse_wrong_count(self, wanted):
+        """For each kernel that can be booted: the same number means another thing with another one."""
+        kernels = {entry.release: entry.arguments for entry in self._entries if entry.release}
+        kernels = kernels or {self._running_kernel: ()}
+        for kernel, arguments in sorted(kernels.items()):
+            objection = boot_bringup.objection(self._topology, self._count, self._way(kernel, arguments))
+            if objection is not None:
+                raise boot_backend.BootLoaderError(
+                    'maxcpus=%d would not leave one thread of each core with Linux %s: %s. Use smt: disabled (nosmt), which does not depend on numbers, or '
+                    'force: true if this is what you want' % (self._count, kernel, objection))
+
+    def _way(self, kernel, arguments):
+        return boot_bringup.way(self._fs, kernel, arguments, self._architecture, self._running_kernel)
+
+    def run(self):
+        wanted, backend = self._wanted, self._backend
+        before = [boot_args.smt_arguments(entry.arguments) for entry in self._entries]
+        found = backend.found(wanted)
+        pending = backend.pending(wanted)
+        if pending and not self._request.check:
+            self._save_map()
+            backend.apply(wanted)
+        configured = [boot_args.smt_arguments(boot_args.applied(entry.arguments, wanted)) for entry in self._entries]
+        running = self._running()
+        return {
+            'changed': bool(pending),
+            'loader': backend.name,
+            'arguments': list(wanted.arguments),
+            'found': found,
+            'configured_before': _common(before),
+            'configured': _common(configured),
+            'running': boot_args.smt_arguments(running),
+            'reboot_required': any(sorted(boot_args.smt_arguments(running)) != sorted(entry) for entry in configured),
+            'differences': self._differences(running),
+            'diff': [{'before_header': change.where, 'after_header': change.where, 'before': change.before or '', 'after': change.after or ''}
+                     for change in pending],
+            'warnings': backend.warnings,
+        }
+
+    def _running(self):
+        return boot_args.split_arguments(self._fs.read('proc/cmdline') or '')
+
+    def _save_map(self):
+        # After the boot the siblings may be offline, and then nothing but this map tells which CPUs share a core.
+        try:
+            saved_map.save(self._fs, self._topology)
+        except OSError as trouble:
+            raise boot_backend.BootLoaderError('%s cannot be written: %s. Nothing was changed' % (self._fs.path(saved_map.PATH), trouble.strerror)) from trouble
+
+    # ---- what runs
+
+    def _differences(self, running):
+        """What the running system has other than wanted (list of sentences); empty when the arguments are in force and have their effect."""
+        differences = ['/proc/cmdline: %s' % fault for fault in boot_args.faults(running, self._wanted)]
+        state = cpu_state.read(self._fs.sysroot)
+        controls, active, online = self._expected(running)
+        if controls is not None and state['control'] not in controls + _NO_CONTROL:
+            differences.append('smt/control reads %s, expected is %s' % (cpulist.quoted(state['control']), ' or '.join(controls)))
+        if active is not None and state['active'] not in (None, active):
+            differences.append('smt/active reads %d, expected is %d' % (state['active'], active))
+        if online is not None and tuple(state['online']) != tuple(online):
+            differences.append('CPUs %s are online, expected are %s' % (cpulist.render(state['online']), cpulist.render(online)))
+        return differences
+
+    def _expected(self, running):
+        """(values of smt/control, smt/active, CPUs online) after a boot with the arguments; None for what cannot be told."""
+        topology = self._topology
+        has_siblings = bool(topology.secondaries) if topology.complete else None
+        smt = self._request.smt
+        if smt == boot_args.ENABLED:
+            return ('on',), has_siblings, topology.present
+        if smt == boot_args.FORCED_OFF:
+            return ('forceoff',), False, topology.primaries if topology.complete else None
+        if smt == boot_args.DISABLED:
+            return ('off', 'forceoff'), False, topology.primaries if topology.complete else None
+        if smt == boot_args.MITIGATIONS_NOSMT or not topology.complete:
+            return None, None, None
+        left = boot_bringup.left_online(topology, self._count, self._way(self._running_kernel, running))
+        return ('on',), any(len(set(core).intersection(left)) > 1 for core in topology.cores), left
+
+
+def _common(entries):
+    return [argument for argument in entries[0] if all(argument in entry for entry in entries)] if entries else []

@@ -1,0 +1,235 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""grub.cfg as grub-mkconfig makes it from settings that a shell reads: what Debian's and SUSE's backends share.
+
+The settings get a piece of shell that takes words out of the administrator's variables and puts ours in front. It holds nothing but fixed text
+and arguments that `boot_args` made; it needs no other program, evaluates nothing, and leaves every other byte of the variables as it is.
+
+The variable is GRUB_CMDLINE_LINUX: all entries of 10_linux get it, also those for recovery, which GRUB_CMDLINE_LINUX_DEFAULT does not reach.
+"""
+from __future__ import annotations
+
+import os
+
+from ansible_collections.threadwise.smt.plugins.module_utils import boot_args, boot_backend, boot_entries, hostfs
+from ansible_collections.threadwise.smt.plugins.module_utils.boot_backend import BootLoaderError, Change
+
+VARIABLES = ('GRUB_CMDLINE_LINUX', 'GRUB_CMDLINE_LINUX_DEFAULT', 'GRUB_CMDLINE_LINUX_RECOVERY')
+
+_SCRIPT = r'''threadwise_smt_rest() (
+    blank=' ' tab='	' newline='
+'
+    text="$1 " rest='' quoted=''
+    while [ -n "$text" ]; do
+        word="${text%%%%[$blank$tab$newline]*}"
+        text="${text#"$word"}"
+        after="${text#?}"
+        separator="${text%%"$after"}"
+        text="$after"
+        if [ -z "$quoted" ]; then
+            case "$word" in
+                %(dropped)s) continue ;;%(parts)s
+            esac
+        fi
+        quotes="$word"
+        while :; do
+            case "$quotes" in
+                *\"*) quotes="${quotes#*\"}"; if [ -n "$quoted" ]; then quoted=''; else quoted=yes; fi ;;
+                *) break ;;
+            esac
+        done
+        rest="$rest$word$separator"
+    done
+    printf '%%s\n' "${rest%% }"
+)
+%(assignments)s
+%(ours)sunset -f threadwise_smt_rest
+'''
+
+_PARTS = r'''
+                l1tf=full | l1tf=full,*) continue ;;
+                *=*,nosmt | *=*,nosmt[,\;]*)
+                    while :; do
+                        case "$word" in
+                            *,nosmt) word="${word%,nosmt}" ;;
+                            *,nosmt,*) word="${word%%,nosmt,*},${word#*,nosmt,}" ;;
+                            *,nosmt\;*) word="${word%%,nosmt\;*};${word#*,nosmt\;}" ;;
+                            *) break ;;
+                        esac
+                    done ;;'''
+
+_SHOW = r'''set -e
+exec 3>&1 >/dev/null
+for threadwise_smt_file in "$@"; do
+    . "$threadwise_smt_file"
+    printf '%s\0' "${GRUB_CMDLINE_LINUX-}" "${GRUB_CMDLINE_LINUX_DEFAULT-}" "${GRUB_CMDLINE_LINUX_RECOVERY-}" >&3
+done
+'''
+
+
+def shell_text(wanted):
+    """The piece of shell (str) that makes the variables as wanted."""
+    patterns = [pattern for name in wanted.dropped for pattern in (_shell_name(name), _shell_name(name) + '=*')]
+    return _SCRIPT % {
+        'dropped': ' | '.join(patterns),
+        'parts': _PARTS if wanted.without_parts else '',
+        'assignments': '\n'.join('%s="$(threadwise_smt_rest "${%s-}")"' % (name, name) for name in VARIABLES),
+        'ours': 'GRUB_CMDLINE_LINUX="%s${GRUB_CMDLINE_LINUX:+ $GRUB_CMDLINE_LINUX}"\n' % ' '.join(wanted.arguments) if wanted.arguments else '',
+    }
+
+
+def _shell_name(name):
+    return name.replace('_', '[_-]')
+
+
+class GrubMkconfig:
+    """A backend whose settings are read by grub-mkconfig. What differs between Debian and SUSE is in the methods that raise NotImplementedError.
+
+    :param fs: `hostfs.HostFs`.
+    :param loader: `boot_entries.Loader`.
+    """
+
+    def __init__(self, fs, loader):
+        self._fs = fs
+        self._tool = loader.tool
+        self._cfg = boot_entries.grub_cfg(loader.name)
+        self.name = loader.name
+        self.warnings = []
+
+    # ---- what differs
+
+    settings_path = None
+    """The file that is written."""
+
+    def _settings(self, wanted, is_needed):
+        """(text now, text wanted) of the settings' file; None is no file."""
+        raise NotImplementedError
+
+    def _administrators_files(self):
+        """Full paths (list of str), in the order in which grub-mkconfig reads them, of the settings without ours."""
+        raise NotImplementedError
+
+    # ---- the interface
+
+    def entries(self):
+        """Those that grub-mkconfig makes from the host's settings."""
+        text = self._fs.read(self._cfg, hostfs.LARGE)
+        if text is None:
+            raise BootLoaderError('%s cannot be read. Is the file system with /boot mounted?' % self._fs.path(self._cfg))
+        entries = boot_entries.parse_grub_cfg(text)
+        generated = [entry for entry in entries if entry.generated]
+        if not generated:
+            raise BootLoaderError('%s has no entry made by 10_linux: it was written by other means than %s. Add the argument there by hand'
+                                  % (self._fs.path(self._cfg), self._fs.path(self._tool)))
+        return generated
+
+    def found(self, wanted):
+        """What drops out of the administrator's variables, each argument once, with the file that brings it in."""
+        known = set()
+        found = []
+        for name, values in self._values():
+            for argument in [argument for value in values for argument in boot_args.split_arguments(value)]:
+                if argument not in known and boot_args.remainder(argument, wanted) != argument:
+                    known.add(argument)
+                    found.append({'argument': argument, 'where': name})
+        return found
+
+    def pending(self, wanted):
+        """See `boot_backend`."""
+        now, text = self._settings(wanted, self._is_needed(wanted))
+        settings = self._fs.path(self.settings_path)
+        changes = [Change(settings, now, text)] if now != text else []
+        changes += [change for change in [boot_backend.entries_change(self._fs.path(self._cfg), self.entries(), wanted)] if change is not None]
+        self._warn_of_others(wanted)
+        return changes + boot_backend.leftovers(self._fs, (self.settings_path, self._cfg))
+
+    def apply(self, wanted):
+        """See `boot_backend`. The order: settings, a new grub.cfg beside the old one, checked, renamed over it.
+
+        Killed before the rename it leaves the old grub.cfg and the new settings, which the next run, or the next update-grub, puts into effect.
+        """
+        dummy, text = self._settings(wanted, self._is_needed(wanted))
+        target, new = boot_backend.beside(self._fs, self._cfg, boot_backend.NEW)
+        try:
+            with boot_backend.Undo(self._fs) as undo:
+                undo.keep(self.settings_path)
+                boot_backend.replace(self._fs, self.settings_path, text)
+                self._generate(new)
+                self._check(new, wanted)
+                boot_backend.install(new, target)
+        except OSError as trouble:
+            raise BootLoaderError('%s cannot be put in place: %s. Nothing was changed' % (target, trouble.strerror)) from trouble
+        finally:
+            boot_backend.remove_quietly(new)
+            boot_backend.remove_quietly(new + '.new')
+
+    # ---- steps
+
+    def _is_needed(self, wanted):
+        return bool(wanted.arguments or self.found(wanted))
+
+    def _values(self):
+        """[(file, values of `VARIABLES`)] after each of the administrator's files, as a shell reads them."""
+        files = self._administrators_files()
+        if not files:
+            return []
+        try:
+            output = boot_backend.run_tool(self._fs, ['/bin/sh', '-c', _SHOW, 'sh'] + files)
+        except BootLoaderError as trouble:
+            raise BootLoaderError('The settings of grub cannot be read by a shell (%s): %s' % (', '.join(files), trouble)) from trouble
+        values = output.split('\0')
+        width = len(VARIABLES)
+        return [(self._shown(name), values[index * width:(index + 1) * width]) for index, name in enumerate(files)]
+
+    def _shown(self, name):
+        return name
+
+    def _generate(self, new):
+        boot_backend.remove_quietly(new)
+        boot_backend.run_tool(self._fs, [self._fs.path(self._tool), '-o', new])
+
+    def _check(self, new, wanted):
+        """Raises BootLoaderError unless the new grub.cfg is whole, is understood by grub, has ours in each entry and has lost no entry."""
+        old_text = self._fs.read(self._cfg, hostfs.LARGE) or ''
+        with open(new, encoding='utf-8', errors='replace') as stream:
+            new_text = stream.read(hostfs.LARGE)
+        script_check = self._tool.replace('mkconfig', 'script-check').replace('/sbin/', '/bin/')
+        boot_backend.run_tool(self._fs, [self._fs.path(script_check), new])
+        entries = [entry for entry in boot_entries.parse_grub_cfg(new_text) if entry.generated]
+        if not entries:
+            raise BootLoaderError('%s made no entry for any kernel. Nothing was changed' % self._fs.path(self._tool))
+        faulty = boot_backend.faulty_entries(entries, wanted)
+        if faulty:
+            raise BootLoaderError('The new grub.cfg would not be as wanted: %s. Something that is read after %s sets it: look for it in %s. Nothing was changed'
+                                  % (faulty, self._fs.path(self.settings_path), self._fs.path('etc/default')))
+        lost = self._lost_sections(old_text, new_text) + self._lost_entries(old_text, entries)
+        if lost:
+            raise BootLoaderError('The new grub.cfg would lose something that the present one has: %s. Run update-grub yourself first, if that is meant. '
+                                  'Nothing was changed' % '; '.join(lost[:5]))
+
+    def _lost_sections(self, old_text, new_text):
+        lost = boot_entries.complete_sections(old_text) - boot_entries.complete_sections(new_text)
+        return ['the part made by %s' % script for script in sorted(lost) if os.access(self._fs.path(script.lstrip('/')), os.X_OK)]
+
+    def _lost_entries(self, old_text, entries):
+        kept = {(entry.title, os.path.basename(entry.kernel)): entry for entry in entries}
+        lost = []
+        for entry in boot_entries.parse_grub_cfg(old_text):
+            image = os.path.basename(entry.kernel)
+            if not entry.generated or self._fs.status('boot/' + image) is None:
+                continue
+            new = kept.get((entry.title, image))
+            if new is None:
+                lost.append('the entry %r' % entry.title)
+            elif entry.initrd and not new.initrd:
+                lost.append('the initial RAM disk of %r' % entry.title)
+        return lost
+
+    def _warn_of_others(self, wanted):
+        text = self._fs.read(self._cfg, hostfs.LARGE) or ''
+        others = [entry for entry in boot_entries.parse_grub_cfg(text) if not entry.generated and boot_args.faults(entry.arguments, wanted)]
+        if others:
+            self.warnings.append('These entries are written by hand or belong to another system, and keep their arguments: %s.'
+                                 % ', '.join(repr(entry.title) for entry in others[:5]))
+        if boot_entries.has_xen(text):
+            self.warnings.append('%s also boots Xen, which has an argument smt= of its own in GRUB_CMDLINE_XEN: that was not changed.' % self._fs.path(self._cfg))

@@ -1,0 +1,91 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Boot arguments with systemd-boot: /etc/kernel/cmdline for kernels to come, and the `options` of the entries that are there.
+
+Both hold the arguments as plain text (Boot Loader Specification, kernel-install(8)); no program is needed.
+"""
+from __future__ import annotations
+
+import re
+
+from ansible_collections.threadwise.smt.plugins.module_utils import boot_args, boot_backend, boot_entries
+from ansible_collections.threadwise.smt.plugins.module_utils.boot_backend import BootLoaderError, Change
+
+_OPTIONS = re.compile(r'^(options[ \t]+)(.*)$', re.MULTILINE)
+
+
+class SystemdBoot:
+    """See `boot_backend`."""
+
+    def __init__(self, fs, loader):
+        self._fs = fs
+        self._directory = loader.tool
+        self.name = loader.name
+        self.warnings = []
+
+    def entries(self):
+        """The entries of type 1; a unified kernel image carries its arguments inside and cannot be changed here."""
+        images = self._directory.replace('loader/entries', 'EFI/Linux')
+        unified = [name for name in self._fs.names(images) if name.endswith('.efi')]
+        if unified:
+            raise BootLoaderError('%s holds unified kernel images (%s), which carry their arguments inside: set the argument where they are built'
+                                  % (self._fs.path(images), ', '.join(unified[:3])))
+        return [entry for dummy, entry in boot_entries.read_bls(self._fs)]
+
+    def found(self, wanted):
+        """What drops out of the entries and of /etc/kernel/cmdline."""
+        found = {}
+        for path, text in self._texts():
+            for argument in boot_args.superfluous(_arguments(path, text), wanted):
+                found.setdefault(argument, self._fs.path(path))
+        return [{'argument': argument, 'where': where} for argument, where in found.items()]
+
+    def pending(self, wanted):
+        """See `boot_backend`."""
+        self.entries()
+        texts = self._texts()
+        changes = [Change(self._fs.path(path), text, _rewritten(path, text, wanted)) for path, text in texts
+                   if boot_args.faults(_arguments(path, text), wanted)]
+        return changes + boot_backend.leftovers(self._fs, [path for path, dummy in texts])
+
+    def apply(self, wanted):
+        """See `boot_backend`. Killed half way it leaves some entries changed and others not: each of them boots, and the next run goes on."""
+        texts = self._texts()
+        with boot_backend.Undo(self._fs) as undo:
+            for path, dummy in texts:
+                undo.keep(path)
+            for path, text in texts:
+                if boot_args.faults(_arguments(path, text), wanted):
+                    boot_backend.replace(self._fs, path, _rewritten(path, text, wanted))
+            faulty = boot_backend.faulty_entries(self.entries(), wanted)
+            if faulty:
+                raise BootLoaderError('The entries would not be as wanted: %s. Everything was put back as it was' % faulty)
+
+    def _texts(self):
+        """[(path, text)] of /etc/kernel/cmdline and of the entries."""
+        path = boot_entries.KERNEL_CMDLINE
+        cmdline = boot_backend.read_exact(self._fs, path)
+        if cmdline is None:
+            raise BootLoaderError('%s is missing, so kernel-install gives a new kernel the arguments of the running one: write it first'
+                                  % self._fs.path(path))
+        texts = [(path, cmdline)]
+        for path, dummy in boot_entries.read_bls(self._fs):
+            texts.append((path, boot_backend.read_exact(self._fs, path) or ''))
+        return texts
+
+
+def _arguments(path, text):
+    if path == boot_entries.KERNEL_CMDLINE:
+        return boot_args.split_arguments(text)
+    return boot_args.split_arguments(' '.join(match.group(2) for match in _OPTIONS.finditer(text)))
+
+
+def _rewritten(path, text, wanted):
+    if path == boot_entries.KERNEL_CMDLINE:
+        return boot_args.rewritten_text(text.strip(), wanted) + '\n'
+    ours = ' '.join(wanted.arguments)
+    if not _OPTIONS.search(text):
+        return text.rstrip('\n') + '\noptions %s\n' % ours
+    nothing = boot_args.without_arguments(wanted)
+    text = _OPTIONS.sub(lambda match: match.group(1) + boot_args.rewritten_text(match.group(2), nothing), text)
+    return _OPTIONS.sub(lambda match: match.group(1) + (ours + ' ' + match.group(2)).strip(), text, count=1)

@@ -1,0 +1,151 @@
+#!/usr/bin/python
+# Copyright: threadwise.smt contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: smt_boot_args
+short_description: Boot arguments that turn SMT on or off
+version_added: 0.1.0
+description:
+  - Sets the boot arguments C(nosmt), C(nosmt=force), C(maxcpus=N) or C(mitigations=auto,nosmt) in the boot loader's configuration, or takes
+    away all that turn SMT off. An argument is replaced, never repeated.
+  - The boot loader is chosen from what is installed. Grub on Debian and Ubuntu gets a file of its own in C(/etc/default/grub.d), the RHEL family and
+    Fedora are changed by grubby, SUSE by a block in C(/etc/default/grub), systemd-boot by C(/etc/kernel/cmdline) and its entries. Any other one is refused.
+  - The new configuration is made beside the old one, checked, and put in place by a rename. When anything fails, everything is as it was.
+  - Nothing is rebooted. The role M(threadwise.smt.smt_boot#role) can do that.
+options:
+  smt:
+    description:
+      - V(enabled) takes away every argument that turns SMT off, by whomever it was set, and says what was found.
+      - V(disabled) boots with C(nosmt). SMT can be turned on again at run time.
+      - V(forced_off) boots with C(nosmt=force). SMT stays off until a reboot without it.
+      - V(mitigations_nosmt) boots with C(mitigations=auto,nosmt), which turns SMT off on processors alone whose vulnerabilities ask for it.
+    type: str
+    choices: [enabled, disabled, forced_off, mitigations_nosmt]
+  maxcpus:
+    description:
+      - The number of CPUs to start at boot, or V(one_per_core) for the number of cores.
+      - It is refused when it would not leave exactly one thread of each core with each of the kernels that can be booted. That depends on how CPUs are
+        numbered and on the kernel. O(smt=disabled) depends on neither.
+    type: str
+  force:
+    description: Takes a number in O(maxcpus) that would not leave one thread of each core.
+    type: bool
+    default: false
+attributes:
+  check_mode:
+    support: full
+    description: Can run in check mode and return changed status prediction without modifying target.
+  diff_mode:
+    support: full
+    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
+  platform:
+    support: full
+    platforms: Linux
+    description: Target OS/families that can be operated against.
+notes:
+  - Needs root.
+seealso:
+  - module: threadwise.smt.smt_facts
+  - module: threadwise.smt.smt_state
+author:
+  - threadwise.smt contributors (@threadwise)
+"""
+
+EXAMPLES = r"""
+- name: SMT off from the next boot on
+  threadwise.smt.smt_boot_args:
+    smt: disabled
+
+- name: Whatever turned SMT off, take it away
+  threadwise.smt.smt_boot_args:
+    smt: enabled
+
+- name: One CPU a core, where the numbering allows it
+  threadwise.smt.smt_boot_args:
+    maxcpus: one_per_core
+"""
+
+RETURN = r"""
+loader:
+  description: The method that was used.
+  returned: success
+  type: str
+  sample: grub_debian
+arguments:
+  description: The arguments that are set.
+  returned: success
+  type: list
+  elements: str
+  sample: [nosmt]
+found:
+  description: Arguments in others' settings that had to go, and where each comes from.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{"argument": "maxcpus=4", "where": "/etc/default/grub"}]
+configured_before:
+  description: Arguments that bear on SMT which every boot entry had.
+  returned: success
+  type: list
+  elements: str
+configured:
+  description: Those which every boot entry has afterwards, in check mode would have.
+  returned: success
+  type: list
+  elements: str
+running:
+  description: Arguments that bear on SMT which the running kernel was started with.
+  returned: success
+  type: list
+  elements: str
+reboot_required:
+  description: Whether the next boot has other arguments that bear on SMT than the running kernel.
+  returned: success
+  type: bool
+differences:
+  description: What the running system has other than it should after a boot with these arguments. Empty when they are in force.
+  returned: success
+  type: list
+  elements: str
+  sample: ["/proc/cmdline: nosmt is missing", "smt/active reads 1, expected is 0"]
+"""
+
+import signal
+import sys
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.threadwise.smt.plugins.module_utils import boot_change, hostfs
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            'smt': {'type': 'str', 'choices': ['enabled', 'disabled', 'forced_off', 'mitigations_nosmt']},
+            'maxcpus': {'type': 'str'},
+            'force': {'type': 'bool', 'default': False},
+        },
+        mutually_exclusive=[('smt', 'maxcpus')],
+        required_one_of=[('smt', 'maxcpus')],
+        supports_check_mode=True,
+    )
+    # A run that is told to end takes back what it has begun.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, dummy: sys.exit(128 + number))
+    given = module.params
+    request = boot_change.Request(given['smt'], given['maxcpus'], given['force'], module.check_mode)
+    try:
+        result = boot_change.run(hostfs.HostFs('/'), request)
+    except boot_change.ERRORS as trouble:
+        module.fail_json(msg=str(trouble))
+    for warning in result.pop('warnings'):
+        module.warn(warning)
+    module.exit_json(**result)
+
+
+if __name__ == '__main__':
+    main()
