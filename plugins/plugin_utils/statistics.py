@@ -3,8 +3,10 @@
 """Samples before and after, paired by block -> ratio, interval, verdict.
 
 The unit of evidence is the block: its samples before and after were taken within seconds of each other, so what the machine did in the
-meantime hits both. Each block gives one log-ratio; all that follows works on these. docs/verdicts.md defines each verdict and shows
-how often it is wrong on recorded noise.
+meantime hits both. All samples are ranked by their logarithm, each block gives the difference of its two mean ranks, and Student's t
+says whether these differences can be chance; the interval holds the ratios by which one side may be scaled so that they can. Ranks, because
+a burst that doubles a sample's time then weighs no more than any other high value. docs/verdicts.md defines each verdict and shows how
+often it is wrong on recorded noise.
 """
 
 from __future__ import annotations
@@ -26,12 +28,14 @@ LOSS = "loss"
 EQUIVALENT = "equivalent"
 INCONCLUSIVE = "inconclusive"
 
-# With fewer blocks their own scatter is not known well enough to call anything.
+# With fewer blocks their own scatter is not known well enough to call anything: of three blocks all point the same way in one of four A/A comparisons.
 LEAST_BLOCKS = 4
+# With fewer blocks ranks take too few values: all n blocks point the same way with a chance of 2 ** (1 - n), which is 3 % for 6 and 6 % for 5.
+LEAST_BLOCKS_RANKED = 6
 # The chance with which an effect of the size "minimum_detectable" is called.
 POWER = 0.9
 
-MOST_VALUES = 1_000_000
+MOST_VALUES = 100_000
 # Beyond any rate or time a machine reaches, and far enough from the largest double that ratios stay finite.
 MOST = 1e100
 LEAST = 1e-100
@@ -71,27 +75,24 @@ def compare_family(family: t.Sequence[tuple[t.Sequence[Block], t.Sequence[Block]
     :raises SampleError: what is wrong with which value
     """
     _check_settings(margin, confidence)
-    ratios = [log_ratios(before, after, better) for before, after, better in family]
-    p_values = [_p_value(one) for one in ratios]
+    samples = [_Samples(*one) for one in family]
+    p_values = [one.p_value() for one in samples]
     adjusted = holm(p_values)
     levels = holm_levels(p_values, 1 - float(confidence))
-    return [_result(*one, float(margin), float(confidence), len(ratios)) for one in zip(ratios, p_values, adjusted, levels)]
+    return [_result(*one, float(margin), float(confidence), len(samples)) for one in zip(samples, p_values, adjusted, levels)]
 
 
-def log_ratios(before: t.Sequence[Block], after: t.Sequence[Block], better: str) -> list[float]:
-    """The logarithm of after / before of each block, turned so that above 0 is better.
+def level(blocks: t.Sequence[Block], confidence: float = 0.95) -> dict[str, t.Any]:
+    """What one side measured, by itself.
 
+    :param blocks: one number, or a list of numbers, for each block
+    :returns: ``{value, low, high, n}``: geometric mean over blocks and Student's t interval of it on the logarithms; no interval for one block
     :raises SampleError: what is wrong with which value
     """
-    if better not in ("higher", "lower"):
-        raise SampleError(f"better is {_brief(better)}: it must be higher or lower")
-    first, second = _logs(before, "before"), _logs(after, "after")
-    if len(first) != len(second):
-        raise SampleError(
-            f"before has {len(first)} blocks and after has {len(second)}: they are compared block by block, so give both sides of the same blocks"
-        )
-    sign = 1.0 if better == "higher" else -1.0
-    return [sign * (_centre(b) - _centre(a)) for a, b in zip(first, second)]
+    _check_settings(0, confidence)
+    means = [_mean(values) for values in _logs(blocks, "values")]
+    centre, low, high = _student(means, 1 - confidence)
+    return {"value": math.exp(centre), "low": _ratio(low), "high": _ratio(high), "n": len(means)}
 
 
 def holm(p_values: t.Sequence[float]) -> list[float]:
@@ -132,26 +133,138 @@ def enough(result: Result, width: float) -> bool:
     return result["n"] >= LEAST_BLOCKS and result["ci_high"] / result["ci_low"] - 1 <= width
 
 
-def _result(ratios: list[float], p_value: float, p_adjusted: float, level: float, margin: float, confidence: float, family: int) -> Result:
-    centre, error = _location(ratios)
-    n = len(ratios)
-    result = {
-        "ratio": _ratio(centre), "ci_low": None, "ci_high": None, "confidence": confidence, "n": n, "margin": margin,
-        "minimum_detectable": None, "verdict": INCONCLUSIVE, "method": f"one block: no interval, at least {LEAST_BLOCKS} blocks are needed for a verdict",
-        "p_value": p_value, "p_adjusted": p_adjusted, "interval_confidence": 1 - level, "family": family,
+class _Samples:
+    """Both sides of a comparison as logarithms, turned so that a larger value is better.
+
+    :param before: as :func:`compare` takes it
+    :param after: as :func:`compare` takes it
+    :param better: ``higher`` or ``lower``
+    """
+
+    def __init__(self, before: t.Sequence[Block], after: t.Sequence[Block], better: str):
+        if better not in ("higher", "lower"):
+            raise SampleError(f"better is {_brief(better)}: it must be higher or lower")
+        first, second = _logs(before, "before"), _logs(after, "after")
+        if len(first) != len(second):
+            raise SampleError(
+                f"before has {len(first)} blocks and after has {len(second)}: they are compared block by block, so give both sides of the same blocks"
+            )
+        self.n = len(first)
+        sign = 1.0 if better == "higher" else -1.0
+        self.ratios = [sign * (_mean(b) - _mean(a)) for a, b in zip(first, second)]
+        self.ranked = self.n >= LEAST_BLOCKS_RANKED
+        self._values = sign * numpy.array([value for block in first + second for value in block])
+        self._is_after = numpy.arange(len(self._values)) >= sum(map(len, first))
+        # The block and side of each value as one number: blocks of before, then blocks of after.
+        self._cell = numpy.repeat(numpy.arange(2 * self.n), [len(block) for block in first + second])
+        self._size = numpy.bincount(self._cell)
+        # A metric that is read in steps (a clock's ticks) does not tell finer than half a step, however often it is read.
+        self._least_half = max(map(_half_step, (self._values[self._is_after], self._values[~self._is_after])))
+
+    def p_value(self) -> float:
+        """Two-sided, for no effect at all; 1 for one block."""
+        if self.n < 2:
+            return 1.0
+        statistic = self._rank_statistic(0.0) if self.ranked else _t_statistic(numpy.array(self.ratios))
+        return float(2 * stats.t.sf(abs(statistic), self.n - 1))
+
+    def interval(self, alpha: float) -> tuple[float, float | None, float | None]:
+        """Log-ratio, and the ends of its interval at confidence 1 - alpha (None for one block)."""
+        centre, low, high = self._ranked(alpha) if self.ranked else _student(self.ratios, alpha)
+        if low is None or high is None:
+            return centre, None, None
+        return centre, min(low, centre - self._least_half), max(high, centre + self._least_half)
+
+    def _ranked(self, alpha: float) -> tuple[float, float, float]:
+        student = _student(self.ratios, alpha)
+        critical = float(stats.t.ppf(1 - alpha / 2, self.n - 1))
+        # Where the statistic is zero over a stretch, its middle is the estimate.
+        centre = (self._first_shift(lambda statistic: statistic <= 0) + self._first_shift(lambda statistic: statistic < 0)) / 2
+        low, high = (self._first_shift(test) for test in (lambda statistic: statistic <= critical, lambda statistic: statistic < -critical))
+        least, most = self._range()
+        # Even with all values of one side beyond the other's, few blocks may not reach a very high confidence: then ranks set no bound.
+        if self._rank_statistic(least) <= critical:
+            low = min(low, student[1])
+        if self._rank_statistic(most) >= -critical:
+            high = max(high, student[2])
+        return centre, low, high
+
+    def _range(self) -> tuple[float, float]:
+        """Shifts just beyond those that bring all of one side above, or below, all of the other."""
+        before, after = self._values[~self._is_after], self._values[self._is_after]
+        return float(after.min() - before.max()) - 1e-9, float(after.max() - before.min()) + 1e-9
+
+    def _first_shift(self, test: t.Callable[[float], bool]) -> float:
+        """The shift from which on the rank statistic, which falls with the shift, passes a test."""
+        low, high = self._range()
+        while high - low > 1e-12 and low < (middle := (low + high) / 2) < high:
+            if test(self._rank_statistic(middle)):
+                high = middle
+            else:
+                low = middle
+        return (low + high) / 2
+
+    def _rank_statistic(self, shift: float) -> float:
+        """Student's t of the blocks' differences of mean ranks when the logarithms after are less by a shift.
+
+        Source of the rank transform of a paired t: W. J. Conover, R. L. Iman, Rank transformations as a bridge between parametric and
+        nonparametric statistics, The American Statistician 35 (1981).
+        """
+        # Rounding keeps equal ratios equal: a difference of logarithms is exact to some 1e-14.
+        ranks = stats.rankdata(numpy.round(self._values - shift * self._is_after, 12))
+        means = numpy.bincount(self._cell, ranks) / self._size
+        return _t_statistic(means[self.n:] - means[:self.n])
+
+
+def _half_step(values: numpy.ndarray) -> float:
+    """Half of the smallest difference between two values that differ; 0 where all are equal."""
+    steps = numpy.diff(numpy.unique(numpy.round(values, 12)))
+    return float(steps.min()) / 2 if len(steps) else 0.0
+
+
+def _t_statistic(differences: numpy.ndarray) -> float:
+    """Mean by its standard error; infinite where there is a mean and no scatter."""
+    mean, scatter = float(differences.mean()), float(differences.std(ddof=1))
+    if abs(mean) < 1e-12:
+        return 0.0
+    if scatter < 1e-12:
+        return math.copysign(math.inf, mean)
+    return mean / scatter * math.sqrt(len(differences))
+
+
+def _student(values: list[float], alpha: float) -> tuple[float, float | None, float | None]:
+    """Mean and its t interval at confidence 1 - alpha (None for one value)."""
+    centre = _mean(values)
+    if len(values) < 2:
+        return centre, None, None
+    half = float(stats.t.ppf(1 - alpha / 2, len(values) - 1) * numpy.std(values, ddof=1)) / math.sqrt(len(values))
+    return centre, centre - half, centre + half
+
+
+def _result(samples: _Samples, p_value: float, p_adjusted: float, alpha: float, margin: float, confidence: float, family: int) -> Result:
+    centre, low, high = samples.interval(alpha)
+    return {
+        "ratio": _ratio(centre), "ci_low": _ratio(low), "ci_high": _ratio(high), "confidence": confidence, "n": samples.n, "margin": margin,
+        "minimum_detectable": _minimum_detectable(low, high, samples.n, alpha, math.log1p(margin)),
+        "verdict": INCONCLUSIVE if samples.n < LEAST_BLOCKS else _verdict(centre, low, high, math.log1p(margin)),
+        "method": _method(samples), "p_value": p_value, "p_adjusted": p_adjusted, "interval_confidence": 1 - alpha, "family": family,
     }
-    if n < 2:
-        return result
-    half = error * float(stats.t.ppf(1 - level / 2, n - 1))
-    result["ci_low"], result["ci_high"] = _ratio(centre - half), _ratio(centre + half)
-    found = max(half, math.log1p(margin)) + error * float(stats.t.ppf(POWER, n - 1))
-    result["minimum_detectable"] = _ratio(found) - 1
-    result["method"] = "paired log-ratio by block, Student's t interval"
-    if n < LEAST_BLOCKS:
-        result["method"] += f"; {n} blocks are too few for a verdict, at least {LEAST_BLOCKS} are needed"
-    else:
-        result["verdict"] = _verdict(centre, centre - half, centre + half, math.log1p(margin))
-    return result
+
+
+def _method(samples: _Samples) -> str:
+    if samples.n < 2:
+        return f"one block: no interval; at least {LEAST_BLOCKS} blocks are needed for a verdict"
+    method = "paired t on ranks by block, inverted" if samples.ranked else "paired t on log-ratios by block"
+    return method if samples.n >= LEAST_BLOCKS else f"{method}; {samples.n} blocks are too few for a verdict, at least {LEAST_BLOCKS} are needed"
+
+
+def _minimum_detectable(low: float | None, high: float | None, n: int, alpha: float, margin: float) -> float | None:
+    """The share by which the ratio has to differ from 1 so that the interval excludes 1, and the ratio the margin, with a chance of POWER."""
+    if low is None or high is None:
+        return None
+    half = (high - low) / 2
+    error = half / float(stats.t.ppf(1 - alpha / 2, n - 1))
+    return math.expm1(min(max(half, margin) + error * float(stats.t.ppf(POWER, n - 1)), 700.0))
 
 
 def _verdict(centre: float, low: float, high: float, margin: float) -> str:
@@ -165,30 +278,12 @@ def _verdict(centre: float, low: float, high: float, margin: float) -> str:
     return INCONCLUSIVE
 
 
-def _location(ratios: list[float]) -> tuple[float, float]:
-    """Mean and its standard error (0 for one block)."""
-    mean = math.fsum(ratios) / len(ratios)
-    if len(ratios) < 2:
-        return mean, 0.0
-    return mean, float(numpy.std(ratios, ddof=1)) / math.sqrt(len(ratios))
+def _ratio(log: float | None) -> float | None:
+    """e to the power of it, with the digits that the search for it leaves, and finite: an interval of two wild blocks may reach beyond the doubles."""
+    return None if log is None else float(f"{math.exp(min(max(log, -700.0), 700.0)):.11g}")
 
 
-def _p_value(ratios: list[float]) -> float:
-    """Two-sided, for no effect at all."""
-    centre, error = _location(ratios)
-    if len(ratios) < 2:
-        return 1.0
-    if error == 0:
-        return 1.0 if centre == 0 else 0.0
-    return float(2 * stats.t.sf(abs(centre) / error, len(ratios) - 1))
-
-
-def _ratio(log: float) -> float:
-    """e to the power of it, kept finite: an interval of two wild blocks may reach beyond the doubles."""
-    return math.exp(min(max(log, -700.0), 700.0))
-
-
-def _centre(values: list[float]) -> float:
+def _mean(values: t.Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
