@@ -1,0 +1,48 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What holds for the collection as a whole: versions that agree, roles whose specifications tell their defaults."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+import pytest
+import yaml
+
+from ansible_collections.threadwise.smt.plugins.module_utils.version import COLLECTION_VERSION
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROLES = sorted(path.name for path in (ROOT / "roles").iterdir())
+
+
+def load(path):
+    return yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
+
+
+def test_a_result_names_the_version_of_the_collection():
+    assert load("galaxy.yml")["version"] == COLLECTION_VERSION
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_argument_specs_tell_each_default(role):
+    defaults = load("roles/%s/defaults/main.yml" % role)
+    options = load("roles/%s/meta/argument_specs.yml" % role)["argument_specs"]["main"]["options"]
+    assert {name: option["default"] for name, option in options.items() if "default" in option} == defaults
+    assert all(name.startswith(role + "_") for name in options)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_each_role_variable_is_explained_in_its_readme(role):
+    readme = (ROOT / "roles" / role / "README.md").read_text(encoding="utf-8")
+    options = load("roles/%s/meta/argument_specs.yml" % role)["argument_specs"]["main"]["options"]
+    assert [name for name in options if "`%s`" % name not in readme] == []
+
+
+def test_links_between_pages_lead_somewhere():
+    lost = []
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "roles").glob("*/README.md"))]:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
+            if not (page.parent / target).exists():
+                lost.append("%s -> %s" % (page.relative_to(ROOT), target))
+    assert lost == []

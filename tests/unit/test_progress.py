@@ -1,0 +1,38 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a person sees while a plan runs; the host's words are data."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils import progress
+
+TOLD = {
+    "phase": "measuring", "block": 3, "fraction": 0.416, "seconds_left": 175,
+    "last": {"workload": "gzip", "placement": "siblings", "condition": "smt_on", "metric": {"name": "throughput", "value": 78.04, "unit": "MB/s"}, "workers": 2},
+}
+
+
+def test_a_line_tells_how_far_and_what_was_measured_last():
+    assert progress.line(TOLD) == " 42 %, block 3, about 2:55 left, last: gzip throughput (two on one core, SMT on): 78.04 MB/s"
+
+
+def test_a_phase_without_samples_is_named():
+    assert progress.line(dict(TOLD, phase="preparing", last=None)) == " 42 %, block 3, about 2:55 left, preparing"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "7", "[" * 100000, " " * (progress.MAX_BYTES + 1)])
+def test_what_is_no_progress_is_none(text):
+    assert progress.parse(text) is None
+
+
+def test_hostile_fields_make_one_harmless_line():
+    nasty = "\x1b[2J\n\u202e" + "x" * 1000
+    told = progress.parse(json.dumps({"phase": nasty, "block": nasty, "fraction": [1], "seconds_left": None,
+                                      "last": {"workload": nasty, "placement": nasty, "metric": {"value": "7", "unit": {}}}}))
+    line = progress.line(told)
+    assert "\x1b" not in line and "\u202e" not in line
+    assert len(line) < 400
