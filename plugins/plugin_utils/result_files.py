@@ -86,6 +86,12 @@ _SAMPLE = _object(
     steal=_SHARE_OR_NULL,
 )
 
+_PLACEMENT = _object(
+    workers=_or_null(_list(_list({'type': 'integer', 'minimum': 0, 'maximum': 1_000_000}, 100_000), 100_000)),
+    same_as=_TEXT_OR_NULL,
+    reason=_TEXT_OR_NULL,
+)
+
 _CPU_STATE = {
     'type': ['object', 'null'],
     'properties': {'control': _TEXT_OR_NULL, 'online': {'type': ['string', 'array', 'null'], 'maxLength': MAX_TEXT, 'maxItems': 100_000}},
@@ -118,7 +124,7 @@ SCHEMA: dict[str, t.Any] = {
     '$schema': 'https://json-schema.org/draft/2020-12/schema',
     'title': 'What one host measured in one run',
     **_object(
-        ('schema', 'schema_version', 'run', 'host', 'outcome', 'facts', 'environment', 'change', 'plan', 'samples', 'skipped', 'events', 'restored'),
+        ('schema', 'schema_version', 'run', 'host', 'outcome', 'facts', 'environment', 'change', 'plan', 'samples'),
         schema={'const': SCHEMA_NAME},
         schema_version={'const': SCHEMA_VERSION},
         run=_NAME,
@@ -137,10 +143,15 @@ SCHEMA: dict[str, t.Any] = {
             seconds_budget=_SECONDS_OR_NULL,
             settle_seconds=_SECONDS_OR_NULL,
             workloads=_or_null(_list(_object(('name',), name=_NAME, title=_TEXT_OR_NULL, metric=_TEXT_OR_NULL, unit=_TEXT_OR_NULL, better=_BETTER), 1000)),
+            placements={
+                'type': ['object', 'null'],
+                'maxProperties': 10,
+                'additionalProperties': {'type': 'object', 'maxProperties': 10_000, 'additionalProperties': _PLACEMENT},
+            },
         ),
         samples=_list(_SAMPLE, 500_000),
         skipped=_list(_object(('reason',), workload=_TEXT_OR_NULL, placement=_TEXT_OR_NULL, condition=_TEXT_OR_NULL, reason=_TEXT), 100_000),
-        events=_list(_object(at=_TEXT_OR_NULL, event=_TEXT_OR_NULL), 500_000),
+        events=_list(_object(at=_TEXT_OR_NULL, event=_TEXT_OR_NULL, detail={}), 500_000),
         restored=_or_null(
             _object(('ok',), ok=_BOOL_OR_NULL, before=_CPU_STATE, after=_CPU_STATE, differences=_or_null(_list(_TEXT, 100_000))),
         ),
@@ -212,7 +223,8 @@ def parse(text: str, source: str) -> dict[str, t.Any]:
     except RecursionError as error:
         raise ResultError(f'{source}: nested too deeply to be a result') from error
     validate(document, source)
-    return document
+    # A plan that was killed leaves no word on these.
+    return {'message': None, 'finished': None, 'restored': None, 'skipped': [], 'events': [], **document}
 
 
 def validate(document: t.Any, source: str) -> None:

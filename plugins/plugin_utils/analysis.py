@@ -1,0 +1,203 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One host's result -> comparisons with their verdicts -> the sentence a person reads first.
+
+A comparison pairs two keys (workload, placement, condition) block by block. A block in which one side has no good sample is dropped from
+that comparison alone, and counted. Ratios are candidate by baseline with above 1 = better, whichever way the metric points.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils import statistics
+
+Result = t.Dict[str, t.Any]
+Comparison = t.Dict[str, t.Any]
+Key = t.Tuple[str, str, str]
+# kind, effect, placement, then (placement, condition) of baseline and candidate
+Pair = t.Tuple[str, str, str, t.Tuple[str, str], t.Tuple[str, str]]
+
+SMT_ON = "smt_on"
+SMT_OFF = "smt_off"
+AS_FOUND = "as_found"
+
+WHOLE_MACHINE = "all_threads"
+STREAMS = re.compile(r"streams_(\d+)\Z")
+
+# What each comparison between placements is for: (candidate, baseline) -> the field's name of the effect.
+PLACEMENT_PAIRS = {
+    ("siblings", "cores"): "cost_of_sharing",
+    ("all_threads", "one_per_core"): "smt_yield",
+    ("same_cpu", "cores"): "cost_of_one_cpu",
+}
+
+ORDER = ("single", "same_cpu", "siblings", "cores", "one_per_core", "all_threads", "unpinned")
+
+# A share of stolen time or of failed samples above this is worth a word.
+NOTABLE_SHARE = 0.01
+# So many blocks are needed before an interval means much; below, the page says so.
+FEW_BLOCKS = 6
+
+
+def compare_host(result: Result, margin: float = 0.01, confidence: float = 0.95) -> list[Comparison]:
+    """Every comparison that a host's samples allow.
+
+    :param result: a document that :func:`result_files.load` has accepted
+    :param margin: effects within +- this share of 1 count as none
+    :param confidence: of each interval, after the correction for the number of workloads
+    :returns: ``{workload, title, metric, unit, better, kind, effect, placement, baseline, candidate, baseline_value, candidate_value, dropped_blocks,
+        ...what smt_compare returns}``. ``effect`` is ``smt_off`` for a change of the condition, else a value of
+        :data:`PLACEMENT_PAIRS`; ``baseline`` and ``candidate`` are ``{condition, placement}``. The workloads of one effect and
+        placement are one family for the correction.
+    """
+    samples = _by_key(result)
+    families = [_family(result, samples, pair, margin, confidence) for pair in _pairs(result, samples)]
+    return [comparison for family in families for comparison in family]
+
+
+def primary(comparisons: t.Iterable[Comparison]) -> list[Comparison]:
+    """Those that answer the question: the whole machine with every online thread busy, SMT off against SMT on."""
+    return [one for one in comparisons if one["kind"] == "change" and one["placement"] == WHOLE_MACHINE]
+
+
+def sampled_as(result: Result, placement: str, condition: str) -> str:
+    """The placement under which the samples of ``placement`` were taken: the plan measures the same set of CPUs only once."""
+    spots = ((result["plan"].get("placements") or {}).get(condition)) or {}
+    same = (spots.get(placement) or {}).get("same_as")
+    return same if isinstance(same, str) else placement
+
+
+def good_value(sample: dict[str, t.Any]) -> float | None:
+    """The metric of a sample that worked, else None. A rate or a time of zero or less has no ratio."""
+    value = (sample.get("metric") or {}).get("value")
+    return float(value) if sample["ok"] and value is not None and value > 0 else None
+
+
+def _by_key(result: Result) -> dict[Key, dict[int, list[float]]]:
+    """Key -> block -> values; a block in which a sample failed is there with an empty list."""
+    found: dict[Key, dict[int, list[float]]] = {}
+    for sample in result["samples"]:
+        blocks = found.setdefault((sample["workload"], sample["placement"], sample["condition"]), {})
+        values = blocks.setdefault(sample["block"], [])
+        value = good_value(sample)
+        if value is not None:
+            values.append(value)
+    return found
+
+
+def _pairs(result: Result, samples: dict[Key, t.Any]) -> list[Pair]:
+    """The families of comparisons that this result may hold."""
+    conditions = {condition for _workload, _placement, condition in samples}
+    pairs = []
+    if result["change"]["compared"] and {SMT_ON, SMT_OFF} <= conditions:
+        for placement in _placements_of(result, samples):
+            pairs.append(("change", "smt_off", placement, (placement, SMT_ON), (placement, SMT_OFF)))
+    condition = SMT_ON if SMT_ON in conditions else AS_FOUND
+    for (candidate, baseline), effect in PLACEMENT_PAIRS.items():
+        pairs.append(("placement", effect, candidate, (baseline, condition), (candidate, condition)))
+    return pairs
+
+
+def _placements_of(result: Result, samples: dict[Key, t.Any]) -> list[str]:
+    """The placements to compare across conditions: the whole machine first, then as they were planned."""
+    planned = list((result["plan"].get("placements") or {}).get(SMT_ON) or {})
+    taken = [placement for _workload, placement, condition in samples if condition == SMT_ON]
+    return list(dict.fromkeys([WHOLE_MACHINE, *planned, *taken]))
+
+
+def _family(result: Result, samples: dict[Key, dict[int, list[float]]], pair: Pair, margin: float, confidence: float) -> list[Comparison]:
+    """The same comparison for each workload that has both sides."""
+    kind, effect, placement, baseline, candidate = pair
+    family, values = [], []
+    for workload in dict.fromkeys(key[0] for key in samples):
+        before, after = (samples.get((workload, sampled_as(result, *side), side[1])) for side in (baseline, candidate))
+        if before is None or after is None or before is after:
+            continue
+        blocks = sorted(block for block in set(before) & set(after) if before[block] and after[block])
+        if not blocks:
+            continue
+        about = describe_workload(result, workload)
+        values.append(([before[block] for block in blocks], [after[block] for block in blocks], about["better"]))
+        family.append({
+            **about, "kind": kind, "effect": effect, "placement": placement,
+            "baseline": {"condition": baseline[1], "placement": baseline[0]}, "candidate": {"condition": candidate[1], "placement": candidate[0]},
+            "baseline_value": typical(values[-1][0]), "candidate_value": typical(values[-1][1]),
+            "dropped_blocks": len(set(before) | set(after)) - len(blocks),
+        })
+    return [{**one, **judged} for one, judged in zip(family, statistics.compare_family(values, margin, confidence))]
+
+
+def describe_workload(result: Result, name: str) -> dict[str, t.Any]:
+    """``{workload, title, metric, unit, better}`` as the plan declares it, or else as the samples say."""
+    declared = next((one for one in result["plan"].get("workloads") or [] if one["name"] == name), {})
+    measured = next((one["metric"] for one in result["samples"] if one["workload"] == name and one["metric"]), {})
+    return {
+        "workload": name, "title": declared.get("title") or name, "metric": declared.get("metric") or measured.get("name") or "metric",
+        "unit": declared.get("unit") or measured.get("unit") or "", "better": declared.get("better") or measured.get("better") or "higher",
+    }
+
+
+def typical(blocks: t.Iterable[list[float]]) -> float:
+    """Geometric mean over blocks of the geometric mean within each: the mean whose ratio is the mean ratio."""
+    logs = [math.fsum(map(math.log, values)) / len(values) for values in blocks]
+    return math.exp(math.fsum(logs) / len(logs))
+
+
+def levels(result: Result, confidence: float = 0.95) -> list[dict[str, t.Any]]:
+    """What was measured, by itself: each workload in each placement under each condition.
+
+    :returns: ``{workload, placement, condition, workers, value, low, high, n, failed, measured_as}`` in the plan's order; ``value`` None when every
+        sample failed; ``low`` and ``high`` (Student's t on the logarithms) None for a single block. These intervals hold the drift from
+        block to block as well: to compare two of them, look at the comparison, which is paired.
+    """
+    samples = _by_key(result)
+    found = []
+    for workload, placement, condition in _planned_keys(result, samples):
+        blocks = samples.get((workload, sampled_as(result, placement, condition), condition))
+        if blocks is None:
+            continue
+        good = [values for values in blocks.values() if values]
+        ones = [typical([values]) for values in good]
+        judged = statistics.compare([1.0] * len(ones), ones, "higher", 0.0, confidence) if ones else {}
+        found.append({
+            "workload": workload, "placement": placement, "condition": condition, "value": judged.get("ratio"), "low": judged.get("ci_low"),
+            "high": judged.get("ci_high"), "n": len(ones), "failed": len(blocks) - len(ones), "measured_as": sampled_as(result, placement, condition),
+        })
+    return found
+
+
+def _planned_keys(result: Result, samples: dict[Key, t.Any]) -> list[Key]:
+    """Every key that was planned, and any other that has samples."""
+    planned = [
+        (workload["name"], placement, condition)
+        for workload in result["plan"].get("workloads") or []
+        for condition, spots in (result["plan"].get("placements") or {}).items()
+        for placement in spots
+    ]
+    return list(dict.fromkeys([*planned, *samples]))
+
+
+def failures(result: Result) -> list[dict[str, t.Any]]:
+    """Samples that did not work, counted by workload, placement, condition and reason."""
+    counts: dict[tuple[str, str, str, str], int] = {}
+    for sample in result["samples"]:
+        if good_value(sample) is None:
+            reason = sample.get("error") or "no value above zero"
+            key = (sample["workload"], sample["placement"], sample["condition"], reason)
+            counts[key] = counts.get(key, 0) + 1
+    return [{"workload": w, "placement": p, "condition": c, "reason": reason, "samples": count} for (w, p, c, reason), count in counts.items()]
+
+
+def not_measured(result: Result) -> list[dict[str, t.Any]]:
+    """What was planned and has no sample, with the reason: ``{workload, placement, condition, reason}``, None = all of them."""
+    absent = [
+        {"workload": None, "placement": placement, "condition": condition, "reason": spot.get("reason") or "no reason given"}
+        for condition, spots in (result["plan"].get("placements") or {}).items()
+        for placement, spot in spots.items()
+        if spot.get("workers") is None
+    ]
+    return [{"workload": None, "placement": None, "condition": None, **skip} for skip in result["skipped"]] + absent

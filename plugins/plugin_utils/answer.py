@@ -1,0 +1,241 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One host's comparisons -> what a person reads first: should SMT be on here, how sure is that, what does it cost.
+
+The words are never stronger than the evidence: one workload that is not decided leaves the host undecided, and where nothing was
+switched the sentence says why and what the placements tell instead.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis
+from ansible_collections.threadwise.smt.plugins.plugin_utils.analysis import Comparison, Result
+
+ON, OFF, EITHER, BY_WORKLOAD, UNDECIDED, NOT_COMPARED = "on", "off", "either", "by_workload", "undecided", "not_compared"
+
+# A share of stolen time or of failed samples above this is worth a word.
+NOTABLE_SHARE = 0.01
+# More workloads than this are counted instead of named.
+NAMED = 3
+MINUTE = 60
+
+
+def answer(result: Result, comparisons: t.Sequence[Comparison]) -> dict[str, t.Any]:
+    """The answer for one host.
+
+    :param result: a document that :func:`result_files.load` has accepted
+    :param comparisons: of :func:`analysis.compare_host`
+    :returns: ``{recommendation, sentence, evidence, costs, cautions, next}``: ``recommendation`` is ``on``, ``off``, ``either``,
+        ``by_workload``, ``undecided`` or ``not_compared``; ``costs`` and ``cautions`` are lists of sentences; ``next`` says what more to
+        measure, or is None
+    """
+    main = analysis.primary(comparisons)
+    recommendation = _recommendation(main)
+    return {
+        "recommendation": recommendation,
+        "sentence": _sentence(result, comparisons, main, recommendation),
+        "evidence": _evidence(result, main or [one for one in comparisons if one["kind"] == "placement"]),
+        "costs": _costs(result, comparisons),
+        "cautions": _cautions(result),
+        "next": _next(result, main),
+    }
+
+
+def _recommendation(main: t.Sequence[Comparison]) -> str:
+    verdicts = {one["verdict"] for one in main}
+    if not verdicts:
+        return NOT_COMPARED
+    if {"gain", "loss"} <= verdicts:
+        return BY_WORKLOAD
+    if "inconclusive" in verdicts:
+        return UNDECIDED
+    if "loss" in verdicts:
+        return ON
+    return OFF if "gain" in verdicts else EITHER
+
+
+def _sentence(result: Result, comparisons: t.Sequence[Comparison], main: t.Sequence[Comparison], recommendation: str) -> str:
+    if recommendation == NOT_COMPARED:
+        return _without_comparison(result, comparisons)
+    by = {verdict: [one for one in main if one["verdict"] == verdict] for verdict in ("gain", "loss", "equivalent", "inconclusive")}
+    opening = {
+        ON: "Leave SMT on",
+        OFF: "Turn SMT off",
+        EITHER: "For performance SMT may be on or off here",
+        BY_WORKLOAD: "It depends on the work",
+        UNDECIDED: "Not decided",
+    }[recommendation]
+    parts = []
+    if by["loss"]:
+        parts.append(f"turning it off costs {_effects(by['loss'])}")
+    if by["gain"]:
+        parts.append(f"turning it off gives {_effects(by['gain'])}" if by["loss"] or recommendation != OFF else f"that gives {_effects(by['gain'])}")
+    if by["equivalent"]:
+        margin = percent(by["equivalent"][0]["margin"])
+        parts.append(f"{_named(by['equivalent'])} {'stays' if len(by['equivalent']) == 1 else 'stay'} within {margin} either way")
+    if by["inconclusive"]:
+        parts.append(f"{_undecided(by['inconclusive'])}")
+    return f"{opening}: with every online thread busy, {_join(parts)}."
+
+
+def _effects(group: t.Sequence[Comparison]) -> str:
+    """``gzip 20 % (18 to 22 %)``."""
+    if len(group) > NAMED:
+        shares = sorted(abs(one["ratio"] - 1) for one in group)
+        return f"{len(group)} workloads {percent(shares[0], '')} to {percent(shares[-1])}"
+    return _join([f"{one['title']} {percent(abs(one['ratio'] - 1))} ({_span(one)})" for one in group])
+
+
+def _span(one: Comparison) -> str:
+    low, high = sorted((abs(one["ci_low"] - 1), abs(one["ci_high"] - 1)))
+    return f"{percent(low, '')} to {percent(high)}"
+
+
+def _undecided(group: t.Sequence[Comparison]) -> str:
+    if len(group) > NAMED:
+        return f"{len(group)} workloads are not decided"
+    return _join([
+        f"{one['title']} may lie anywhere from {signed(one['ci_low'])} to {signed(one['ci_high'])} with SMT off"
+        if one["ci_low"] is not None else f"{one['title']} has one block only" for one in group
+    ])
+
+
+def _named(group: t.Sequence[Comparison]) -> str:
+    return f"{len(group)} workloads" if len(group) > NAMED else _join([one["title"] for one in group])
+
+
+def _without_comparison(result: Result, comparisons: t.Sequence[Comparison]) -> str:
+    reason = result["change"].get("reason")
+    if result["change"]["compared"]:
+        reason = "no block has good samples of both sides"
+    told = _yield(comparisons) or "no two placements could be compared either"
+    return f"SMT on and off were not compared here: {_clause(reason or 'the result gives no reason')}. From the placements alone: {told}."
+
+
+def _yield(comparisons: t.Sequence[Comparison]) -> str:
+    parts = []
+    for effect, words in (("smt_yield", "all threads do {} times the work of one worker per core"), ("cost_of_sharing", "two workers on one core do {} times the work of two on two cores"), ("cost_of_one_cpu", "two workers on one CPU do {} times the work of two on two cores")):
+        group = [one for one in comparisons if one["effect"] == effect]
+        if group:
+            parts.append(words.format(_join([f"{one['ratio']:.2f}{_times_span(one)}" + (f" ({one['title']})") for one in group[:NAMED]])))
+    return "; ".join(parts)
+
+
+def _times_span(one: Comparison) -> str:
+    return "" if one["ci_low"] is None else f" [{one['ci_low']:.2f} to {one['ci_high']:.2f}]"
+
+
+def _evidence(result: Result, used: t.Sequence[Comparison]) -> str:
+    if not used:
+        return "There is no comparison to be sure of."
+    blocks = sorted({one["n"] for one in used})
+    first = used[0]
+    words = [f"{blocks[0]}" if len(blocks) == 1 else f"{blocks[0]} to {blocks[-1]}", "interleaved blocks, paired;"]
+    words.append(f"{percent(first['confidence'])} confidence" + (f" for the {len(used)} workloads together;" if first["family"] > 1 else ";"))
+    words.append(f"effects within {percent(first['margin'])} count as none.")
+    least = [one["minimum_detectable"] for one in used if one["minimum_detectable"] is not None]
+    if least:
+        words.append(f"An effect of {percent(max(least))} would have been called in nine of ten such runs.")
+    return " ".join(words)
+
+
+def _costs(result: Result, comparisons: t.Sequence[Comparison]) -> list[str]:
+    costs = []
+    for one in comparisons:
+        if one["effect"] == "cost_of_sharing" and one["verdict"] != "inconclusive":
+            costs.append(f"With SMT on, a worker that shares its core does {percent(one['ratio'])} of what it does on a core of its own ({one['title']}).")
+    for one in comparisons:
+        if one["kind"] == "change" and one["placement"] == "single" and one["verdict"] in ("gain", "loss"):
+            costs.append(f"One worker alone does {signed(one['ratio'])} with SMT off ({one['title']}).")
+    exposed = sorted(name for name, entry in (result["facts"].get("vulnerabilities") or {}).items() if entry.get("smt") == "vulnerable")
+    if exposed:
+        costs.append(f"With SMT on the kernel calls this host vulnerable to {_join(exposed)}; speed says nothing about that.")
+    return costs
+
+
+def _cautions(result: Result) -> list[str]:
+    cautions = []
+    if result["outcome"] != "completed":
+        cautions.append(f"The run {'failed' if result['outcome'] == 'failed' else 'was interrupted'}: {_clause(result['message'] or 'no message was left')}. What it had measured until then is shown.")
+    samples = result["samples"]
+    failed = sum(1 for sample in samples if analysis.good_value(sample) is None)
+    if failed:
+        cautions.append(f"{failed} of {len(samples)} samples failed; their blocks are left out of the comparisons they belong to.")
+    stolen = [sample["steal"] for sample in samples if sample.get("steal") is not None]
+    if stolen and max(stolen) > NOTABLE_SHARE:
+        cautions.append(f"The hypervisor took up to {percent(max(stolen))} of the CPU time away during a sample.")
+    if result["environment"].get("hypervisor"):
+        cautions.append(f"This host is a guest ({result['environment']['hypervisor']}): whether its siblings share a core of the real machine cannot be seen from inside.")
+    if not result["facts"].get("complete", True):
+        cautions.append("The topology is not complete: the place of some CPUs is not known.")
+    return cautions
+
+
+def _next(result: Result, main: t.Sequence[Comparison]) -> str | None:
+    """How many blocks the undecided workloads would need: an interval narrows with the root of their number."""
+    open_ones = [one for one in main if one["verdict"] == "inconclusive"]
+    if not open_ones:
+        return None
+    needs = [_blocks_needed(one) for one in open_ones]
+    if any(need is None for need in needs):
+        return "Measure more blocks: there are too few to say how many it would take."
+    most = max(needs)
+    seconds = seconds_a_block(result)
+    time = f", about {_duration(most * seconds)} at the {seconds:.0f} s a block took here" if seconds else ""
+    return f"To decide, measure about {most} blocks{time}; a quieter host needs fewer."
+
+
+def _blocks_needed(one: Comparison) -> int | None:
+    """Blocks until the interval is half as wide as the margin to the nearest verdict, by width ~ 1 / sqrt(blocks)."""
+    if one["ci_low"] is None:
+        return None
+    half = math.log(one["ci_high"] / one["ci_low"]) / 2
+    margin = math.log1p(one["margin"])
+    distance = abs(math.log(one["ratio"]))
+    # Beyond the margin the interval has to let go of 1; within it, it has to fit into the margin.
+    wanted = max(distance if distance > margin else margin - distance, margin / 4)
+    return max(one["n"] + 1, math.ceil(one["n"] * (half / wanted) ** 2))
+
+
+def seconds_a_block(result: Result) -> float | None:
+    """Wall seconds from the first to the last sample, by block."""
+    try:
+        times = [datetime.datetime.fromisoformat(sample["started"].replace("Z", "+00:00")) for sample in result["samples"] if sample.get("started")]
+        blocks = len({sample["block"] for sample in result["samples"]})
+        seconds = (max(times) - min(times)).total_seconds() + (result["samples"][-1].get("wall_seconds") or 0.0)
+    except (ValueError, TypeError):
+        return None
+    return seconds / blocks if seconds > 0 else None
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 2 * MINUTE:
+        return f"{seconds:.0f} s"
+    minutes = seconds / MINUTE
+    return f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.0f} hours"
+
+
+def percent(share: float, unit: str = " %") -> str:
+    """A share as percent with the digits that matter: one below ten."""
+    value = 100 * share
+    return f"{value:.1f}{unit}" if abs(value) < 10 and round(value, 1) != round(value) else f"{value:.0f}{unit}"
+
+
+def signed(ratio: float) -> str:
+    """A ratio as the change it means: 0.8 is ``−20 %``."""
+    change = ratio - 1
+    text = percent(abs(change))
+    return f"{'+' if change > 0 else '−'}{text}" if text.strip(" 0.%") else "±0 %"
+
+
+def _clause(text: str) -> str:
+    """A message of others as a part of our sentence."""
+    return text.strip().rstrip(".")
+
+
+def _join(parts: t.Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}" if parts else ""

@@ -1,0 +1,122 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Makes result documents of hosts that never were, with effects that are known exactly.
+
+The placements are those of the collection's own placement code; the rates follow a small model: a worker alone does ``rate``, a worker
+whose core is shared by two does ``share`` of it, one that shares its CPU does half. So the truth is known: the cost of sharing is
+``1 - share``, the yield of SMT ``2 * share``, and switching SMT off changes the whole machine's rate by ``1 / (2 * share)``.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import random
+
+from ansible_collections.threadwise.smt.plugins.module_utils import placement
+
+START = datetime.datetime(2026, 1, 2, 3, 4, 5)
+ORDER = ("single", "same_cpu", "siblings", "cores", "one_per_core", "all_threads")
+GZIP = {"rate": 100.0, "share": 0.625, "unit": "MB/s", "title": "gzip of a fixed stream"}
+
+
+def moment(seconds):
+    return (START + datetime.timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def machine(sockets=2, cores=2, threads=2):
+    """CPU tuples one a core, and CPU tuples one a package, numbered with siblings side by side."""
+    count = sockets * cores
+    groups = [tuple(range(core * threads, (core + 1) * threads)) for core in range(count)]
+    packages = [tuple(cpu for group in groups[socket * cores:(socket + 1) * cores] for cpu in group) for socket in range(sockets)]
+    return groups, packages
+
+
+def cpulist(cpus):
+    return ",".join(str(cpu) for cpu in cpus)
+
+
+def spots(groups, packages, usable, names=ORDER):
+    """plan.placements[condition] of a result."""
+    placements = placement.Placements(groups, packages, usable)
+    found = {name: placements.workers(name) for name in names}
+    same = placement.same_as_earlier({name: workers for name, (workers, _reason) in found.items() if workers})
+    return {name: {"workers": workers, "same_as": same.get(name), "reason": reason} for name, (workers, reason) in found.items()}
+
+
+def worker_rate(cpu, workers, groups, workload):
+    """The rate of the worker on ``cpu`` by the model above."""
+    on_cpu = sum(1 for worker in workers if worker == [cpu])
+    core = next(group for group in groups if cpu in group)
+    busy = {other for worker in workers for other in worker if other in core}
+    return workload["rate"] / on_cpu * (workload["share"] if len(busy) > 1 else 1.0)
+
+
+def result(host="web01", run="20260102T030405Z", workloads=None, shape=(2, 2, 2), blocks=10, noise=0.005, drift=0.0, seed=1, compared=True,
+           reason=None, **changes):
+    """A result document.
+
+    :param workloads: name -> {rate, share, unit, title}
+    :param shape: sockets, cores a socket, threads a core
+    :param noise: standard deviation of the log of each worker's rate
+    :param drift: change of the log of every rate from the first to the last sample
+    :param compared: whether SMT was switched
+    :param changes: top-level fields to replace
+    """
+    workloads = {"gzip": GZIP} if workloads is None else workloads
+    source = random.Random(seed)
+    groups, packages = machine(*shape)
+    everything = [cpu for group in groups for cpu in group]
+    primaries = [group[0] for group in groups]
+    conditions = {"smt_on": everything, "smt_off": primaries} if compared else {"as_found": everything}
+    plan = {condition: spots(groups, packages, usable) for condition, usable in conditions.items()}
+    order = []
+    for block in range(blocks):
+        items = [(condition, name, spot) for condition in conditions for name in workloads for spot in ORDER
+                 if plan[condition][spot]["workers"] and not plan[condition][spot]["same_as"]]
+        order += [(block, item) for item in (items if block % 2 == 0 else reversed(items))]
+    samples = []
+    for index, (block, (condition, name, spot)) in enumerate(order):
+        workers = plan[condition][spot]["workers"]
+        level = drift * index / max(1, len(order) - 1)
+        values = [worker_rate(worker[0], workers, groups, workloads[name]) * math.exp(level + source.gauss(0, noise)) for worker in workers]
+        busy = {str(cpu) for worker in workers for cpu in worker}
+        samples.append({
+            "workload": name, "placement": spot, "condition": condition, "block": block, "index": index, "started": moment(index), "ok": True,
+            "error": None, "wall_seconds": 0.8, "metric": {"name": "throughput", "value": sum(values), "unit": workloads[name]["unit"], "better": "higher"},
+            "metrics": {"throughput": {"value": sum(values), "unit": workloads[name]["unit"], "better": "higher"}},
+            "workers": [{"cpus": cpulist(worker), "value": value, "wall_seconds": 0.8, "cpu_seconds": 0.79} for worker, value in zip(workers, values)],
+            "cpu_usage": {str(cpu): (1.0 if str(cpu) in busy else 0.02) for cpu in conditions[condition]}, "steal": 0.0,
+        })
+    smt = shape[2] > 1
+    state = {"control": "on" if smt else "notsupported", "online": everything}
+    document = {
+        "schema": "threadwise.smt/result", "schema_version": 1, "run": run, "host": host, "collection_version": "0.1.0",
+        "started": moment(-5), "finished": moment(len(order) + 5), "outcome": "completed", "message": None,
+        "facts": {
+            "supported": smt, "control": state["control"], "active": smt, "sockets": shape[0], "cores": len(groups),
+            "threads_per_core": {"min": shape[2], "max": shape[2], "online_max": shape[2]},
+            "cpus": {"present": cpulist(everything), "possible": cpulist(everything), "online": cpulist(everything), "offline": "", "isolated": ""},
+            "sibling_groups": [cpulist(group) for group in groups], "primaries": cpulist(primaries),
+            "secondaries": cpulist(cpu for cpu in everything if cpu not in primaries),
+            "nodes": {str(number): cpulist(cpus) for number, cpus in enumerate(packages)},
+            "numbering": "adjacent" if smt else "none", "source": "sysfs", "complete": True,
+            "boot": {"running": {}, "configured": None, "loader": None, "reboot_required": False},
+            "vulnerabilities": {"mds": {"status": "Mitigation: Clear CPU buffers; SMT vulnerable", "smt": "vulnerable"},
+                                "meltdown": {"status": "Mitigation: PTI", "smt": None}},
+            "methods": {"runtime": {"chosen": "smt_control", "impossible": {}}, "boot": {}}, "hardware_class": "x86-2x2x2-0f3a",
+        },
+        "environment": {"kernel": "6.1.0-38-cloud-amd64", "architecture": "x86_64", "python": "3.11.2", "cmdline": "root=/dev/vda1 ro", "governor": "performance",
+                        "hypervisor": None, "load_average": 0.12, "cpu_model": "Example CPU 1234", "microcode": "0x1"},
+        "change": {"name": "smt_runtime", "compared": compared, "reason": reason, "before": "smt_on" if compared else None, "after": "smt_off" if compared else None},
+        "plan": {
+            "seconds_budget": 170, "sample_seconds": 0.8, "settle_seconds": 1, "blocks": None, "blocks_done": blocks,
+            "workloads": [{"name": name, "title": workload["title"], "metric": "throughput", "unit": workload["unit"], "better": "higher",
+                           "argv": ["gzip", "-6", "-c"], "aggregate": "sum", "package": "gzip"} for name, workload in workloads.items()],
+            "placements": plan,
+        },
+        "samples": samples, "skipped": [],
+        "events": [{"at": moment(-4), "event": "calibrated", "detail": "gzip: 40 MB a worker"}],
+        "restored": {"ok": True, "before": state, "after": dict(state), "differences": []},
+    }
+    return {**document, **changes}
