@@ -252,11 +252,9 @@ def _strict_refusal(memory, present, wanted, margin, page, way_out):
 
 def _way_out(memory, values, required, page):
     amount = max(required - memory["swap"], 1)
-    ram = memory["total"] - memory["hugetlb"]
     if values.get(KBYTES):
-        return "raise the kbytes to %d or more" % -(-amount // KIB)
-    if ram <= 0:
+        return "raise the kbytes to %d or more" % (-(-amount // page) * page // KIB)
+    pages = (memory["total"] - memory["hugetlb"]) // page
+    if pages <= 0:
         return "huge pages leave no memory for anything else: name fewer of them"
-    # A page that is cut off by the kernel's whole-page arithmetic must not make the advice wrong.
-    ratio = -(-amount * 100 // ram)
-    return "raise the ratio to %d or more" % (ratio if commit_limit(memory, dict(values, **{RATIO: ratio}), page) >= required else ratio + 1)
+    return "raise the ratio to %d or more" % -(-(-(-amount // page)) * 100 // pages)
