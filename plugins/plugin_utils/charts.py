@@ -8,7 +8,7 @@ Colours are names of the page's CSS variables (``var(--on)``), so that one pictu
 
 from __future__ import annotations
 
-import itertools
+import hashlib
 import math
 import re
 import typing as t
@@ -39,8 +39,6 @@ CONDITIONS = {"smt_on": ("SMT on", "var(--on)"), "smt_off": ("SMT off", "var(--o
 RATIO_TICKS = (0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4, 1.6, 2.0, 3.0, 5.0, 10.0)
 LONGEST_LABEL = 46
 
-_numbers = itertools.count(1)
-
 
 def shorten(label: str) -> str:
     """A label that fits beside a chart; the table beside it has the whole."""
@@ -60,9 +58,9 @@ def _draw(chart: alt.Chart, label: str) -> str:
         labelColor=MUTED, labelFontSize=12).to_dict()
     svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
     # Pictures share the page's name space: clip paths and gradients of one must not reach into another.
-    number = next(_numbers)
-    svg = re.sub(r'\bid="([^"]+)"', rf'id="chart{number}-\1"', svg)
-    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#chart{number}-\1)", svg)
+    number = hashlib.sha256(f"{label}{svg}".encode("utf-8")).hexdigest()[:12]
+    svg = re.sub(r'\bid="([^"]+)"', rf'id="c{number}-\1"', svg)
+    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#c{number}-\1)", svg)
     return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(label, quote=True)}" ', 1)
 
 

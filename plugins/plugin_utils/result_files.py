@@ -326,9 +326,18 @@ def file_stem(host: str) -> str:
     return stem
 
 
-def write_text(path: str | os.PathLike[str], text: str) -> bool:
+def read_text(path: str | os.PathLike[str]) -> str | None:
+    """What a file of the report holds, None when there is none that can be read."""
+    try:
+        return Path(path).read_text(encoding='utf-8', errors='replace')
+    except OSError:
+        return None
+
+
+def write_text(path: str | os.PathLike[str], text: str, dry_run: bool = False) -> bool:
     """Put ``text`` (UTF-8) into a file, whole or not at all; a file that holds it already is left alone.
 
+    :param dry_run: only say whether it would be written
     :returns: whether the file was written
     :raises ResultError: with the reason
     """
@@ -337,6 +346,8 @@ def write_text(path: str | os.PathLike[str], text: str) -> bool:
     try:
         if path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
             return False
+        if dry_run:
+            return True
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f'.{path.name[:60]}.')
         try:
             with os.fdopen(descriptor, 'wb') as stream:
@@ -370,7 +381,8 @@ def save(run_dir: str | os.PathLike[str], document: dict[str, t.Any]) -> tuple[P
         text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + '\n'
     except (TypeError, ValueError, RecursionError) as error:
         raise ResultError(f'{path.name}: not plain data with finite numbers: {_brief(error)}') from error
-    validate(document, path.name)
+    # The text is what will be read back: it is what has to be sound, not the objects that Ansible hands over.
+    document = parse(text, path.name)
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,0 +1,89 @@
+#!/usr/bin/python
+# Copyright: threadwise.smt contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: smt_report
+short_description: Build the report of a run from the results that were collected
+version_added: 0.1.0
+description:
+  - Reads the result files of a run on the controller and writes what a person or another program reads beside them -
+    C(index.html), for more than one host a page for each (C(HOST.html)), C(results.csv) (a row a sample), C(comparisons.csv) (a row a
+    comparison), C(summary.md) and C(results.json).
+  - A page needs no network. It answers on its first screen whether SMT should be on, and how sure that is, and leads down to the samples.
+  - What comes from a host is data. A file that is no sound result is refused by name, and the other hosts' pages are built.
+  - The same results give the same files, so a second build changes nothing.
+options:
+  run_dir:
+    description: Directory of the run on the controller. The report is written into it.
+    type: path
+    required: true
+  results:
+    description:
+      - Result files to report on, for instance of several runs.
+      - Without it, all results in O(run_dir).
+    type: list
+    elements: path
+  margin:
+    description: An effect within this share counts as none. From 0 to below 1.
+    type: float
+    default: 0.01
+  confidence:
+    description: Confidence of the verdicts of all workloads of a host together, from 0.5 to 0.9999.
+    type: float
+    default: 0.95
+attributes:
+  check_mode:
+    support: full
+    description: Reads the results and says what would be written.
+  diff_mode:
+    support: full
+    description: Shows the change of C(summary.md).
+  action:
+    support: full
+    description: All work is done on the controller, whatever the task's host.
+  platform:
+    support: full
+    platforms: posix
+    description: The controller.
+notes:
+  - Needs the Python packages altair, jsonschema-rs, scipy and vl-convert-python on the controller.
+seealso:
+  - module: threadwise.smt.smt_plan
+  - plugin: threadwise.smt.smt_compare
+    plugin_type: filter
+author: threadwise.smt contributors (@threadwise)
+"""
+
+EXAMPLES = r"""
+- name: Build the report again, with a wider margin
+  threadwise.smt.smt_report:
+    run_dir: smt_eval_results/20260102T030405Z
+    margin: 0.02
+  run_once: true
+"""
+
+RETURN = r"""
+index:
+  description: The page to open first.
+  returned: always
+  type: str
+files:
+  description: Files that were written, or would be in check mode. Those that were up to date are not among them.
+  returned: always
+  type: list
+  elements: str
+hosts:
+  description: Each host with C(host), C(recommendation) and C(sentence).
+  returned: always
+  type: list
+  elements: dict
+refused:
+  description: Each file that could not be used, with C(file) and C(reason).
+  returned: always
+  type: list
+  elements: dict
+"""
