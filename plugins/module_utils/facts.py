@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 
 from ansible_collections.threadwise.smt.plugins.module_utils import boot_entries, boot_facts, cpuinfo, cpulist, hypervisor, saved_map, vulnerabilities
 from ansible_collections.threadwise.smt.plugins.module_utils.topology import read_topology
@@ -17,6 +18,11 @@ _SWITCHABLE = ('on', 'off', 'forceoff')
 _CLASS_FIELDS = ('vendor_id', 'cpu family', 'model', 'model name', 'stepping', 'CPU implementer', 'CPU part', 'CPU variant', 'CPU revision', 'cpu',
                  'machine', 'isa', 'uarch', 'Model Name')
 _HEAD = 8192
+_ARCHITECTURE = re.compile(r'[a-z0-9_]{1,20}')
+# Field of /proc/cpuinfo, how its value starts, the architecture: for recorded trees, where uname is of another machine.
+_ARCHITECTURE_SIGNS = (('vendor_id', 'IBM/S390', 's390x'), ('CPU architecture', '8', 'aarch64'), ('CPU architecture', 'AArch64', 'aarch64'),
+                       ('CPU implementer', '0x', 'arm'), ('isa', 'rv64', 'riscv64'), ('isa', 'rv32', 'riscv32'), ('arch', 'IA-64', 'ia64'),
+                       ('cpu', 'POWER', 'ppc64'), ('CPU Family', 'Loongson-64bit', 'loongarch64'), ('cpu', 'UltraSparc', 'sparc64'))
 
 
 def gather(fs):
@@ -160,8 +166,8 @@ def _architecture(fs, fields):
     if fs.is_host:
         return os.uname().machine
     text = (fs.read('proc/sys/kernel/arch') or '').strip()
-    if text.isalnum() or text.replace('_', '').isalnum():
+    if _ARCHITECTURE.fullmatch(text):
         return text
     if 'flags' in fields and 'cpu family' in fields:
         return 'x86_64' if 'lm' in fields['flags'].split() else 'i686'
-    return 'unknown'
+    return next((name for field, start, name in _ARCHITECTURE_SIGNS if fields.get(field, '').startswith(start)), 'unknown')

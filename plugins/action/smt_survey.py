@@ -1,0 +1,52 @@
+# Copyright: threadwise.smt contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Shows the facts of the play's hosts as a table on the terminal and writes them as a page on the controller."""
+
+from __future__ import annotations
+
+import datetime
+import os
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible_collections.threadwise.smt.plugins.module_utils import hostfs
+from ansible_collections.threadwise.smt.plugins.plugin_utils import survey
+
+display = Display()
+
+
+class ActionModule(ActionBase):
+    """The controller's side of smt_survey; no host is asked anything."""
+
+    TRANSFERS_FILES = False
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp=None, task_vars=None):
+        super().run(tmp, task_vars)
+        dummy, options = self.validate_argument_spec({"results": {"type": "str", "required": True}, "dest": {"type": "path", "required": True}})
+        hosts = task_vars["ansible_play_hosts_all"]
+        rows = [self._row(host, task_vars["hostvars"][host].get(options["results"])) for host in sorted(hosts)]
+        for line in survey.table(rows):
+            display.display(line)
+        return dict(changed=self._write(options["dest"], rows), dest=options["dest"], summary=survey.sentence(rows))
+
+    @staticmethod
+    def _row(host, result):
+        facts = result.get("ansible_facts") if isinstance(result, dict) else None
+        if isinstance(facts, dict) and "smt" in facts:
+            return survey.row(host, facts["smt"])
+        reason = result.get("msg") if isinstance(result, dict) else None
+        return survey.unreached(host, reason or "it was not asked: an earlier task failed on it")
+
+    def _write(self, dest, rows):
+        """Writes the page and says whether it did. In check mode nothing is written."""
+        if not self._task.check_mode:
+            now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+            try:
+                hostfs.HostFs("/").write(os.path.abspath(os.path.expanduser(dest)).lstrip("/"), survey.page(rows, now))
+            except OSError as error:
+                raise AnsibleActionFail(f"the page {dest} cannot be written: {error.strerror}") from error
+        return True
