@@ -8,8 +8,6 @@ that comparison alone, and counted. Ratios are candidate by baseline with above 
 
 from __future__ import annotations
 
-import datetime
-import math
 import re
 import typing as t
 
@@ -25,7 +23,11 @@ SMT_ON = "smt_on"
 SMT_OFF = "smt_off"
 AS_FOUND = "as_found"
 
+CONDITIONS = (SMT_ON, SMT_OFF, AS_FOUND)
+
 WHOLE_MACHINE = "all_threads"
+# From one worker to all CPUs, as a person reads them; streams and others come after.
+PLACEMENTS = ("single", "same_cpu", "siblings", "cores", "one_per_core", WHOLE_MACHINE, "unpinned")
 STREAMS = re.compile(r"streams_(\d+)\Z")
 
 # What each comparison between placements is for: (candidate, baseline) -> the field's name of the effect.
@@ -34,13 +36,6 @@ PLACEMENT_PAIRS = {
     ("all_threads", "one_per_core"): "smt_yield",
     ("same_cpu", "cores"): "cost_of_one_cpu",
 }
-
-ORDER = ("single", "same_cpu", "siblings", "cores", "one_per_core", "all_threads", "unpinned")
-
-# A share of stolen time or of failed samples above this is worth a word.
-NOTABLE_SHARE = 0.01
-# So many blocks are needed before an interval means much; below, the page says so.
-FEW_BLOCKS = 6
 
 
 def compare_host(result: Result, margin: float = 0.01, confidence: float = 0.95) -> list[Comparison]:
@@ -103,10 +98,10 @@ def _pairs(result: Result, samples: dict[Key, t.Any]) -> list[Pair]:
 
 
 def _placements_of(result: Result, samples: dict[Key, t.Any]) -> list[str]:
-    """The placements to compare across conditions: the whole machine first, then as they were planned."""
-    planned = list((result["plan"].get("placements") or {}).get(SMT_ON) or {})
+    """The placements to compare across conditions: the whole machine first."""
+    planned = (result["plan"].get("placements") or {}).get(SMT_ON) or {}
     taken = [placement for _workload, placement, condition in samples if condition == SMT_ON]
-    return list(dict.fromkeys([WHOLE_MACHINE, *planned, *taken]))
+    return [WHOLE_MACHINE, *sorted({*planned, *taken} - {WHOLE_MACHINE}, key=lambda name: (_rank(name), name))]
 
 
 def _family(result: Result, samples: dict[Key, dict[int, list[float]]], pair: Pair, margin: float, confidence: float) -> list[Comparison]:
@@ -125,7 +120,7 @@ def _family(result: Result, samples: dict[Key, dict[int, list[float]]], pair: Pa
         family.append({
             **about, "kind": kind, "effect": effect, "placement": placement,
             "baseline": {"condition": baseline[1], "placement": baseline[0]}, "candidate": {"condition": candidate[1], "placement": candidate[0]},
-            "baseline_value": typical(values[-1][0]), "candidate_value": typical(values[-1][1]),
+            "baseline_value": statistics.level(values[-1][0])["value"], "candidate_value": statistics.level(values[-1][1])["value"],
             "dropped_blocks": len(set(before) | set(after)) - len(blocks),
         })
     return [{**one, **judged} for one, judged in zip(family, statistics.compare_family(values, margin, confidence))]
@@ -141,17 +136,11 @@ def describe_workload(result: Result, name: str) -> dict[str, t.Any]:
     }
 
 
-def typical(blocks: t.Iterable[list[float]]) -> float:
-    """Geometric mean over blocks of the geometric mean within each: the mean whose ratio is the mean ratio."""
-    logs = [math.fsum(map(math.log, values)) / len(values) for values in blocks]
-    return math.exp(math.fsum(logs) / len(logs))
-
-
 def levels(result: Result, confidence: float = 0.95) -> list[dict[str, t.Any]]:
     """What was measured, by itself: each workload in each placement under each condition.
 
-    :returns: ``{workload, placement, condition, workers, value, low, high, n, failed, measured_as}`` in the plan's order; ``value`` None when every
-        sample failed; ``low`` and ``high`` (Student's t on the logarithms) None for a single block. These intervals hold the drift from
+    :returns: ``{workload, placement, condition, value, low, high, n, failed, measured_as}`` in the plan's order; ``value`` None when every
+        sample failed; ``low`` and ``high`` None for a single block; ``n`` and ``failed`` count blocks. These intervals hold the drift from
         block to block as well: to compare two of them, look at the comparison, which is paired.
     """
     samples = _by_key(result)
@@ -161,11 +150,10 @@ def levels(result: Result, confidence: float = 0.95) -> list[dict[str, t.Any]]:
         if blocks is None:
             continue
         good = [values for values in blocks.values() if values]
-        ones = [typical([values]) for values in good]
-        judged = statistics.compare([1.0] * len(ones), ones, "higher", 0.0, confidence) if ones else {}
+        level = statistics.level(good, confidence) if good else {"value": None, "low": None, "high": None, "n": 0}
         found.append({
-            "workload": workload, "placement": placement, "condition": condition, "value": judged.get("ratio"), "low": judged.get("ci_low"),
-            "high": judged.get("ci_high"), "n": len(ones), "failed": len(blocks) - len(ones), "measured_as": sampled_as(result, placement, condition),
+            "workload": workload, "placement": placement, "condition": condition, **level, "failed": len(blocks) - len(good),
+            "measured_as": sampled_as(result, placement, condition),
         })
     return found
 
@@ -178,7 +166,19 @@ def _planned_keys(result: Result, samples: dict[Key, t.Any]) -> list[Key]:
         for condition, spots in (result["plan"].get("placements") or {}).items()
         for placement in spots
     ]
-    return list(dict.fromkeys([*planned, *samples]))
+    workloads = list(dict.fromkeys(key[0] for key in [*planned, *samples]))
+    return sorted(dict.fromkeys([*planned, *samples]), key=lambda key: (workloads.index(key[0]), _rank(key[1]), _rank_condition(key[2]), key))
+
+
+def _rank(placement: str) -> tuple[int, int]:
+    streams = STREAMS.match(placement)
+    if streams:
+        return len(PLACEMENTS), int(streams.group(1)[:9])
+    return (PLACEMENTS.index(placement), 0) if placement in PLACEMENTS else (len(PLACEMENTS) + 1, 0)
+
+
+def _rank_condition(condition: str) -> int:
+    return CONDITIONS.index(condition) if condition in CONDITIONS else len(CONDITIONS)
 
 
 def failures(result: Result) -> list[dict[str, t.Any]]:

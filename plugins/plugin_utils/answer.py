@@ -12,7 +12,7 @@ import datetime
 import math
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis
+from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, derived, statistics
 from ansible_collections.threadwise.smt.plugins.plugin_utils.analysis import Comparison, Result
 
 ON, OFF, EITHER, BY_WORKLOAD, UNDECIDED, NOT_COMPARED = "on", "off", "either", "by_workload", "undecided", "not_compared"
@@ -38,7 +38,7 @@ def answer(result: Result, comparisons: t.Sequence[Comparison]) -> dict[str, t.A
     return {
         "recommendation": recommendation,
         "sentence": _sentence(result, comparisons, main, recommendation),
-        "evidence": _evidence(result, main or [one for one in comparisons if one["kind"] == "placement"]),
+        "evidence": _evidence(main or [one for one in comparisons if one["kind"] == "placement"]),
         "costs": _costs(result, comparisons),
         "cautions": _cautions(result),
         "next": _next(result, main),
@@ -61,7 +61,6 @@ def _recommendation(main: t.Sequence[Comparison]) -> str:
 def _sentence(result: Result, comparisons: t.Sequence[Comparison], main: t.Sequence[Comparison], recommendation: str) -> str:
     if recommendation == NOT_COMPARED:
         return _without_comparison(result, comparisons)
-    by = {verdict: [one for one in main if one["verdict"] == verdict] for verdict in ("gain", "loss", "equivalent", "inconclusive")}
     opening = {
         ON: "Leave SMT on",
         OFF: "Turn SMT off",
@@ -69,39 +68,41 @@ def _sentence(result: Result, comparisons: t.Sequence[Comparison], main: t.Seque
         BY_WORKLOAD: "It depends on the work",
         UNDECIDED: "Not decided",
     }[recommendation]
+    by = {verdict: [one for one in main if one["verdict"] == verdict] for verdict in ("loss", "gain", "equivalent", "inconclusive")}
     parts = []
     if by["loss"]:
         parts.append(f"turning it off costs {_effects(by['loss'])}")
     if by["gain"]:
-        parts.append(f"turning it off gives {_effects(by['gain'])}" if by["loss"] or recommendation != OFF else f"that gives {_effects(by['gain'])}")
+        parts.append(f"{'that' if recommendation == OFF else 'turning it off'} gives {_effects(by['gain'])}")
     if by["equivalent"]:
-        margin = percent(by["equivalent"][0]["margin"])
-        parts.append(f"{_named(by['equivalent'])} {'stays' if len(by['equivalent']) == 1 else 'stay'} within {margin} either way")
+        parts.append(f"{_named(by['equivalent'])} {_verb(by['equivalent'], 'stays', 'stay')} within {percent(main[0]['margin'])} either way")
     if by["inconclusive"]:
-        parts.append(f"{_undecided(by['inconclusive'])}")
-    return f"{opening}: with every online thread busy, {_join(parts)}."
+        parts.append(_undecided(by["inconclusive"]))
+    return f"{opening}: with every online thread busy, {'; '.join(parts)}."
+
+
+def _verb(group: t.Sequence[t.Any], one: str, many: str) -> str:
+    return one if len(group) == 1 else many
 
 
 def _effects(group: t.Sequence[Comparison]) -> str:
-    """``gzip 20 % (18 to 22 %)``."""
+    """``gzip 20 % (18 to 22 %)`` for a few, their range for many."""
     if len(group) > NAMED:
         shares = sorted(abs(one["ratio"] - 1) for one in group)
-        return f"{len(group)} workloads {percent(shares[0], '')} to {percent(shares[-1])}"
-    return _join([f"{one['title']} {percent(abs(one['ratio'] - 1))} ({_span(one)})" for one in group])
-
-
-def _span(one: Comparison) -> str:
-    low, high = sorted((abs(one["ci_low"] - 1), abs(one["ci_high"] - 1)))
-    return f"{percent(low, '')} to {percent(high)}"
+        return f"{len(group)} workloads {_span(shares[0], shares[-1])}"
+    return _join([f"{one['title']} {estimate(abs(one['ratio'] - 1), *sorted(abs(one[end] - 1) for end in ('ci_low', 'ci_high')))}" for one in group])
 
 
 def _undecided(group: t.Sequence[Comparison]) -> str:
     if len(group) > NAMED:
         return f"{len(group)} workloads are not decided"
-    return _join([
-        f"{one['title']} may lie anywhere from {signed(one['ci_low'])} to {signed(one['ci_high'])} with SMT off"
-        if one["ci_low"] is not None else f"{one['title']} has one block only" for one in group
-    ])
+    return "; ".join(_undecided_words(one) for one in group)
+
+
+def _undecided_words(one: Comparison) -> str:
+    if one["n"] < statistics.LEAST_BLOCKS:
+        return f"{one['title']} has {one['n']} {'block' if one['n'] == 1 else 'blocks'} and needs at least {statistics.LEAST_BLOCKS}"
+    return f"{one['title']} may change by anything from {signed(one['ci_low'])} to {signed(one['ci_high'])} with SMT off"
 
 
 def _named(group: t.Sequence[Comparison]) -> str:
@@ -109,35 +110,41 @@ def _named(group: t.Sequence[Comparison]) -> str:
 
 
 def _without_comparison(result: Result, comparisons: t.Sequence[Comparison]) -> str:
-    reason = result["change"].get("reason")
+    reason = result["change"].get("reason") or "the result gives no reason"
     if result["change"]["compared"]:
         reason = "no block has good samples of both sides"
-    told = _yield(comparisons) or "no two placements could be compared either"
-    return f"SMT on and off were not compared here: {_clause(reason or 'the result gives no reason')}. From the placements alone: {told}."
+    return f"SMT on and off were not compared here: {_clause(reason)}. {_from_placements(comparisons)}"
 
 
-def _yield(comparisons: t.Sequence[Comparison]) -> str:
-    parts = []
-    for effect, words in (("smt_yield", "all threads do {} times the work of one worker per core"), ("cost_of_sharing", "two workers on one core do {} times the work of two on two cores"), ("cost_of_one_cpu", "two workers on one CPU do {} times the work of two on two cores")):
+def _from_placements(comparisons: t.Sequence[Comparison]) -> str:
+    """What the placements alone say of sharing a core, in one sentence."""
+    words = {
+        "smt_yield": ("all threads together did", "the work of one worker per core"),
+        "cost_of_sharing": ("two workers on one core did", "the work of two on two cores"),
+    }
+    for effect, (subject, base) in words.items():
         group = [one for one in comparisons if one["effect"] == effect]
         if group:
-            parts.append(words.format(_join([f"{one['ratio']:.2f}{_times_span(one)}" + (f" ({one['title']})") for one in group[:NAMED]])))
-    return "; ".join(parts)
+            parts = [f"{_times(one)} {base} ({one['title']})" for one in group[:1]] + [f"{_times(one)} ({one['title']})" for one in group[1:NAMED]]
+            return f"As it is now, {subject} {_join(parts)}."
+    return "Nothing could be measured here about sharing a core."
 
 
-def _times_span(one: Comparison) -> str:
-    return "" if one["ci_low"] is None else f" [{one['ci_low']:.2f} to {one['ci_high']:.2f}]"
+def _times(one: Comparison) -> str:
+    return f"{one['ratio']:.2f} times" + ("" if one["ci_low"] is None else f" ({one['ci_low']:.2f} to {one['ci_high']:.2f})")
 
 
-def _evidence(result: Result, used: t.Sequence[Comparison]) -> str:
+def _evidence(used: t.Sequence[Comparison]) -> str:
     if not used:
         return "There is no comparison to be sure of."
     blocks = sorted({one["n"] for one in used})
-    first = used[0]
-    words = [f"{blocks[0]}" if len(blocks) == 1 else f"{blocks[0]} to {blocks[-1]}", "interleaved blocks, paired;"]
-    words.append(f"{percent(first['confidence'])} confidence" + (f" for the {len(used)} workloads together;" if first["family"] > 1 else ";"))
-    words.append(f"effects within {percent(first['margin'])} count as none.")
-    least = [one["minimum_detectable"] for one in used if one["minimum_detectable"] is not None]
+    number = f"{blocks[0]}" if len(blocks) == 1 else f"{blocks[0]} to {blocks[-1]}"
+    family = f" for the {used[0]['family']} workloads together" if used[0]["family"] > 1 else ""
+    words = [
+        f"{number} interleaved {'block' if blocks[-1] == 1 else 'blocks'}, paired; {percent(used[0]['confidence'])} confidence{family};"
+        f" effects within {percent(used[0]['margin'])} count as none."
+    ]
+    least = [one["minimum_detectable"] for one in used if one["minimum_detectable"] is not None and one["n"] >= statistics.LEAST_BLOCKS]
     if least:
         words.append(f"An effect of {percent(max(least))} would have been called in nine of ten such runs.")
     return " ".join(words)
@@ -147,7 +154,10 @@ def _costs(result: Result, comparisons: t.Sequence[Comparison]) -> list[str]:
     costs = []
     for one in comparisons:
         if one["effect"] == "cost_of_sharing" and one["verdict"] != "inconclusive":
-            costs.append(f"With SMT on, a worker that shares its core does {percent(one['ratio'])} of what it does on a core of its own ({one['title']}).")
+            cost = derived.of_comparison(one["effect"], one)
+            costs.append(
+                f"Cost of sharing a core, {one['title']}: a worker loses {estimate(cost['value'], cost['low'], cost['high'])} while another runs on its sibling."
+            )
     for one in comparisons:
         if one["kind"] == "change" and one["placement"] == "single" and one["verdict"] in ("gain", "loss"):
             costs.append(f"One worker alone does {signed(one['ratio'])} with SMT off ({one['title']}).")
@@ -160,7 +170,8 @@ def _costs(result: Result, comparisons: t.Sequence[Comparison]) -> list[str]:
 def _cautions(result: Result) -> list[str]:
     cautions = []
     if result["outcome"] != "completed":
-        cautions.append(f"The run {'failed' if result['outcome'] == 'failed' else 'was interrupted'}: {_clause(result['message'] or 'no message was left')}. What it had measured until then is shown.")
+        ended = "failed" if result["outcome"] == "failed" else "was interrupted"
+        cautions.append(f"The run {ended}: {_clause(result['message'] or 'no message was left')}. What it had measured until then is shown.")
     samples = result["samples"]
     failed = sum(1 for sample in samples if analysis.good_value(sample) is None)
     if failed:
@@ -169,7 +180,9 @@ def _cautions(result: Result) -> list[str]:
     if stolen and max(stolen) > NOTABLE_SHARE:
         cautions.append(f"The hypervisor took up to {percent(max(stolen))} of the CPU time away during a sample.")
     if result["environment"].get("hypervisor"):
-        cautions.append(f"This host is a guest ({result['environment']['hypervisor']}): whether its siblings share a core of the real machine cannot be seen from inside.")
+        cautions.append(
+            f"This host is a guest ({result['environment']['hypervisor']}): whether its siblings share a core of the real machine cannot be seen from inside."
+        )
     if not result["facts"].get("complete", True):
         cautions.append("The topology is not complete: the place of some CPUs is not known.")
     return cautions
@@ -198,7 +211,7 @@ def _blocks_needed(one: Comparison) -> int | None:
     distance = abs(math.log(one["ratio"]))
     # Beyond the margin the interval has to let go of 1; within it, it has to fit into the margin.
     wanted = max(distance if distance > margin else margin - distance, margin / 4)
-    return max(one["n"] + 1, math.ceil(one["n"] * (half / wanted) ** 2))
+    return max(one["n"] + 1, statistics.LEAST_BLOCKS, math.ceil(one["n"] * (half / wanted) ** 2))
 
 
 def seconds_a_block(result: Result) -> float | None:
@@ -230,6 +243,21 @@ def signed(ratio: float) -> str:
     change = ratio - 1
     text = percent(abs(change))
     return f"{'+' if change > 0 else '−'}{text}" if text.strip(" 0.%") else "±0 %"
+
+
+def estimate(value: float, low: float, high: float) -> str:
+    """A share with its interval, ``20 % (18 to 22 %)``, with one more digit where the ends are near each other."""
+    digits = _digits(low, high)
+    return f"{100 * value:.{digits}f} % ({_span(low, high)})"
+
+
+def _span(low: float, high: float) -> str:
+    digits = _digits(low, high)
+    return f"{100 * low:.{digits}f} to {100 * high:.{digits}f} %"
+
+
+def _digits(low: float, high: float) -> int:
+    return 0 if high - low >= 0.02 else 1
 
 
 def _clause(text: str) -> str:

@@ -26,7 +26,7 @@ import jinja2
 from markupsafe import Markup
 
 from ansible_collections.threadwise.smt.plugins.module_utils import cpulist
-from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, charts, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, charts, derived, result_files
 
 SCHEMA_NAME = "threadwise.smt/report"
 SCHEMA_VERSION = 1
@@ -95,7 +95,7 @@ def pages(paths: t.Iterable[Path], margin: float = 0.01, confidence: float = 0.9
             continue
         host = summarise(result, path.name, "index.html" if alone else f"{result_files.file_stem(result['host'])}.html", margin, confidence)
         hosts.append(host)
-        yield host.page, host_page(result, host.summary, alone)
+        yield host.page, host_page(result, host.summary, alone, margin)
     if not alone or refused:
         yield "index.html", run_page([host.summary for host in hosts], [host.page for host in hosts], refused)
     yield "results.csv", samples_csv(hosts)
@@ -140,7 +140,7 @@ def _asset(name: str) -> str:
     return (TEMPLATES / name).read_text(encoding="utf-8")
 
 
-def host_page(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool) -> str:
+def host_page(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, margin: float) -> str:
     """The page of one host."""
     comparisons = summary["comparisons"]
     changes = [one for one in comparisons if one["kind"] == "change"]
@@ -148,7 +148,7 @@ def host_page(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool) 
         result=result, summary=summary, answer=summary["answer"], alone=alone,
         main=analysis.primary(comparisons), main_chart=_change_chart(analysis.primary(comparisons)),
         others=[one for one in changes if one["placement"] != analysis.WHOLE_MACHINE],
-        effects=_effects(comparisons), workloads=_workloads(result, summary), machine=_machine(result), usage=_usage(result),
+        effects=_effects(comparisons), workloads=_workloads(result, summary, margin), machine=_machine(result), usage=_usage(result),
         sequence=_sequence(result), settings=_settings(result), command=_command(result), samples=result["samples"][:MOST_SAMPLES_SHOWN],
         facts=json.dumps(result["facts"], indent=1, sort_keys=True, ensure_ascii=False),
     )
@@ -216,7 +216,7 @@ def _effects(comparisons: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]
     return found
 
 
-def _workloads(result: dict[str, t.Any], summary: dict[str, t.Any]) -> list[dict[str, t.Any]]:
+def _workloads(result: dict[str, t.Any], summary: dict[str, t.Any], margin: float) -> list[dict[str, t.Any]]:
     """Each workload with what was measured of it."""
     found = []
     for name in dict.fromkeys(level["workload"] for level in summary["levels"]):
@@ -229,7 +229,7 @@ def _workloads(result: dict[str, t.Any], summary: dict[str, t.Any]) -> list[dict
             for level in levels if level["value"] is not None and not analysis.STREAMS.match(level["placement"])
         ][:MOST_ROWS_DRAWN]
         chart = charts.bars(drawn, unit, f"{about['title']}: {unit}, by placement; the table has the numbers") if drawn else ""
-        found.append({**about, "levels": levels, "chart": Markup(chart), "repeats": _repeats(result, about), "streams": _streams(levels, about)})
+        found.append({**about, "levels": levels, "chart": Markup(chart), "repeats": _repeats(result, about), "streams": _streams(levels, about, margin)})
     return found
 
 
@@ -248,14 +248,24 @@ def _repeats(result: dict[str, t.Any], about: dict[str, t.Any]) -> Markup:
     return Markup("")
 
 
-def _streams(levels: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any]) -> Markup:
+def _streams(levels: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any], margin: float) -> Markup:
+    """The rate by number of streams, with the number from which on SMT helps, which needs the same numbers with SMT off."""
     rows = [
         {"streams": int(match.group(1)), **{key: level[key] for key in ("condition", "value", "low", "high")}}
         for level in levels if level["value"] is not None and (match := analysis.STREAMS.match(level["placement"]))
     ]
     if not rows:
         return Markup("")
-    return Markup(charts.streams(rows, f"{about['metric']} [{about['unit']}]", None, f"{about['title']}: by number of streams; the table has the numbers"))
+    by_condition = {condition: {row["streams"]: row["value"] for row in rows if row["condition"] == condition} for condition in (analysis.SMT_ON, analysis.SMT_OFF)}
+    both = {
+        count: by_condition[analysis.SMT_ON][count] / by_condition[analysis.SMT_OFF][count]
+        for count in set(by_condition[analysis.SMT_ON]) & set(by_condition[analysis.SMT_OFF])
+    }
+    if about["better"] == "lower":
+        both = {count: 1 / ratio for count, ratio in both.items()}
+    crossing = derived.crossover(both, margin) if both else None
+    told = f"SMT helps from {crossing} streams on" if crossing else "no number of streams from which on SMT helps"
+    return Markup(charts.streams(rows, f"{about['metric']} [{about['unit']}]", crossing, f"{about['title']} by number of streams: {told}"))
 
 
 def _sequence(result: dict[str, t.Any]) -> Markup:

@@ -378,7 +378,7 @@ def save(run_dir: str | os.PathLike[str], document: dict[str, t.Any]) -> tuple[P
     host = document.get('host') if isinstance(document, dict) else None
     path = run_dir / f'{file_stem(host if isinstance(host, str) else "")}.json'
     try:
-        text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + '\n'
+        text = json.dumps(document, indent=1, allow_nan=False) + '\n'
     except (TypeError, ValueError, RecursionError) as error:
         raise ResultError(f'{path.name}: not plain data with finite numbers: {_brief(error)}') from error
     # The text is what will be read back: it is what has to be sound, not the objects that Ansible hands over.
