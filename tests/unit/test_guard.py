@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import signal
 import time
 
@@ -114,6 +115,20 @@ def test_guard_outlives_the_session_and_a_child_that_holds_the_pipe(tmp_path):
         wait_until(done.exists)
     finally:
         os.kill(int(where.read_text()), signal.SIGKILL)
+
+
+def test_what_kills_by_name_does_not_hit_the_guard(tmp_path):
+    with guard.Guard(str(tmp_path), {}, str(tmp_path / 'log'), keep=[]):
+        mine = pathlib.Path('/proc/self/cmdline').read_bytes()
+        shown = [(path / 'cmdline').read_bytes() for path in pathlib.Path('/proc').glob('[0-9]*') if comm(path) == 'smt-guard\n']
+    assert b'smt-guard'.ljust(len(mine), b'\0') in shown
+
+
+def comm(process):
+    try:
+        return (process / 'comm').read_text()
+    except OSError:
+        return None
 
 
 def test_time_over(tmp_path):
