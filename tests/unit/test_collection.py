@@ -46,3 +46,9 @@ def test_links_between_pages_lead_somewhere():
             if not (page.parent / target).exists():
                 lost.append("%s -> %s" % (page.relative_to(ROOT), target))
     assert lost == []
+
+
+def test_the_house_plan_names_each_file():
+    plan = (ROOT / "docs" / "development.md").read_text(encoding="utf-8")
+    files = [path.name for room in ("module_utils", "plugin_utils") for path in (ROOT / "plugins" / room).glob("*.py")]
+    assert sorted(name for name in files if "`%s`" % name not in plan) == []
