@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """CPU time of reading a topology, beside lscpu's on the same tree. Prints a table; asserts nothing.

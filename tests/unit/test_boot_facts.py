@@ -24,13 +24,15 @@ def test_any_command_line_can_be_split(text):
     boot_args.smt_arguments(boot_args.split_arguments(text))
 
 
-@pytest.mark.parametrize('argument', ['nosmt', 'nosmt=force', 'maxcpus=4', 'nr_cpus=4', 'nosmp', 'smt-enabled=off', 'smt_enabled=2', 'smt=1', 'mitigations=auto,nosmt',
-                                      'mds=full,nosmt', 'l1tf=full', 'l1tf=full,force', 'l1tf=flush,nosmt', 'tsx_async_abort=full,nosmt', 'mmio_stale_data=full,nosmt'])
+@pytest.mark.parametrize('argument', ['nosmt', 'nosmt=force', 'maxcpus=4', 'nr_cpus=4', 'nosmp', 'smt-enabled=off', 'smt_enabled=2', 'smt=1',
+                                      'mitigations=auto,nosmt', 'mds=full,nosmt', 'l1tf=full', 'l1tf=full,force', 'l1tf=flush,nosmt',
+                                      'tsx_async_abort=full,nosmt', 'mmio_stale_data=full,nosmt'])
 def test_arguments_that_bear_on_smt(argument):
     assert boot_args.smt_arguments(['quiet', argument]) == [argument]
 
 
-@pytest.mark.parametrize('argument', ['quiet', 'isolcpus=1,3', 'mitigations=auto', 'mds=full', 'l1tf=flush', 'nosmtx', 'root=/dev/nosmt', 'smtp=x', 'nohz_full=1-3'])
+@pytest.mark.parametrize('argument', ['quiet', 'isolcpus=1,3', 'mitigations=auto', 'mds=full', 'l1tf=flush', 'nosmtx', 'root=/dev/nosmt', 'smtp=x',
+                                      'nohz_full=1-3'])
 def test_arguments_that_do_not(argument):
     assert boot_args.smt_arguments([argument]) == []
 

@@ -28,8 +28,9 @@ def gather_machine(root, machine, **further):
 
 def test_every_name_users_rely_on_is_there(tmp_path):
     told = gather_machine(tmp_path, MACHINE)
-    assert set(told) == {'supported', 'control', 'active', 'sockets', 'cores', 'threads_per_core', 'cpus', 'sibling_groups', 'primaries', 'secondaries', 'nodes',
-                         'numbering', 'source', 'complete', 'measured', 'boot', 'vulnerabilities', 'hypervisor', 'methods', 'hardware_class', 'problems'}
+    assert set(told) == {'supported', 'control', 'active', 'sockets', 'cores', 'threads_per_core', 'cpus', 'sibling_groups', 'primaries', 'secondaries',
+                         'nodes', 'numbering', 'source', 'complete', 'measured', 'boot', 'vulnerabilities', 'hypervisor', 'methods', 'hardware_class',
+                         'problems'}
     assert json.loads(json.dumps(told)) == told
     assert (told['supported'], told['control'], told['active'], told['sockets'], told['cores']) == (True, 'on', True, 2, 18)
     assert told['cpus'] == {'present': '0-35', 'possible': '0-35', 'online': '0-35', 'offline': '', 'isolated': ''}
@@ -56,7 +57,8 @@ def test_siblings_off_with_a_map_names_them(tmp_path):
     told = gather_machine(tmp_path, SIBLINGS_OFF)
     assert (told['source'], told['complete'], told['secondaries'], told['sibling_groups'][0]) == ('saved', True, '18-35', '0,18')
     assert told['threads_per_core'] == {'min': 2, 'max': 2, 'online_max': 1}
-    assert told['hardware_class'] == before['hardware_class'] is not None
+    assert before['hardware_class'] is not None
+    assert told['hardware_class'] == before['hardware_class']
     assert told['active'] is False
 
 

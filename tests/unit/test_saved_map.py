@@ -105,7 +105,8 @@ def good_map(fs):
 
 @pytest.mark.parametrize('changes', [
     {'schema': 'x'}, {'schema_version': 2}, {'schema_version': None}, {'present': '0-'}, {'present': None}, {'present': '0-99999999999'}, {'cores': None},
-    {'cores': {}}, {'cores': ['0-7', '0']}, {'cores': ['0-6']}, {'cores': ['0-7', '']}, {'cores': [0]}, {'cores': ['0-3', '2-7']}, {'packages': ['0-3']}, {'key': 7},
+    {'cores': {}}, {'cores': ['0-7', '0']}, {'cores': ['0-6']}, {'cores': ['0-7', '']}, {'cores': [0]}, {'cores': ['0-3', '2-7']}, {'packages': ['0-3']},
+    {'key': 7},
 ])
 def test_a_damaged_map_is_left_out_and_named(tmp_path, changes):
     fs = host_of(tmp_path)
@@ -150,7 +151,8 @@ DIRECTORY = os.path.dirname(saved_map.PATH)
 
 
 @pytest.mark.parametrize('status', [
-    {saved_map.PATH: {'st_uid': 1000}}, {saved_map.PATH: {'st_mode': 0o100666}}, {saved_map.PATH: {'st_mode': 0o100664}}, {saved_map.PATH: {'st_mode': 0o120777}},
+    {saved_map.PATH: {'st_uid': 1000}}, {saved_map.PATH: {'st_mode': 0o100666}}, {saved_map.PATH: {'st_mode': 0o100664}},
+    {saved_map.PATH: {'st_mode': 0o120777}},
     {DIRECTORY: {'st_uid': 1000}}, {DIRECTORY: {'st_mode': 0o040777}}, {DIRECTORY: {'st_mode': 0o040775}},
 ])
 def test_a_map_that_others_could_have_written_is_left_out(tmp_path, status):

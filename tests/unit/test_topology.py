@@ -165,7 +165,8 @@ def test_an_empty_tree_is_unknown(tmp_path):
 CPUINFO = {
     'arm': 'processor\t: 0\nBogoMIPS\t: 48.00\nCPU part\t: 0xd03\n\nprocessor\t: 1\nBogoMIPS\t: 48.00\nCPU part\t: 0xd03\n',
     'old arm': 'Processor\t: ARMv7 Processor rev 3 (v7l)\nprocessor\t: 0\nBogoMIPS\t: 1594.16\n\nprocessor\t: 1\nBogoMIPS\t: 1594.16\n\nHardware\t: x\n',
-    'ppc': 'processor\t: 0\ncpu\t\t: POWER7 (architected)\nclock\t\t: 3550.0MHz\n\nprocessor\t: 1\ncpu\t\t: POWER7\n\ntimebase\t: 512000000\nplatform\t: pSeries\n',
+    'ppc': 'processor\t: 0\ncpu\t\t: POWER7 (architected)\nclock\t\t: 3550.0MHz\n\nprocessor\t: 1\ncpu\t\t: POWER7\n\n'
+           'timebase\t: 512000000\nplatform\t: pSeries\n',
     'riscv': 'processor\t: 0\nhart\t\t: 1\nisa\t\t: rv64imafdc\n\nprocessor\t: 1\nhart\t\t: 2\nisa\t\t: rv64imafdc\n',
     's390': 'vendor_id       : IBM/S390\n# processors    : 2\nprocessor 0: version = FF,  identification = FF,  machine = 2964\n'
             'processor 1: version = FF,  identification = FF,  machine = 2964\n',
@@ -290,7 +291,8 @@ def test_a_file_for_a_directory_and_a_directory_for_a_file_are_survived(tmp_path
 def test_damage_in_any_file_is_survived(tmp_path_factory, seed):
     tree = sysfs_tree.files(Machine(packages=2, cores=2, offline=(7,)))
     for path in seed.sample(sorted(tree), 6):
-        tree[path] = seed.choice(['', '\0\0', '0-', '3-1', '99999999999', 'ffffffff,ffffffff', '-1', '0-3', '1', b'\xff\xfe', '0\n1\n', 'processor : 99999999999\n'])
+        tree[path] = seed.choice(['', '\0\0', '0-', '3-1', '99999999999', 'ffffffff,ffffffff', '-1', '0-3', '1', b'\xff\xfe', '0\n1\n',
+                                  'processor : 99999999999\n'])
     host, dummy = read(tmp_path_factory.mktemp('damaged'), tree)
     placed = [cpu for core in host.cores for cpu in core]
     assert len(placed) == len(set(placed))
