@@ -18,6 +18,9 @@ MOST_CPUS = 8192
 SWITCHES = ('nosmt', 'maxcpus', 'smt', 'smt_enabled')
 """Arguments that say how many threads of a core run, whatever their value (`smt` is s390's, `smt-enabled` is POWER's): one of them at most."""
 
+OURS = 'mitigations=auto,nosmt'
+"""Goes as a whole when another state is wanted: without it the kernel takes mitigations=auto by itself."""
+
 LIMITS = ('nr_cpus', 'possible_cpus', 'nosmp')
 """Arguments that keep CPUs from ever starting, siblings among them."""
 
@@ -65,7 +68,7 @@ def wanted_smt(smt):
     if smt == FORCED_OFF:
         return Wanted(('nosmt=force',), SWITCHES, False)
     if smt == MITIGATIONS_NOSMT:
-        return Wanted(('mitigations=auto,nosmt',), SWITCHES + ('mitigations',), False)
+        return Wanted((OURS,), SWITCHES + ('mitigations',), False)
     raise BootArgsError('smt is %.60r: it has to be one of %s' % (smt, ', '.join((ENABLED, DISABLED, FORCED_OFF, MITIGATIONS_NOSMT))))
 
 
@@ -97,7 +100,7 @@ def remainder(argument, wanted):
     """
     name, equals, value = argument.partition('=')
     # The kernel takes dashes and underscores in names as the same (kernel/params.c, parameq).
-    if name.replace('-', '_') in wanted.dropped:
+    if name.replace('-', '_') in wanted.dropped or argument == OURS:
         return None
     if not wanted.without_parts:
         return argument

@@ -69,7 +69,7 @@ done
 
 def shell_text(wanted):
     """The piece of shell (str) that makes the variables as wanted."""
-    patterns = [pattern for name in wanted.dropped for pattern in (_shell_name(name), _shell_name(name) + '=*')]
+    patterns = [boot_args.OURS] + [pattern for name in wanted.dropped for pattern in (_shell_name(name), _shell_name(name) + '=*')]
     return _SCRIPT % {
         'dropped': ' | '.join(patterns),
         'parts': _PARTS if wanted.without_parts else '',
