@@ -35,6 +35,7 @@ PLACEMENT_PAIRS = {
     ("siblings", "cores"): "cost_of_sharing",
     ("all_threads", "one_per_core"): "smt_yield",
     ("same_cpu", "cores"): "cost_of_one_cpu",
+    ("cores", "single"): "second_core",
 }
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime
 import math
 import typing as t
+from statistics import median
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, derived, statistics
 from ansible_collections.threadwise.smt.plugins.plugin_utils.analysis import Comparison, Result
@@ -19,6 +20,8 @@ ON, OFF, EITHER, BY_WORKLOAD, UNDECIDED, NOT_COMPARED = "on", "off", "either", "
 
 # A share of stolen time or of failed samples above this is worth a word.
 NOTABLE_SHARE = 0.01
+# A pinned worker that computes gets all of its CPU's time but for interrupts and short-lived neighbours.
+LEAST_CPU_SHARE = 0.9
 # More workloads than this are counted instead of named.
 NAMED = 3
 MINUTE = 60
@@ -113,10 +116,10 @@ def _without_comparison(result: Result, comparisons: t.Sequence[Comparison]) -> 
     reason = result["change"].get("reason") or "the result gives no reason"
     if result["change"]["compared"]:
         reason = "no block has good samples of both sides"
-    return f"SMT on and off were not compared here: {_clause(reason)}. {_from_placements(comparisons)}"
+    return f"SMT on and off were not compared here: {_clause(reason)}. {_from_placements(result, comparisons)}"
 
 
-def _from_placements(comparisons: t.Sequence[Comparison]) -> str:
+def _from_placements(result: Result, comparisons: t.Sequence[Comparison]) -> str:
     """What the placements alone say of sharing a core, in one sentence."""
     words = {
         "smt_yield": ("all threads together did", "the work of one worker per core"),
@@ -127,7 +130,25 @@ def _from_placements(comparisons: t.Sequence[Comparison]) -> str:
         if group:
             parts = [f"{_times(one)} {base} ({one['title']})" for one in group[:1]] + [f"{_times(one)} ({one['title']})" for one in group[1:NAMED]]
             return f"As it is now, {subject} {_join(parts)}."
-    return "Nothing could be measured here about sharing a core."
+    if _company(result):
+        return "What was measured tells nothing of sharing a core, because others used the CPUs."
+    return _second_core(comparisons) or "Nothing could be measured here about sharing a core."
+
+
+def _second_core(comparisons: t.Sequence[Comparison]) -> str | None:
+    """What a second worker on what is called another core says of whether it is another core: a hypervisor may not tell."""
+    group = [one for one in comparisons if one["effect"] == "second_core" and one["better"] == "higher" and one["ci_low"] is not None]
+    if not group:
+        return None
+    # The workload that suffers most from company tells most.
+    one = min(group, key=lambda one: one["ratio"])
+    shares = {derived.what_two_share(one[end] / 2, 1.0) for end in ("ci_low", "ci_high")}
+    told = "which leaves open what they share" if len(shares) > 1 else {
+        "nothing": "so they do not share a core",
+        "core": "as if they shared a core, although the topology calls them two",
+        "cpu": "as if they were one CPU, although the topology calls them two cores",
+    }[shares.pop()]
+    return f"Two workers on two cores did {_times(one)} the work of one alone ({one['title']}), {told}."
 
 
 def _times(one: Comparison) -> str:
@@ -176,6 +197,7 @@ def _cautions(result: Result) -> list[str]:
     failed = sum(1 for sample in samples if analysis.good_value(sample) is None)
     if failed:
         cautions.append(f"{failed} of {len(samples)} samples failed; their blocks are left out of the comparisons they belong to.")
+    cautions += _company(result)
     stolen = [sample["steal"] for sample in samples if sample.get("steal") is not None]
     if stolen and max(stolen) > NOTABLE_SHARE:
         cautions.append(f"The hypervisor took up to {percent(max(stolen))} of the CPU time away during a sample.")
@@ -186,6 +208,24 @@ def _cautions(result: Result) -> list[str]:
     if not result["facts"].get("complete", True):
         cautions.append("The topology is not complete: the place of some CPUs is not known.")
     return cautions
+
+
+def _company(result: Result) -> list[str]:
+    """Whether others used the CPUs that were measured."""
+    shares = [
+        worker["cpu_seconds"] / worker["wall_seconds"]
+        for sample in result["samples"] if sample["ok"] and sample["placement"] != "same_cpu"
+        for worker in sample.get("workers") or [] if worker.get("cpu_seconds") is not None and worker.get("wall_seconds")
+    ]
+    typical = median(shares) if shares else 1.0
+    if typical >= LEAST_CPU_SHARE:
+        return []
+    load = result["environment"].get("load_average")
+    told = f" (load average before the run: {load})" if isinstance(load, (int, float)) else ""
+    return [
+        f"This host was too busy with other work to be measured well{told}: in the median a worker got {percent(typical)} of its CPU's time. "
+        "Measure again when it is quiet."
+    ]
 
 
 def _next(result: Result, main: t.Sequence[Comparison]) -> str | None:
@@ -238,11 +278,15 @@ def percent(share: float, unit: str = " %") -> str:
     return f"{value:.1f}{unit}" if abs(value) < 10 and round(value, 1) != round(value) else f"{value:.0f}{unit}"
 
 
-def signed(ratio: float) -> str:
-    """A ratio as the change it means: 0.8 is ``−20 %``."""
+def signed(ratio: float, of: Comparison | None = None) -> str:
+    """A ratio as the change it means: 0.8 is ``−20 %``.
+
+    :param of: the comparison it belongs to, whose interval says how many digits mean something
+    """
     change = ratio - 1
-    text = percent(abs(change))
-    return f"{'+' if change > 0 else '−'}{text}" if text.strip(" 0.%") else "±0 %"
+    digits = None if of is None or of["ci_low"] is None else _digits(of["ci_low"], of["ci_high"])
+    text = percent(abs(change)) if digits is None else f"{100 * abs(change):.{digits}f} %"
+    return f"{'+' if change > 0 else '−'}{text}" if text.strip(" 0.%") else f"±{text}"
 
 
 def estimate(value: float, low: float, high: float) -> str:

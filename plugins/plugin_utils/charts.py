@@ -157,7 +157,7 @@ def histogram(rows: t.Sequence[Row], unit: str, label: str) -> str:
     data = _rows([{**row, "condition": condition_title(row["condition"])} for row in rows])
     chart = alt.Chart(data).mark_bar().encode(
         x=alt.X("value:Q", bin=alt.Bin(maxbins=30), title=unit),
-        y=alt.Y("count():Q", title="samples", axis=alt.Axis(tickMinStep=1, format="d", tickCount=3)),
+        y=alt.Y("count():Q", title="samples", axis=alt.Axis(tickMinStep=1, format="d", tickCount=3, minExtent=30)),
         color=alt.Color("condition:N", legend=None, scale=alt.Scale(domain=titles, range=[CONDITIONS[name][1] for name in present])),
         row=alt.Row("condition:N", sort=titles, title=None, header=alt.Header(labelAngle=0, labelAlign="left")),
     ).properties(width=WIDTH, height=70)
@@ -174,7 +174,7 @@ def sequence(rows: t.Sequence[Row], label: str) -> str:
     data = _rows([{**row, "condition": condition_title(row["condition"])} for row in rows])
     points = alt.Chart(data).mark_point(filled=True, size=34, opacity=0.8).encode(
         x=alt.X("index:Q", title="sample, in the order taken", axis=alt.Axis(tickMinStep=1, format="d", grid=False)),
-        y=alt.Y("deviation:Q", title="from the median", axis=alt.Axis(format="+.1%", tickCount=5)),
+        y=alt.Y("deviation:Q", title="from the median", axis=alt.Axis(format="+.1%", tickCount=5, minExtent=56)),
         color=alt.Color("condition:N", scale=alt.Scale(domain=titles, range=[CONDITIONS[name][1] for name in present]),
                         legend=alt.Legend() if len(present) > 1 else None),
         shape=alt.Shape("condition:N", scale=alt.Scale(domain=titles, range=["circle", "diamond"][: len(titles)]),

@@ -52,6 +52,7 @@ EFFECT_TITLES = {
     "cost_of_sharing": "two workers on one core against two on two cores",
     "smt_yield": "all threads against one worker per core",
     "cost_of_one_cpu": "two workers on one CPU against two on two cores",
+    "second_core": "two workers on two cores against one worker alone",
 }
 RECOMMENDATION_TITLES = {
     answer.ON: "SMT on", answer.OFF: "SMT off", answer.EITHER: "either", answer.BY_WORKLOAD: "by workload", answer.UNDECIDED: "not decided",
@@ -123,10 +124,10 @@ def summarise(result: dict[str, t.Any], file: str, page: str, margin: float, con
 @functools.cache
 def _templates() -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters.update(
-        number=number, percent=answer.percent, signed=answer.signed, placement=placement_title, condition=charts.condition_title,
+        number=number, percent=answer.percent, signed=answer.signed, change=lambda one: answer.signed(one["ratio"], one), interval=_interval, placement=placement_title, condition=charts.condition_title,
         effect=lambda name: EFFECT_TITLES.get(name, name), recommendation=lambda name: RECOMMENDATION_TITLES[name], address=lambda name: quote(name),
         cpus=_cpu_list,
     )
@@ -186,7 +187,12 @@ def interval_text(one: dict[str, t.Any]) -> str:
     """``−20 % (−22 to −18 %)`` of a comparison."""
     if one["ci_low"] is None:
         return f"{answer.signed(one['ratio'])} (no interval)"
-    return f"{answer.signed(one['ratio'])} ({answer.signed(one['ci_low']).removesuffix(' %')} to {answer.signed(one['ci_high'])})"
+    value, low, high = (answer.signed(one[name], one) for name in ("ratio", "ci_low", "ci_high"))
+    return f"{value} ({low.removesuffix(' %')} to {high})"
+
+
+def _interval(one: dict[str, t.Any]) -> str:
+    return "none" if one["ci_low"] is None else f"{answer.signed(one['ci_low'], one)} to {answer.signed(one['ci_high'], one)}"
 
 
 def _chart_row(one: dict[str, t.Any]) -> dict[str, t.Any]:
