@@ -1,0 +1,253 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who would be hurt, on synthetic trees: what a guest cannot hold all at once. Masks given back are the guests' business."""
+
+from __future__ import annotations
+
+import errno
+import json
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils import bystanders
+
+ONLINE = range(8)
+GOING = (1, 3, 5, 7)
+
+
+class Tree(bystanders.Host):
+    """A host of files, with tasks whose masks can be set."""
+
+    def __init__(self, root):
+        super().__init__(str(root))
+        self.root = root
+        self.refused = {}
+        self.put('proc/self/mounts', '')
+
+    def put(self, path, text):
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / path).write_text(text, encoding='utf-8')
+
+    def task(self, pid, name, mask, unit=None, thread=None, kernel=False, start=1000, cgroup=None):
+        cgroup = cgroup or ('/system.slice/' + unit if unit else '/')
+        fields = ['S', '1'] + ['0'] * 4 + [str(0x00200000 if kernel else 0x400000)] + ['0'] * 12 + [str(start)] + ['0'] * 20
+        for folder in ('proc/%d' % pid, 'proc/%d/task/%d' % (pid, thread or pid)):
+            self.put(folder + '/stat', '%d (%s) %s\n' % (pid, name, ' '.join(fields)))
+            self.put(folder + '/status', 'Name:\t%s\nCpus_allowed:\tff\nCpus_allowed_list:\t%s\n' % (name, mask))
+            self.put(folder + '/cgroup', '0::%s\n' % cgroup)
+            self.put(folder + '/comm', name + '\n')
+
+    def set_affinity(self, pid, cpus):
+        if pid in self.refused:
+            raise OSError(self.refused[pid], 'refused')
+        self.task(pid, 'sleep', bystanders.cpulist.render(cpus))
+
+
+@pytest.fixture(name='tree')
+def empty_tree(tmp_path):
+    return Tree(tmp_path)
+
+
+def hurt(tree):
+    return [finding.text for finding in bystanders.find(tree, ONLINE, GOING) if finding.hurts]
+
+
+def test_nobody(tree):
+    tree.task(1, 'systemd', '0-7')
+    tree.task(2, 'kthreadd/3', '3', kernel=True)
+    tree.task(5, 'even', '0,2,4')
+    assert bystanders.find(tree, ONLINE, GOING) == []
+
+
+def test_tasks_by_unit_and_mask(tree):
+    tree.task(812, 'sleep', '3', unit='foo.service')
+    tree.task(900, 'java) R 1', '2-3', unit='db.service')
+    for thread in (901, 902, 903):
+        tree.task(900, 'java) R 1', '2-3', unit='db.service', thread=thread)
+    assert hurt(tree) == ['CPU 3: pid 812 sleep (unit foo.service) is pinned to 3 alone',
+                          'CPU 3: pid 900 java) R 1 (unit db.service) and 3 more threads like it may run on 2-3 only and would keep 2']
+
+
+def test_name_of_a_hostile_task(tree):
+    tree.task(6, 'a\x1b[2Jb', '7')
+    assert hurt(tree) == ['CPU 7: pid 6 a?[2Jb is pinned to 7 alone']
+
+
+@pytest.mark.parametrize('version', [1, 2])
+def test_cpusets_and_who_lives_in_them(tree, version):
+    kind = 'cgroup2 rw' if version == 2 else 'cgroup rw,cpuset'
+    tree.put('proc/self/mounts', 'x /sys/fs/cgroup %s 0 0\n' % kind)
+    tree.put('sys/fs/cgroup/cpuset.cpus', '0-7')
+    tree.put('sys/fs/cgroup/a.slice/cpuset.cpus', '')
+    tree.put('sys/fs/cgroup/a.slice/b.scope/cpuset.cpus', '2-3')
+    tree.put('sys/fs/cgroup/a.slice/c.scope/cpuset.cpus', '5')
+    tree.put('sys/fs/cgroup/a.slice/d.scope/cpuset.cpus', '4')
+    tree.put('sys/fs/cgroup/unmanaged/below/cpuset.cpus', '7')
+    tree.task(10, 'inside', '2-3', cgroup='/a.slice/b.scope/deep')
+    tree.task(11, 'narrower', '3', cgroup='/a.slice/b.scope')
+    assert sorted(hurt(tree)) == [
+        'CPU 3: /sys/fs/cgroup/a.slice/b.scope (cgroup v%d cpuset, CPUs 2-3) would shrink to 2' % version,
+        'CPU 3: pid 11 narrower (unit b.scope) is pinned to 3 alone',
+        'CPU 5: /sys/fs/cgroup/a.slice/c.scope (cgroup v%d cpuset, CPUs 5) would lose all its CPUs' % version]
+
+
+def test_partition(tree):
+    tree.put('proc/self/mounts', 'x /sys/fs/cgroup cgroup2 rw 0 0\n')
+    for name, cpus in (('one', '5'), ('two', '6-7')):
+        tree.put('sys/fs/cgroup/%s/cpuset.cpus' % name, cpus)
+        tree.put('sys/fs/cgroup/%s/cpuset.cpus.partition' % name, 'root')
+    assert sorted(hurt(tree)) == ['CPU 5: /sys/fs/cgroup/one (cgroup v2 cpuset, CPUs 5) is a partition (root) and would turn invalid',
+                                  'CPU 7: /sys/fs/cgroup/two (cgroup v2 cpuset, CPUs 6-7) is a partition (root) and would shrink to 6']
+
+
+@pytest.mark.parametrize('path, text, told', [
+    ('etc/systemd/system/db.service', '[Service]\nCPUAffinity=0 1 2-3\n', 'CPUs 1,3: /etc/systemd/system/db.service sets CPUAffinity=0 1 2-3'),
+    ('etc/systemd/system/db.service.d/x.conf', '[Service]\n AllowedCPUs = 4,5\n', 'CPU 5: /etc/systemd/system/db.service.d/x.conf sets AllowedCPUs=4,5'),
+    ('etc/systemd/system.conf', 'CPUAffinity=7\n', 'CPU 7: /etc/systemd/system.conf sets CPUAffinity=7'),
+    ('etc/libvirt/qemu/vm.xml', "<vcpupin vcpu='0' cpuset='2-3,^2'/>", 'CPU 3: libvirt guest vm is pinned there (vcpupin)'),
+    ('sys/devices/system/cpu/isolated', '3,6\n', 'CPU 3: set aside at boot (isolcpus=) for work that would lose it'),
+    ('sys/devices/system/node/node1/cpulist', '5,7\n', 'CPUs 5,7: NUMA node1 would be left without a CPU'),
+    ('proc/irq/24/smp_affinity_list', '3\n', 'CPU 3: interrupt 24 is bound to 3 alone'),
+])
+def test_what_is_written_somewhere(tree, path, text, told):
+    tree.put(path, text)
+    assert hurt(tree) == [told]
+
+
+@pytest.mark.parametrize('path, text', [
+    ('etc/systemd/system/db.service', '#CPUAffinity=3\nCPUAffinity=numa\nCPUAffinity=\nCPUAffinity=99-1\n'),
+    ('etc/libvirt/qemu/vm.xml', "<vcpupin vcpu='0' cpuset='junk'/>"),
+    ('var/lib/kubelet/cpu_manager_state', '{"policyName":"none"}'),
+    ('var/lib/kubelet/cpu_manager_state', '{"policyName":'),
+    ('var/lib/kubelet/cpu_manager_state', '[[]]'),
+    ('proc/irq/24/smp_affinity_list', '2-3\n'),
+    ('proc/irq/24/smp_affinity_list', ''),
+    ('proc/77/stat', 'no stat'),
+    ('proc/77/task/77/status', 'Cpus_allowed_list:\t\n'),
+    ('sys/devices/system/node/node1/cpulist', '4-5\n'),
+])
+def test_what_hurts_nobody(tree, path, text):
+    tree.put(path, text)
+    assert hurt(tree) == []
+
+
+def test_kubelet(tree):
+    tree.put('var/lib/kubelet/cpu_manager_state', json.dumps({'policyName': 'static', 'defaultCpuSet': '0-7'}))
+    assert hurt(tree)[0].startswith("CPUs 1,3,5,7: kubelet's CPU manager is static")
+
+
+def test_interrupts_where_nobody_put_them(tree):
+    tree.put('proc/irq/24/smp_affinity_list', '3')
+    tree.put('proc/irq/24/affinity_hint', '08')
+    assert bystanders.find(tree, ONLINE, GOING) == []
+    tree.put('proc/irq/25/smp_affinity_list', '5')
+    tree.task(50, 'irqbalance', '0-7')
+    assert [finding.hurts for finding in bystanders.find(tree, ONLINE, GOING)] == [False]
+
+
+def test_long_list_is_cut_for_reading_only(tree):
+    for pid in range(100, 160):
+        tree.task(pid, 'worker%d' % pid, '3')
+    assert len(hurt(tree)) == 60
+    text = bystanders.readable(bystanders.find(tree, ONLINE, GOING))
+    assert text.splitlines()[-1] == '- and 40 more' and len(text.splitlines()) == 21
+
+
+def lose(tree, **tasks):
+    """Capture, then let the kernel widen the masks, as before Linux 6.2."""
+    captured = json.loads(json.dumps(bystanders.capture(tree, ONLINE, GOING)))
+    for pid in [task['pid'] for task in captured['tasks']]:
+        tree.task(pid, 'sleep', '0-7')
+    bystanders.note_left(tree, captured)
+    bystanders.check(captured)
+    return captured
+
+
+def give_back(tree, captured, online=ONLINE):
+    return bystanders.put_back(tree, captured, bystanders.masks_now(tree, captured), online)
+
+
+def mask(tree, pid):
+    return tree.read('proc/%d/status' % pid).rpartition('\t')[2]
+
+
+def test_masks_are_given_back(tree):
+    tree.task(5, 'sleep', '3')
+    tree.task(6, 'sleep', '4-5')
+    captured = lose(tree)
+    reports, waiting = give_back(tree, captured)
+    assert (reports, bystanders.is_empty(waiting)) == ([], True)
+    assert (mask(tree, 5), mask(tree, 6)) == ('3', '4-5')
+
+
+def test_a_mask_waits_for_its_cpus(tree):
+    tree.task(5, 'sleep', '3')
+    captured = lose(tree)
+    reports, waiting = give_back(tree, captured, online=[0, 1, 2, 4, 5, 6])
+    assert (reports, [task['pid'] for task in waiting['tasks']], mask(tree, 5)) == ([], [5], '0-7')
+    assert give_back(tree, waiting)[0] == []
+    assert mask(tree, 5) == '3'
+
+
+def test_a_mask_that_somebody_chose_since_stays(tree):
+    tree.task(5, 'sleep', '3')
+    captured = lose(tree)
+    tree.task(5, 'sleep', '0')
+    assert 'was given another mask (0)' in give_back(tree, captured)[0][0]
+    assert mask(tree, 5) == '0'
+
+
+def test_a_pid_given_anew_is_another_task(tree):
+    tree.task(5, 'sleep', '3')
+    captured = lose(tree)
+    tree.task(5, 'sleep', '0-7', start=2000)
+    assert give_back(tree, captured)[0] == ['pid 5 sleep is gone, its mask 3 was not needed any more']
+    assert mask(tree, 5) == '0-7'
+
+
+def test_a_refused_mask_is_told(tree):
+    tree.task(5, 'sleep', '3')
+    captured = lose(tree)
+    tree.refused[5] = errno.EINVAL
+    assert give_back(tree, captured)[0] == ['pid 5 sleep: mask 3 could not be put back: refused']
+
+
+def test_cpusets_grow_back_from_the_top(tree):
+    tree.put('proc/self/mounts', 'x /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0\n')
+    for path in ('a', 'a/b', 'gone'):
+        tree.put('sys/fs/cgroup/cpuset/%s/cpuset.cpus' % path, '2-3')
+    captured = lose(tree)
+    written = []
+    write = tree.write
+    tree.write = lambda path, text: (written.append(path), write(path, text))
+    for path in ('a', 'a/b'):
+        tree.put('sys/fs/cgroup/cpuset/%s/cpuset.cpus' % path, '2')
+    (tree.root / 'sys/fs/cgroup/cpuset/gone/cpuset.cpus').unlink()
+    reports, _waiting = give_back(tree, captured)
+    assert reports == ['/sys/fs/cgroup/cpuset/gone is gone, its cpuset 2-3 was not needed any more']
+    assert written == ['sys/fs/cgroup/cpuset/a/cpuset.cpus', 'sys/fs/cgroup/cpuset/a/b/cpuset.cpus']
+    assert tree.read('sys/fs/cgroup/cpuset/a/b/cpuset.cpus') == '2-3'
+
+
+def test_interrupts_go_back(tree):
+    tree.put('proc/irq/24/smp_affinity_list', '3')
+    captured = lose(tree)
+    tree.put('proc/irq/24/smp_affinity_list', '0-7')
+    assert give_back(tree, captured)[0] == []
+    assert tree.read('proc/irq/24/smp_affinity_list') == '3'
+
+
+def test_first_capture_wins(tree):
+    tree.task(5, 'sleep', '3')
+    first = lose(tree)
+    tree.task(5, 'sleep', '1,3')
+    tree.task(6, 'sleep', '7')
+    merged = bystanders.merge(first, bystanders.capture(tree, ONLINE, GOING))
+    assert [(task['pid'], task['mask']) for task in merged['tasks']] == [(5, '3'), (6, '7')]
+
+
+@pytest.mark.parametrize('damage', [{'tasks': None}, {'tasks': [{'pid': -1}]}, {'tasks': [{'pid': 'x'}]}, {'cpusets': {'a': 1}}, {'online': 7}])
+def test_damaged_capture(damage):
+    whole = {'online': [], 'tasks': [], 'cpusets': {}, 'partitions': {}, 'interrupts': {}}
+    bystanders.check(whole)
+    with pytest.raises(ValueError):
+        bystanders.check(dict(whole, **damage))

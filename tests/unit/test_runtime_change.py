@@ -1,0 +1,203 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whole requests on a fake kernel: what is saved, what a second run does, what a reboot makes of it, and the files that keep a setting."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils import (
+    bystanders, cpu_state, hostfs, persistence, runtime_change, saved_state, udev_rules)
+
+from fake_kernel import FakeKernel, numbered_cores
+
+CORES = numbered_cores(4, 2, 'adjacent')
+ALL, FIRST = list(range(8)), [0, 2, 4, 6]
+REDHAT = 'SUBSYSTEM=="cpu", ACTION=="add", TEST=="online", ATTR{online}=="0", ATTR{online}="1"\n'
+
+
+class Host(FakeKernel, bystanders.Host):
+    """A fake kernel that a request can be sent to."""
+
+    def __init__(self, sysroot, **options):
+        super().__init__(sysroot, CORES, **options)
+        self.put('proc/self/mounts', '')
+        self.boot('first')
+        self.commands = []
+
+    def put(self, path, text):
+        full = hostfs.HostFs(self.sysroot)
+        full.write(path, text)
+
+    def boot(self, boot_id):
+        self.put(saved_state.BOOT_ID, boot_id)
+
+    def run_command(self, command):
+        self.commands.append(command)
+        return 0, '', ''
+
+    def ask(self, state=None, **options):
+        given = {'threads': None, 'method': 'auto', 'bystanders': 'refuse', 'persist': 'none', 'neutralise': False, 'revert_after': None,
+                 'confirm': False, 'check': False}
+        given.update(options)
+        change = runtime_change.RuntimeChange(runtime_change.Request(state=state, **given), self.run_command, self.sysroot)
+        change.host = change.dead_man._host = self
+        result = change.run()
+        result['warnings'] = change.warnings
+        assert json.loads(json.dumps(result)) == result
+        return result
+
+    def saved(self):
+        text = self.read(saved_state.PATH)
+        return json.loads(text) if text else None
+
+
+@pytest.fixture(name='host')
+def fake_host(tmp_path):
+    return Host(tmp_path)
+
+
+def test_back_to_the_state_before_the_first_change(host):
+    host.write(cpu_state.CPU_DIRECTORY + '/cpu5/online', '0')
+    before = cpu_state.read(files=host)
+    host.ask('disabled')
+    host.ask(threads=2)
+    assert host.saved()['cpu'] == before
+    assert cpu_state.read(files=host)['online'] == ALL, 'so many threads are asked for by number'
+    host.ask('enabled')
+    assert cpu_state.read(files=host) == before
+    assert host.saved() is None, 'as before the first change: nothing is left to restore'
+    host.ask('disabled')
+    assert host.ask('restored')['changed'] is True
+    assert cpu_state.read(files=host) == before
+    assert (host.ask('restored')['changed'], host.saved()) == (False, None)
+
+
+@pytest.mark.parametrize('state', ['enabled', 'disabled', 'restored'])
+def test_second_run_writes_nothing(host, state):
+    host.ask(state)
+    host.writes.clear()
+    assert host.ask(state)['changed'] is False
+    assert host.writes == []
+
+
+@pytest.mark.parametrize('request_options', [{'state': 'disabled', 'persist': 'systemd'}, {'threads': 1, 'method': 'cpu_online', 'persist': 'tmpfiles'}])
+def test_check_mode_tells_what_happens(host, request_options):
+    told = host.ask(check=True, **request_options)
+    assert (host.writes, host.saved()) == ([], None)
+    done = host.ask(**request_options)
+    assert {key: done[key] for key in ('changed', 'before', 'after', 'diff')} == {key: told[key] for key in ('changed', 'before', 'after', 'diff')}
+    assert host.ask(check=True, **request_options)['changed'] is False
+
+
+def test_reboot_ends_a_change_that_was_not_kept(host, tmp_path):
+    host.ask('disabled')
+    again = Host(tmp_path)
+    again.boot('second')
+    assert again.ask('restored')['changed'] is False
+    again.write(cpu_state.CPU_DIRECTORY + '/cpu3/online', '0')
+    again.ask('disabled')
+    assert again.saved()['cpu']['online'] == [0, 1, 2, 4, 5, 6, 7], 'the first change of this boot saves anew'
+
+
+def test_reboot_into_a_kept_setting(host, tmp_path):
+    host.ask('disabled', persist='tmpfiles')
+    again = Host(tmp_path, control='off')
+    again.boot('second')
+    assert again.ask('disabled', persist='tmpfiles')['changed'] is False
+    assert again.ask('restored')['changed'] is True
+    assert cpu_state.read(files=again)['online'] == ALL
+    assert not again.exists(persistence.TMPFILES_PATH)
+
+
+@pytest.mark.parametrize('text', ['', '[]', '{"schema": 1}', '{"schema": "threadwise.smt/state", "schema_version": 1, "cpu": {}}', '[' * 5000])
+def test_damaged_saved_state(host, text):
+    host.put(saved_state.PATH, text)
+    with pytest.raises(saved_state.SavedStateError, match='state.json cannot be used .*remove it'):
+        host.ask('disabled')
+    assert host.writes == []
+
+
+def test_refused_half_way(host):
+    host.refusals = {(5, False): 16}
+    with pytest.raises(cpu_state.StateError, match='CPU 5: EBUSY'):
+        host.ask('disabled')
+    assert cpu_state.read(files=host)['online'] == ALL
+
+
+def test_no_dead_man_without_systemd(host):
+    with pytest.raises(runtime_change.dead_man.DeadManError, match='needs systemd'):
+        host.ask('disabled', revert_after=60)
+    assert (host.writes, host.saved()) == ([], None)
+
+
+def test_dead_man_first_then_the_writes(host):
+    (hostfs.HostFs(host.sysroot)).write('run/systemd/system/x', '')
+    assert host.ask('disabled', revert_after=60, persist='tmpfiles')['revert_pending'] is True
+    armed = [command for command in host.commands if command[0] == 'systemd-run']
+    assert len(armed) == 1 and '--on-active=60' in armed[0]
+    assert not host.exists(persistence.TMPFILES_PATH)
+    done = host.ask('disabled', confirm=True, persist='tmpfiles')
+    assert (done['changed'], done['revert_pending'], host.exists(persistence.TMPFILES_PATH)) == (True, False, True)
+    assert ['systemctl', 'stop', 'threadwise-smt-revert.timer'] in host.commands
+    assert host.ask('disabled', revert_after=60, persist='tmpfiles')['changed'] is False
+
+
+def test_confirming_what_has_gone_back(host):
+    with pytest.raises(runtime_change.ChangeRefused, match='nothing to confirm'):
+        host.ask('disabled', confirm=True)
+    assert host.writes == []
+
+
+@pytest.mark.parametrize('method, kept', [('auto', ['w /sys/devices/system/cpu/smt/control - - - - off']), ('cpu_online', [
+    'w /sys/devices/system/cpu/smt/control - - - - on'] + ['w /sys/devices/system/cpu/cpu%d/online - - - - 0' % cpu for cpu in (1, 3, 5, 7)])])
+def test_lines_that_keep_a_setting(host, method, kept):
+    host.ask('disabled', method=method, persist='tmpfiles')
+    assert (host.read(persistence.TMPFILES_PATH) or '').splitlines()[1:] == kept
+    assert host.ask('disabled', method=method, persist='systemd')['changed'] is True
+    assert not host.exists(persistence.TMPFILES_PATH)
+    assert host.ask('disabled', method=method)['changed'] is True
+    assert not any(host.exists(path) for path in persistence.PATHS)
+
+
+@pytest.mark.parametrize('rule, counts', [
+    (REDHAT, True),
+    ('ACTION=="add|change", SUBSYSTEM=="cpu", ATTR{online}:="1"\n', True),
+    ('SUBSYSTEM=="cpu", \\\n  ATTR{online}="1"\n', True),
+    ('#' + REDHAT, False),
+    (REDHAT.replace('="1"', '="0"'), False),
+    (REDHAT.replace('add', 'remove'), False),
+    ('SUBSYSTEM=="memory", ACTION=="add", ATTR{state}="online"\n', False),
+    ('SUBSYSTEM!="cpu", KERNEL=="cpu*", ATTR{online}="1"\n', False),
+    ('junk "" ==\n', False),
+])
+def test_rules_that_online_cpus(tmp_path, rule, counts):
+    fs = hostfs.HostFs(str(tmp_path))
+    text = '# first\n' + rule + 'KERNEL=="x", NAME="y"\n'
+    fs.write('usr/lib/udev/rules.d/40-x.rules', text)
+    assert bool(udev_rules.active(fs)) is counts
+    assert (udev_rules.without_them(text) != text) is counts
+    left = [line for line in udev_rules.without_them(text).splitlines() if not line.startswith('#')]
+    assert left[-1] == 'KERNEL=="x", NAME="y"'
+    assert not udev_rules.brings_cpus_online(' '.join(left))
+
+
+@pytest.mark.parametrize('directory', ['usr/lib/udev/rules.d', 'etc/udev/rules.d'])
+def test_rules_rest_and_come_back(host, directory):
+    path = directory + '/40-redhat.rules'
+    host.put(path, REDHAT)
+    warned = host.ask('disabled', method='cpu_online')['warnings']
+    assert any('/' + path in warning for warning in warned)
+    assert host.ask('disabled', method='cpu_online', neutralise=True)['changed'] is True
+    assert udev_rules.active(hostfs.HostFs(host.sysroot)) == []
+    assert host.ask('disabled', method='cpu_online', neutralise=True)['changed'] is False
+    host.ask('restored')
+    assert host.read(path) == REDHAT.strip()
+    assert host.exists('etc/udev/rules.d/40-redhat.rules') is directory.startswith('etc')
+    assert not host.exists(udev_rules.BACKUPS)
+
+
+def test_no_warning_where_the_control_is_off(host):
+    host.put('usr/lib/udev/rules.d/40-redhat.rules', REDHAT)
+    assert host.ask('disabled')['warnings'] == []
