@@ -8,7 +8,7 @@ import json
 import os
 import re
 
-from ansible_collections.threadwise.smt.plugins.module_utils import boot_entries, boot_facts, cpuinfo, cpulist, hypervisor, saved_map, vulnerabilities
+from ansible_collections.threadwise.smt.plugins.module_utils import boot_entries, boot_facts, cpuinfo, cpulist, hypervisor, probe_kept, saved_map, vulnerabilities
 from ansible_collections.threadwise.smt.plugins.module_utils.topology import read_topology
 
 SMT_DIR = 'sys/devices/system/cpu/smt/'
@@ -51,7 +51,7 @@ def gather(fs):
         'numbering': topology.numbering,
         'source': topology.source,
         'complete': topology.complete,
-        'measured': None,
+        'measured': probe_kept.load(fs),
         'boot': boot_facts.read(fs, loader),
         'vulnerabilities': vulnerabilities.read(fs),
         'hypervisor': guest_of,

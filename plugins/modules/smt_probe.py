@@ -1,0 +1,145 @@
+#!/usr/bin/python
+# Copyright: threadwise.smt contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: smt_probe
+short_description: Find out by measuring which CPUs share a core
+version_added: 0.1.0
+description:
+  - Lets changing halves of the CPUs compute for a tenth of a second at a time, compares how fast each CPU is with and without each other one,
+    and says which CPUs share a core, with an interval, or that it is not clear.
+  - For guests whose hypervisor shows another topology than the one they run on. The kernel's topology is not used for measuring; it is only compared
+    with what was measured.
+  - The CPUs are busy while it runs, for some seconds to O(seconds). Nothing is switched.
+  - What was measured is kept in C(/var/lib/threadwise-smt/measured.json) until the next boot, and M(threadwise.smt.smt_facts) shows it.
+options:
+  mode:
+    description:
+      - V(auto) measures where a hypervisor shows a topology without SMT, or none.
+    type: str
+    choices: [auto, always, never]
+    default: always
+  seconds:
+    description: How long it may take. What is not clear by then is returned as unclear.
+    type: float
+    default: 30
+attributes:
+  check_mode:
+    support: full
+    description: Says whether it would measure; measures and writes nothing.
+  diff_mode:
+    support: none
+    description: Nothing is switched.
+  platform:
+    support: full
+    platforms: linux
+    description: Linux with Python 3.8 or later.
+seealso:
+  - module: threadwise.smt.smt_facts
+author: threadwise.smt contributors (@threadwise)
+"""
+
+EXAMPLES = r"""
+- name: Measure which CPUs share a core, in guests that claim to have no SMT
+  threadwise.smt.smt_probe:
+    mode: auto
+  become: true
+
+- name: Say where the kernel is wrong
+  ansible.builtin.debug:
+    msg: "CPUs {{ ansible_facts['smt']['measured']['pairs'] | join(' and ') }} share a core, and the kernel does not know"
+  when: (ansible_facts['smt']['measured'] or {})['agrees_with_kernel'] | default(none) is false
+"""
+
+RETURN = r"""
+probed:
+  description: Whether the CPUs were measured, or in check mode would be.
+  returned: always
+  type: bool
+measured:
+  description: What was measured, or null.
+  returned: always
+  type: dict
+  contains:
+    cpus:
+      description: CPU list of the CPUs that were measured.
+      type: str
+    pairs:
+      description: CPU lists, one a core that several of the CPUs share.
+      type: list
+      elements: str
+    singles:
+      description: CPU list of the CPUs that share a core with none of the others.
+      type: str
+    unclear:
+      description: CPU list of the CPUs whose core is not clear.
+      type: str
+    agrees_with_kernel:
+      description: Whether the kernel's topology says the same; null when too little is clear.
+      type: bool
+    ratios:
+      description:
+        - Pairs with C(verdict) (V(shares), V(apart) or null for unclear), C(ratio) (the pace together as a share of the pace apart), and its
+          interval, C(low) and C(high). With many CPUs only the pairs that might share.
+      type: list
+      elements: dict
+    rounds:
+      description: How many rounds it took.
+      type: int
+    seconds:
+      description: How long it took.
+      type: float
+    confidence:
+      description: With what confidence none of the claims is wrong.
+      type: float
+    measured_at:
+      description: When, in UTC.
+      type: str
+ansible_facts:
+  description: The facts of M(threadwise.smt.smt_facts) with what was measured.
+  returned: when measured
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.threadwise.smt.plugins.module_utils import facts, probe, probe_kept, topology
+from ansible_collections.threadwise.smt.plugins.module_utils.host_lock import HostLock, HostLockError
+from ansible_collections.threadwise.smt.plugins.module_utils.hostfs import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils.probe_workers import ProbeError
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "mode": {"type": "str", "choices": list(probe.MODES), "default": "always"},
+            "seconds": {"type": "float", "default": probe.DEFAULT_SECONDS},
+        },
+        supports_check_mode=True,
+    )
+    fs = HostFs("/")
+    probed = probe.wanted(module.params["mode"], facts.gather(fs))
+    if not probed or module.check_mode:
+        module.exit_json(changed=False, probed=probed, measured=None)
+    try:
+        measured = measure(fs, module.params["seconds"])
+    except (ProbeError, HostLockError) as error:
+        module.fail_json(msg=str(error))
+    except OSError as error:
+        module.fail_json(msg="what was measured cannot be kept in %s: %s" % (fs.path(probe_kept.PATH), error.strerror))
+    module.exit_json(changed=False, probed=True, measured=measured, ansible_facts={"smt": facts.gather(fs)})
+
+
+def measure(fs, seconds):
+    """Measure, compare with the kernel, keep. Nobody else measures or switches meanwhile."""
+    with HostLock("/", "smt_probe"):
+        told = topology.read_topology(fs)
+        result = probe.run(probe.measurable(told.online), seconds)
+        return probe_kept.save(fs, dict(result, agrees_with_kernel=probe.compare_with_kernel(result, told)))
+
+
+if __name__ == "__main__":
+    main()
