@@ -115,7 +115,7 @@ def forest(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: 
     interval = base.mark_rule(strokeWidth=3).encode(y=y, x=alt.X("low:Q", scale=scale), x2="high:Q", color=colour)
     point = base.mark_point(filled=True, size=130, opacity=1).encode(y=y, x=x, color=colour, shape=shape)
     text = base.mark_text(align="left", dx=12, color=INK, fontSize=12).encode(y=y, text="text:N", x=alt.value(WIDTH))
-    room = alt.Chart(_rows([{"at": 1}])).mark_rule(opacity=0).encode(x=alt.value(WIDTH), x2=alt.value(WIDTH + 12 + CHARACTER * max(len(row["text"]) for row in rows)))
+    room = alt.Chart(_rows([{"at": 1}])).mark_rule(opacity=0, color=INK).encode(x=alt.value(WIDTH), x2=alt.value(WIDTH + 12 + CHARACTER * max(len(row["text"]) for row in rows)))
     heads = [
         alt.Chart(_rows([{"text": words}])).mark_text(align=align, color=MUTED, fontSize=12, dx=dx).encode(
             text="text:N", x=alt.value(at), y=alt.value(-12))

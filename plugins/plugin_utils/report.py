@@ -179,8 +179,8 @@ def number(value: float | None, digits: int = 4) -> str:
         return "unknown"
     if value == 0 or not 1e-4 <= abs(value) < 1e9:
         return f"{value:.{digits}g}"
-    whole = len(str(int(abs(value))))
-    return f"{value:,.{max(0, digits - whole)}f}".replace(",", "\u202f")
+    exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])
+    return f"{value:,.{max(0, digits - 1 - exponent)}f}".replace(",", "\u202f")
 
 
 def interval_text(one: dict[str, t.Any]) -> str:

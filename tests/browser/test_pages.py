@@ -1,0 +1,176 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The pages in a real browser: nothing is loaded, nothing complained of, sorting and filtering work by mouse and keyboard, nothing is cut off.
+
+Needs Debian's packages chromium and chromium-driver. With SMT_SCREENSHOTS=DIRECTORY pictures are left there for people to look at.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
+import result_maker
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils import report, result_files
+
+EVEN = {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "sysbench cpu (primes to 10000)"}
+BOTH = {"gzip": result_maker.GZIP, "sysbench_cpu": EVEN}
+
+
+@pytest.fixture(scope="module", name="browser")
+def browser_fixture(tmp_path_factory):
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    # Root has no sandbox to run in; a page that breaks out of the renderer is none of ours.
+    for argument in ("--headless=new", "--no-sandbox", "--hide-scrollbars", f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module", name="one_host")
+def one_host_fixture(tmp_path_factory):
+    return build(tmp_path_factory.mktemp("one"), [result_maker.result(workloads=BOTH)])
+
+
+@pytest.fixture(scope="module", name="three_hosts")
+def three_hosts_fixture(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("three")
+    (directory / "broken.json").write_text("{")
+    return build(directory, [
+        result_maker.result(host="smt-adjacent", workloads=BOTH, blocks=5, noise=0.002),
+        result_maker.result(host="smt-split", workloads=BOTH, blocks=5, noise=0.03, seed=3),
+        result_maker.result(host="<script>alert(1)</script>", compared=False, reason="this host has no SMT", shape=(1, 2, 1), blocks=5),
+    ])
+
+
+def build(directory, documents):
+    for document in documents:
+        result_files.save(directory, document)
+    for one in report.pages(result_files.result_paths(directory)):
+        if isinstance(one, tuple):
+            result_files.write_text(directory / one[0], one[1])
+    return directory
+
+
+def show(browser, path, width=1100, scheme="light", media=""):
+    """Open a page; returns the addresses that it asked for beyond itself."""
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": [{"name": "prefers-color-scheme", "value": scheme}]})
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600})
+    for kind in ("browser", "performance"):
+        browser.get_log(kind)
+    browser.get(path.as_uri())
+    asked = [entry["message"] for entry in browser.get_log("performance") if '"Network.requestWillBeSent"' in entry["message"]]
+    return [message for message in asked if path.as_uri() not in message and '"url":"data:' not in message]
+
+
+def picture(browser, name):
+    directory = os.environ.get("SMT_SCREENSHOTS")
+    if directory:
+        size = browser.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
+        taken = browser.execute_cdp_cmd("Page.captureScreenshot", {
+            "captureBeyondViewport": True, "clip": {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], 6000), "scale": 1},
+        })
+        Path(directory, f"{name}.png").write_bytes(base64.b64decode(taken["data"]))
+
+
+@pytest.mark.parametrize("scheme, width, media", [("light", 1100, ""), ("dark", 1100, ""), ("light", 390, ""), ("dark", 800, "print")])
+def test_pages_are_quiet_whole_and_readable(browser, one_host, three_hosts, scheme, width, media):
+    for page in sorted([*one_host.glob("*.html"), *three_hosts.glob("*.html")]):
+        assert show(browser, page, width, scheme, media) == []
+        assert browser.get_log("browser") == []
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+        assert contrast(browser, ".sentence") >= 7 and contrast(browser, ".muted, footer p") >= 4.5
+        picture(browser, f"{page.parent.name[:3]}-{page.stem[:12].replace('%', '')}-{scheme}-{width}{media}")
+
+
+def contrast(browser, selector):
+    """Contrast of the text of the first such element with the page below it (WCAG 2, 1.4.3)."""
+    return browser.execute_script("""
+        const channels = (colour) => colour.match(/[0-9.]+/g).slice(0, 3).map(Number);
+        const linear = (value) => { const share = value / 255; return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4; };
+        const luminance = (colour) => { const [r, g, b] = channels(colour).map(linear); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+        const element = document.querySelector(arguments[0]);
+        const [a, b] = [getComputedStyle(element).color, getComputedStyle(document.body).backgroundColor].map(luminance);
+        return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    """, selector)
+
+
+def test_the_answer_and_the_forest_plot_are_on_the_first_screen(browser, one_host):
+    show(browser, one_host / "index.html")
+    bottoms = browser.execute_script("return [...document.querySelectorAll('.sentence, figure svg')].slice(0, 2).map((e) => e.getBoundingClientRect().bottom)")
+    assert len(bottoms) == 2 and max(bottoms) < 900
+
+
+def test_nothing_is_cut_off_in_a_picture(browser, one_host):
+    for width in (1100, 390):
+        show(browser, one_host / "index.html", width)
+        cut = browser.execute_script("""
+            return [...document.querySelectorAll('svg')].flatMap((svg) => {
+                const frame = svg.getBoundingClientRect();
+                return [...svg.querySelectorAll('text')].filter((text) => {
+                    const box = text.getBoundingClientRect();
+                    return box.width && (box.left < frame.left - 1 || box.right > frame.right + 1 || box.top < frame.top - 1 || box.bottom > frame.bottom + 1);
+                }).map((text) => text.textContent);
+            });
+        """)
+        assert cut == []
+
+
+def column(browser, table, number):
+    return [row.find_elements(By.CSS_SELECTOR, "th, td")[number].text for row in browser.find_elements(By.CSS_SELECTOR, f"{table} tbody tr") if row.is_displayed()]
+
+
+def test_a_table_is_sorted_by_keyboard(browser, three_hosts):
+    show(browser, three_hosts / "index.html")
+    head = browser.find_element(By.CSS_SELECTOR, "#hosts thead th")
+    head.find_element(By.TAG_NAME, "button").send_keys(Keys.ENTER)
+    hosts = column(browser, "#hosts", 0)
+    assert head.get_attribute("aria-sort") == "ascending" and hosts == ["<script>alert(1)</script>", "smt-adjacent", "smt-split"]
+    head.find_element(By.TAG_NAME, "button").send_keys(Keys.SPACE)
+    assert head.get_attribute("aria-sort") == "descending" and column(browser, "#hosts", 0) == hosts[::-1]
+
+
+def test_numbers_are_sorted_as_numbers(browser, one_host):
+    show(browser, one_host / "index.html")
+    browser.execute_script("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    table = browser.find_element(By.CSS_SELECTOR, "div[aria-label=Samples] table")
+    table.find_elements(By.CSS_SELECTOR, "thead button")[5].click()
+    values = [float(field.get_attribute("data-v")) for field in table.find_elements(By.CSS_SELECTOR, "tbody td:nth-child(6)")]
+    assert len(values) == 200 and values == sorted(values)
+
+
+def test_hosts_are_filtered_by_words(browser, three_hosts):
+    show(browser, three_hosts / "index.html")
+    field = browser.find_element(By.CSS_SELECTOR, "input[type=search]")
+    field.send_keys("SMT-  decided")
+    assert column(browser, "#hosts", 0) == ["smt-split"]
+    assert browser.find_element(By.ID, "shown").text == "1 of 3"
+    field.send_keys(Keys.CONTROL, "a", Keys.DELETE)
+    assert len(column(browser, "#hosts", 0)) == 3
+
+
+def test_a_refused_file_is_named_first(browser, three_hosts):
+    show(browser, three_hosts / "index.html")
+    assert "broken.json: not a whole JSON document" in browser.find_element(By.CSS_SELECTOR, "[role=alert]").text
+
+
+def test_every_picture_is_read_out_and_every_wide_part_is_reached_by_keyboard(browser, one_host):
+    show(browser, one_host / "index.html")
+    assert browser.find_elements(By.CSS_SELECTOR, "svg:not([role=img][aria-label])") == []
+    assert browser.find_elements(By.CSS_SELECTOR, ".wide:not([tabindex='0'][aria-label])") == []
+    browser.execute_script("document.body.focus()")
+    browser.switch_to.active_element.send_keys(Keys.TAB)
+    assert browser.switch_to.active_element.text == "To the answer"

@@ -1,0 +1,290 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The report's files: what they say, that no host can get anything but text into them, and the task that makes them."""
+
+from __future__ import annotations
+
+import csv
+import html.parser
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+import result_maker
+from ansible_collections.threadwise.smt.plugins.plugin_utils import report, result_files
+
+ATTACK = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{ 7*7 }}=cmd|' /C calc'!A0 @everyone [x](javascript:alert(1))"
+EVEN = {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "sysbench cpu"}
+FILES = {"index.html", "results.csv", "comparisons.csv", "summary.md", "results.json"}
+
+
+def built(directory, *documents):
+    """name -> text of the report on these results, and what was refused."""
+    for document in documents:
+        result_files.save(directory, document)
+    made = list(report.pages(result_files.result_paths(directory)))
+    return dict(one for one in made if isinstance(one, tuple)), [one for one in made if isinstance(one, report.Refused)]
+
+
+class Page(html.parser.HTMLParser):
+    """What a browser would make of a page, as far as these tests ask."""
+
+    VOID = {"meta", "link", "input", "br", "img"}
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.stack, self.words, self.scripts = [], [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.stack.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.stack.pop() == tag
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        (self.scripts if self.stack and self.stack[-1] == "script" else self.words).append(data)
+
+    def text(self):
+        return re.sub(r"\s+", " ", " ".join(self.words))
+
+
+def spoil(value):
+    """Every string that the schema leaves free, replaced by an attack."""
+    if isinstance(value, dict):
+        kept = {"schema", "outcome", "better", "condition", "placement", "workload", "name", "sibling_groups", "nodes", "cpus", "online", "host", "run"}
+        return {key: item if key in kept else spoil(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [spoil(item) for item in value]
+    return ATTACK if isinstance(value, str) else value
+
+
+def hostile():
+    document = spoil(result_maker.result(host=f"evil{ATTACK}", run=ATTACK, workloads={ATTACK[:200]: {**EVEN, "title": ATTACK, "unit": ATTACK}}, blocks=5))
+    document["outcome"] = "failed"
+    document["samples"][0].update(ok=False, metric=None, error=ATTACK)
+    document["skipped"] = [{"workload": ATTACK, "placement": ATTACK, "condition": ATTACK, "reason": ATTACK}]
+    document["facts"].update(sibling_groups=[ATTACK, "0-1"], nodes={ATTACK: ATTACK}, vulnerabilities={ATTACK: {"status": ATTACK, "smt": "vulnerable"}})
+    document["environment"][ATTACK] = {ATTACK: [ATTACK]}
+    document["restored"] = {"ok": False, "before": {"control": ATTACK, "online": ATTACK}, "after": None, "differences": [ATTACK]}
+    document["change"].update(name="smt_runtime")
+    for sample in document["samples"][1:3]:
+        sample["cpu_usage"] = {ATTACK: 1.0}
+    for sample in document["samples"][3:]:
+        sample["placement"] = ATTACK[:200] if sample["placement"] == "same_cpu" else sample["placement"]
+    return document
+
+
+@pytest.fixture(scope="module", name="usual")
+def usual_fixture(tmp_path_factory):
+    return built(tmp_path_factory.mktemp("usual"), result_maker.result(workloads={"gzip": result_maker.GZIP, "even": EVEN}))
+
+
+@pytest.fixture(scope="module", name="attacked")
+def attacked_fixture(tmp_path_factory):
+    return built(tmp_path_factory.mktemp("attacked"), hostile())
+
+
+def test_one_host_is_one_page(usual):
+    files, refused = usual
+    assert set(files) == FILES and refused == []
+    page = Page(files["index.html"])
+    assert page.stack == []
+    assert "Leave SMT on: with every online thread busy, turning it off costs gzip of a fixed stream 20" in page.text()
+    assert "Read back afterwards: as it was before." in page.text()
+    assert "ansible-playbook threadwise.smt.smt_eval" in page.text() and "--limit web01" in page.text()
+
+
+def test_every_picture_tells_who_cannot_see_it(usual):
+    files, _refused = usual
+    pictures = [attributes for tag, attributes in Page(files["index.html"]).elements if tag == "svg"]
+    assert len(pictures) >= 8
+    for attributes in pictures:
+        assert attributes["role"] == "img" and len(attributes["aria-label"]) > 20
+    assert "gzip of a fixed stream −20" in pictures[0]["aria-label"]
+
+
+def test_pictures_take_their_colours_from_the_page(usual):
+    files, _refused = usual
+    colours = set(re.findall(r'(?:fill|stroke)="([^"]+)"', files["index.html"]))
+    assert colours - {"none", "transparent"} and all(colour.startswith("var(--") for colour in colours - {"none", "transparent"}), colours
+    declared = set(re.findall(r"(--[a-z]+):", files["index.html"]))
+    assert {re.search(r"--[a-z]+", colour).group() for colour in colours if colour.startswith("var")} <= declared
+
+
+def test_ids_of_a_page_are_unique(usual):
+    files, _refused = usual
+    ids = [attributes["id"] for _tag, attributes in Page(files["index.html"]).elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+
+
+def test_several_hosts_get_a_page_each_and_an_overview(tmp_path):
+    files, _refused = built(tmp_path, result_maker.result(host="a/b", blocks=4, shape=(1, 2, 2)), result_maker.result(host="plain", blocks=4, shape=(1, 2, 2)))
+    assert set(files) == FILES | {"a%2Fb.html", "plain.html"}
+    links = [attributes["href"] for tag, attributes in Page(files["index.html"]).elements if tag == "a"]
+    assert "a%252Fb.html" in links and "plain.html" in links
+    assert "SMT on: 2" in Page(files["index.html"]).text()
+
+
+def test_a_page_loads_nothing_and_runs_only_its_own_script(usual, attacked):
+    for files, _refused in (usual, attacked):
+        page = Page(files["index.html"])
+        assert len(page.scripts) == 1 and "alert" not in page.scripts[0]
+        for tag, attributes in page.elements:
+            assert tag not in ("img", "iframe", "object", "embed", "base", "form"), tag
+            assert not any(key.startswith("on") or key == "src" for key in attributes), attributes
+            address = attributes.get("href", "#")
+            assert re.match(r"(#|data:,$|[^:/]+\.html$)", address), address
+        policy = next(attributes["content"] for tag, attributes in page.elements if attributes.get("http-equiv") == "Content-Security-Policy")
+        assert policy.startswith("default-src 'none';") and "unsafe-eval" not in policy and "script-src 'sha256-" in policy
+
+
+def test_a_hostile_host_is_shown_as_text(attacked):
+    files, refused = attacked
+    assert refused == []
+    page = Page(files["index.html"])
+    assert page.text().count("<script>alert(1)</script>") > 10
+    assert "{{ 7*7 }}" in page.text() and "49=cmd" not in page.text()
+    assert "was not put back as it was before" in page.text()
+
+
+def test_no_cell_of_the_csv_starts_a_formula(tmp_path):
+    document = result_maker.result(host="=cmd|' /C calc'!A0", run="+1", blocks=5)
+    for sample in document["samples"]:
+        sample["metric"]["unit"] = "@SUM(A1)"
+        sample["started"] = "-2+3"
+    document["samples"][0].update(error="\t=1", ok=False)
+    document["samples"][1].update(error=" =1", ok=False)
+    files, _refused = built(tmp_path, document)
+    for name in ("results.csv", "comparisons.csv"):
+        rows = list(csv.DictReader(io.StringIO(files[name])))
+        assert rows
+        for row in rows:
+            for column, text in row.items():
+                assert not re.match(r"\s*[=+@-]", text) or re.fullmatch(r"-?[0-9.e+-]+", text), (column, text)
+        assert rows[0]["host"] == "'=cmd|' /C calc'!A0"
+
+
+def test_the_csv_has_a_row_a_sample_and_a_row_a_comparison(tmp_path):
+    document = result_maker.result(blocks=5)
+    files, _refused = built(tmp_path, document)
+    rows = list(csv.DictReader(io.StringIO(files["results.csv"])))
+    assert [float(row["value"]) for row in rows] == [sample["metric"]["value"] for sample in document["samples"]]
+    assert {row["condition"] for row in rows} == {"smt_on", "smt_off"} and rows[0]["workers"] == "1"
+    comparisons = list(csv.DictReader(io.StringIO(files["comparisons.csv"])))
+    assert [row["verdict"] for row in comparisons] == [one["verdict"] for one in json.loads(files["results.json"])["hosts"][0]["comparisons"]]
+
+
+def test_markdown_shows_words_as_they_are(attacked):
+    files, _refused = attacked
+    # Outside of code spans nothing is left that starts markup, HTML, a link or a mention.
+    prose = re.sub(r"(`+).*?\1", "", files["summary.md"])
+    assert not re.search(r"(?<!\\)[<>\[\]]", prose)
+    assert "@everyone" not in prose
+    table = [line for line in files["summary.md"].splitlines() if line.startswith("|")]
+    assert table and all(len(re.findall(r"(?<!\\)\|", line)) == 6 for line in table)
+
+
+@pytest.mark.parametrize("text", ["a`b", "``", "`a", "a|b", "a\nb", "", "<b>"])
+def test_code_in_markdown(text):
+    made = report.code(text)
+    fence = re.match(r"`+", made).group()
+    assert made.endswith(fence) and "\n" not in made and "|" not in made
+    assert fence not in made[len(fence):-len(fence)]
+
+
+def test_broken_files_are_refused_by_name_and_the_rest_is_built(tmp_path):
+    (tmp_path / "half.json").write_text(json.dumps(result_maker.result(host="half"))[:5000])
+    (tmp_path / "nan.json").write_text(json.dumps(result_maker.result(host="nan")).replace('"steal": 0.0', '"steal": NaN'))
+    (tmp_path / "old.json").write_text(json.dumps(result_maker.result(host="old", schema_version=99)))
+    (tmp_path / "huge.json").write_text(json.dumps(result_maker.result(host="huge", message="<script>" * 6_250_000)))
+    files, refused = built(tmp_path, result_maker.result(host="good", blocks=5))
+    assert set(files) == FILES | {"good.html"}
+    assert {one.file for one in refused} == {"half.json", "nan.json", "old.json", "huge.json"}
+    for text in (Page(files["index.html"]).text(), files["summary.md"], files["results.json"]):
+        for one in refused:
+            assert one.file.removesuffix(".json") in text
+    assert len(files["index.html"]) < 100_000
+
+
+def test_the_same_results_give_the_same_bytes(tmp_path):
+    document = result_maker.result(blocks=5, shape=(1, 2, 2))
+    assert built(tmp_path, document) == built(tmp_path)
+
+
+@pytest.mark.parametrize("document", [
+    result_maker.result(samples=[]),
+    result_maker.result(samples=[], facts={}, environment={}, plan={}, outcome="failed", message="no such host", restored=None),
+    result_maker.result(compared=False, reason="this host has no SMT to switch", shape=(1, 1, 1), blocks=1),
+    result_maker.result(blocks=1), result_maker.result(blocks=2, shape=(1, 1, 2)), result_maker.result(blocks=4, shape=(2, 9, 2)),
+    result_maker.result(blocks=4, shape=(1, 2, 4)),
+], ids=["no samples", "nothing known", "one CPU", "one block", "one core", "2x9x2", "four threads a core"])
+def test_whatever_was_measured_makes_a_page(tmp_path, document):
+    files, refused = built(tmp_path, document)
+    assert refused == [] and Page(files["index.html"]).stack == []
+    assert json.loads(files["results.json"])["schema"] == "threadwise.smt/report"
+
+
+@pytest.mark.parametrize("value, text", [
+    (None, "unknown"), (0, "0"), (123.456, "123.5"), (1234567.0, "1\u202f234\u202f567"), (0.01234, "0.01234"), (1e-9, "1e-09"), (5e12, "5e+12"), (99.996, "100.0"),
+])
+def test_numbers(value, text):
+    assert report.number(value) == text
+
+
+# The task
+
+
+def played(tmp_path, *arguments, **variables):
+    """Run the role by ansible-playbook; returns the process and the registered result."""
+    play = [{
+        "hosts": "localhost", "gather_facts": False, "tasks": [
+            {"ansible.builtin.include_role": {"name": "threadwise.smt.smt_report"}},
+            {"ansible.builtin.copy": {"content": "{{ smt_report_result | to_json }}", "dest": str(tmp_path / "registered"), "mode": "0600"}, "check_mode": False,
+             "diff": False},
+        ],
+    }]
+    (tmp_path / "play.yml").write_text(yaml.safe_dump(play))
+    environment = {**os.environ, "ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_NOCOLOR": "true"}
+    command = [os.path.join(os.path.dirname(sys.executable), "ansible-playbook"), "-i", "localhost,", "-c", "local", str(tmp_path / "play.yml"),
+               "-e", json.dumps({"ansible_python_interpreter": sys.executable, **variables}), *arguments]
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    registered = tmp_path / "registered"
+    return process, json.loads(registered.read_text()) if registered.exists() else None
+
+
+def test_the_task_says_what_it_changes_and_changes_nothing_twice(tmp_path):
+    run_dir = tmp_path / "run"
+    result_files.save(run_dir, result_maker.result(blocks=5))
+    (run_dir / "broken.json").write_text("{")
+    _process, checked = played(tmp_path, "--check", "--diff", smt_report_run_dir=str(run_dir))
+    assert checked["changed"] and {os.path.basename(path) for path in checked["files"]} == FILES | {"web01.html"}
+    assert "Leave SMT on" in checked["diff"][0]["after"]
+    assert sorted(os.listdir(run_dir)) == ["broken.json", "web01.json"]
+    process, first = played(tmp_path, smt_report_run_dir=str(run_dir))
+    assert first["changed"] and set(os.listdir(run_dir)) == FILES | {"web01.html", "broken.json", "web01.json"}
+    assert first["refused"][0]["file"] == "broken.json" and "not in the report: broken.json" in process.stdout + process.stderr
+    assert first["hosts"][0]["recommendation"] == "on"
+    _process, second = played(tmp_path, smt_report_run_dir=str(run_dir))
+    assert second["changed"] is False and second["files"] == []
+
+
+def test_the_task_names_what_it_cannot_use(tmp_path):
+    process, _registered = played(tmp_path, smt_report_run_dir=str(tmp_path / "nowhere"))
+    assert process.returncode and "nowhere: cannot be listed: No such file or directory" in process.stdout
+    (tmp_path / "empty").mkdir()
+    process, _registered = played(tmp_path, smt_report_run_dir=str(tmp_path / "empty"))
+    assert process.returncode and "holds no result of a host" in process.stdout
+    assert "Traceback" not in process.stdout + process.stderr
