@@ -15,7 +15,7 @@ description:
   - The boot loader is chosen from what is installed. Grub on Debian and Ubuntu gets a file of its own in C(/etc/default/grub.d), the RHEL family and
     Fedora are changed by grubby, SUSE by a block in C(/etc/default/grub), systemd-boot by C(/etc/kernel/cmdline) and its entries. Any other one is refused.
   - The new configuration is made beside the old one, checked, and put in place by a rename. When anything fails, everything is as it was.
-  - Nothing is rebooted. The role M(threadwise.smt.smt_boot#role) can do that.
+  - Nothing is rebooted. The role P(threadwise.smt.smt_boot#role) can do that.
 options:
   smt:
     description:
@@ -115,11 +115,15 @@ differences:
 """
 
 import signal
-import sys
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.threadwise.smt.plugins.module_utils import boot_change, hostfs
+from ansible_collections.threadwise.smt.plugins.module_utils import boot_backend, boot_change, hostfs
+
+
+def end(number, dummy):
+    """Signal handler: a run that is told to end takes back what it has begun."""
+    raise boot_backend.BootLoaderError('It was ended by signal %d. Nothing was changed' % number)
 
 
 def main():
@@ -133,9 +137,8 @@ def main():
         required_one_of=[('smt', 'maxcpus')],
         supports_check_mode=True,
     )
-    # A run that is told to end takes back what it has begun.
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, dummy: sys.exit(128 + number))
+        signal.signal(number, end)
     given = module.params
     request = boot_change.Request(given['smt'], given['maxcpus'], given['force'], module.check_mode)
     try:
