@@ -85,7 +85,8 @@ _value:
     verdict:
       description:
         - V(equivalent) when the whole interval lies within the margin.
-        - V(gain) or V(loss) when the whole interval lies on one side of 1 and the ratio itself is beyond the margin.
+        - V(gain) or V(loss) when the whole interval lies on one side of 1, clear of it by a quarter of the margin, and the ratio itself is beyond
+          the margin.
         - V(inconclusive) otherwise.
       type: str
     method:

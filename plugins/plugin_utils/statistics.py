@@ -35,6 +35,9 @@ LEAST_BLOCKS_RANKED = 6
 # The chance with which an effect of the size "minimum_detectable" is called.
 POWER = 0.9
 
+# A gain or loss has to be clear of 1 by this share of the margin: an interval of confidence 0.95 that has only to exclude 1 is wrong 5 times in 100.
+CLEARANCE = 0.25
+
 MOST_VALUES = 100_000
 # Beyond any rate or time a machine reaches, and far enough from the largest double that ratios stay finite.
 MOST = 1e100
@@ -262,21 +265,21 @@ def _method(samples: _Samples) -> str:
 
 
 def _minimum_detectable(low: float | None, high: float | None, n: int, alpha: float, margin: float) -> float | None:
-    """The share by which the ratio has to differ from 1 so that the interval excludes 1, and the ratio the margin, with a chance of POWER."""
+    """The share by which the ratio has to differ from 1 so that a gain or loss is called with a chance of POWER."""
     if low is None or high is None:
         return None
     half = (high - low) / 2
     error = half / float(stats.t.ppf(1 - alpha / 2, n - 1))
-    return math.expm1(min(max(half, margin) + error * float(stats.t.ppf(POWER, n - 1)), 700.0))
+    return math.expm1(min(max(half + CLEARANCE * margin, margin) + error * float(stats.t.ppf(POWER, n - 1)), 700.0))
 
 
 def _verdict(centre: float, low: float, high: float, margin: float) -> str:
     """All four on the log scale, where the margin lies alike on both sides."""
     if -margin <= low and high <= margin:
         return EQUIVALENT
-    if low > 0 and centre > margin:
+    if low > CLEARANCE * margin and centre > margin:
         return GAIN
-    if high < 0 and centre < -margin:
+    if high < -CLEARANCE * margin and centre < -margin:
         return LOSS
     return INCONCLUSIVE
 

@@ -68,6 +68,13 @@ def test_an_effect_within_the_margin_is_no_gain_however_sure():
     assert smt_compare(*sides, margin=0.001)['verdict'] == 'gain'
 
 
+def test_an_effect_barely_clear_of_none_is_not_called():
+    sides = noisy(14, 1.02, 0.02, seed=17)
+    result = smt_compare(*sides)
+    assert 1 < result['ci_low'] < 1.0025 and result['ratio'] > 1.01
+    assert result['verdict'] == 'inconclusive'
+
+
 def test_a_single_burst_changes_next_to_nothing():
     before, after = noisy(14, 1.03)
     calm = smt_compare(before, after)
@@ -107,7 +114,7 @@ def test_a_coarse_clock_bounds_what_is_known():
 
 
 @given(two_sides())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_swapping_the_sides_mirrors_the_result(sides):
     one, other = smt_compare(*sides), smt_compare(*reversed(sides))
     assert one['ratio'] * other['ratio'] == pytest.approx(1)
@@ -117,13 +124,13 @@ def test_swapping_the_sides_mirrors_the_result(sides):
 
 
 @given(two_sides())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_lower_is_better_mirrors_higher(sides):
     assert smt_compare(*sides, better='lower') == pytest.approx(smt_compare(*reversed(sides)))
 
 
 @given(two_sides(), st.floats(min_value=1e-6, max_value=1e6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_the_unit_does_not_matter(sides, factor):
     scaled = [[[value * factor for value in block] for block in side] for side in sides]
     one, other = smt_compare(*sides), smt_compare(*scaled)
@@ -132,7 +139,7 @@ def test_the_unit_does_not_matter(sides, factor):
 
 
 @given(two_sides(least=1))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_the_interval_holds_the_ratio_and_the_result_is_always_the_same(sides):
     result = smt_compare(*sides)
     assert smt_compare(*sides) == result
@@ -141,7 +148,7 @@ def test_the_interval_holds_the_ratio_and_the_result_is_always_the_same(sides):
 
 
 @given(two_sides(), st.sampled_from([0.8, 0.95, 0.99]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_more_confidence_is_never_a_narrower_interval(sides, confidence):
     wide, narrow = smt_compare(*sides, confidence=confidence + 0.005), smt_compare(*sides, confidence=confidence)
     assert wide['ci_low'] <= narrow['ci_low'] and narrow['ci_high'] <= wide['ci_high']
@@ -210,6 +217,11 @@ def test_holm_adjusts_as_its_paper_does():
     assert statistics.holm([]) == []
 
 
+def test_holm_goes_on_only_while_it_rejects():
+    assert statistics.holm_levels([0.04, 0.001], 0.05) == [0.05, 0.025]
+    assert statistics.holm_levels([0.04, 0.03], 0.05) == [0.025, 0.025]
+
+
 @given(st.lists(st.floats(min_value=0, max_value=1), max_size=8))
 def test_the_levels_reject_where_the_adjusted_p_values_do(p_values):
     adjusted, levels = statistics.holm(p_values), statistics.holm_levels(p_values, 0.05)
@@ -219,7 +231,7 @@ def test_the_levels_reject_where_the_adjusted_p_values_do(p_values):
 
 
 def test_a_family_is_judged_together():
-    clear, borderline = noisy(14, 1.05), noisy(14, 1.013, 0.02, seed=2)
+    clear, borderline = noisy(14, 1.05), noisy(14, 1.04, 0.06, seed=2)
     alone = statistics.compare(*borderline)
     assert alone['verdict'] == 'gain' and 0.02 < alone['p_value'] < 0.05
     family = statistics.compare_family([(*borderline, 'higher'), (*clear, 'higher'), (*borderline, 'higher')])
@@ -241,10 +253,10 @@ def test_minimum_detectable_is_found_in_nine_of_ten():
     source = numpy.random.default_rng(3)
     least = statistics.compare(*noisy(14, 1.0, 0.02))['minimum_detectable']
     found = 0
-    for _time in range(200):
+    for _time in range(100):
         before, after = numpy.exp(source.normal(0, 0.02, (2, 14, 2)))
         found += statistics.compare(before.tolist(), (after * (1 + least)).tolist())['verdict'] == 'gain'
-    assert 160 <= found <= 198
+    assert 80 <= found <= 99
 
 
 def test_level_of_one_side():

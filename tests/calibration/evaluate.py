@@ -1,0 +1,235 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How often verdicts are wrong, and how often they find a real slowdown, on recorded samples; beside the usual ways to compare.
+
+A comparison takes 56 consecutive samples. Interleaved, these are 14 blocks in ABBA order; before-then-after, the first 28 are before. Windows
+overlap (the next one starts ``STEP`` samples later), so that chance cuts matter less; the intervals of the rates count only the comparisons that
+share no sample.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import typing as t
+from pathlib import Path
+
+import numpy
+import simulated
+from ansible_collections.threadwise.smt.plugins.plugin_utils import statistics
+from scipy import stats
+
+WINDOW = 56
+STEP = 8
+ALPHA = 0.05
+# Time to a verdict: stop when the interval is this narrow, at the latest after all blocks of a window.
+ENOUGH_WIDTH = 0.04
+FIXED_BLOCKS = 10
+
+Blocks = t.List[t.List[float]]
+
+
+def load(paths):
+    """The series of recordings: {kind, series, cpu, seconds, microseconds} each."""
+    found = []
+    for path in paths:
+        with gzip.open(path, "rt", encoding="ascii") as recording:
+            found += json.load(recording)["series"]
+    return found
+
+
+def interleaved(samples: t.Sequence[float]) -> tuple[Blocks, Blocks]:
+    """ABBA blocks -> each side's two samples by block."""
+    blocks = [list(samples[start:start + 4]) for start in range(0, len(samples), 4)]
+    return [[block[0], block[3]] for block in blocks], [[block[1], block[2]] for block in blocks]
+
+
+def before_then_after(samples: t.Sequence[float]) -> tuple[Blocks, Blocks]:
+    """The first half is before; paired in the order taken, two by two, for the methods that pair."""
+    pairs = [list(samples[start:start + 2]) for start in range(0, len(samples), 2)]
+    return pairs[:len(pairs) // 2], pairs[len(pairs) // 2:]
+
+
+ORDERS = {"interleaved": (interleaved, "abba 3 %"), "before-then-after": (before_then_after, "before-then-after 3 %")}
+
+
+def ours(before: Blocks, after: Blocks) -> int:
+    return {statistics.GAIN: 1, statistics.LOSS: -1}.get(statistics.compare(before, after, better="lower")["verdict"], 0)
+
+
+def welch(before: Blocks, after: Blocks) -> int:
+    """As hyperfine's script does it: Welch's t on the times, at 5 %."""
+    return _called(stats.ttest_ind(numpy.ravel(before), numpy.ravel(after), equal_var=False))
+
+
+def mann_whitney(before: Blocks, after: Blocks) -> int:
+    """As benchstat does it: the Mann-Whitney U test on the times, at 5 %."""
+    test = stats.mannwhitneyu(numpy.ravel(before), numpy.ravel(after))
+    return 0 if test.pvalue >= ALPHA else int(numpy.sign(numpy.median(before) - numpy.median(after)))
+
+
+def paired_t(before: Blocks, after: Blocks) -> int:
+    """A plain paired t on the blocks' means."""
+    return _called(stats.ttest_rel(numpy.mean(before, axis=1), numpy.mean(after, axis=1)))
+
+
+def bootstrap(before: Blocks, after: Blocks) -> int:
+    """The BCa bootstrap interval of the mean log-ratio by block."""
+    ratios = numpy.mean(numpy.log(before), axis=1) - numpy.mean(numpy.log(after), axis=1)
+    interval = stats.bootstrap((ratios,), numpy.mean, n_resamples=999, method="BCa", rng=numpy.random.default_rng(1)).confidence_interval
+    return int(interval.low > 0) - int(interval.high < 0)
+
+
+def _called(test) -> int:
+    return int(numpy.sign(test.statistic)) if test.pvalue < ALPHA else 0
+
+
+METHODS = {"ours": ours, "Mann-Whitney": mann_whitney, "Welch's t": welch, "paired t": paired_t, "BCa bootstrap": bootstrap}
+
+
+def windows(series, kind, name, step=STEP):
+    """Windows of the series of a name under a kind of noise, each ``step`` samples after the last: list of lists of WINDOW microseconds."""
+    found = []
+    for one in series:
+        if one["series"] == name and one["kind"] == kind:
+            times = one["microseconds"]
+            found += [times[start:start + WINDOW] for start in range(0, len(times) - WINDOW + 1, step)]
+    return found
+
+
+def separate(series, kind, name):
+    """How many windows there are that share no sample."""
+    return sum(len(one["microseconds"]) // WINDOW for one in series if one["series"] == name and one["kind"] == kind)
+
+
+def rates(series, order, methods, step=STEP):
+    """False calls and found slowdowns by kind of noise.
+
+    :returns: ``{kind: {"same": count, "slower": count, "same_separate": .., "slower_separate": .., "methods": {name: (false calls, found)}}}``,
+        shares from 0 to 1
+    """
+    split, slower_name = ORDERS[order]
+    table = {}
+    for kind in dict.fromkeys(one["kind"] for one in series):
+        same = [split(window) for window in windows(series, kind, "same", step)]
+        slower = [split(window) for window in windows(series, kind, slower_name, step)]
+        table[kind] = {
+            "same": len(same), "slower": len(slower),
+            "same_separate": separate(series, kind, "same"), "slower_separate": separate(series, kind, slower_name),
+            "methods": {
+                name: (numpy.mean([method(*sides) != 0 for sides in same]), numpy.mean([method(*sides) == -1 for sides in slower]))
+                for name, method in methods.items()
+            },
+        }
+    return table
+
+
+def overall(table):
+    """The same over all kinds, each comparison with the same weight."""
+    total = {count: sum(row[count] for row in table.values()) for count in ("same", "slower", "same_separate", "slower_separate")}
+    names = next(iter(table.values()))["methods"]
+    methods = {
+        name: tuple(sum(row["methods"][name][which] * row[count] for row in table.values()) / total[count] for which, count in enumerate(("same", "slower")))
+        for name in names
+    }
+    return {**total, "methods": methods}
+
+
+def with_interval(share, separate_count):
+    """A share with its 95 % interval (Wilson) for so many independent comparisons, in per cent."""
+    interval = stats.binomtest(round(share * separate_count), separate_count).proportion_ci(method="wilson")
+    return f"{100 * share:.1f} ({100 * interval.low:.0f}-{100 * interval.high:.0f})"
+
+
+def print_rates(table, order):
+    print(f"\n### {order}: A/A called gain or loss, and a 3 % slowdown found, in per cent\n")
+    names = list(METHODS)
+    print("| noise | comparisons (separate): A/A, slower | " + " | ".join(names) + " |")
+    print("|---|---|" + "---|" * len(names))
+    for kind, row in [*table.items(), ("all", overall(table))]:
+        cells = [
+            f"{with_interval(false, row['same_separate'])}, {with_interval(found, row['slower_separate'])}" for false, found in row["methods"].values()
+        ]
+        print(f"| {kind} | {row['same']} ({row['same_separate']}), {row['slower']} ({row['slower_separate']}) | " + " | ".join(cells) + " |")
+
+
+def scatter(series):
+    """Kind -> (median over windows of equal work of the samples' standard deviation, the same of the range of the blocks' medians), as shares."""
+    found = {}
+    for kind in dict.fromkeys(one["kind"] for one in series):
+        logs = [numpy.log(window).reshape(-1, 4) for window in windows(series, kind, "same")]
+        found[kind] = (numpy.median([numpy.std(one) for one in logs]), numpy.median([numpy.ptp(numpy.median(one, axis=1)) for one in logs]))
+    return found
+
+
+def until_enough(before: Blocks, after: Blocks) -> tuple[int, str]:
+    """Blocks taken until the interval is narrow enough, and the verdict then."""
+    for count in range(statistics.LEAST_BLOCKS, len(before) + 1):
+        result = statistics.compare(before[:count], after[:count], better="lower")
+        if statistics.enough(result, ENOUGH_WIDTH):
+            break
+    return result["n"], result["verdict"]
+
+
+def print_simulated(count):
+    """The same for made-up noise: ``count`` equal and ``count`` slower comparisons of each kind, interleaved."""
+    print(f"\n### made-up noise, interleaved, {count} comparisons each: A/A called, and a 3 % slowdown found, in per cent\n")
+    names = [name for name in METHODS if name != "BCa bootstrap"]
+    print("| noise | " + " | ".join(names) + " |")
+    print("|---|" + "---|" * len(names))
+    slower = numpy.log(1.03) * numpy.tile([0, 1, 1, 0], WINDOW // 4)
+    for kind in simulated.KINDS:
+        source = numpy.random.default_rng(20161103)
+        noise = [kind(source) for _time in range(2 * count)]
+        same, found = [interleaved(numpy.exp(one)) for one in noise[:count]], [interleaved(numpy.exp(one + slower)) for one in noise[count:]]
+        cells = [
+            f"{numpy.mean([METHODS[name](*sides) != 0 for sides in same]):.1%}, {numpy.mean([METHODS[name](*sides) == -1 for sides in found]):.0%}"
+            for name in names
+        ]
+        print(f"| {kind.__name__.replace('_', ' ')} | " + " | ".join(cells).replace("%", "") + " |", flush=True)
+
+
+def print_time_to_verdict(series):
+    """Samples are of one length, so that blocks taken stand for time; by kind, stopping on width beside the fixed plan."""
+    print(f"\n### Time to a verdict on a 5 % slowdown: until the interval is {ENOUGH_WIDTH:.0%} wide, beside 20 runs a side\n")
+    print("| noise | blocks until enough, mean | time / fixed plan | found: until enough, fixed | A/A called: until enough, fixed |")
+    print("|---|---|---|---|---|")
+    for kind in dict.fromkeys(one["kind"] for one in series):
+        same, slower = ([interleaved(window) for window in windows(series, kind, name)] for name in ("same", "abba 5 %"))
+        if not slower:
+            continue
+        stopped = [until_enough(*sides) for sides in slower]
+        stopped_same = [until_enough(*sides) for sides in same]
+        fixed, fixed_same = ([ours(before[:FIXED_BLOCKS], after[:FIXED_BLOCKS]) for before, after in sides] for sides in (slower, same))
+        blocks = numpy.mean([count for count, _verdict in stopped])
+        found = numpy.mean([verdict == statistics.LOSS for _count, verdict in stopped])
+        false = numpy.mean([verdict in (statistics.GAIN, statistics.LOSS) for _count, verdict in stopped_same])
+        print(
+            f"| {kind} | {blocks:.1f} | {blocks / FIXED_BLOCKS:.2f} | {found:.0%}, {numpy.mean(numpy.equal(fixed, -1)):.0%} "
+            f"| {false:.1%}, {numpy.mean(numpy.not_equal(fixed_same, 0)):.1%} |"
+        )
+
+
+def print_recorded(series):
+    print(f"{sum(len(one['microseconds']) for one in series)} samples")
+    for kind, (deviation, wander) in scatter(series).items():
+        print(f"{kind}: samples scatter by {deviation:.1%} (standard deviation), block medians range over {wander:.1%} in a comparison")
+    for order in ORDERS:
+        print_rates(rates(series, order, METHODS), order)
+    print_time_to_verdict(series)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Print how often verdicts are wrong on recorded samples.")
+    parser.add_argument("recordings", nargs="*", type=Path, help="what record.py wrote (.json.gz)")
+    parser.add_argument("--simulated", type=int, default=0, metavar="N", help="also N comparisons on each kind of made-up noise")
+    arguments = parser.parse_args()
+    if arguments.recordings:
+        print_recorded(load(arguments.recordings))
+    if arguments.simulated:
+        print_simulated(arguments.simulated)
+
+
+if __name__ == "__main__":
+    main()

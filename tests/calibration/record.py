@@ -1,0 +1,164 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Record real pinned samples under real noise, to hold the verdicts against.
+
+Each sample is the project's gzip workload on one CPU, run by the project's runner. A slowdown is real: the same command on a stream that
+is longer by that share. The noise is what the machine has, and what these neighbours on the same CPU add:
+
+``quiet``      nothing is started
+``neighbour``  a process that takes a twentieth of the CPU, in pieces of a fraction of a millisecond
+``bursty``     two processes that work for up to a third of a second every few seconds
+``drift``      a process whose share of the CPU rises to a quarter and falls again, ten seconds each way
+
+On a machine whose other users leave no CPU free, ``--realtime`` (as root) puts the samples before all of them and the neighbours before the samples.
+
+Each kind goes through the same series again and again until its time is over: 6 x 56 samples of equal work, 3 x 56 in ABBA order with B
+slower by 3 %, 28 and then 28 slower by 3 %, 56 in ABBA order with B slower by 5 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import itertools
+import json
+import multiprocessing
+import os
+import platform
+import random
+import tempfile
+import time
+from pathlib import Path
+
+from ansible_collections.threadwise.smt.plugins.module_utils import runner, workloads
+
+KINDS = ("quiet", "neighbour", "bursty", "drift")
+# The samples of one comparison: 14 blocks of ABBA.
+WINDOW = 56
+SAMPLE_SECONDS = 0.05
+PER_MILLE = (0, 30, 50)
+SEED = 20161103
+DRIFT_SECONDS = 10.0
+
+
+def series():
+    """The series of one round: (name, per mille of additional work of each sample)."""
+    return [
+        ("same", [0] * (6 * WINDOW)),
+        ("abba 3 %", [0, 30, 30, 0] * (3 * WINDOW // 4)),
+        ("before-then-after 3 %", [0] * (WINDOW // 2) + [30] * (WINDOW // 2)),
+        ("abba 5 %", [0, 50, 50, 0] * (WINDOW // 4)),
+    ]
+
+
+def neighbour(cpu, kind, seed):
+    """Work and rest on one CPU until the recorder that started this process is gone."""
+    os.sched_setaffinity(0, [cpu])
+    if os.sched_getscheduler(0) == os.SCHED_FIFO:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(2))
+    owner, source = os.getppid(), random.Random(seed)
+    while os.getppid() == owner:
+        if kind == "neighbour":
+            busy, idle = source.expovariate(1 / 0.0004), source.expovariate(1 / 0.008)
+        elif kind == "bursty":
+            busy, idle = source.uniform(0.02, 0.3), source.uniform(1.0, 6.0)
+        else:
+            share = 0.25 * abs((time.monotonic() / DRIFT_SECONDS) % 2 - 1)
+            busy, idle = 0.005 * share, 0.005 * (1 - share)
+        until = time.monotonic() + busy
+        while time.monotonic() < until:
+            sum(range(200))
+        time.sleep(idle)
+
+
+def start_neighbours(cpu, kind):
+    count = {"quiet": 0, "neighbour": 1, "bursty": 2, "drift": 1}[kind]
+    processes = [multiprocessing.Process(target=neighbour, args=(cpu, kind, SEED + 10 * cpu + number), daemon=True) for number in range(count)]
+    for process in processes:
+        process.start()
+    return processes
+
+
+def sample(cpu, stream):
+    """Wall time in microseconds of one pinned gzip of a stream."""
+    worker = runner.run(workloads.GZIP["argv"], [[cpu]], stdin=stream, keep_output=False)["workers"][0]
+    if worker["exit_status"] != 0:
+        raise SystemExit(f"gzip failed on CPU {cpu}: {worker['errors']}")
+    return round(worker["wall_seconds"] * 1e6)
+
+
+def write_streams(directory, cpu):
+    """Streams of the base length, chosen for samples of about 50 ms, and longer ones: per mille -> path."""
+    path = os.path.join(directory, "probe")
+    workloads.write_stream(path, 4)
+    data = Path(path).read_bytes()
+    fastest = min(sample(cpu, path) for _time in range(5)) / 1e6
+    length = int(len(data) * SAMPLE_SECONDS / fastest)
+    data = data * (2 + length // len(data))
+    streams = {}
+    for extra in PER_MILLE:
+        streams[extra] = os.path.join(directory, str(extra))
+        Path(streams[extra]).write_bytes(data[:length * (1000 + extra) // 1000])
+    return streams
+
+
+def record_cpu(cpu, seconds, streams, results):
+    """All kinds on one CPU; puts a list of {kind, series, cpu, seconds, microseconds} into the queue."""
+    recorded = []
+    for kind in KINDS:
+        processes = start_neighbours(cpu, kind)
+        try:
+            until = time.monotonic() + seconds / len(KINDS)
+            for name, extras in itertools.cycle(series()):
+                begun = time.monotonic()
+                if begun > until:
+                    break
+                times = [sample(cpu, streams[extra]) for extra in extras]
+                recorded.append({"kind": kind, "series": name, "cpu": cpu, "seconds": round(time.monotonic() - begun, 2), "microseconds": times})
+        finally:
+            for process in processes:
+                process.terminate()
+                process.join()
+    results.put(recorded)
+
+
+def record(seconds, count):
+    """Record on the last CPUs that this process may use, all at the same time. Returns the data that :mod:`evaluate` reads."""
+    cpus = sorted(os.sched_getaffinity(0))[-count:]
+    results = multiprocessing.Queue()
+    with tempfile.TemporaryDirectory() as directory:
+        streams = write_streams(directory, cpus[0])
+        recorders = [multiprocessing.Process(target=record_cpu, args=(cpu, seconds, streams, results)) for cpu in cpus]
+        for recorder in recorders:
+            recorder.start()
+        recorded = [results.get() for _recorder in recorders]
+        for recorder in recorders:
+            recorder.join()
+    machine = {"kernel": platform.release(), "cpus": os.cpu_count(), "model": cpu_model()}
+    return {"machine": machine, "series": [one for part in recorded for one in part]}
+
+
+def cpu_model():
+    """The model name of the first CPU that /proc/cpuinfo lists, or unknown."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Record pinned gzip samples under noise.")
+    parser.add_argument("--seconds", type=float, default=560, help="how long to record, in all (default: %(default)s)")
+    parser.add_argument("--cpus", type=int, default=2, help="on how many CPUs at the same time (default: %(default)s)")
+    parser.add_argument("out", type=Path, help="where to write the samples (.json.gz)")
+    parser.add_argument("--realtime", action="store_true", help="run before everything else on these CPUs (SCHED_FIFO, needs root)")
+    arguments = parser.parse_args()
+    if arguments.realtime:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    data = record(arguments.seconds, arguments.cpus)
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    with gzip.open(arguments.out, "wt", encoding="ascii") as out:
+        json.dump(data, out, separators=(",", ":"))
+    print(f"{sum(len(one['microseconds']) for one in data['series'])} samples in {arguments.out}")
+
+
+if __name__ == "__main__":
+    main()
