@@ -301,7 +301,7 @@ def _span(low: float, high: float) -> str:
 
 
 def _digits(low: float, high: float) -> int:
-    return 0 if high - low >= 0.02 else 1
+    return 0 if high - low >= 0.05 else 1
 
 
 def _clause(text: str) -> str:

@@ -47,6 +47,8 @@ CONDITIONS = {"smt_on": ("SMT on", "var(--on)"), "smt_off": ("SMT off", "var(--o
 # Ratios that people read off an axis; as many of them as the axis spans.
 RATIO_TICKS = (0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4, 1.6, 2.0, 3.0, 5.0, 10.0)
 LONGEST_LABEL = 46
+# Of a label on the ratio axis with some air, in CSS pixels.
+LABEL_WIDTH = 56
 
 
 def shorten(label: str) -> str:
@@ -88,6 +90,19 @@ def ratio_domain(rows: t.Sequence[Row], margin: float) -> tuple[float, float]:
     return math.exp(-reach), math.exp(reach)
 
 
+def ratio_ticks(low: float, high: float) -> list[float]:
+    """The ratios to write on an axis: 1, and from there outwards each that stands clear of the one before."""
+    clear = math.log(high / low) * LABEL_WIDTH / WIDTH
+    ticks = [1.0]
+    for side in (sorted(tick for tick in RATIO_TICKS if 1 < tick <= high), sorted((tick for tick in RATIO_TICKS if low <= tick < 1), reverse=True)):
+        last = 1.0
+        for tick in side:
+            if abs(math.log(tick / last)) >= clear:
+                ticks.append(tick)
+                last = tick
+    return sorted(ticks)
+
+
 def forest(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: str) -> str:
     """Ratios with their intervals on one logarithmic axis, the line at 1 and the band within which an effect counts as none.
 
@@ -98,13 +113,12 @@ def forest(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: 
     """
     low, high = ratio_domain(rows, margin)
     scale = alt.Scale(type="log", domain=[low, high], nice=False, clamp=True)
-    ticks = [tick for tick in RATIO_TICKS if low <= tick <= high]
     # Two rows may carry the same words and are still two rows: a number in front of the words tells them apart and is not shown.
     shown = [{**row, "label": shorten(row["label"]), "key": f"{number}\x01{shorten(row['label'])}"} for number, row in enumerate(rows)]
     data = _rows(shown)
     y = alt.Y("key:N", sort=None, title=None, axis=_label_axis(shown, labelExpr="split(datum.label, '\x01')[1]"))
     x = alt.X("ratio:Q", scale=scale, title=None,
-              axis=alt.Axis(values=ticks, labelExpr="datum.value == 1 ? '0 %' : replace(format(datum.value - 1, '+.0%'), '%', ' %')", labelOverlap="greedy"))
+              axis=alt.Axis(values=ratio_ticks(low, high), labelExpr="datum.value == 1 ? '0 %' : replace(format(datum.value - 1, '+.0%'), '%', ' %')"))
     names = list(VERDICTS)
     colour = alt.Color("verdict:N", legend=None, scale=alt.Scale(domain=names, range=[VERDICTS[name][0] for name in names]))
     shape = alt.Shape("verdict:N", legend=None, scale=alt.Scale(domain=names, range=[VERDICTS[name][1] for name in names]))
