@@ -28,8 +28,8 @@ _ROUND_SECONDS = 0.05
 # Fewer twins than the square of the critical value cannot reach it, however clear they are; then half as many more each time.
 _FIRST_LOOK = 1.1
 _NEXT_LOOK = 1.5
-# Of pairs that do not share, those are told that come closest to it.
-_PAIRS_TOLD = 100
+# Up to so many pairs are told each, with more only those that might share.
+_PAIRS_TOLD = 120
 
 
 def wanted(mode, facts):
@@ -53,7 +53,8 @@ def measurable(online):
     """
     cpus = sorted(set(online) & os.sched_getaffinity(0))
     if len(cpus) < 2:
-        raise ProbeError('there is nothing to compare: of the online CPUs %s this process may use %s' % (cpulist.render(online), cpulist.render(cpus) or 'none'))
+        raise ProbeError('there is nothing to compare: of the online CPUs %s this process may use %s'
+                         % (cpulist.render(online), cpulist.render(cpus) or 'none'))
     if len(cpus) > MOST_CPUS:
         raise ProbeError('%d CPUs are more than the %d that can be measured at once: give the probe fewer with taskset' % (len(cpus), MOST_CPUS))
     return cpus
@@ -67,9 +68,10 @@ def run(cpus, seconds_budget=DEFAULT_SECONDS, workers=Workers, chance=None, cloc
     :param workers: what makes the workers of a list of CPUs (`probe_workers.Workers`).
     :param chance: `random.Random` that draws who works with whom.
     :param clock: callable, the seconds (float).
-    :returns: dict: ``cpus`` (CPU list, what was measured), ``pairs`` (list of CPU lists (str), one a core that two or more of the CPUs share), ``singles`` (CPU list of those that share
-        with none), ``unclear`` (CPU list), ``ratios`` (list of {pair, verdict, ratio, low, high}: pace together as a share of the pace apart; all pairs
-        that share and those others that come closest), ``rounds``, ``seconds``, ``confidence`` (that no claim is wrong).
+    :returns: dict: ``cpus`` (CPU list, what was measured), ``pairs`` (list of CPU lists (str), one a core that two or more of the CPUs share),
+        ``singles`` (CPU list of those that share with none), ``unclear`` (CPU list), ``ratios`` (list of {pair, verdict, ratio, low, high}: pace together
+        as a share of the pace apart, of all pairs or, where they are many, of those that might share), ``rounds``, ``seconds``, ``confidence``
+        (that no claim is wrong).
     :raises ProbeError: a process could not be pinned, or was lost.
     """
     cpus = sorted(cpus)

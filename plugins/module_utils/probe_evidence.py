@@ -9,7 +9,8 @@ The test is one of randomization (Fisher, "The Design of Experiments", 1935): wh
 else, so noise of any kind and of any length cannot favour a pair, other than by the chance of the draw. A sample gets a score between 0 and 2, and the
 statistic is the sum of the scores, each times how much more together the pair was than the draw made likely. By Hoeffding's inequality ("Probability
 Inequalities for Sums of Bounded Random Variables", 1963) the chance that it exceeds z of its standard deviations is at most exp(-z**2 / 2), whatever
-the scores are and however few the twins: nothing is assumed of the noise.
+the scores are and however few the twins: nothing is assumed of the noise. (The shift to test for and the other partners, see below, are estimated
+from the same samples; for these two the bound is an approximation, and the distance between 0 and SHARED_COST is the reserve.)
 
 The score is the fourth power of the pace, relative to the fastest fifth. What disturbs a CPU makes it slower, never faster, so on a noisy host the
 fastest samples are the true ones: in a guest that got a quarter of its time they were within 3 % of each other while the median was twice as much.

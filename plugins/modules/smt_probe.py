@@ -10,7 +10,7 @@ module: smt_probe
 short_description: Find out by measuring which CPUs share a core
 version_added: 0.1.0
 description:
-  - Lets changing halves of the CPUs compute for a tenth of a second at a time, compares how fast each CPU is with and without each other one,
+  - Lets changing halves of the CPUs compute for a twentieth of a second at a time, compares how fast each CPU is with and without each other one,
     and says which CPUs share a core, with an interval, or that it is not clear.
   - For guests whose hypervisor shows another topology than the one they run on. The kernel's topology is not used for measuring; it is only compared
     with what was measured.
