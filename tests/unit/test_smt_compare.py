@@ -46,7 +46,8 @@ def test_contract():
 
 
 @pytest.mark.parametrize('ratio, better, verdict', [
-    (1.03, 'higher', 'gain'), (0.97, 'higher', 'loss'), (1.03, 'lower', 'loss'), (0.97, 'lower', 'gain'), (1.0, 'higher', 'equivalent'), (1.0, 'lower', 'equivalent'),
+    (1.03, 'higher', 'gain'), (0.97, 'higher', 'loss'), (1.03, 'lower', 'loss'), (0.97, 'lower', 'gain'),
+    (1.0, 'higher', 'equivalent'), (1.0, 'lower', 'equivalent'),
 ])
 def test_verdict_follows_the_way_the_metric_points(ratio, better, verdict):
     result = smt_compare(*noisy(28, ratio), better=better)
