@@ -112,8 +112,18 @@ def note_left(host: Host, captured: dict) -> None:
 
 
 def masks_now(host: Host, captured: dict) -> dict:
-    """``{pid: mask}`` of the captured tasks; to be taken before CPUs come back, because the kernel changes masks then."""
-    return {task['pid']: _mask_text(host, task) for task in captured['tasks']}
+    """``{pid: mask}`` of those captured tasks whose mask somebody may have chosen; to be taken before CPUs come back.
+
+    A mask that takes all the CPUs there are for the task is not in it: the kernel widens the mask of a task that wakes up with no CPU left
+    at any time, not only when the CPUs go (select_fallback_rq).
+    """
+    online = frozenset(cpu_state.read(files=host)['online'])
+    masks = {}
+    for task in captured['tasks']:
+        mask = _mask_text(host, task)
+        if mask is not None and not _cpus(mask) >= online & _cpuset_of(host, task['pid'], online):
+            masks[task['pid']] = mask
+    return masks
 
 
 def put_back(host: Host, captured: dict, masks_before: dict, online) -> tuple[list[str], dict]:
@@ -259,6 +269,20 @@ def _current(host: Host, task: dict) -> str | None:
 def _mask_text(host: Host, task: dict) -> str | None:
     current = _current(host, task)
     return None if current is None else cpulist.render(_cpus(current))
+
+
+def _cpuset_of(host: Host, pid: int, online: frozenset) -> frozenset:
+    """The CPUs that the cpuset of a task has, as far as they are online; all online ones when it is in none."""
+    cgroups = [line.split(':', 2) for line in (host.read('proc/%d/cgroup' % pid) or '').splitlines()]
+    for mount, version in _cgroup_mounts(host):
+        name = 'cpuset.cpus.effective' if version == 2 else 'cpuset.effective_cpus'
+        for path in [entry[2] for entry in cgroups if len(entry) == 3 and (entry[1] == '' if version == 2 else 'cpuset' in entry[1].split(','))]:
+            parts = path.strip('/').split('/')
+            for length in range(len(parts), -1, -1):
+                cpus = _cpus(host.read('/'.join([mount] + parts[:length] + [name])))
+                if cpus:
+                    return cpus
+    return online
 
 
 def _put_task(host: Host, task: dict, mask_before: str | None, online: frozenset) -> list[str]:

@@ -22,6 +22,7 @@ class Tree(bystanders.Host):
         self.root = root
         self.refused = {}
         self.put('proc/self/mounts', '')
+        self.put('sys/devices/system/cpu/online', '0,2,4,6')
 
     def put(self, path, text):
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -194,6 +195,29 @@ def test_a_mask_that_somebody_chose_since_stays(tree):
     tree.task(5, 'sleep', '0')
     assert 'was given another mask (0)' in give_back(tree, captured)[0][0]
     assert mask(tree, 5) == '0'
+
+
+def test_a_mask_widened_long_after_the_cpus_went_is_nobodys_wish(tree):
+    """Seen on 6.1: a sleeping task keeps its mask until it wakes up."""
+    tree.task(5, 'sleep', '3')
+    captured = json.loads(json.dumps(bystanders.capture(tree, ONLINE, GOING)))
+    bystanders.note_left(tree, captured)
+    tree.task(5, 'sleep', '0-7')
+    assert give_back(tree, captured)[0] == []
+    assert mask(tree, 5) == '3'
+
+
+@pytest.mark.parametrize('version, kind, name', [(1, 'cgroup rw,cpuset', 'cpuset.effective_cpus'), (2, 'cgroup2 rw', 'cpuset.cpus.effective')])
+def test_a_mask_widened_to_its_cpuset_is_nobodys_wish(tree, version, kind, name):
+    tree.put('proc/self/mounts', 'x /sys/fs/cgroup %s 0 0\n' % kind)
+    tree.put('sys/fs/cgroup/a/%s' % name, '2')
+    tree.task(5, 'sleep', '3')
+    captured = json.loads(json.dumps(bystanders.capture(tree, ONLINE, GOING)))
+    bystanders.note_left(tree, captured)
+    tree.task(5, 'sleep', '2')
+    tree.put('proc/5/cgroup', '%s:/a/below\n' % ('0:' if version == 2 else '4:cpuset'))
+    assert give_back(tree, captured)[0] == []
+    assert mask(tree, 5) == '3'
 
 
 def test_a_pid_given_anew_is_another_task(tree):
