@@ -32,7 +32,7 @@ def test_enabled_takes_away_what_turns_smt_off_and_nothing_else(before, after):
 
 
 @pytest.mark.parametrize("smt, argument", [("disabled", "nosmt"), ("forced_off", "nosmt=force"), ("mitigations_nosmt", "mitigations=auto,nosmt")])
-@pytest.mark.parametrize("before", ["", "nosmt", "nosmt nosmt=force", "maxcpus=4 nosmt", "mitigations=auto,nosmt mitigations=auto,nosmt nosmt=force"])
+@pytest.mark.parametrize("before", ["", "nosmt", "nosmt nosmt", "nosmt=force nosmt=force", "nosmt nosmt=force", "maxcpus=4 nosmt", "mitigations=auto,nosmt mitigations=auto,nosmt nosmt=force"])
 def test_an_argument_is_replaced_never_repeated(smt, argument, before):
     after = boot_args.applied(before.split(), boot_args.wanted_smt(smt))
     assert after.count(argument) == 1
