@@ -19,6 +19,7 @@ slower by 3 %, 28 and then 28 slower by 3 %, 56 in ABBA order with B slower by 5
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import gzip
 import itertools
 import json
@@ -102,8 +103,8 @@ def write_streams(directory, cpu):
     return streams
 
 
-def record_cpu(cpu, seconds, streams, results):
-    """All kinds on one CPU; puts a list of {kind, series, cpu, seconds, microseconds} into the queue."""
+def record_cpu(cpu, seconds, streams):
+    """All kinds on one CPU: a list of {kind, series, cpu, seconds, microseconds}."""
     recorded = []
     for kind in KINDS:
         processes = start_neighbours(cpu, kind)
@@ -119,21 +120,15 @@ def record_cpu(cpu, seconds, streams, results):
             for process in processes:
                 process.terminate()
                 process.join()
-    results.put(recorded)
+    return recorded
 
 
 def record(seconds, count):
     """Record on the last CPUs that this process may use, all at the same time. Returns the data that :mod:`evaluate` reads."""
     cpus = sorted(os.sched_getaffinity(0))[-count:]
-    results = multiprocessing.Queue()
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory() as directory, concurrent.futures.ProcessPoolExecutor(len(cpus)) as recorders:
         streams = write_streams(directory, cpus[0])
-        recorders = [multiprocessing.Process(target=record_cpu, args=(cpu, seconds, streams, results)) for cpu in cpus]
-        for recorder in recorders:
-            recorder.start()
-        recorded = [results.get() for _recorder in recorders]
-        for recorder in recorders:
-            recorder.join()
+        recorded = list(recorders.map(record_cpu, cpus, itertools.repeat(seconds), itertools.repeat(streams)))
     machine = {"kernel": platform.release(), "cpus": os.cpu_count(), "model": cpu_model()}
     return {"machine": machine, "series": [one for part in recorded for one in part]}
 
