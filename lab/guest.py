@@ -15,7 +15,7 @@ from image import image
 from login import Login
 from machine import GUESTS, Machine, hardware
 from qmp import Monitor, monitor
-from shape import Shape, parse_shape
+from shape import parse_shape
 from snapshot import TAG, Kind, copy, drive, snapshot
 
 

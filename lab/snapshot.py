@@ -21,7 +21,7 @@ from shape import Shape
 
 TAG = "up"
 NUMBERINGS = ("adjacent", "split")
-# QEMU 7.2's emulation lets about every second boot of trixie's kernel 6.12 die in a double fault; bookworm's 6.1 needs one attempt.
+# In QEMU 7.2's emulation boots of trixie's kernel 6.12 die now and then in a double fault; bookworm's 6.1 needs one attempt.
 ATTEMPTS = 6
 
 
