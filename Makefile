@@ -33,7 +33,7 @@ lab: setup ## two guests with real SMT, .lab/inventory.yml; LAB_SHAPE=2x9x2 give
 
 .PHONY: lab-down
 lab-down: setup ## end exactly what `make lab` started
-	python lab/lab.py down
+	python lab/lab.py down --name smt-adjacent --name smt-split
 
 .PHONY: test
 test: setup ## everything that CI runs: unit tests, lint, sanity, scenarios on guests
