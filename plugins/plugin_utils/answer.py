@@ -177,7 +177,8 @@ def _costs(result: Result, comparisons: t.Sequence[Comparison]) -> list[str]:
         if one["effect"] == "cost_of_sharing" and one["verdict"] != "inconclusive":
             cost = derived.of_comparison(one["effect"], one)
             costs.append(
-                f"Cost of sharing a core, {one['title']}: a worker loses {estimate(cost['value'], cost['low'], cost['high'])} while another runs on its sibling."
+                f"Cost of sharing a core, {one['title']}: a worker loses {estimate(cost['value'], cost['low'], cost['high'])} "
+                "while another runs on its sibling."
             )
     for one in comparisons:
         if one["kind"] == "change" and one["placement"] == "single" and one["verdict"] in ("gain", "loss"):

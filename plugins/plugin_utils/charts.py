@@ -129,7 +129,8 @@ def forest(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: 
     interval = base.mark_rule(strokeWidth=3).encode(y=y, x=alt.X("low:Q", scale=scale), x2="high:Q", color=colour)
     point = base.mark_point(filled=True, size=130, opacity=1).encode(y=y, x=x, color=colour, shape=shape)
     text = base.mark_text(align="left", dx=12, color=INK, fontSize=12).encode(y=y, text="text:N", x=alt.value(WIDTH))
-    room = alt.Chart(_rows([{"at": 1}])).mark_rule(opacity=0, color=INK).encode(x=alt.value(WIDTH), x2=alt.value(WIDTH + 12 + CHARACTER * max(len(row["text"]) for row in rows)))
+    end = WIDTH + 12 + CHARACTER * max(len(row["text"]) for row in rows)
+    room = alt.Chart(_rows([{"at": 1}])).mark_rule(opacity=0, color=INK).encode(x=alt.value(WIDTH), x2=alt.value(end))
     heads = [
         alt.Chart(_rows([{"text": words}])).mark_text(align=align, color=MUTED, fontSize=12, dx=dx).encode(
             text="text:N", x=alt.value(at), y=alt.value(-12))
@@ -152,13 +153,13 @@ def bars(rows: t.Sequence[Row], unit: str, label: str) -> str:
     colour = alt.Color("condition:N", sort=titles, scale=alt.Scale(domain=titles, range=[CONDITIONS[name][1] for name in present]),
                        legend=alt.Legend(symbolType="square") if len(present) > 1 else None)
     base = alt.Chart(data)
-    bar = base.mark_bar().encode(y=y, yOffset=offset, x=alt.X("value:Q", title=unit, scale=alt.Scale(zero=True)), color=colour)
+    columns = base.mark_bar().encode(y=y, yOffset=offset, x=alt.X("value:Q", title=unit, scale=alt.Scale(zero=True)), color=colour)
     interval = base.mark_rule(color=INK, strokeWidth=2).encode(y=y, yOffset=offset, x=alt.X("low:Q", title=unit), x2="high:Q").transform_filter(
         "datum.low != null && datum.high != null")
     text = base.mark_text(align="left", dx=6, color=INK, fontSize=11).encode(
         y=y, yOffset=offset, x=alt.X("end:Q", title=unit), text="text:N"
     ).transform_calculate(end="datum.high == null ? datum.value : datum.high")
-    return _draw(alt.layer(bar, interval, text).properties(width=WIDTH, height={"step": 19}), label)
+    return _draw(alt.layer(columns, interval, text).properties(width=WIDTH, height={"step": 19}), label)
 
 
 def histogram(rows: t.Sequence[Row], unit: str, label: str) -> str:
@@ -245,7 +246,8 @@ def topology(groups: t.Sequence[tuple[str, t.Sequence[t.Sequence[int]]]], offlin
         x=alt.X("x:Q", scale=x, axis=None), x2="x2:Q", y=alt.Y("y:Q", scale=y, axis=None), y2="y2:Q",
         fillOpacity=alt.condition("datum.online", alt.value(0.25), alt.value(0)),
         strokeDash=alt.condition("datum.online", alt.value([1, 0]), alt.value([3, 3])))
-    name = alt.Chart(_rows(fields)).mark_text(color=INK, fontSize=12).encode(x=alt.X("cx:Q", scale=x, axis=None), y=alt.Y("cy:Q", scale=y, axis=None), text="cpu:N")
+    name = alt.Chart(_rows(fields)).mark_text(color=INK, fontSize=12).encode(
+        x=alt.X("cx:Q", scale=x, axis=None), y=alt.Y("cy:Q", scale=y, axis=None), text="cpu:N")
     head = alt.Chart(_rows(heads)).mark_text(align="left", color=MUTED, fontSize=12).encode(
         x=alt.X("x:Q", scale=x, axis=None), y=alt.Y("y:Q", scale=y, axis=None), text="text:N")
     return _draw(alt.layer(frame, field, name, head).properties(width=right, height=top), label)

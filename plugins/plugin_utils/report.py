@@ -54,6 +54,7 @@ EFFECT_TITLES = {
     "cost_of_one_cpu": "two workers on one CPU against two on two cores",
     "second_core": "two workers on two cores against one worker alone",
 }
+SIDES_OF_CHANGE = ("better with SMT on", "better with SMT off")
 RECOMMENDATION_TITLES = {
     answer.ON: "SMT on", answer.OFF: "SMT off", answer.EITHER: "either", answer.BY_WORKLOAD: "by workload", answer.UNDECIDED: "not decided",
     answer.NOT_COMPARED: "not compared",
@@ -127,9 +128,8 @@ def _templates() -> jinja2.Environment:
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters.update(
-        number=number, percent=answer.percent, signed=answer.signed, change=lambda one: answer.signed(one["ratio"], one), interval=_interval, placement=placement_title, condition=charts.condition_title,
-        effect=lambda name: EFFECT_TITLES.get(name, name), recommendation=lambda name: RECOMMENDATION_TITLES[name], address=lambda name: quote(name),
-        cpus=_cpu_list,
+        number=number, percent=answer.percent, change=lambda one: answer.signed(one["ratio"], one), interval=_interval, placement=placement_title,
+        condition=charts.condition_title, effect=EFFECT_TITLES.get, recommendation=RECOMMENDATION_TITLES.get, address=quote, cpus=_cpu_list,
     )
     script = _asset("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
@@ -200,7 +200,7 @@ def _chart_row(one: dict[str, t.Any]) -> dict[str, t.Any]:
     return {"ratio": one["ratio"], **ends, "verdict": one["verdict"], "text": interval_text(one)}
 
 
-def _forest(rows: t.Sequence[dict[str, t.Any]], comparisons: t.Sequence[dict[str, t.Any]], sides: tuple[str, str] = ("better with SMT on", "better with SMT off")) -> Markup:
+def _forest(rows: t.Sequence[dict[str, t.Any]], comparisons: t.Sequence[dict[str, t.Any]], sides: tuple[str, str] = SIDES_OF_CHANGE) -> Markup:
     if not rows:
         return Markup("")
     told = "; ".join(f"{row['label']} {row['text']}, {row['verdict']}" for row in rows[:20])
@@ -262,11 +262,8 @@ def _streams(levels: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any], marg
     ]
     if not rows:
         return Markup("")
-    by_condition = {condition: {row["streams"]: row["value"] for row in rows if row["condition"] == condition} for condition in (analysis.SMT_ON, analysis.SMT_OFF)}
-    both = {
-        count: by_condition[analysis.SMT_ON][count] / by_condition[analysis.SMT_OFF][count]
-        for count in set(by_condition[analysis.SMT_ON]) & set(by_condition[analysis.SMT_OFF])
-    }
+    with_smt, without = ({row["streams"]: row["value"] for row in rows if row["condition"] == one} for one in (analysis.SMT_ON, analysis.SMT_OFF))
+    both = {count: with_smt[count] / without[count] for count in set(with_smt) & set(without)}
     if about["better"] == "lower":
         both = {count: 1 / ratio for count, ratio in both.items()}
     crossing = derived.crossover(both, margin) if both else None
@@ -310,7 +307,8 @@ def _cpu_list(value: t.Any) -> str:
 def _cores_by_node(facts: dict[str, t.Any]) -> list[tuple[str, list[tuple[int, ...]]]]:
     """Cores with their CPUs, below the memory node they belong to where that is known."""
     cores = [core for core in map(_cpus, facts.get("sibling_groups") or []) if core]
-    found = [(f"node {name}", [core for core in cores if core[0] in cpus]) for name, cpus in ((n, set(_cpus(c))) for n, c in (facts.get("nodes") or {}).items())]
+    nodes = {name: set(_cpus(cpus)) for name, cpus in (facts.get("nodes") or {}).items()}
+    found = [(f"node {name}", [core for core in cores if core[0] in cpus]) for name, cpus in nodes.items()]
     found = [(name, members) for name, members in found if members]
     placed = {core for _name, members in found for core in members}
     rest = [core for core in cores if core not in placed]
@@ -365,10 +363,10 @@ def _command(result: dict[str, t.Any]) -> str:
     words = ["ansible-playbook", "threadwise.smt.smt_eval", "-i", "INVENTORY", "--limit", result["host"]]
     if result["change"].get("name") == "none":
         words += ["-e", "smt_eval_switch=false"]
-    for variable, field in (("smt_bench_budget", "seconds_budget"), ("smt_bench_sample_seconds", "sample_seconds"), ("smt_bench_settle_seconds", "settle_seconds")):
+    for variable, field in (("budget", "seconds_budget"), ("sample_seconds", "sample_seconds"), ("settle_seconds", "settle_seconds")):
         value = result["plan"].get(field)
-        if value is not None:
-            words += ["-e", f"{variable}={value if isinstance(value, (int, float)) else json.dumps(value)}"]
+        if isinstance(value, (int, float)):
+            words += ["-e", f"smt_bench_{variable}={value}"]
     return shlex.join(words)
 
 
@@ -380,8 +378,8 @@ SAMPLE_COLUMNS = (
 )
 COMPARISON_COLUMNS = (
     "run", "host", "hardware_class", "workload", "metric", "unit", "better", "kind", "effect", "placement", "baseline_condition", "baseline_placement",
-    "candidate_condition", "candidate_placement", "baseline_value", "candidate_value", "ratio", "ci_low", "ci_high", "confidence", "n", "dropped_blocks", "margin",
-    "minimum_detectable", "verdict", "p_adjusted", "method",
+    "candidate_condition", "candidate_placement", "baseline_value", "candidate_value", "ratio", "ci_low", "ci_high", "confidence", "n", "dropped_blocks",
+    "margin", "minimum_detectable", "verdict", "p_adjusted", "method",
 )
 # What a spreadsheet takes as the beginning of a formula (OWASP, CSV injection), full-width forms included.
 _FORMULA = re.compile(r"^[\s]*[=+\-@\t\r\uff1d\uff0b\uff0d\uff20]")
@@ -407,8 +405,8 @@ def _sample_rows(result: dict[str, t.Any]) -> t.Iterator[list[t.Any]]:
         metric = sample["metric"] or {}
         yield [
             result["run"], result["host"], result["facts"].get("hardware_class"), sample["workload"], sample["placement"], sample["condition"], sample["block"],
-            sample.get("index"), sample["ok"], metric.get("name"), metric.get("value"), metric.get("unit"), metric.get("better"), len(sample.get("workers") or []),
-            sample.get("wall_seconds"), sample.get("steal"), sample.get("started"), sample.get("error"),
+            sample.get("index"), sample["ok"], metric.get("name"), metric.get("value"), metric.get("unit"), metric.get("better"),
+            len(sample.get("workers") or []), sample.get("wall_seconds"), sample.get("steal"), sample.get("started"), sample.get("error"),
         ]
 
 
@@ -466,7 +464,8 @@ def summary_markdown(summaries: t.Sequence[dict[str, t.Any]], refused: t.Sequenc
 def _host_markdown(summary: dict[str, t.Any]) -> list[str]:
     told = summary["answer"]
     lines = [f"## {code(summary['host'])}", "", f"**{plain(told['sentence'])}**", "", plain(told["evidence"]), ""]
-    lines += [f"- {plain(words)}" for words in [*told["costs"], *told["cautions"], *([told["next"]] if told["next"] else []), restored_text(summary["restored"])]]
+    sentences = [*filter(None, [told["next"]]), *told["cautions"], *told["costs"], restored_text(summary["restored"])]
+    lines += [f"- {plain(words)}" for words in sentences]
     lines.append("")
     if summary["comparisons"]:
         lines += ["| workload | compared | change | verdict | blocks |", "|---|---|---|---|---|"]

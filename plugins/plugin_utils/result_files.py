@@ -26,7 +26,7 @@ except ImportError as error:
 else:
     MISSING_LIBRARY = None
 
-SCHEMA_NAME = 'threadwise.smt/result'
+SCHEMA_NAME = "threadwise.smt/result"
 SCHEMA_VERSION = 1
 
 MAX_BYTES = 32 * 1024 * 1024
@@ -36,68 +36,68 @@ MAX_NAME = 255
 MAX_NUMBER = 1e100
 
 # Names in a run's directory that belong to the report.
-REPORT_NAMES = frozenset({'index', 'results', 'comparisons', 'summary', 'metrics'})
+REPORT_NAMES = frozenset({"index", "results", "comparisons", "summary", "metrics"})
 
-_NAME = {'type': 'string', 'minLength': 1, 'maxLength': MAX_NAME}
-_TEXT = {'type': 'string', 'maxLength': MAX_TEXT}
-_TEXT_OR_NULL = {'type': ['string', 'null'], 'maxLength': MAX_TEXT}
-_NUMBER = {'type': 'number', 'minimum': -MAX_NUMBER, 'maximum': MAX_NUMBER}
-_NUMBER_OR_NULL = {'type': ['number', 'null'], 'minimum': -MAX_NUMBER, 'maximum': MAX_NUMBER}
-_COUNT_OR_NULL = {'type': ['integer', 'null'], 'minimum': 0, 'maximum': 1_000_000_000}
-_BETTER = {'enum': ['higher', 'lower']}
+_NAME = {"type": "string", "minLength": 1, "maxLength": MAX_NAME}
+_TEXT = {"type": "string", "maxLength": MAX_TEXT}
+_TEXT_OR_NULL = {"type": ["string", "null"], "maxLength": MAX_TEXT}
+_NUMBER = {"type": "number", "minimum": -MAX_NUMBER, "maximum": MAX_NUMBER}
+_NUMBER_OR_NULL = {"type": ["number", "null"], "minimum": -MAX_NUMBER, "maximum": MAX_NUMBER}
+_COUNT_OR_NULL = {"type": ["integer", "null"], "minimum": 0, "maximum": 1_000_000_000}
+_BETTER = {"enum": ["higher", "lower"]}
 # Seconds a sample can take, and so a bound for times that are shown.
-_SECONDS_OR_NULL = {'type': ['number', 'null'], 'minimum': 0, 'maximum': 1e9}
-_SHARE_OR_NULL = {'type': ['number', 'null'], 'minimum': 0, 'maximum': 1.5}
-_BOOL_OR_NULL = {'type': ['boolean', 'null']}
+_SECONDS_OR_NULL = {"type": ["number", "null"], "minimum": 0, "maximum": 1e9}
+_SHARE_OR_NULL = {"type": ["number", "null"], "minimum": 0, "maximum": 1.5}
+_BOOL_OR_NULL = {"type": ["boolean", "null"]}
 
 
 def _object(required: t.Sequence[str] = (), **properties: t.Any) -> dict[str, t.Any]:
     """JSON schema of an object: further fields are allowed, so that a newer host's extra data is no reason to refuse."""
-    return {'type': 'object', 'required': list(required), 'properties': properties}
+    return {"type": "object", "required": list(required), "properties": properties}
 
 
 def _list(items: dict[str, t.Any], most: int) -> dict[str, t.Any]:
-    return {'type': 'array', 'items': items, 'maxItems': most}
+    return {"type": "array", "items": items, "maxItems": most}
 
 
 def _or_null(schema: dict[str, t.Any]) -> dict[str, t.Any]:
-    return {**schema, 'type': [schema['type'], 'null']}
+    return {**schema, "type": [schema["type"], "null"]}
 
 
-_METRIC = _object(('value',), name=_NAME, value=_NUMBER_OR_NULL, unit=_TEXT_OR_NULL, better=_BETTER)
+_METRIC = _object(("value",), name=_NAME, value=_NUMBER_OR_NULL, unit=_TEXT_OR_NULL, better=_BETTER)
 
 _WORKER = _object(cpus=_TEXT_OR_NULL, value=_NUMBER_OR_NULL, wall_seconds=_SECONDS_OR_NULL, cpu_seconds=_SECONDS_OR_NULL)
 
 _SAMPLE = _object(
-    ('workload', 'placement', 'condition', 'block', 'ok', 'metric'),
+    ("workload", "placement", "condition", "block", "ok", "metric"),
     workload=_NAME,
     placement=_NAME,
     condition=_NAME,
-    block={'type': 'integer', 'minimum': 0, 'maximum': 1_000_000_000},
+    block={"type": "integer", "minimum": 0, "maximum": 1_000_000_000},
     index=_COUNT_OR_NULL,
-    ok={'type': 'boolean'},
+    ok={"type": "boolean"},
     error=_TEXT_OR_NULL,
     started=_TEXT_OR_NULL,
     wall_seconds=_SECONDS_OR_NULL,
     metric=_or_null(_METRIC),
-    metrics={'type': ['object', 'null'], 'maxProperties': 1000, 'additionalProperties': _METRIC},
+    metrics={"type": ["object", "null"], "maxProperties": 1000, "additionalProperties": _METRIC},
     workers=_or_null(_list(_WORKER, 100_000)),
-    cpu_usage={'type': ['object', 'null'], 'maxProperties': 100_000, 'additionalProperties': _SHARE_OR_NULL},
+    cpu_usage={"type": ["object", "null"], "maxProperties": 100_000, "additionalProperties": _SHARE_OR_NULL},
     steal=_SHARE_OR_NULL,
 )
 
 _PLACEMENT = _object(
-    workers=_or_null(_list(_list({'type': 'integer', 'minimum': 0, 'maximum': 1_000_000}, 100_000), 100_000)),
+    workers=_or_null(_list(_list({"type": "integer", "minimum": 0, "maximum": 1_000_000}, 100_000), 100_000)),
     same_as=_TEXT_OR_NULL,
     reason=_TEXT_OR_NULL,
 )
 
 _CPU_STATE = {
-    'type': ['object', 'null'],
-    'properties': {'control': _TEXT_OR_NULL, 'online': {'type': ['string', 'array', 'null'], 'maxLength': MAX_TEXT, 'maxItems': 100_000}},
+    "type": ["object", "null"],
+    "properties": {"control": _TEXT_OR_NULL, "online": {"type": ["string", "array", "null"], "maxLength": MAX_TEXT, "maxItems": 100_000}},
 }
 
-_CPU_SETS = {'type': ['array', 'null'], 'items': _TEXT, 'maxItems': 100_000}
+_CPU_SETS = {"type": ["array", "null"], "items": _TEXT, "maxItems": 100_000}
 
 _FACTS = _object(
     supported=_BOOL_OR_NULL,
@@ -108,52 +108,52 @@ _FACTS = _object(
     threads_per_core=_or_null(_object(min=_COUNT_OR_NULL, max=_COUNT_OR_NULL, online_max=_COUNT_OR_NULL)),
     cpus=_or_null(_object(present=_TEXT_OR_NULL, possible=_TEXT_OR_NULL, online=_TEXT_OR_NULL, offline=_TEXT_OR_NULL, isolated=_TEXT_OR_NULL)),
     sibling_groups=_CPU_SETS,
-    nodes={'type': ['object', 'null'], 'additionalProperties': _TEXT_OR_NULL, 'maxProperties': 10_000},
+    nodes={"type": ["object", "null"], "additionalProperties": _TEXT_OR_NULL, "maxProperties": 10_000},
     numbering=_TEXT_OR_NULL,
     source=_TEXT_OR_NULL,
     complete=_BOOL_OR_NULL,
     vulnerabilities={
-        'type': ['object', 'null'],
-        'maxProperties': 1000,
-        'additionalProperties': _object(status=_TEXT_OR_NULL, smt=_TEXT_OR_NULL),
+        "type": ["object", "null"],
+        "maxProperties": 1000,
+        "additionalProperties": _object(status=_TEXT_OR_NULL, smt=_TEXT_OR_NULL),
     },
     hardware_class=_TEXT_OR_NULL,
 )
 
 SCHEMA: dict[str, t.Any] = {
-    '$schema': 'https://json-schema.org/draft/2020-12/schema',
-    'title': 'What one host measured in one run',
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "What one host measured in one run",
     **_object(
-        ('schema', 'schema_version', 'run', 'host', 'outcome', 'facts', 'environment', 'change', 'plan', 'samples'),
-        schema={'const': SCHEMA_NAME},
-        schema_version={'const': SCHEMA_VERSION},
+        ("schema", "schema_version", "run", "host", "outcome", "facts", "environment", "change", "plan", "samples"),
+        schema={"const": SCHEMA_NAME},
+        schema_version={"const": SCHEMA_VERSION},
         run=_NAME,
         host=_NAME,
         collection_version=_TEXT_OR_NULL,
         started=_TEXT_OR_NULL,
         finished=_TEXT_OR_NULL,
-        outcome={'enum': ['completed', 'failed', 'interrupted']},
+        outcome={"enum": ["completed", "failed", "interrupted"]},
         message=_TEXT_OR_NULL,
         facts=_FACTS,
-        environment={'type': 'object', 'maxProperties': 1000},
-        change=_object(('compared',), name=_TEXT_OR_NULL, compared={'type': 'boolean'}, reason=_TEXT_OR_NULL, before=_TEXT_OR_NULL, after=_TEXT_OR_NULL),
+        environment={"type": "object", "maxProperties": 1000},
+        change=_object(("compared",), name=_TEXT_OR_NULL, compared={"type": "boolean"}, reason=_TEXT_OR_NULL, before=_TEXT_OR_NULL, after=_TEXT_OR_NULL),
         plan=_object(
             blocks=_COUNT_OR_NULL,
             blocks_done=_COUNT_OR_NULL,
             seconds_budget=_SECONDS_OR_NULL,
             settle_seconds=_SECONDS_OR_NULL,
-            workloads=_or_null(_list(_object(('name',), name=_NAME, title=_TEXT_OR_NULL, metric=_TEXT_OR_NULL, unit=_TEXT_OR_NULL, better=_BETTER), 1000)),
+            workloads=_or_null(_list(_object(("name",), name=_NAME, title=_TEXT_OR_NULL, metric=_TEXT_OR_NULL, unit=_TEXT_OR_NULL, better=_BETTER), 1000)),
             placements={
-                'type': ['object', 'null'],
-                'maxProperties': 10,
-                'additionalProperties': {'type': 'object', 'maxProperties': 10_000, 'additionalProperties': _PLACEMENT},
+                "type": ["object", "null"],
+                "maxProperties": 10,
+                "additionalProperties": {"type": "object", "maxProperties": 10_000, "additionalProperties": _PLACEMENT},
             },
         ),
         samples=_list(_SAMPLE, 500_000),
-        skipped=_list(_object(('reason',), workload=_TEXT_OR_NULL, placement=_TEXT_OR_NULL, condition=_TEXT_OR_NULL, reason=_TEXT), 100_000),
+        skipped=_list(_object(("reason",), workload=_TEXT_OR_NULL, placement=_TEXT_OR_NULL, condition=_TEXT_OR_NULL, reason=_TEXT), 100_000),
         events=_list(_object(at=_TEXT_OR_NULL, event=_TEXT_OR_NULL, detail={}), 500_000),
         restored=_or_null(
-            _object(('ok',), ok=_BOOL_OR_NULL, before=_CPU_STATE, after=_CPU_STATE, differences=_or_null(_list(_TEXT, 100_000))),
+            _object(("ok",), ok=_BOOL_OR_NULL, before=_CPU_STATE, after=_CPU_STATE, differences=_or_null(_list(_TEXT, 100_000))),
         ),
     ),
 }
@@ -165,7 +165,7 @@ def _validator() -> jsonschema_rs.Draft202012Validator:
 
 
 # C0 and C1 controls but tab and newline, lone surrogates (they cannot be encoded), and the marks that reverse the reading order of what follows.
-_UNSHOWABLE = re.compile('[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]')
+_UNSHOWABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 
 
 class ResultError(Exception):
@@ -174,7 +174,7 @@ class ResultError(Exception):
 
 def showable(text: str) -> str:
     """``text`` with every character that cannot be encoded or that disturbs a page or a terminal replaced by U+FFFD."""
-    return _UNSHOWABLE.sub('\ufffd', text)
+    return _UNSHOWABLE.sub("\ufffd", text)
 
 
 def _showable_all(value: t.Any) -> t.Any:
@@ -190,18 +190,18 @@ def _showable_all(value: t.Any) -> t.Any:
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f'the number {text[:40]} is too large')
+        raise ValueError(f"the number {text[:40]} is too large")
     return number
 
 
 def _short_integer(text: str) -> int:
     if len(text) > 100:
-        raise ValueError(f'an integer of {len(text)} digits')
+        raise ValueError(f"an integer of {len(text)} digits")
     return int(text)
 
 
 def _no_constant(text: str) -> t.NoReturn:
-    raise ValueError(f'{text} is no number')
+    raise ValueError(f"{text} is no number")
 
 
 def parse(text: str, source: str) -> dict[str, t.Any]:
@@ -216,15 +216,15 @@ def parse(text: str, source: str) -> dict[str, t.Any]:
         document = _showable_all(document)
     except json.JSONDecodeError as error:
         raise ResultError(
-            f'{source}: not a whole JSON document ({error.msg} at line {error.lineno}, column {error.colno}): collect this host again'
+            f"{source}: not a whole JSON document ({error.msg} at line {error.lineno}, column {error.colno}): collect this host again"
         ) from error
     except ValueError as error:
-        raise ResultError(f'{source}: {error}: a result holds finite numbers only, collect this host again') from error
+        raise ResultError(f"{source}: {error}: a result holds finite numbers only, collect this host again") from error
     except RecursionError as error:
-        raise ResultError(f'{source}: nested too deeply to be a result') from error
+        raise ResultError(f"{source}: nested too deeply to be a result") from error
     validate(document, source)
     # A plan that was killed leaves no word on these.
-    return {'message': None, 'finished': None, 'restored': None, 'skipped': [], 'events': [], **document}
+    return {"message": None, "finished": None, "restored": None, "skipped": [], "events": [], **document}
 
 
 def validate(document: t.Any, source: str) -> None:
@@ -232,26 +232,26 @@ def validate(document: t.Any, source: str) -> None:
 
     :raises ResultError: with the place of the first thing that is wrong
     """
-    if not isinstance(document, dict) or document.get('schema') != SCHEMA_NAME:
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA_NAME:
         raise ResultError(f'{source}: no result of this collection (its "schema" is not "{SCHEMA_NAME}")')
-    version = document.get('schema_version')
+    version = document.get("schema_version")
     if version != SCHEMA_VERSION or isinstance(version, bool):
         raise ResultError(
-            f'{source}: schema_version {_brief(version)}, this collection reads version {SCHEMA_VERSION}: '
+            f"{source}: schema_version {_brief(version)}, this collection reads version {SCHEMA_VERSION}: "
             f'use the version of threadwise.smt that collected it ({_brief(document.get("collection_version"))})'
         )
     try:
         _validator().validate(document)
     except jsonschema_rs.ValidationError as error:
-        place = '.'.join(str(part) for part in error.instance_path) or 'the document'
-        raise ResultError(f'{source}: {_brief(place)}: {_brief(error.message)}') from error
+        place = ".".join(str(part) for part in error.instance_path) or "the document"
+        raise ResultError(f"{source}: {_brief(place)}: {_brief(error.message)}") from error
     except ValueError as error:
-        raise ResultError(f'{source}: {_brief(error)}') from error
+        raise ResultError(f"{source}: {_brief(error)}") from error
 
 
 def _brief(value: t.Any, most: int = 160) -> str:
     text = showable(str(value))
-    return text if len(text) <= most else f'{text[:most]}... ({len(text)} characters)'
+    return text if len(text) <= most else f"{text[:most]}... ({len(text)} characters)"
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, t.Any]:
@@ -265,17 +265,17 @@ def load(path: str | os.PathLike[str]) -> dict[str, t.Any]:
     source = showable(path.name)
     try:
         if not path.is_file():
-            raise ResultError(f'{source}: no such file' if not path.exists() else f'{source}: not a regular file')
-        with path.open('rb') as stream:
+            raise ResultError(f"{source}: no such file" if not path.exists() else f"{source}: not a regular file")
+        with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
     except OSError as error:
-        raise ResultError(f'{source}: cannot be read: {error.strerror}') from error
+        raise ResultError(f"{source}: cannot be read: {error.strerror}") from error
     if len(data) > MAX_BYTES:
-        raise ResultError(f'{source}: larger than {MAX_BYTES // 1024 // 1024} MiB, no result is')
+        raise ResultError(f"{source}: larger than {MAX_BYTES // 1024 // 1024} MiB, no result is")
     try:
-        text = data.decode('utf-8')
+        text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ResultError(f'{source}: not UTF-8 at byte {error.start}: collect this host again') from error
+        raise ResultError(f"{source}: not UTF-8 at byte {error.start}: collect this host again") from error
     return parse(text, source)
 
 
@@ -288,8 +288,8 @@ def result_paths(run_dir: str | os.PathLike[str]) -> list[Path]:
     try:
         names = sorted(os.listdir(run_dir))
     except OSError as error:
-        raise ResultError(f'{run_dir}: cannot be listed: {error.strerror}: name the directory of a run') from error
-    return [run_dir / name for name in names if name.endswith('.json') and name[:-5] not in REPORT_NAMES and not name.startswith('.')]
+        raise ResultError(f"{run_dir}: cannot be listed: {error.strerror}: name the directory of a run") from error
+    return [run_dir / name for name in names if name.endswith(".json") and name[:-5] not in REPORT_NAMES and not name.startswith(".")]
 
 
 def load_all(paths: t.Iterable[Path]) -> t.Iterator[tuple[Path, dict[str, t.Any] | ResultError]]:
@@ -301,7 +301,7 @@ def load_all(paths: t.Iterable[Path]) -> t.Iterator[tuple[Path, dict[str, t.Any]
     for path in paths:
         try:
             result = load(path)
-            other = seen.setdefault(result['host'], path)
+            other = seen.setdefault(result["host"], path)
             if other != path:
                 raise ResultError(f'{showable(path.name)}: says it is host {_brief(result["host"])}, as {showable(other.name)} does: remove one')
         except ResultError as error:
@@ -317,19 +317,19 @@ def file_stem(host: str) -> str:
     the report's own files are encoded in their first character; what is too long for a file system ends in ``=`` (which the
     encoding never leaves) and a hash.
     """
-    stem = quote(host, safe='', errors='surrogatepass')
-    if not stem or stem[0] in '.-~' or stem in REPORT_NAMES:
-        stem = f'%{ord(stem[0]):02X}{stem[1:]}' if stem else '='
+    stem = quote(host, safe="", errors="surrogatepass")
+    if not stem or stem[0] in ".-~" or stem in REPORT_NAMES:
+        stem = f"%{ord(stem[0]):02X}{stem[1:]}" if stem else "="
     if len(stem) > 150:
-        digest = hashlib.sha256(host.encode('utf-8', errors='surrogatepass')).hexdigest()
-        stem = f'{stem[:120]}={digest[:24]}'
+        digest = hashlib.sha256(host.encode("utf-8", errors="surrogatepass")).hexdigest()
+        stem = f"{stem[:120]}={digest[:24]}"
     return stem
 
 
 def read_text(path: str | os.PathLike[str]) -> str | None:
     """What a file of the report holds, None when there is none that can be read."""
     try:
-        return Path(path).read_text(encoding='utf-8', errors='replace')
+        return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
 
@@ -342,15 +342,15 @@ def write_text(path: str | os.PathLike[str], text: str, dry_run: bool = False) -
     :raises ResultError: with the reason
     """
     path = Path(path)
-    data = text.encode('utf-8')
+    data = text.encode("utf-8")
     try:
         if path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
             return False
         if dry_run:
             return True
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f'.{path.name[:60]}.')
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:60]}.")
         try:
-            with os.fdopen(descriptor, 'wb') as stream:
+            with os.fdopen(descriptor, "wb") as stream:
                 stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
@@ -363,7 +363,7 @@ def write_text(path: str | os.PathLike[str], text: str, dry_run: bool = False) -
             os.unlink(temporary)
             raise
     except OSError as error:
-        raise ResultError(f'{path}: cannot be written: {error.strerror}') from error
+        raise ResultError(f"{path}: cannot be written: {error.strerror}") from error
     return True
 
 
@@ -375,21 +375,21 @@ def save(run_dir: str | os.PathLike[str], document: dict[str, t.Any]) -> tuple[P
     :raises ResultError: not as the schema says, or the place is taken by another host or another run
     """
     run_dir = Path(run_dir)
-    host = document.get('host') if isinstance(document, dict) else None
+    host = document.get("host") if isinstance(document, dict) else None
     path = run_dir / f'{file_stem(host if isinstance(host, str) else "")}.json'
     try:
-        text = json.dumps(document, indent=1, allow_nan=False) + '\n'
+        text = json.dumps(document, indent=1, allow_nan=False) + "\n"
     except (TypeError, ValueError, RecursionError) as error:
-        raise ResultError(f'{path.name}: not plain data with finite numbers: {_brief(error)}') from error
+        raise ResultError(f"{path.name}: not plain data with finite numbers: {_brief(error)}") from error
     # The text is what will be read back: it is what has to be sound, not the objects that Ansible hands over.
     document = parse(text, path.name)
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ResultError(f'{run_dir}: cannot be made: {error.strerror}') from error
+        raise ResultError(f"{run_dir}: cannot be made: {error.strerror}") from error
     if path.exists():
         kept = load(path)
-        if (kept['host'], kept['run']) != (document['host'], document['run']):
+        if (kept["host"], kept["run"]) != (document["host"], document["run"]):
             raise ResultError(
                 f'{path}: holds run {_brief(kept["run"])} of host {_brief(kept["host"])}, which is not overwritten by '
                 f'run {_brief(document["run"])} of host {_brief(document["host"])}: name another directory'

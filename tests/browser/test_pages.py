@@ -130,7 +130,8 @@ def test_nothing_is_cut_off_in_a_picture(browser, one_host):
 
 
 def column(browser, table, number):
-    return [row.find_elements(By.CSS_SELECTOR, "th, td")[number].text for row in browser.find_elements(By.CSS_SELECTOR, f"{table} tbody tr") if row.is_displayed()]
+    rows = browser.find_elements(By.CSS_SELECTOR, f"{table} tbody tr")
+    return [row.find_elements(By.CSS_SELECTOR, "th, td")[number].text for row in rows if row.is_displayed()]
 
 
 def test_a_table_is_sorted_by_keyboard(browser, three_hosts):

@@ -106,9 +106,11 @@ def result(host="web01", run="20260102T030405Z", workloads=None, shape=(2, 2, 2)
                                 "meltdown": {"status": "Mitigation: PTI", "smt": None}},
             "methods": {"runtime": {"chosen": "smt_control", "impossible": {}}, "boot": {}}, "hardware_class": "x86-2x2x2-0f3a",
         },
-        "environment": {"kernel": "6.1.0-38-cloud-amd64", "architecture": "x86_64", "python": "3.11.2", "cmdline": "root=/dev/vda1 ro", "governor": "performance",
+        "environment": {"kernel": "6.1.0-38-cloud-amd64", "architecture": "x86_64", "python": "3.11.2",
+                        "cmdline": "root=/dev/vda1 ro", "governor": "performance",
                         "hypervisor": None, "load_average": 0.12, "cpu_model": "Example CPU 1234", "microcode": "0x1"},
-        "change": {"name": "smt_runtime", "compared": compared, "reason": reason, "before": "smt_on" if compared else None, "after": "smt_off" if compared else None},
+        "change": {"name": "smt_runtime", "compared": compared, "reason": reason,
+                   "before": "smt_on" if compared else None, "after": "smt_off" if compared else None},
         "plan": {
             "seconds_budget": 170, "sample_seconds": 0.8, "settle_seconds": 1, "blocks": None, "blocks_done": blocks,
             "workloads": [{"name": name, "title": workload["title"], "metric": "throughput", "unit": workload["unit"], "better": "higher",

@@ -238,7 +238,8 @@ def test_whatever_was_measured_makes_a_page(tmp_path, document):
 
 
 @pytest.mark.parametrize("value, text", [
-    (None, "unknown"), (0, "0"), (123.456, "123.5"), (1234567.0, "1\u202f234\u202f567"), (0.01234, "0.01234"), (1e-9, "1e-09"), (5e12, "5e+12"), (99.996, "100.0"),
+    (None, "unknown"), (0, "0"), (123.456, "123.5"), (1234567.0, "1\u202f234\u202f567"), (0.01234, "0.01234"),
+    (1e-9, "1e-09"), (5e12, "5e+12"), (99.996, "100.0"),
 ])
 def test_numbers(value, text):
     assert report.number(value) == text
@@ -252,8 +253,8 @@ def played(tmp_path, *arguments, **variables):
     play = [{
         "hosts": "localhost", "gather_facts": False, "tasks": [
             {"ansible.builtin.include_role": {"name": "threadwise.smt.smt_report"}},
-            {"ansible.builtin.copy": {"content": "{{ smt_report_result | to_json }}", "dest": str(tmp_path / "registered"), "mode": "0600"}, "check_mode": False,
-             "diff": False},
+            {"ansible.builtin.copy": {"content": "{{ smt_report_result | to_json }}", "dest": str(tmp_path / "registered"), "mode": "0600"},
+             "check_mode": False, "diff": False},
         ],
     }]
     (tmp_path / "play.yml").write_text(yaml.safe_dump(play))
