@@ -20,7 +20,7 @@ class MemoryStateError(Exception):
 
 
 def load(fs):
-    """What was saved: ``{"sysctls": settings, "units": {unit: {"score": int, "processes": [[pid, start, score]]}}}``; empty dicts when nothing was.
+    """What was saved: ``{"sysctls": settings, "units": {unit: OOM score it gave its processes}}``; empty dicts when nothing was.
 
     Raises:
         MemoryStateError: the file is there and is not one that root alone has written.
@@ -48,9 +48,8 @@ def _checked_sysctls(sysctls):
 
 
 def _checked_units(units):
-    for unit, kept in units.items():
-        numbers = [kept["score"]] + [number for process in kept["processes"] for number in process]
-        if "/" in unit or any(len(process) != 3 for process in kept["processes"]) or any(type(number) is not int for number in numbers):
+    for unit, score in units.items():
+        if "/" in unit or type(score) is not int:
             raise ValueError("%.80r is no record of a unit" % unit)
     return units
 

@@ -69,7 +69,7 @@ def protect(run, names, check):
         if changed and not check:
             kept = memory_units.to_save(saved["units"], work)
             memory_state.save(fs, dict(saved, units=kept))
-            memory_units.carry_out(fs, run, work, kept)
+            memory_units.carry_out(fs, run, work)
             memory_state.save(fs, dict(saved, units={unit: one for unit, one in kept.items() if unit not in work["release"]}))
         overrides = [] if check else memory_units.overrides(run, set(memory_units.with_drop_in(fs)))
     before, after = memory_units.shown(work)
@@ -106,7 +106,7 @@ def restore(run, margin, check):
         changed = bool(ours or saved["sysctls"] or work["release"])
         if changed and not check:
             memory_state.write(fs, back)
-            memory_units.carry_out(fs, run, work, saved["units"])
+            memory_units.carry_out(fs, run, work)
             memory_state.remove_our_file(fs)
             memory_state.save(fs, {"sysctls": {}, "units": {}})
     before = {"file": fs.path(sysctl_files.OURS) if ours else None, "units": work["release"], "sysctls": {name: present[name] for name in saved["sysctls"]}}

@@ -83,18 +83,18 @@ def _whole(text):
 
 
 def processes(fs, cgroup):
-    """The processes in a unit's cgroup and those below it: ``{pid: (start time in ticks, oom_score_adj)}``."""
+    """The processes in a unit's cgroup and those below it: ``{pid: oom_score_adj}``."""
     found = {}
-    if not cgroup or ".." in cgroup.split("/"):
+    if not cgroup:
         return found
     root = next((root for root in _CGROUP_ROOTS if os.path.isdir(fs.path(root + cgroup))), None)
     for folder, folders, _files in os.walk(fs.path(root + cgroup)) if root else ():
         if folder.count("/") - fs.path(root + cgroup).count("/") >= MOST_DEPTH:
             folders.clear()
         for pid in _lines(os.path.join(folder, "cgroup.procs")):
-            start, score = _start_time(fs, pid), _score(fs, pid)
-            if start is not None and score is not None:
-                found[int(pid)] = (start, score)
+            score = _score(fs, pid)
+            if score is not None:
+                found[int(pid)] = score
     return found
 
 
@@ -107,33 +107,22 @@ def _lines(path):
 
 
 def _score(fs, pid):
-    text = _read(fs, "proc/%s/oom_score_adj" % pid) or ""
+    # A process may be gone at any moment (ENOENT, ESRCH), and that is no trouble.
+    try:
+        with open(fs.path("proc/%s/oom_score_adj" % pid), encoding="ascii", errors="replace") as handle:
+            text = handle.read(100).strip()
+    except OSError:
+        return None
     return int(text) if _INTEGER.match(text) else None
 
 
-def _start_time(fs, pid):
-    """Field 22 of /proc/PID/stat: with the pid it names one process. The command in parentheses may contain anything (proc(5))."""
-    text = _read(fs, "proc/%s/stat" % pid)
-    fields = text.rpartition(")")[2].split() if text else []
-    return int(fields[19]) if len(fields) > 19 and fields[19].isdigit() else None
-
-
-def _read(fs, path):
-    # A process may be gone at any moment (ENOENT, ESRCH), and that is no trouble.
-    try:
-        with open(fs.path(path), encoding="utf-8", errors="replace") as handle:
-            return handle.read(4096).strip()
-    except OSError:
-        return None
-
-
-def _set_scores(fs, scores):
-    """Write ``{pid: score}``; processes that have ended meanwhile are passed over.
+def _set_scores(fs, pids, score):
+    """Give processes a score; those that have ended meanwhile are passed over.
 
     Raises:
         UnitError: the kernel does not permit it.
     """
-    for pid, score in scores.items():
+    for pid in pids:
         try:
             with open(fs.path("proc/%d/oom_score_adj" % pid), "w", encoding="ascii") as handle:
                 handle.write("%d\n" % score)
@@ -150,10 +139,10 @@ def work_out(fs, run, names, saved):
         fs: ``hostfs.HostFs``.
         run: as for ``ask_systemd``.
         names: services, as users name them.
-        saved: ``{unit: {"score", "processes"}}`` as memory_state keeps it.
+        saved: ``{unit: score}``, what units gave their processes before, as memory_state keeps it.
 
     Returns:
-        dict: ``protect`` (``{unit: {"score": its own, "drop_in": bool, "scores": {pid: score now}, "processes": [[pid, start, score]]}}``),
+        dict: ``protect`` (``{unit: {"score": its own, "drop_in": whether it has to be written, "pids": [those that have the score to be changed]}}``),
         ``release`` (list of units that are protected and no longer wanted).
     """
     asked = ask_systemd(run, sorted({check_name(name) for name in names}))
@@ -170,33 +159,27 @@ def work_out(fs, run, names, saved):
 def _to_do(fs, unit, block, kept):
     """What is missing for one unit, or None."""
     ours = fs.read(drop_in_path(unit)) == TEXT
-    own = kept["score"] if kept else _whole(block.get("OOMScoreAdjust"))
+    own = _whole(block.get("OOMScoreAdjust")) if kept is None else kept
     if own <= SCORE and not ours:
         return None
     running = processes(fs, block.get("ControlGroup", ""))
     main = _whole(block.get("MainPID"))
     # Once the main process has the score, others without it have chosen theirs.
-    pending = main not in running or running[main][1] > SCORE
-    scores = {pid: score for pid, (_start, score) in running.items() if pending and score == own}
-    if ours and not scores:
+    pending = main not in running or running[main] > SCORE
+    pids = [pid for pid, score in running.items() if pending and score == own]
+    if ours and not pids:
         return None
     # The main process last: it is what tells the next run that all is done.
-    scores = dict(sorted(scores.items(), key=lambda item: item[0] == main))
-    return {"score": own, "drop_in": not ours, "scores": scores, "processes": [[pid, running[pid][0], score] for pid, score in scores.items()]}
+    return {"score": own, "drop_in": not ours, "pids": sorted(pids, key=lambda pid: (pid == main, pid))}
 
 
 def to_save(saved, work):
-    """What has to be kept before the work is done: a unit's own score and its processes' scores, the first ones."""
-    kept = dict(saved)
-    for unit, task in work["protect"].items():
-        before = kept.get(unit, {"score": task["score"], "processes": []})
-        known = {tuple(process[:2]) for process in before["processes"]}
-        kept[unit] = {"score": before["score"], "processes": before["processes"] + [one for one in task["processes"] if tuple(one[:2]) not in known]}
-    return kept
+    """What has to be kept before the work is done, ``{unit: score}``: a unit's own score, the first one."""
+    return dict({unit: task["score"] for unit, task in work["protect"].items()}, **saved)
 
 
-def carry_out(fs, run, work, saved):
-    """Do what was worked out and saved.
+def carry_out(fs, run, work):
+    """Do what was worked out, after what it needs was saved.
 
     Raises:
         UnitError, OSError: it could not be done; another run goes on from there.
@@ -209,9 +192,9 @@ def carry_out(fs, run, work, saved):
     if work["release"] or any(task["drop_in"] for task in work["protect"].values()):
         _reload(run)
     for task in work["protect"].values():
-        _set_scores(fs, dict.fromkeys(task["scores"], SCORE))
+        _set_scores(fs, task["pids"], SCORE)
     for unit in work["release"]:
-        _put_back(fs, run, unit, saved.get(unit))
+        _put_back(fs, run, unit)
 
 
 def _remove_drop_in(fs, unit):
@@ -231,17 +214,15 @@ def _reload(run):
         raise UnitError("systemctl daemon-reload failed, so systemd does not know of the change: %.300s" % (errors or output).strip())
 
 
-def _put_back(fs, run, unit, kept):
-    """Give the unit's processes the scores they had, and those that came later what they would have without the drop-in."""
+def _put_back(fs, run, unit):
+    """Give the unit's processes what it gives them without the drop-in."""
     try:
         block = ask_systemd(run, [unit])[unit]
     except UnitError:
         # The service was removed from the host meanwhile: there is nobody left to put back.
         return
-    before = {(pid, start): score for pid, start, score in kept["processes"]} if kept else {}
-    own = _whole(block.get("OOMScoreAdjust"))
-    ours = {pid: start for pid, (start, score) in processes(fs, block.get("ControlGroup", "")).items() if score == SCORE}
-    _set_scores(fs, {pid: before.get((pid, start), own) for pid, start in ours.items()})
+    ours = [pid for pid, score in processes(fs, block.get("ControlGroup", "")).items() if score == SCORE]
+    _set_scores(fs, ours, _whole(block.get("OOMScoreAdjust")))
 
 
 def overrides(run, units):
@@ -253,7 +234,11 @@ def overrides(run, units):
 
 def shown(work):
     """What the work changes, before and after, as plain data for a diff; a unit's processes as ``{pid: score}``."""
-    before = {unit: {"drop_in": not task["drop_in"], "processes": task["scores"]} for unit, task in work["protect"].items()}
-    after = {unit: {"drop_in": True, "processes": dict.fromkeys(task["scores"], SCORE)} for unit, task in work["protect"].items()}
-    before.update({unit: {"drop_in": True, "processes": {}} for unit in work["release"]})
+    before = {unit: _shown(not task["drop_in"], task["pids"], task["score"]) for unit, task in work["protect"].items()}
+    after = {unit: _shown(True, task["pids"], SCORE) for unit, task in work["protect"].items()}
+    before.update({unit: _shown(True, [], SCORE) for unit in work["release"]})
     return before, after
+
+
+def _shown(drop_in, pids, score):
+    return {"drop_in": drop_in, "processes": dict.fromkeys(pids, score)}

@@ -66,11 +66,12 @@ def facts(host, **options):
 @pytest.fixture(name="ask", scope="module")
 def more_than_the_headroom(host):
     """MiB that the strict policy does not promise; used together with what is in use already they are more than the guest has."""
-    return facts(host)["headroom"]["bytes"] // MIB + 100
+    return facts(host, overcommit="strict", overcommit_ratio=95)["wanted"]["headroom"]["bytes"] // MIB + 100
 
 
 def hold(host, mib):
-    return host.run("python3 /usr/local/lib/hold.py %s 0", str(mib))
+    """What a process says that asks for so much and uses it, and its exit status; ssh could not tell a killed one from a lost connection."""
+    return host.check_output("python3 /usr/local/lib/hold.py %s 0; echo $?", str(mib)).split("\n")
 
 
 def test_the_strict_policy_is_in_force(host):
@@ -91,20 +92,14 @@ def test_the_running_service_is_spared_and_was_not_restarted(host):
 
 def test_a_refused_policy_has_changed_nothing(host):
     before = everything(host)
-    promised = facts(host)["committed_bytes"]
-    for wrong, words in [({"smt_memory_overcommit_ratio": 30}, "are promised already, margin 10 %: raise the ratio to"),
-                         ({"smt_memory_on_oom": "panic"}, "hang until somebody comes"),
-                         ({"smt_memory_protect": ["held", "nosuch"]}, "no service nosuch.service")]:
+    for wrong, words in [({"smt_memory_on_oom": "panic"}, "hang until somebody comes"),
+                         ({"smt_memory_protect": ["held", "nosuch"]}, "no service nosuch.service"),
+                         ({"smt_memory_overcommit_ratio": 30}, "are promised already, margin 10 %: raise the ratio to")]:
         status, said = policy(dict(STRICT, **wrong))
         assert status != 0 and words in said, said
-        assert everything(host) == before
-    assert promised > 300 * MIB
-
-
-def test_the_advised_ratio_is_enough(host):
-    _status, said = policy(dict(STRICT, smt_memory_overcommit_ratio=30))
+    assert everything(host) == before
     advised = int(re.search(r"raise the ratio to (\d+)", said).group(1))
-    # The module's own memory is in what it read: between two readings a few MiB come and go.
+    # The reader's own memory is in what it read: between two readings a few MiB come and go.
     assert facts(host, overcommit="strict", overcommit_ratio=advised + 3)["wanted"]["refusal"] is None
     assert facts(host, overcommit="strict", overcommit_ratio=advised - 3)["wanted"]["refusal"] is not None
 
@@ -124,8 +119,7 @@ def probe(host, mib):
 
 def test_strict_refuses_at_once_and_the_heuristic_kills_later(host, ask):
     kills, pid = oom_kills(host), held(host)
-    refused = hold(host, ask)
-    assert (refused.rc, refused.stdout) == (12, "refused: Cannot allocate memory\n")
+    assert hold(host, ask) == ["refused: Cannot allocate memory", "12"]
     promised, overreached = probe(host, ask)
     assert promised["total_limited"] and promised["largest_bytes"] <= ask * MIB
     assert overreached["outcome"] == "enomem"
@@ -135,9 +129,7 @@ def test_strict_refuses_at_once_and_the_heuristic_kills_later(host, ask):
     assert not promised["total_limited"]
     assert overreached["outcome"] == "oom_killed"
     kills = oom_kills(host)
-    killed = hold(host, ask)
-    assert killed.stdout == "granted\n"
-    assert killed.rc in (137, -9, 255)
+    assert hold(host, ask) == ["granted", "137"]
     assert oom_kills(host) == kills + 1
     assert held(host) == pid, "the protected service, larger than the one that overreached, has to survive"
 
@@ -173,8 +165,6 @@ def test_a_panic_on_a_real_out_of_memory_reboots_into_the_policy(host, ask):
     assert wait_for_another_boot(host, boot), "the guest did not come back after the panic"
     assert values(host) == dict(BEFORE, **{"vm.overcommit_memory": "0", "vm.panic_on_oom": "1", "kernel.panic": "3"})
     assert host.file("/proc/%d/oom_score_adj" % held(host)).content_string == "-900\n"
-    assert oom_kills(host) == 0
-    assert not put_in_force(wanted)
     assert put_in_force(RESTORED)
     assert values(host) == BEFORE
 
