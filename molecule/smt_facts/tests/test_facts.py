@@ -77,3 +77,57 @@ def test_with_smt_off_facts_say_what_is_online_and_invent_no_sibling(host, smt_o
     known = [cpu for group in facts["sibling_groups"] for cpu in cpus(group)]
     assert facts["complete"] == (sorted(known) == cpus(facts["cpus"]["present"]))
     assert cpus(facts["cpus"]["online"]) == sorted(core[0] for core in cores(host))
+
+
+MAP = "/var/lib/threadwise-smt/topology.json"
+
+
+@pytest.fixture
+def siblings_offline(host):
+    """Each sibling taken offline by itself, with no map saved before; yields the facts from when all were online."""
+    host.check_output(f"rm -f {MAP}")
+    before = gather(host)
+    for cpu in cpus(before["secondaries"]):
+        host.check_output(f"echo 0 >/sys/devices/system/cpu/cpu{cpu}/online")
+    yield before
+    for cpu in cpus(before["secondaries"]):
+        host.check_output(f"echo 1 >/sys/devices/system/cpu/cpu{cpu}/online")
+
+
+def test_siblings_offline_without_a_map_are_not_known_and_not_denied(host, siblings_offline):
+    facts = gather(host)
+    assert facts["cpus"]["offline"] == siblings_offline["secondaries"] != ""
+    assert (facts["complete"], facts["source"], facts["secondaries"], facts["hardware_class"]) == (False, "sysfs", "", None)
+    assert facts["supported"] is True
+    assert facts["sibling_groups"] == [str(cpu) for cpu in cpus(siblings_offline["primaries"])]
+
+
+@pytest.fixture
+def disabled(host):
+    """SMT turned off by smt_state, which saves the map first; yields the facts from before."""
+    before = gather(host)
+    host.ansible("threadwise.smt.smt_state", "state=disabled", check=False)
+    yield before
+    host.ansible("threadwise.smt.smt_state", "state=restored", check=False)
+
+
+KNOWN_EITHER_WAY = ("sibling_groups", "primaries", "secondaries", "numbering", "sockets", "cores", "hardware_class", "complete")
+
+
+def test_after_smt_state_the_siblings_are_named_from_the_map(host, disabled):
+    facts = gather(host)
+    assert host.file(MAP).user == "root"
+    assert (facts["source"], facts["active"], facts["cpus"]["offline"]) == ("saved", False, disabled["secondaries"])
+    assert {name: facts[name] for name in KNOWN_EITHER_WAY} == {name: disabled[name] for name in KNOWN_EITHER_WAY}
+    assert facts["threads_per_core"] == dict(disabled["threads_per_core"], online_max=1)
+
+
+@pytest.mark.parametrize("damage", ["chmod 666 {0}", "chown nobody {0}", "echo nothing >{0}", "sed -i 's/\"key\": \"/&0/' {0}", "sed -i 's/\"0-7\"/\"0-6\"/' {0}"])
+def test_a_map_that_cannot_be_trusted_is_not_used(host, disabled, damage):
+    host.check_output(f"cp -p {MAP} {MAP}.kept && {damage.format(MAP)}")
+    try:
+        facts = gather(host)
+    finally:
+        host.check_output(f"mv {MAP}.kept {MAP}")
+    assert (facts["source"], facts["complete"], facts["secondaries"]) == ("sysfs", False, "")
+    assert any(MAP in problem for problem in facts["problems"])
