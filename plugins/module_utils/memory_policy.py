@@ -86,7 +86,8 @@ def _overcommit_settings(options, present):
     if ratio is not None and kbytes is not None:
         raise PolicyError("overcommit_ratio and overcommit_kbytes are both given, and the kernel sets one to 0 when the other is written: choose one")
     if policy != STRICT and (ratio is not None or kbytes is not None):
-        raise PolicyError("overcommit_ratio and overcommit_kbytes say how much a strict policy may promise: name overcommit strict with them, or leave them out")
+        raise PolicyError("overcommit_ratio and overcommit_kbytes say how much a strict policy may promise: "
+                          "name overcommit strict with them, or leave them out")
     if policy is None:
         return {}
     wanted = {OVERCOMMIT: OVERCOMMIT_NAMES.index(policy)}

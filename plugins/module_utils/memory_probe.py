@@ -43,8 +43,9 @@ def allocatable():
     """How much one process is promised without touching it. Held for an instant only: under a strict policy others go short of it meanwhile.
 
     Returns:
-        dict: ``largest_bytes`` (the largest single mapping, to the MiB), ``total_bytes`` (in any number of mappings; under a strict policy less, because
-        the kernel keeps back 1/32 of what a process has already, up to vm.user_reserve_kbytes), ``total_limited`` (False when the sum reached ``CEILING`` times RAM and swap and was not asked for more).
+        dict: ``largest_bytes`` (the largest single mapping, to the MiB), ``total_bytes`` (in any number of mappings; under a strict policy less,
+        because the kernel keeps back 1/32 of what a process has already, up to vm.user_reserve_kbytes), ``total_limited`` (False when the sum
+        reached ``CEILING`` times RAM and swap and was not asked for more).
 
     Raises:
         ProbeError: the child ended without an answer.

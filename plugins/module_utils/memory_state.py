@@ -40,16 +40,25 @@ def load(fs):
         raise MemoryStateError("%s cannot be used (%.200s): %s" % (fs.path(PATH), trouble, way_out)) from trouble
 
 
+def _is_whole(value):
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value):
+    """JSON's true is an int to Python, and no number to us."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def _checked_sysctls(sysctls):
     for name, value in sysctls.items():
-        if name not in memory_policy.SYSCTLS or type(value) is not int:
+        if name not in memory_policy.SYSCTLS or not _is_number(value):
             raise ValueError("%.40r: %.40r is no setting of a memory policy" % (name, value))
     return sysctls
 
 
 def _checked_units(units):
     for unit, score in units.items():
-        if "/" in unit or type(score) is not int:
+        if "/" in unit or not _is_number(score):
             raise ValueError("%.80r is no record of a unit" % unit)
     return units
 

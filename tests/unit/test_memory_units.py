@@ -168,7 +168,8 @@ def test_names_of_services(name, full):
     assert memory_units.check_name(name) == full
 
 
-@pytest.mark.parametrize("name", ["", "../../etc/passwd", "a/b", "a b", "a\n[Service]", "a;b", "$(x)", "a@.service", "@b", "a" * 256, "a\0b", "\u00e4", ".service"])
+@pytest.mark.parametrize("name", ["", "../../etc/passwd", "a/b", "a b", "a\n[Service]", "a;b", "$(x)",
+                                  "a@.service", "@b", "a" * 256, "a\0b", "\u00e4", ".service"])
 def test_what_is_no_service_is_refused(name):
     with pytest.raises(memory_units.UnitError, match="no name of a systemd service"):
         memory_units.check_name(name)
