@@ -115,7 +115,7 @@ def _named(group: t.Sequence[Comparison]) -> str:
 def _without_comparison(result: Result, comparisons: t.Sequence[Comparison]) -> str:
     reason = result["change"].get("reason") or "the result gives no reason"
     if result["change"]["compared"]:
-        reason = "no block has good samples of both sides"
+        reason = "no block has good samples with every online thread busy on both sides"
     return f"SMT on and off were not compared here: {_clause(reason)}. {_from_placements(result, comparisons)}"
 
 
@@ -126,7 +126,7 @@ def _from_placements(result: Result, comparisons: t.Sequence[Comparison]) -> str
         "cost_of_sharing": ("two workers on one core did", "the work of two on two cores"),
     }
     for effect, (subject, base) in words.items():
-        group = [one for one in comparisons if one["effect"] == effect]
+        group = [one for one in comparisons if one["effect"] == effect and one["n"] >= statistics.LEAST_BLOCKS]
         if group:
             parts = [f"{_times(one)} {base} ({one['title']})" for one in group[:1]] + [f"{_times(one)} ({one['title']})" for one in group[1:NAMED]]
             return f"As it is now, {subject} {_join(parts)}."
@@ -137,7 +137,7 @@ def _from_placements(result: Result, comparisons: t.Sequence[Comparison]) -> str
 
 def _second_core(comparisons: t.Sequence[Comparison]) -> str | None:
     """What a second worker on what is called another core says of whether it is another core: a hypervisor may not tell."""
-    group = [one for one in comparisons if one["effect"] == "second_core" and one["better"] == "higher" and one["ci_low"] is not None]
+    group = [one for one in comparisons if one["effect"] == "second_core" and one["better"] == "higher" and one["n"] >= statistics.LEAST_BLOCKS]
     if not group:
         return None
     # The workload that suffers most from company tells most.

@@ -152,8 +152,12 @@ def bars(rows: t.Sequence[Row], unit: str, label: str) -> str:
     offset = alt.YOffset("condition:N", sort=titles, scale=alt.Scale(domain=titles, paddingInner=0.12))
     colour = alt.Color("condition:N", sort=titles, scale=alt.Scale(domain=titles, range=[CONDITIONS[name][1] for name in present]),
                        legend=alt.Legend(symbolType="square") if len(present) > 1 else None)
+    # An interval of few blocks may be many times as long as the bars that the picture is about: it then ends at the frame.
+    tallest = max(row["value"] for row in rows)
+    ends = [row["high"] for row in rows if row["high"] is not None]
+    scale = alt.Scale(domain=[0, min(1.3 * tallest, max([1.05 * tallest, *ends]))], clamp=True, nice=True)
     base = alt.Chart(data)
-    columns = base.mark_bar().encode(y=y, yOffset=offset, x=alt.X("value:Q", title=unit, scale=alt.Scale(zero=True)), color=colour)
+    columns = base.mark_bar().encode(y=y, yOffset=offset, x=alt.X("value:Q", title=unit, scale=scale), color=colour)
     interval = base.mark_rule(color=INK, strokeWidth=2).encode(y=y, yOffset=offset, x=alt.X("low:Q", title=unit), x2="high:Q").transform_filter(
         "datum.low != null && datum.high != null")
     text = base.mark_text(align="left", dx=6, color=INK, fontSize=11).encode(

@@ -174,6 +174,7 @@ def test_cores_that_a_hypervisor_calls_two_and_that_are_one():
     ({"reason": "this host has no SMT to switch (smt/control reads notsupported)", "shape": (1, 2, 1)}, "so they do not share a core."),
     ({"reason": "no core of this host has a second thread.", "shape": (1, 1, 1)}, "no core of this host has a second thread. Nothing could"),
     ({"samples": []}, "Nothing could be measured here"),
+    ({"reason": "too few blocks to say more", "blocks": 3}, "too few blocks to say more. Nothing could be measured here about sharing a core."),
 ])
 def test_without_a_comparison_the_sentence_says_why(arguments, words):
     told = answered(compared=False, **arguments)
@@ -182,7 +183,7 @@ def test_without_a_comparison_the_sentence_says_why(arguments, words):
 
 def test_the_plan_compared_but_no_pair_is_left():
     told = answered(samples=[])
-    assert told["recommendation"] == "not_compared" and "no block has good samples of both sides" in told["sentence"]
+    assert told["recommendation"] == "not_compared" and "no block has good samples with every online thread busy on both sides" in told["sentence"]
 
 
 def test_costs_and_cautions():
