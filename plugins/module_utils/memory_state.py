@@ -40,10 +40,6 @@ def load(fs):
         raise MemoryStateError("%s cannot be used (%.200s): %s" % (fs.path(PATH), trouble, way_out)) from trouble
 
 
-def _is_whole(value):
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _is_number(value):
     """JSON's true is an int to Python, and no number to us."""
     return isinstance(value, int) and not isinstance(value, bool)
