@@ -136,26 +136,28 @@ def disable(sysroot: str, cores, method: str = 'auto', origin: dict | None = Non
     return set_threads_per_core(sysroot, cores, 1, method, origin, files)
 
 
-def enable(sysroot: str, cores, method: str = 'auto', origin: dict | None = None, files: SysFiles | None = None) -> dict:
+def enable(sysroot: str, cores, method: str = 'auto', origin: dict | None = None, files: SysFiles | None = None, learned: list | None = None) -> dict:
     """The siblings of all cores that are online come up; those that were off on purpose in ``origin`` stay off.
 
     Off on purpose is a thread that was offline while other cores had more than one thread online. Arguments, result and errors as
     in :func:`set_threads_per_core`.
     """
-    return _transaction(files or SysFiles(sysroot), cores, None, method, origin)
+    return _transaction(files or SysFiles(sysroot), cores, None, method, origin, learned)
 
 
-def set_threads_per_core(sysroot: str, cores, threads: int, method: str = 'auto', origin: dict | None = None, files: SysFiles | None = None) -> dict:
+def set_threads_per_core(sysroot: str, cores, threads: int, method: str = 'auto', origin: dict | None = None, files: SysFiles | None = None,
+                         learned: list | None = None) -> dict:
     """The first ``threads`` threads of each core that is online, as one transaction.
 
     :param cores: sequence of CPU tuples, one a core, sorted by thread (``Topology.cores``), offline siblings included
     :param threads: threads per core; 1 keeps of each core the first thread that is online
     :param method: ``smt_control``, ``cpu_online`` (cpuN/online, CPU by CPU) or ``auto`` (the control where the kernel has it)
     :param origin: the state before the first change of this host: cores that were wholly off in it stay off
+    :param learned: gets the cores (tuples) of CPUs whose place was not known and that had to come up for a moment to show it
     :returns: the state after the change
     :raises StateError: when the host cannot have that state, or a write was refused; the state before is put back then
     """
-    return _transaction(files or SysFiles(sysroot), cores, threads, method, origin)
+    return _transaction(files or SysFiles(sysroot), cores, threads, method, origin, learned)
 
 
 def predict(sysroot: str, cores, threads: int | None, method: str = 'auto', origin: dict | None = None, files: SysFiles | None = None) -> dict:
@@ -166,15 +168,16 @@ def predict(sysroot: str, cores, threads: int | None, method: str = 'auto', orig
     files = files or SysFiles(sysroot)
     before = read(files=files)
     target = _target(before, _all_cores(cores, before), threads, method, origin)
-    if reached(before, target):
+    looks = _must_look_behind(before, _all_cores(cores, before), threads, origin)
+    if reached(before, target) and not looks:
         return before
     online = (set(before['online']) | target.online) - target.offline
     control = before['control']
     if _control_is_written(before, target):
         # Only powerpc takes a number between 1 and the maximum (CONFIG_SMT_NUM_THREADS_DYNAMIC).
         control = target.writes[0 if os.uname().machine.startswith('ppc64') else -1]
-    if control == 'on' and before['control'] in OFF:
-        # Siblings whose place is unknown are brought up by the control as well.
+    if looks:
+        # Most often they are siblings that are wanted.
         placed = set().union(*map(set, _all_cores(cores, before)))
         online |= set(before['present']) - placed
     per_core = [len(online.intersection(core)) for core in _all_cores(cores, before)]
@@ -226,10 +229,15 @@ def _exactly(state: dict, now: dict) -> Target:
     return Target(online, (frozenset(state['present']) & present) - online, writes, width)
 
 
+def _is_number(value) -> bool:
+    """JSON's true is an int to Python, and no number to us."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def check_state(state: dict) -> None:
     """Raises StateError when ``state``, read from a file perhaps, is not a state."""
     def is_cpus(value):
-        return isinstance(value, list) and len(value) <= MOST_CPUS and all(type(cpu) is int and 0 <= cpu < MOST_CPUS for cpu in value)
+        return isinstance(value, list) and len(value) <= MOST_CPUS and all(_is_number(cpu) and 0 <= cpu < MOST_CPUS for cpu in value)
     if not (isinstance(state, dict) and isinstance(state.get('control'), str) and is_cpus(state.get('online')) and is_cpus(state.get('present'))):
         raise StateError('not a saved SMT state: %.80r' % (state,))
 
@@ -292,14 +300,14 @@ def _target(before: dict, cores: list, threads: int | None, method: str, origin:
         raise StateError('/%s: %s, so the method smt_control cannot be used here; use auto or cpu_online' % (CONTROL, control))
     if control == 'forceoff' and threads != 1:
         raise StateError('/%s: forceoff is final until a reboot without nosmt=force: siblings cannot be turned on at run time' % CONTROL)
-    if most == 1 and threads != 1 and not unplaced:
+    if most == 1 and threads != 1 and (not unplaced or control == 'notsupported'):
         raise StateError('no core has a second thread (smt/control: %s): there is no SMT here, or it is off in firmware' % control)
     if threads is not None and threads > most and not unplaced:
         raise StateError('%d threads per core cannot be had: the cores here have at most %d' % (threads, most))
 
     origin = origin or before
     was_online, is_online = set(origin['online']), set(before['online'])
-    smt_was_on = any(len(was_online.intersection(core)) > 1 for core in cores)
+    smt_was_on = _smt_in_use(origin, cores)
     online = set()
     width = 1
     for core in cores:
@@ -310,6 +318,11 @@ def _target(before: dict, cores: list, threads: int | None, method: str, origin:
     offline = set().union(*map(set, cores)) - online
     writes, width = _control_writes(control, method, threads, width, most)
     return Target(frozenset(online), frozenset(offline), writes, width)
+
+
+def _smt_in_use(state: dict, cores) -> bool:
+    online = set(state['online'])
+    return any(len(online.intersection(core)) > 1 for core in cores)
 
 
 def _control_writes(control: str, method: str, threads: int | None, width: int, most: int) -> tuple[tuple[str, ...], int]:
@@ -330,7 +343,7 @@ def _control_writes(control: str, method: str, threads: int | None, width: int, 
 
 
 def _siblings_now(files: SysFiles, cpus) -> set[tuple[int, ...]]:
-    """Cores of those CPUs that are online, from their topology folders (``core_cpus_list`` since 5.4, else ``thread_siblings_list``)."""
+    """Cores of those of ``cpus`` that are online, from their topology folders (``core_cpus_list`` since 5.4, else ``thread_siblings_list``)."""
     cores = set()
     for cpu in cpus:
         folder = '%s/cpu%d/topology/' % (CPU_DIRECTORY, cpu)
@@ -340,15 +353,21 @@ def _siblings_now(files: SysFiles, cpus) -> set[tuple[int, ...]]:
     return cores
 
 
-def _transaction(files: SysFiles, cores, threads: int | None, method: str, origin: dict | None) -> dict:
+def _transaction(files: SysFiles, cores, threads: int | None, method: str, origin: dict | None, learned: list | None) -> dict:
     before = read(files=files)
     placed = _all_cores(cores, before)
     target = _target(before, placed, threads, method, origin)
-    if reached(before, target) and not _must_look_behind(before, placed, threads):
+    looks = _must_look_behind(before, placed, threads, origin)
+    if reached(before, target) and not looks:
         return before
 
     def change():
-        goal = _look_behind(files, before, cores, threads, method, origin) if _must_look_behind(before, placed, threads) else target
+        goal = target
+        if looks:
+            found = _look_behind(files, before, placed)
+            goal = _target(before, found, threads, method, origin)
+            if learned is not None:
+                learned.extend(found)
         _apply(files, goal, _refuse)
         return goal
 
@@ -370,15 +389,24 @@ def _whole_or_not_at_all(files: SysFiles, before: dict, change) -> dict:
         raise
 
 
-def _look_behind(files: SysFiles, before: dict, cores, threads: int | None, method: str, origin: dict | None) -> Target:
-    """The target once siblings without a known place are up: they have no topology folder while they are offline, and no map was saved."""
-    _write_control(files, ('on',), _refuse)
-    known = set().union(*map(set, cores))
-    risen = [cpu for cpu in read(files=files)['online'] if cpu not in set(before['online']) | known]
-    found = _siblings_now(files, risen)
-    told = set().union(*map(set, found))
-    placed = _all_cores(list(found) + [core for core in _all_cores(cores, before) if not told.intersection(core)], before)
-    return _target(before, placed, threads, method, origin)
+def _look_behind(files: SysFiles, before: dict, placed: list) -> list[tuple[int, ...]]:
+    """All cores, once the CPUs without a known place are up: they have no topology folder while they are offline, and no map was saved."""
+    known = set().union(*map(set, placed))
+    unplaced = set(before['present']) - known
+    if before['control'] not in ('on',) + WITHOUT_CONTROL:
+        _write_control(files, ('on',), _refuse)
+    for cpu in sorted(unplaced - set(read(files=files)['online'])):
+        _switch_cpu(files, cpu, True, _refuse)
+    return join_cores(placed, _siblings_now(files, unplaced))
+
+
+def join_cores(cores, more) -> list[tuple[int, ...]]:
+    """Cores from two looks at one machine, of which each may know threads that the other does not."""
+    joined = [set(core) for core in cores]
+    for core in more:
+        fits = [known for known in joined if known.intersection(core)]
+        joined = [known for known in joined if known not in fits] + [set(core).union(*fits)]
+    return sorted(tuple(sorted(core)) for core in joined)
 
 
 def _put_back(files: SysFiles, before: dict) -> list[str]:
@@ -388,10 +416,13 @@ def _put_back(files: SysFiles, before: dict) -> list[str]:
         return [str(trouble)]
 
 
-def _must_look_behind(before: dict, cores: list, threads: int | None) -> bool:
-    """Whether siblings must come up before it can be said which of them are wanted."""
+def _must_look_behind(before: dict, cores: list, threads: int | None, origin: dict | None) -> bool:
+    """Whether CPUs of unknown place must come up before it can be said which of them are wanted."""
     unplaced = set(before['present']) - set().union(*map(set, cores))
-    return bool(unplaced) and threads != 1 and before['control'] not in ('on',) + WITHOUT_CONTROL
+    if not unplaced or threads == 1:
+        return False
+    # Where SMT is in use and its control allows siblings, a CPU that is offline is so on purpose, and enable leaves it.
+    return threads is not None or before['control'] not in ('on',) + WITHOUT_CONTROL or not _smt_in_use(origin or before, cores)
 
 
 def _refuse(trouble: StateError) -> None:

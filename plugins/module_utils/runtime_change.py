@@ -65,6 +65,7 @@ class RuntimeChange:
         else:
             if moves:
                 after = self._change(goal)
+                moves = bool(cpu_state.differences(self.before, after))
             elif self.saved and self.request.state == RESTORED:
                 saved_state.remove(self.fs)
             if ends:
@@ -77,12 +78,14 @@ class RuntimeChange:
         self.before = cpu_state.read(files=self.host)
         self.topology = topology.read_topology(self.fs, saved_map.load(self.fs))
         self.saved = saved_state.load(self.host, self.fs, persistence.is_kept(self.fs))
+        # What was seen in this boot while more CPUs were online than now.
+        self.cores = cpu_state.join_cores(self.topology.cores, self.saved['cores'] if self.saved else [])
 
     def _goal(self) -> dict:
         """The state that is asked for, as far as it can be told before."""
         if self.request.state == RESTORED:
             return dict(self.before, **{key: self.saved['cpu'][key] for key in ('control', 'active', 'online')}) if self.saved else self.before
-        return cpu_state.predict(self.host.sysroot, self.topology.cores, self._threads(), self.request.method, self._origin(), self.host)
+        return cpu_state.predict(self.host.sysroot, self.cores, self._threads(), self.request.method, self._origin(), self.host)
 
     def _threads(self) -> int | None:
         return {ENABLED: None, DISABLED: 1}.get(self.request.state, self.request.threads)
@@ -134,24 +137,28 @@ class RuntimeChange:
         else:
             self.saved = saved_state.new(self.host, self.before, captured)
             remove = [saved_state.PATH]
+        self.saved['cores'] = self.cores
         saved_state.save(self.fs, self.saved)
         return {'cpu': self.before, 'bystanders': captured, 'remove': remove}
 
     def _carry_out(self) -> dict:
         captured = self.saved['bystanders']
         masks = bystanders.masks_now(self.host, captured)
+        learned = []
         if self.request.state == RESTORED:
             after = cpu_state.bring_back(self.host.sysroot, self.saved['cpu'], self.host)
         else:
-            change = (self.host.sysroot, self.topology.cores, self._threads(), self.request.method, self._origin(), self.host)
+            change = (self.host.sysroot, self.cores, self._threads(), self.request.method, self._origin(), self.host, learned)
             after = cpu_state.enable(*change[:2], *change[3:]) if self._threads() is None else cpu_state.set_threads_per_core(*change)
+            self.cores = self.saved['cores'] = cpu_state.join_cores(self.cores, learned)
         if set(after['online']) - set(self.before['online']):
             self.not_restored, waiting = bystanders.put_back(self.host, captured, masks, after['online'])
             self.saved['bystanders'] = waiting
             saved_map.save(self.fs, topology.read_topology(self.fs))
         else:
             bystanders.note_left(self.host, captured)
-        if self.request.state == RESTORED or not (cpu_state.differences(self.saved['cpu'], after) or not bystanders.is_empty(self.saved['bystanders'])):
+        as_before = not cpu_state.differences(self.saved['cpu'], after) and bystanders.is_empty(self.saved['bystanders'])
+        if self.request.state == RESTORED or (as_before and not learned):
             # As before the first change: what comes next is a first change again.
             saved_state.remove(self.fs)
         else:
@@ -160,7 +167,7 @@ class RuntimeChange:
 
     def _file_changes(self, state: dict) -> dict:
         restored = self.request.state == RESTORED
-        wanted = persistence.wanted(persistence.NONE if restored else self.request.persist, state, self.topology.cores)
+        wanted = persistence.wanted(persistence.NONE if restored else self.request.persist, state, self.cores)
         wanted.update(udev_rules.wanted(self.fs, self.request.neutralise and not restored))
         return config_files.changes(self.fs, wanted)
 

@@ -34,6 +34,7 @@ def new(host: bystanders.Host, state: dict, captured: dict) -> dict:
         'saved_at': time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime()),
         'cpu': state,
         'bystanders': captured,
+        'cores': [],
     }
 
 
@@ -64,9 +65,16 @@ def load(host: bystanders.Host, fs, kept_over_boots: bool) -> dict | None:
             raise ValueError('it is no %s of version %d' % (SCHEMA, SCHEMA_VERSION))
         cpu_state.check_state(saved['cpu'])
         bystanders.check(saved['bystanders'])
+        _check_cores(saved['cores'])
         boot_id = saved['boot_id']
     except (ValueError, KeyError, TypeError, RecursionError, cpu_state.StateError) as trouble:
         raise SavedStateError('%s cannot be used (%.200s): %s' % (fs.path(PATH), trouble, way_out)) from trouble
     if boot_id == host.read(BOOT_ID):
         return saved
-    return dict(saved, bystanders=dict(NOBODY, online=saved['cpu']['online'])) if kept_over_boots else None
+    return dict(saved, bystanders=dict(NOBODY, online=saved['cpu']['online']), cores=[]) if kept_over_boots else None
+
+
+def _check_cores(cores) -> None:
+    cpus = [cpu for core in cores for cpu in core]
+    if not all(type(cpu) is int and 0 <= cpu < cpu_state.MOST_CPUS for cpu in cpus) or len(set(cpus)) != len(cpus):
+        raise ValueError('its cores are none')

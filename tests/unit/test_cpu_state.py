@@ -199,6 +199,30 @@ def test_unknown_place_of_one_thread_of_four(tmp_path):
     assert cpu_state.set_threads_per_core('', [(0,), (4,)], 2, files=kernel)['online'] == [0, 1, 4, 5]
 
 
+@pytest.mark.parametrize('control', ['on', None])
+def test_unknown_place_of_a_sibling_that_is_asked_for_by_number(tmp_path, control):
+    """No map, one sibling off on purpose: enabled leaves it, a number of threads has it come up; 3 and 7 are a core that is wholly off."""
+    kernel = FakeKernel(tmp_path, numbered_cores(4, 2, 'split'), control=control, offline=[5, 3, 7])
+    cores = [(0, 4), (1,), (2, 6)]
+    assert cpu_state.enable('', cores, files=kernel)['online'] == [0, 1, 2, 4, 6]
+    assert kernel.writes == []
+    learned = []
+    assert cpu_state.set_threads_per_core('', cores, 2, files=kernel, learned=learned)['online'] == [0, 1, 2, 4, 5, 6]
+    assert cpu_state.join_cores(cores, learned) == [(0, 4), (1, 5), (2, 6), (3, 7)]
+
+
+def test_siblings_that_somebody_took_off_one_by_one(tmp_path):
+    kernel = FakeKernel(tmp_path, numbered_cores(4, 2, 'split'), offline=[4, 5, 6, 7])
+    assert cpu_state.enable('', [(0,), (1,), (2,), (3,)], files=kernel)['online'] == list(range(8))
+
+
+def test_no_look_behind_where_the_kernel_says_no_smt(tmp_path):
+    kernel = FakeKernel(tmp_path, [(0,), (1,)], control='notsupported', offline=[1])
+    with pytest.raises(cpu_state.StateError, match='notsupported'):
+        cpu_state.enable('', [(0,)], files=kernel)
+    assert kernel.writes == []
+
+
 def test_core_whose_first_thread_is_off_keeps_a_thread(tmp_path):
     cores = numbered_cores(4, 2, 'adjacent')
     kernel = FakeKernel(tmp_path, cores, offline=[2])

@@ -74,6 +74,24 @@ def test_back_to_the_state_before_the_first_change(host):
     assert (host.ask('restored')['changed'], host.saved()) == (False, None)
 
 
+def test_places_seen_once_are_remembered(tmp_path):
+    """CPU 5 is off from the beginning, so no map is saved, and later changes take more CPUs off: where they belong must not be forgotten."""
+    host = Host(tmp_path, offline=[5])
+    host.ask(threads=2)
+    assert cpu_state.read(files=host)['online'] == ALL
+    host.ask('disabled', method='cpu_online')
+    host.ask('restored')
+    host.ask('disabled', method='cpu_online')
+    host.ask('enabled')
+    assert cpu_state.read(files=host)['online'] == [0, 1, 2, 3, 4, 6, 7]
+    host.ask('disabled', method='cpu_online')
+    host.writes.clear()
+    host.ask(threads=2, check=True)
+    assert host.writes == []
+    host.ask(threads=2)
+    assert cpu_state.read(files=host)['online'] == ALL
+
+
 @pytest.mark.parametrize('state', ['enabled', 'disabled', 'restored'])
 def test_second_run_writes_nothing(host, state):
     host.ask(state)
