@@ -44,3 +44,12 @@ test: setup ## everything that CI runs: unit tests, lint, sanity, scenarios on g
 unit lint sanity: setup ## one step of `make test`
 	python tools/test.py $@
 
+
+.PHONY: calibrate
+calibrate: setup ## record pinned samples for ten minutes and print how often verdicts are wrong; not part of `make test`
+	python tests/calibration/record.py .cache/calibration.json.gz
+	python tests/calibration/evaluate.py .cache/calibration.json.gz --simulated 150
+
+.PHONY: bench
+bench: setup ## what reading a host's topology costs, beside lscpu; not part of `make test`
+	python tests/benchmarks/bench_facts.py

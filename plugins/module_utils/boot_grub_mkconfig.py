@@ -232,4 +232,5 @@ class GrubMkconfig:
             self.warnings.append('These entries are written by hand or belong to another system, and keep their arguments: %s.'
                                  % ', '.join(repr(entry.title) for entry in others[:5]))
         if boot_entries.has_xen(text):
-            self.warnings.append('%s also boots Xen, which has an argument smt= of its own in GRUB_CMDLINE_XEN: that was not changed.' % self._fs.path(self._cfg))
+            self.warnings.append('%s also boots Xen, which has an argument smt= of its own in GRUB_CMDLINE_XEN: that was not changed.'
+                                 % self._fs.path(self._cfg))

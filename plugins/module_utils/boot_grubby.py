@@ -77,8 +77,9 @@ class Grubby:
                     arguments = values.get('args', '')
                     # The quotes are grubby's, and it does not escape those of an argument.
                     arguments = arguments[1:-1] if arguments[:1] == arguments[-1:] == '"' and len(arguments) > 1 else arguments
-                    indexed.append((values['index'], boot_entries.Entry(values.get('title', '').strip('"'), values['kernel'].strip('"'),
-                                                                       tuple(boot_args.split_arguments(self._expanded(arguments))))))
+                    expanded = tuple(boot_args.split_arguments(self._expanded(arguments)))
+                    entry = boot_entries.Entry(values.get('title', '').strip('"'), values['kernel'].strip('"'), expanded)
+                    indexed.append((values['index'], entry))
                 values = {}
             values[name] = value
         if not indexed:

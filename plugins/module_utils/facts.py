@@ -8,7 +8,8 @@ import json
 import os
 import re
 
-from ansible_collections.threadwise.smt.plugins.module_utils import boot_entries, boot_facts, cpuinfo, cpulist, hypervisor, probe_kept, saved_map, vulnerabilities
+from ansible_collections.threadwise.smt.plugins.module_utils import (
+    boot_entries, boot_facts, cpuinfo, cpulist, hypervisor, probe_kept, saved_map, vulnerabilities)
 from ansible_collections.threadwise.smt.plugins.module_utils.topology import read_topology
 
 SMT_DIR = 'sys/devices/system/cpu/smt/'

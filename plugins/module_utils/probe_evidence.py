@@ -107,7 +107,7 @@ class Evidence:
         :returns: ``(ratio, low, high)``: the ratio at which the test is in balance, and the bounds beyond which it rejects; where the two ends of the pair
             differ, the wider bounds. Each is None where the twins do not tell.
         """
-        ends = [end for end in (self._ratio(one, other), self._ratio(other, one)) if end[0] is not None]
+        ends = [end for end in map(self._ratio, (one, other), (other, one)) if end[0] is not None]
         if not ends:
             return None, None, None
         middles, lows, highs = zip(*ends)

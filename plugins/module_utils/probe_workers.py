@@ -55,7 +55,7 @@ class Workers:
         try:
             for place in range(len(self._cpus)):
                 self._start(place)
-            self._receive({place for place in range(len(self._cpus))}, time.monotonic() + _PATIENCE)
+            self._receive(set(range(len(self._cpus))), time.monotonic() + _PATIENCE)
         except BaseException:
             self._end()
             raise

@@ -324,7 +324,7 @@ def _log(value: t.Any, place: str) -> float:
         raise SampleError(f"{place}: lists are nested too deep: a block is a number or a list of numbers")
     if not _is_number(value):
         raise SampleError(f"{place}: {_brief(value)} is not a number")
-    if value != value or value in (math.inf, -math.inf):
+    if isinstance(value, float) and not math.isfinite(value):
         raise SampleError(f"{place}: {_brief(value)} is not a finite number")
     if value <= 0:
         raise SampleError(f"{place}: {_brief(value)} has no ratio: rates and times must be above zero; leave failed samples out on both sides")

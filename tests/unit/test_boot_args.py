@@ -32,7 +32,8 @@ def test_enabled_takes_away_what_turns_smt_off_and_nothing_else(before, after):
 
 
 @pytest.mark.parametrize("smt, argument", [("disabled", "nosmt"), ("forced_off", "nosmt=force"), ("mitigations_nosmt", "mitigations=auto,nosmt")])
-@pytest.mark.parametrize("before", ["", "nosmt", "nosmt nosmt", "nosmt=force nosmt=force", "nosmt nosmt=force", "maxcpus=4 nosmt", "mitigations=auto,nosmt mitigations=auto,nosmt nosmt=force"])
+@pytest.mark.parametrize("before", ["", "nosmt", "nosmt nosmt", "nosmt=force nosmt=force", "nosmt nosmt=force", "maxcpus=4 nosmt",
+                                    "mitigations=auto,nosmt mitigations=auto,nosmt nosmt=force"])
 def test_an_argument_is_replaced_never_repeated(smt, argument, before):
     after = boot_args.applied(before.split(), boot_args.wanted_smt(smt))
     assert after.count(argument) == 1
@@ -49,7 +50,8 @@ def test_what_is_as_wanted_keeps_its_order():
     assert boot_args.applied(arguments, boot_args.wanted_smt("disabled")) == arguments
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "4 nosmt", "4;reboot", "4\nfoo", "$(reboot)", "`id`", "'4'", '"', "04", "8193", "99999999999", "", "True", "4.0", "٤"])
+@pytest.mark.parametrize("text", ["0", "-1", "4 nosmt", "4;reboot", "4\nfoo", "$(reboot)", "`id`", "'4'", '"',
+                                  "04", "8193", "99999999999", "", "True", "4.0", "٤"])
 def test_a_bad_number_is_refused_with_the_rule(text):
     with pytest.raises(boot_args.BootArgsError, match="whole number from 1 to 8192, in digits alone, or one_per_core"):
         boot_args.maxcpus_value(text)
@@ -83,7 +85,8 @@ def through_shell(shell: str, wanted: boot_args.Wanted, value: str) -> str:
 
 
 words = st.sampled_from(["nosmt", "nosmt=force", "maxcpus=4", "quiet", "mds=full,nosmt", "mitigations=auto,nosmt", "a,nosmt", "x=1,nosmt,nosmt,2", "l1tf=full",
-                         "l1tf=full,force", "l1tf=flush,nosmt", "smt-enabled=off", "smt=1", "nr_cpus=3", "nosmtx", "*", "?", "[a-z]", "$HOME", "`id`", "\\", "'",
+                         "l1tf=full,force", "l1tf=flush,nosmt", "smt-enabled=off", "smt=1", "nr_cpus=3", "nosmtx", "*", "?", "[a-z]", "$HOME",
+                         "`id`", "\\", "'",
                          "a=b,nosmt;c", "~", "-n", "-e", "é", "#", "console=ttyS0,115200n8", "%s", "m=;nosmt"])
 
 
@@ -96,7 +99,8 @@ def test_the_piece_of_shell_does_what_the_python_does(wanted, arguments):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\0"), max_size=30).filter(lambda text: "nosmt" not in text and not text.endswith("\n")))
+@given(st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\0"), max_size=30)
+       .filter(lambda text: "nosmt" not in text and not text.endswith("\n")))
 def test_the_piece_of_shell_leaves_every_other_byte(text):
     for shell in ("dash", "bash"):
         assert through_shell(shell, boot_args.wanted_smt("enabled"), text) == text

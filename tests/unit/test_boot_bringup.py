@@ -55,7 +55,8 @@ def test_the_way_by_version(tmp_path, kernel, arguments, architecture, expected)
     assert boot_bringup.way(hostfs.HostFs(str(tmp_path)), kernel, arguments, architecture) == expected
 
 
-@pytest.mark.parametrize("text, expected", [("CONFIG_SMP=y\nCONFIG_HOTPLUG_PARALLEL=y\n", PARALLEL), ("CONFIG_SMP=y\n# CONFIG_HOTPLUG_PARALLEL is not set\n", SERIAL)])
+@pytest.mark.parametrize("text, expected", [("CONFIG_SMP=y\nCONFIG_HOTPLUG_PARALLEL=y\n", PARALLEL),
+                                            ("CONFIG_SMP=y\n# CONFIG_HOTPLUG_PARALLEL is not set\n", SERIAL)])
 def test_how_a_kernel_was_built_counts_more_than_its_version(tmp_path, text, expected):
     (tmp_path / "boot").mkdir()
     for kernel in ("5.14.0-427.el9.x86_64", "6.12.3"):

@@ -42,7 +42,8 @@ SHAPES = {
     "a default value and a condition": ('if [ -z "$X" ]; then GRUB_CMDLINE_LINUX="${X:-x=1}"; fi\n', {}, "x=1"),
     "the cloud image's drop-in overrides the main file": ('GRUB_CMDLINE_LINUX_DEFAULT="quiet"\n', {
         "50-cloudimg-settings.cfg": 'GRUB_CMDLINE_LINUX_DEFAULT="console=tty1 console=ttyS0"\nGRUB_CMDLINE_LINUX=""\n'}, "console=tty1 console=ttyS0"),
-    "a drop-in that appends": ('GRUB_CMDLINE_LINUX="a=1"\n', {"kdump-tools.cfg": 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT crashkernel=384M-:128M"\n'},
+    "a drop-in that appends": ('GRUB_CMDLINE_LINUX="a=1"\n',
+                               {"kdump-tools.cfg": 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT crashkernel=384M-:128M"\n'},
                                "a=1 crashkernel=384M-:128M"),
     "words a shell would expand": ("GRUB_CMDLINE_LINUX='acpi_osi=! memmap=4M\\$0x1 x=*'\n", {}, "acpi_osi=! memmap=4M\\$0x1 x=*"),
     "an exported variable, and comments that speak of us": ('# GRUB_CMDLINE_LINUX="nosmt"\nexport GRUB_CMDLINE_LINUX="a=1" # nosmt\n', {}, "a=1"),
@@ -337,7 +338,8 @@ def test_a_system_that_others_manage_is_refused_by_name(tmp_path, path, word):
     assert boot_maker.snapshot(tmp_path) == before
 
 
-@pytest.mark.parametrize("path, word", [("boot/extlinux/extlinux.conf", "extlinux"), ("boot/firmware/cmdline.txt", "Raspberry Pi"), ("boot/grub/menu.lst", "GRUB legacy"),
+@pytest.mark.parametrize("path, word", [("boot/extlinux/extlinux.conf", "extlinux"),
+                                        ("boot/firmware/cmdline.txt", "Raspberry Pi"), ("boot/grub/menu.lst", "GRUB legacy"),
                                         ("etc/motd", "no boot loader was found")])
 def test_another_loader_is_refused_by_name(tmp_path, path, word):
     boot_maker.running(tmp_path)

@@ -85,7 +85,8 @@ def test_the_budget_ends_a_plan_at_a_whole_block(tmp_path):
     (facts(control="notsupported", supported=False), "no SMT to switch .smt/control reads notsupported"),
     (facts(threads_per_core={"max": 1}), "no core of this host has a second thread"),
     (facts(methods={"runtime": {"chosen": None, "possible": [], "impossible": {"smt_control": "only root may write it"}}}), "only root may write it"),
-    (facts(control="forceoff", methods={"runtime": {"chosen": None, "possible": [], "impossible": {"smt_control": "reboot"}}}), "cannot be switched at run time"),
+    (facts(control="forceoff", methods={"runtime": {"chosen": None, "possible": [], "impossible": {"smt_control": "reboot"}}}),
+     "cannot be switched at run time"),
 ])
 def test_why_there_is_no_comparison_is_said(host_facts, words):
     found = outline(SETTINGS, host_facts)
@@ -117,8 +118,8 @@ def test_isolated_and_forbidden_cpus_are_left_alone():
 
 
 def test_a_failing_workload_is_given_up_and_spoils_nothing(tmp_path, monkeypatch):
-    broken = dict(workloads.SYSBENCH_CPU, name="broken", argv=["sh", "-c", "[ -e ran ] && { echo no paper; exit 3; }; touch ran; echo events per second: 7; "
-                                                              "echo 95th percentile: 1"], package="sh")
+    script = "[ -e ran ] && { echo no paper; exit 3; }; touch ran; echo events per second: 7; echo 95th percentile: 1"
+    broken = dict(workloads.SYSBENCH_CPU, name="broken", argv=["sh", "-c", script], package="sh")
     monkeypatch.setitem(workloads.BUILT_IN, "broken", dict(broken, work=dict(broken["work"], limit=100)))
     monkeypatch.setattr(plan, "CALIBRATION_ROUNDS", 1)
     settings = dict(SETTINGS, change="none", workloads=["broken", "gzip"], placements=["single"], blocks=5)

@@ -12,7 +12,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils import progress
 
 TOLD = {
     "phase": "measuring", "block": 3, "fraction": 0.416, "seconds_left": 175,
-    "last": {"workload": "gzip", "placement": "siblings", "condition": "smt_on", "metric": {"name": "throughput", "value": 78.04, "unit": "MB/s"}, "workers": 2},
+    "last": {"workload": "gzip", "placement": "siblings", "condition": "smt_on",
+             "metric": {"name": "throughput", "value": 78.04, "unit": "MB/s"}, "workers": 2},
 }
 
 

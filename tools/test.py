@@ -1,0 +1,84 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs the steps of `make test` one after the other, shows how each went, and closes with the counts of all.
+
+usage: test.py [STEP...]        (default: all, in this order)
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+from xml.etree import ElementTree
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LOGS = ROOT / ".cache" / "test"
+LAST_LINES = 60
+
+STEPS = {
+    "unit": ["python", "-m", "pytest", "-q", "tests/unit"],
+    "lint": ["sh", "-c", "yamllint --strict . && ansible-lint && antsibull-changelog lint && antsibull-docs lint-collection-docs --plugin-docs ."],
+    "sanity": ["tools/sanity.sh"],
+    **{scenario: ["molecule", "test", "-s", scenario] for scenario in ("smt_facts", "smt_runtime", "smt_eval")},
+}
+
+
+def main(names: list[str]) -> int:
+    """Run the named steps; the exit code is 0 when nothing failed."""
+    unknown = set(names) - set(STEPS)
+    if unknown:
+        print(f"test: there is no step {', '.join(sorted(unknown))}: choose from {', '.join(STEPS)}", file=sys.stderr)
+        return 2
+    LOGS.mkdir(parents=True, exist_ok=True)
+    total = {"passed": 0, "failed": 0, "skipped": 0}
+    begun = time.monotonic()
+    for name in names or STEPS:
+        for kind, count in run(name).items():
+            total[kind] += count
+    print(f"all steps: {time.monotonic() - begun:.0f} s")
+    print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped", flush=True)
+    return 1 if total["failed"] or not total["passed"] else 0
+
+
+def run(name: str) -> dict[str, int]:
+    """Run one step and say how it went. Returns how many of its tests passed, failed and were skipped."""
+    log, report = LOGS / f"{name}.log", LOGS / f"{name}.xml"
+    report.unlink(missing_ok=True)
+    print(f"{name}: {' '.join(STEPS[name])}", flush=True)
+    begun = time.monotonic()
+    with log.open("w", encoding="utf-8") as output:
+        # Also the pytest that molecule starts for testinfra leaves its counts there.
+        environment = dict(os.environ, PYTEST_ADDOPTS=f"--junitxml={report}")
+        done = subprocess.run(STEPS[name], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, check=False)
+    code = done.returncode
+    text = log.read_text(encoding="utf-8", errors="replace")
+    counts = count(report, text, code)
+    if code:
+        print("\n".join(text.splitlines()[-LAST_LINES:]))
+    print(f"{name}: {', '.join(f'{number} {kind}' for kind, number in counts.items())} in {time.monotonic() - begun:.0f} s ({log.relative_to(ROOT)})", flush=True)
+    return counts
+
+
+def count(report: pathlib.Path, text: str, code: int) -> dict[str, int]:
+    """What a step's tests came to: pytest's by its report, ansible-test's by its lines, and the step itself as one more."""
+    counts = {"passed": len(re.findall(r"^Running sanity test ", text, re.MULTILINE)), "failed": 0, "skipped": 0}
+    if report.exists():
+        for suite in ElementTree.parse(report).getroot().iter("testsuite"):
+            failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+            skipped = int(suite.get("skipped", 0))
+            counts["failed"] += failed
+            counts["skipped"] += skipped
+            counts["passed"] += int(suite.get("tests", 0)) - failed - skipped
+    if code and not counts["failed"]:
+        counts["failed"] = 1
+    elif not code:
+        counts["passed"] += 1
+    return counts
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
