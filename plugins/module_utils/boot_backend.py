@@ -216,5 +216,5 @@ def run_tool(fs, arguments):
         raise BootLoaderError('%s cannot be run: %s. Nothing was changed' % (arguments[0], trouble.strerror)) from trouble
     if done.returncode != 0:
         said = (done.stderr or done.stdout).decode('utf-8', 'replace').strip().split('\n')
-        raise BootLoaderError('%s failed with exit code %d: %s. Nothing was changed' % (arguments[0], done.returncode, ' / '.join(said[-3:])[-600:]))
+        raise BootLoaderError('%s failed with exit code %d: %s. Nothing was changed' % (arguments[0], done.returncode, ' / '.join(said[-8:])[-800:].rstrip('.')))
     return done.stdout.decode('utf-8', 'surrogateescape')
