@@ -24,12 +24,14 @@ RESTORED = {"smt_memory_state": "restored"}
 BEFORE = {"vm.overcommit_memory": "1", "vm.overcommit_ratio": "0", "vm.overcommit_kbytes": "500004", "vm.panic_on_oom": "0", "kernel.panic": "77"}
 MIB = 1 << 20
 REBOOT_SECONDS = 600
+# A shared connection outlives the panic of its guest without a word, and whoever uses it waits for ever.
+ENVIRONMENT = dict(os.environ, ANSIBLE_SSH_ARGS="-o ControlMaster=no -o ServerAliveInterval=15 -o ServerAliveCountMax=8")
 
 
 def policy(variables, *arguments):
     """Run the role. Returns its exit status and what it said."""
     done = subprocess.run(["ansible-playbook", "--inventory", str(INVENTORY), str(PLAY), "--extra-vars", json.dumps(variables), *arguments],
-                          capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+                          capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=ENVIRONMENT)
     return done.returncode, re.sub(r"\s+", " ", done.stdout + done.stderr)
 
 
@@ -174,7 +176,7 @@ def wait_for_another_boot(host, boot):
     while time.monotonic() < end:
         time.sleep(3)
         seen = subprocess.run(["ansible", "--inventory", str(INVENTORY), "lab", "--timeout", "10", "--one-line", "--module-name", "ansible.builtin.raw",
-                               "--args", "cat /proc/sys/kernel/random/boot_id"], capture_output=True, text=True, check=False).stdout
+                               "--args", "cat /proc/sys/kernel/random/boot_id"], capture_output=True, text=True, check=False, env=ENVIRONMENT).stdout
         found = re.search(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", seen)
         if found and found.group() != boot:
             return True
