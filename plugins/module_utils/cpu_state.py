@@ -234,10 +234,14 @@ def _is_number(value) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def is_cpus(value) -> bool:
+    """Whether ``value``, read from a file perhaps, is a list of CPU numbers."""
+    return isinstance(value, list) and len(value) <= MOST_CPUS and all(
+        isinstance(cpu, int) and not isinstance(cpu, bool) and 0 <= cpu < MOST_CPUS for cpu in value)
+
+
 def check_state(state: dict) -> None:
     """Raises StateError when ``state``, read from a file perhaps, is not a state."""
-    def is_cpus(value):
-        return isinstance(value, list) and len(value) <= MOST_CPUS and all(_is_number(cpu) and 0 <= cpu < MOST_CPUS for cpu in value)
     if not (isinstance(state, dict) and isinstance(state.get('control'), str) and is_cpus(state.get('online')) and is_cpus(state.get('present'))):
         raise StateError('not a saved SMT state: %.80r' % (state,))
 

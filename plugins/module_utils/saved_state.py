@@ -76,5 +76,5 @@ def load(host: bystanders.Host, fs, kept_over_boots: bool) -> dict | None:
 
 def _check_cores(cores) -> None:
     cpus = [cpu for core in cores for cpu in core]
-    if not all(type(cpu) is int and 0 <= cpu < cpu_state.MOST_CPUS for cpu in cpus) or len(set(cpus)) != len(cpus):
+    if not cpu_state.is_cpus(cpus) or len(set(cpus)) != len(cpus):
         raise ValueError('its cores are none')
