@@ -68,9 +68,9 @@ def sampled_as(result: Result, placement: str, condition: str) -> str:
 
 
 def good_value(sample: dict[str, t.Any]) -> float | None:
-    """The metric of a sample that worked, else None. A rate or a time of zero or less has no ratio."""
+    """The metric of a sample that worked, else None. A rate or a time of zero or less has no ratio, one beyond any machine's no meaning."""
     value = (sample.get("metric") or {}).get("value")
-    return float(value) if sample["ok"] and value is not None and value > 0 else None
+    return float(value) if sample["ok"] and value is not None and statistics.LEAST <= value <= statistics.MOST else None
 
 
 def _by_key(result: Result) -> dict[Key, dict[int, list[float]]]:
@@ -187,7 +187,7 @@ def failures(result: Result) -> list[dict[str, t.Any]]:
     counts: dict[tuple[str, str, str, str], int] = {}
     for sample in result["samples"]:
         if good_value(sample) is None:
-            reason = sample.get("error") or "no value above zero"
+            reason = sample.get("error") or "its value is no rate or time above zero"
             key = (sample["workload"], sample["placement"], sample["condition"], reason)
             counts[key] = counts.get(key, 0) + 1
     return [{"workload": w, "placement": p, "condition": c, "reason": reason, "samples": count} for (w, p, c, reason), count in counts.items()]

@@ -26,7 +26,7 @@ import jinja2
 from markupsafe import Markup
 
 from ansible_collections.threadwise.smt.plugins.module_utils import cpulist
-from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, charts, derived, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, charts, derived, result_files, statistics
 
 SCHEMA_NAME = "threadwise.smt/report"
 SCHEMA_VERSION = 1
@@ -91,13 +91,19 @@ def pages(paths: t.Iterable[Path], margin: float = 0.01, confidence: float = 0.9
     paths = list(paths)
     alone = len(paths) == 1
     for path, result in result_files.load_all(paths):
-        if isinstance(result, result_files.ResultError):
-            refused.append(Refused(result_files.showable(path.name), str(result)))
-            yield refused[-1]
+        try:
+            if isinstance(result, result_files.ResultError):
+                raise result
+            host = summarise(result, path.name, "index.html" if alone else f"{result_files.file_stem(result['host'])}.html", margin, confidence)
+        except result_files.ResultError as error:
+            refused.append(Refused(result_files.showable(path.name), str(error)))
+        except statistics.SampleError as error:
+            refused.append(Refused(result_files.showable(path.name), f"{result_files.showable(path.name)}: {error}"))
+        else:
+            hosts.append(host)
+            yield host.page, host_page(result, host.summary, alone, margin)
             continue
-        host = summarise(result, path.name, "index.html" if alone else f"{result_files.file_stem(result['host'])}.html", margin, confidence)
-        hosts.append(host)
-        yield host.page, host_page(result, host.summary, alone, margin)
+        yield refused[-1]
     if not alone or refused:
         yield "index.html", run_page([host.summary for host in hosts], [host.page for host in hosts], refused)
     yield "results.csv", samples_csv(hosts)

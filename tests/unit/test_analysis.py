@@ -78,7 +78,7 @@ def test_a_failed_sample_drops_its_block_from_its_own_comparisons_alone():
     assert any("1 of 100 samples failed" in words for words in answer.answer(result, comparisons)["cautions"])
 
 
-@pytest.mark.parametrize("value", [0, -1, None])
+@pytest.mark.parametrize("value", [0, -1, None, 1e-200, 1e200])
 def test_a_value_without_a_ratio_counts_as_failed(value):
     result = result_maker.result(blocks=6)
     for sample in result["samples"]:

@@ -219,6 +219,13 @@ def test_broken_files_are_refused_by_name_and_the_rest_is_built(tmp_path):
     assert len(files["index.html"]) < 100_000
 
 
+def test_samples_that_the_statistics_refuse_cost_no_other_host_its_page(tmp_path, monkeypatch):
+    monkeypatch.setattr(report.statistics, "MOST_VALUES", 4)
+    files, refused = built(tmp_path, result_maker.result(host="long", blocks=5, shape=(1, 1, 2)), result_maker.result(host="good", blocks=4, shape=(1, 1, 2)))
+    assert [one.file for one in refused] == ["long.json"] and "has more than 4 values" in refused[0].reason
+    assert "good.html" in files and "long.html" not in files
+
+
 def test_the_same_results_give_the_same_bytes(tmp_path):
     document = result_maker.result(blocks=5, shape=(1, 2, 2))
     assert built(tmp_path, document) == built(tmp_path)
