@@ -229,10 +229,16 @@ def test_empty_cpu_online_files_as_some_recorders_leave_them_say_nothing(tmp_pat
 
 
 def test_a_cpuinfo_of_another_machine_is_not_held_against_sysfs(tmp_path):
-    machine = Machine(packages=2, cores=2, threads=1)
+    machine = Machine(cores=4)
     tree = sysfs_tree.without(sysfs_tree.files(machine), *LISTS, *MASKS)
-    tree['proc/cpuinfo'] = sysfs_tree.files(Machine(cores=8))['proc/cpuinfo']
+    tree['proc/cpuinfo'] = sysfs_tree.files(Machine(cores=16, threads=1))['proc/cpuinfo']
     assert read(tmp_path, tree)[0].cores == machine.core_groups
+
+
+def test_a_cpu_0_that_cannot_go_offline_has_no_online_file_and_is_online(tmp_path):
+    machine = Machine(cores=2, offline=(3,))
+    tree = sysfs_tree.without(sysfs_tree.files(machine), *SET_FILES, 'cpu0/online')
+    assert read(tmp_path, tree)[0].online == (0, 1, 2)
 
 
 LIES = {
