@@ -312,7 +312,7 @@ def _cores_by_ids(fs, cpus, processors):
     core_ids = {cpu: _id(fs, cpu, 'core_id') for cpu in cpus}
     placed = [cpu for cpu in cpus if cpu in package_of and core_ids[cpu] is not None]
     keys = {cpu: (package_of[cpu], _id(fs, cpu, 'die_id'), core_ids[cpu]) for cpu in placed}
-    return _held_against_cpuinfo(fs, _grouped(keys), cpus, processors)
+    return _held_against_cpuinfo(_grouped(keys), cpus, processors)
 
 
 def _places_by_cpuinfo(fs, online, processors):
@@ -324,15 +324,15 @@ def _places_by_cpuinfo(fs, online, processors):
             # On s390 the numbers restart in each book and drawer; die_id is the one thing that recordings without other ids still have.
             above = tuple(cpuinfo.number(fields, name) for name in ('drawer id', 'book id'))
             keys[cpu] = (above + (package,), _id(fs, cpu, 'die_id'), core)
-    cores = _held_against_cpuinfo(fs, _grouped(keys), online, processors)
+    cores = _held_against_cpuinfo(_grouped(keys), online, processors)
     return cores, _grouped({cpu: keys[cpu][0] for core in cores for cpu in core})
 
 
-def _held_against_cpuinfo(fs, cores, cpus, processors):
+def _held_against_cpuinfo(cores, cpus, processors):
     """Cores found by ids, corrected by the counts of /proc/cpuinfo where these speak of the same CPUs.
 
     `siblings` is the number of threads and `cpu cores` the number of cores in a package (arch/x86/kernel/cpu/proc.c): when both are equal there is
-    no SMT, whatever ids may collide (core_id restarts in each die of an AMD Magny-Cours). When ids give fewer cores than that, they cannot be told apart.
+    no SMT, whatever ids may collide (core_id restarts in each die of an AMD Magny-Cours).
     """
     blocks = processors.blocks if cores else {}
     if set(blocks) != set(cpus):
