@@ -52,4 +52,4 @@ calibrate: setup ## record pinned samples for ten minutes and print how often ve
 
 .PHONY: bench
 bench: setup ## what reading a host's topology costs, beside lscpu; not part of `make test`
-	python tests/benchmarks/bench_facts.py
+	PYTHONPATH=tests/unit python tests/benchmarks/bench_facts.py
