@@ -25,6 +25,8 @@ LEAST_CPU_SHARE = 0.9
 # More workloads than this are counted instead of named.
 NAMED = 3
 MINUTE = 60
+# More blocks than anybody measures.
+MOST_BLOCKS = 10_000
 
 
 def answer(result: Result, comparisons: t.Sequence[Comparison]) -> dict[str, t.Any]:
@@ -238,6 +240,8 @@ def _next(result: Result, main: t.Sequence[Comparison]) -> str | None:
     if any(need is None for need in needs):
         return "Measure more blocks: there are too few to say how many it would take."
     most = max(needs)
+    if most > MOST_BLOCKS:
+        return "The samples scatter too much for more of them to decide: measure on a quieter host."
     seconds = seconds_a_block(result)
     time = f", about {_duration(most * seconds)} at the {seconds:.0f} s a block took here" if seconds else ""
     return f"To decide, measure about {most} blocks{time}; a quieter host needs fewer."
@@ -247,7 +251,7 @@ def _blocks_needed(one: Comparison) -> int | None:
     """Blocks until the interval is half as wide as the margin to the nearest verdict, by width ~ 1 / sqrt(blocks)."""
     if one["ci_low"] is None:
         return None
-    half = math.log(one["ci_high"] / one["ci_low"]) / 2
+    half = (math.log(one["ci_high"]) - math.log(one["ci_low"])) / 2
     margin = math.log1p(one["margin"])
     distance = abs(math.log(one["ratio"]))
     # Beyond the margin the interval has to let go of 1; within it, it has to fit into the margin.
