@@ -1,0 +1,38 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Takes each step after each other one, on the guest itself, and prints what the kernel shows after each.
+
+usage: walk.py THREADS      (the most threads of a core), with the collection on PYTHONPATH
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from ansible_collections.threadwise.smt.plugins.module_utils import runtime_change
+
+
+def steps(threads: int) -> list:
+    """A de Bruijn sequence, from the Lyndon words of length 1 and 2 in order: it has each step after each step once."""
+    names = ["enabled", "disabled", "restored"] + list(range(1, threads + 1))
+    words = [[first] + [step for second in names[place + 1:] for step in (first, second)] for place, first in enumerate(names)]
+    return sum(words, []) + names[:1]
+
+
+def run_command(command: list) -> tuple:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def take(step) -> None:
+    state, threads = (step, None) if isinstance(step, str) else (None, step)
+    runtime_change.RuntimeChange(runtime_change.Request(
+        state=state, threads=threads, method="auto", bystanders="warn", persist="none", neutralise=False, revert_after=None, confirm=False, check=False,
+    ), run_command).run()
+
+
+for one in steps(int(sys.argv[1])) + ["restored"]:
+    take(one)
+    with open("/sys/devices/system/cpu/online", encoding="ascii") as online:
+        print(one, online.read().strip(), flush=True)
