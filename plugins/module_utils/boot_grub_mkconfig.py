@@ -125,14 +125,15 @@ class GrubMkconfig:
 
     def found(self, wanted):
         """What drops out of the administrator's variables, each argument once, with the file that brings it in."""
-        known = set()
-        found = []
+        first = {}
+        last = []
         for name, values in self._values():
-            for argument in [argument for value in values for argument in boot_args.split_arguments(value)]:
-                if argument not in known and boot_args.remainder(argument, wanted) != argument:
-                    known.add(argument)
-                    found.append({'argument': argument, 'where': name})
-        return found
+            last = [argument for value in values for argument in boot_args.split_arguments(value)]
+            for argument in last:
+                first.setdefault(argument, name)
+        # What a later file has taken away again does no harm.
+        return [{'argument': argument, 'where': name} for argument, name in first.items()
+                if argument in last and boot_args.remainder(argument, wanted) != argument]
 
     def pending(self, wanted):
         """See `boot_backend`."""

@@ -106,6 +106,12 @@ def test_enabled_takes_away_what_others_set_and_says_where_it_was(tmp_path, shap
     assert not run(tmp_path, "enabled")["changed"]
 
 
+def test_what_a_later_file_takes_away_again_needs_nothing(tmp_path):
+    boot_maker.grub_tree(tmp_path, 'GRUB_CMDLINE_LINUX="nosmt"\n', {"50-cloudimg-settings.cfg": 'GRUB_CMDLINE_LINUX="a=1"\n'})
+    result = run(tmp_path, "enabled")
+    assert (result["changed"], result["found"]) == (False, [])
+
+
 def test_a_later_hand_edit_changes_nothing_while_ours_is_there(tmp_path):
     boot_maker.grub_tree(tmp_path)
     run(tmp_path, "disabled")
