@@ -54,12 +54,12 @@ class ActionModule(ActionBase):
         host = task_vars["inventory_hostname"]
         described = self._step(task_vars, "describe")
         told = {key: described[key] for key in ("announcement", "compared", "reason", "missing_packages")}
+        for sentence in described["announcement"]:
+            display.display("%s: %s" % (host, result_files.showable(sentence)))
         if self._task.check_mode:
             return dict(told, changed=False)
         for earlier in described["uncollected"]:
             self._bring_home_earlier(task_vars, host, earlier)
-        for sentence in described["announcement"]:
-            display.display("%s: %s" % (host, result_files.showable(sentence)))
         job = self._measure(task_vars, host, described["directory"])
         trouble = (job.get("msg") or "the module smt_plan broke on the host") if job.get("failed") else None
         result = self._bring_home(task_vars, host, self._task.args["run"], trouble)
