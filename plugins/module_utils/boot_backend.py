@@ -215,6 +215,7 @@ def run_tool(fs, arguments):
     except OSError as trouble:
         raise BootLoaderError('%s cannot be run: %s. Nothing was changed' % (arguments[0], trouble.strerror)) from trouble
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).decode('utf-8', 'replace').strip().split('\n')
-        raise BootLoaderError('%s failed with exit code %d: %s. Nothing was changed' % (arguments[0], done.returncode, ' / '.join(said[-8:])[-800:].rstrip('.')))
+        lines = (done.stderr or done.stdout).decode('utf-8', 'replace').strip().split('\n')
+        said = ' / '.join(lines[-8:])[-800:].rstrip('.')
+        raise BootLoaderError('%s failed with exit code %d: %s. Nothing was changed' % (arguments[0], done.returncode, said))
     return done.stdout.decode('utf-8', 'surrogateescape')
