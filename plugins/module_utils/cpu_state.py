@@ -450,11 +450,9 @@ def _write_control(files: SysFiles, values, on_refusal) -> None:
     before = read(files=files)
     for value in values:
         try:
-            if value in OFF and before['control'] == '1':
-                # A half-done off of 6.6 and later takes a second off for done already: only on leads out of it.
-                files.write(CONTROL, 'on')
             files.write(CONTROL, value)
             if value in OFF and read(files=files)['control'] not in OFF:
+                # After a half-done off, 6.6 and later take a second off for done already: only on leads out of it.
                 files.write(CONTROL, 'on')
                 files.write(CONTROL, value)
         except OSError as trouble:

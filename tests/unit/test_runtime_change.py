@@ -92,6 +92,15 @@ def test_places_seen_once_are_remembered(tmp_path):
     assert cpu_state.read(files=host)['online'] == ALL
 
 
+def test_a_core_of_unknown_place_is_looked_at_once(tmp_path):
+    host = Host(tmp_path, offline=[6, 7])
+    host.ask(threads=2)
+    assert host.writes and cpu_state.read(files=host)['online'] == [0, 1, 2, 3, 4, 5], 'it was wholly off, and stays so'
+    host.writes.clear()
+    assert host.ask(threads=2)['changed'] is False
+    assert host.writes == []
+
+
 @pytest.mark.parametrize('state', ['enabled', 'disabled', 'restored'])
 def test_second_run_writes_nothing(host, state):
     host.ask(state)
