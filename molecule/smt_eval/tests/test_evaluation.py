@@ -58,6 +58,12 @@ def start(host, run):
         return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
 
 
+def workers(pid):
+    """Pids of a process's descendants: Ansible's workers have sessions of their own and outlive a kill of the process group."""
+    children = [int(child) for child in subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False).stdout.split()]
+    return [one for child in children for one in [*workers(child), child]]
+
+
 def result(run, name="smt-eval"):
     return json.loads((RESULTS / run / (name + ".json")).read_text(encoding="utf-8"))
 
@@ -106,7 +112,8 @@ def test_a_controller_that_is_killed_leaves_the_guest_to_put_itself_back(host, b
     try:
         assert wait_for(lambda: host.check_output("cat " + CONTROL) == "off", 120), (EPHEMERAL / "lost.log").read_text()
     finally:
-        os.killpg(controller.pid, signal.SIGKILL)
+        for pid in [*workers(controller.pid), controller.pid]:
+            os.kill(pid, signal.SIGKILL)
         controller.wait()
     assert plans(host), "the plan does not need its controller"
     assert wait_for(lambda: not plans(host), BUDGET + 120)
