@@ -59,7 +59,8 @@ def run(name: str) -> dict[str, int]:
     counts = count(report, text, code)
     if code:
         print("\n".join(text.splitlines()[-LAST_LINES:]))
-    print(f"{name}: {', '.join(f'{number} {kind}' for kind, number in counts.items())} in {time.monotonic() - begun:.0f} s ({log.relative_to(ROOT)})", flush=True)
+    told = ", ".join(f"{number} {kind}" for kind, number in counts.items())
+    print(f"{name}: {told} in {time.monotonic() - begun:.0f} s ({log.relative_to(ROOT)})", flush=True)
     return counts
 
 
