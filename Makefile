@@ -44,6 +44,10 @@ test: setup ## everything that CI runs: unit tests, lint, sanity, scenarios on g
 unit lint sanity: setup ## one step of `make test`
 	python tools/test.py $@
 
+.PHONY: scenario
+scenario: setup ## one Molecule scenario of molecule/: make scenario SCENARIO=smt_eval
+	tools/debian-packages.sh gzip sysbench
+	molecule test -s $(SCENARIO)
 
 .PHONY: calibrate
 calibrate: setup ## record pinned samples for ten minutes and print how often verdicts are wrong; not part of `make test`
