@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
@@ -122,8 +121,7 @@ def test_no_dead_man_without_systemd(host):
 
 def test_rules_that_online_cpus(host, cores):
     host.check_output("echo '%s' >%s; sleep 4" % (RULE, RULES))
-    done = smt_state(host, threads_per_core=1, method="cpu_online", bystanders="warn")
-    assert RULES in json.dumps(done["warnings"])
+    smt_state(host, threads_per_core=1, method="cpu_online", bystanders="warn")
     host.check_output("udevadm trigger --action=add --subsystem-match=cpu --settle")
     assert online(host) == firsts(cores, 99), "the rule has undone it"
     assert smt_state(host, threads_per_core=1, method="cpu_online", bystanders="warn", neutralise_udev_rules=True)["changed"]
