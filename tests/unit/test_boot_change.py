@@ -30,7 +30,7 @@ def test_one_per_core_works_where_first_threads_come_first(tmp_path, value):
 
 def test_the_same_number_is_refused_where_siblings_are_side_by_side(tmp_path):
     before = boot_maker.snapshot(grub(tmp_path))
-    told = r"maxcpus=4 leaves CPUs 0-3.*2 of 4 cores with more than one thread.*" r"smt: disabled \(nosmt\).*force: true"
+    told = r"maxcpus=4 leaves CPUs 0-3.*2 of 4 cores with more than one thread.*smt: disabled \(nosmt\).*force: true"
     with pytest.raises(boot_backend.BootLoaderError, match=told):
         run(tmp_path, maxcpus="4")
     assert boot_maker.snapshot(tmp_path) == before
