@@ -311,7 +311,7 @@ def _target(before: dict, cores: list, threads: int | None, method: str, origin:
 
     origin = origin or before
     was_online, is_online = set(origin['online']), set(before['online'])
-    smt_was_on = _smt_in_use(origin, cores)
+    smt_was_on = smt_in_use(origin['online'], cores)
     online = set()
     width = 1
     for core in cores:
@@ -324,9 +324,9 @@ def _target(before: dict, cores: list, threads: int | None, method: str, origin:
     return Target(frozenset(online), frozenset(offline), writes, width)
 
 
-def _smt_in_use(state: dict, cores) -> bool:
-    online = set(state['online'])
-    return any(len(online.intersection(core)) > 1 for core in cores)
+def smt_in_use(online, cores) -> bool:
+    """Whether a core has more than one thread online: then a thread that is offline is off on purpose."""
+    return any(len(set(online).intersection(core)) > 1 for core in cores)
 
 
 def _control_writes(control: str, method: str, threads: int | None, width: int, most: int) -> tuple[tuple[str, ...], int]:
@@ -426,7 +426,7 @@ def _must_look_behind(before: dict, cores: list, threads: int | None, origin: di
     if not unplaced or threads == 1:
         return False
     # Where SMT is in use and its control allows siblings, a CPU that is offline is so on purpose, and enable leaves it.
-    return threads is not None or before['control'] not in ('on',) + WITHOUT_CONTROL or not _smt_in_use(origin or before, cores)
+    return threads is not None or before['control'] not in ('on',) + WITHOUT_CONTROL or not smt_in_use((origin or before)['online'], cores)
 
 
 def _refuse(trouble: StateError) -> None:

@@ -124,14 +124,18 @@ class Outline:
         workers, _reason = self._places(self.conditions[-1]).workers(placement.SINGLE)
         return workers or [[]]
 
-    def _places(self, condition):
+    def online(self, condition):
+        """The set of CPUs that are online under a condition, as far as the topology tells."""
         online = set(self.topology.online)
-        if condition == SMT_ON:
+        if condition == SMT_ON and not cpu_state.smt_in_use(online, self.topology.cores):
             online |= {cpu for core in self.topology.cores if online & set(core) for cpu in core}
         if condition == SMT_OFF:
             online -= set(self.secondaries(online))
+        return online
+
+    def _places(self, condition):
         # A sibling that is offline now may be missing from the mask of allowed CPUs and is there again once it is online.
-        usable = (online & (self._allowed | set(self.topology.offline))) - set(self.topology.isolated)
+        usable = (self.online(condition) & (self._allowed | set(self.topology.offline))) - set(self.topology.isolated)
         return placement.Placements(self.topology.cores, self.topology.packages, usable)
 
     def secondaries(self, online):
@@ -147,13 +151,15 @@ class Plan:
         outline: an Outline.
         settings: dict with ``workloads``, ``placements``, ``change``, ``budget`` (seconds), ``blocks`` (the most of them, or None),
             ``sample_seconds``, ``settle_seconds``.
+        origin: the host's state as from ``cpu_state.read`` before the plan: a sibling that is off on purpose in it stays off.
         sysroot: where sysfs is.
     """
 
-    def __init__(self, run_directory, outline, settings, sysroot="/"):
+    def __init__(self, run_directory, outline, settings, origin, sysroot="/"):
         self.files = run_directory
         self.outline = outline
         self.settings = settings
+        self.origin = origin
         self.sysroot = sysroot
         self.started = time.monotonic()
         self.skipped = []
@@ -270,7 +276,7 @@ class Plan:
             return
         self.progress("switching SMT %s" % ("on" if condition == SMT_ON else "off"))
         change = cpu_state.enable if condition == SMT_ON else cpu_state.disable
-        change(self.sysroot, self.outline.topology.cores)
+        change(self.sysroot, self.outline.topology.cores, origin=self.origin)
         self.files.event("switched", condition)
         self.condition = condition
         time.sleep(self.settings["settle_seconds"])

@@ -59,7 +59,7 @@ def announcement(host, outline, settings):
         _known(host["sockets"]), _known(host["cores"]), _known(host["threads_per_core"]["max"]), _known(host["cpus"]["online"]), host["control"])
     if not outline.compared:
         return [here, "Nothing will be switched: %s." % outline.reason, "The placements that exist here are measured for %s." % length]
-    siblings = outline.secondaries({cpu for core in outline.topology.cores for cpu in core})
+    siblings = outline.online(plan.SMT_ON) - outline.online(plan.SMT_OFF)
     which = "CPUs %s" % render(siblings) if siblings else "the siblings, whose numbers are not known while they are offline,"
     return [
         here,
@@ -155,7 +155,7 @@ def _carry_out(files, name, host, outline, settings, record):
             host, outline = _with_siblings(outline, settings)
         if outline.compared:
             saved_map.save(HostFs("/"), outline.topology)
-        work = plan.Plan(files, outline, settings)
+        work = plan.Plan(files, outline, settings, record["cpu"])
         files.write("header.json", work.header(host, environment.read(host["hypervisor"]), name))
         work.measure()
     except plan.Interrupted as error:

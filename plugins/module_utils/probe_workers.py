@@ -76,7 +76,10 @@ class Workers:
         self._round += 1
         start = time.monotonic() + _LEAD_SECONDS + _LEAD_SECONDS_EACH * len(places)
         for place in places:
-            os.write(self._orders[place], _ORDER.pack(self._round, start, start + seconds))
+            try:
+                os.write(self._orders[place], _ORDER.pack(self._round, start, start + seconds))
+            except BrokenPipeError:
+                raise self._lost(place) from None
         answers = self._receive(set(places), start + seconds + _PATIENCE)
         return {self._cpus[place]: _slowness(answer, start, seconds) for place, answer in answers.items()}
 
@@ -107,8 +110,7 @@ class Workers:
         while len(answers) < len(places):
             ready = select.select([self._answers], [], [], max(0.0, until - time.monotonic()))[0]
             if not ready:
-                cpu = self._cpus[min(places - set(answers))]
-                raise ProbeError('the process on CPU %d does not answer: the host is too busy to be measured, or the process was ended' % cpu)
+                raise self._lost(min(places - set(answers)))
             # Writes of less than PIPE_BUF are whole (pipe(7)), so are reads of one of them.
             answer = _ANSWER.unpack(os.read(self._answers, _ANSWER.size))
             if answer[0] < 0:
@@ -117,6 +119,9 @@ class Workers:
             if answer[0] == self._round:
                 answers[answer[1]] = answer
         return answers
+
+    def _lost(self, place):
+        return ProbeError('the process on CPU %d does not answer: the host is too busy to be measured, or the process was ended' % self._cpus[place])
 
     def _end(self):
         for pid in self._pids:

@@ -19,6 +19,7 @@ SETTINGS = {
     "change": "smt_runtime", "workloads": ["gzip"], "placements": ["single", "siblings", "all_threads"],
     "budget": 60, "blocks": 3, "sample_seconds": 0.05, "settle_seconds": 0,
 }
+ORIGIN = {"control": "on", "active": True, "online": list(HERE), "present": list(HERE)}
 FACTS = {
     "control": "on", "supported": True, "complete": True, "threads_per_core": {"max": 2},
     "methods": {"runtime": {"chosen": "smt_control", "possible": ["smt_control"], "impossible": {}}},
@@ -39,15 +40,15 @@ def outline(settings, host_facts=None, cores=(HERE,), isolated=(), allowed=HERE,
 def recorded_toggles(monkeypatch):
     """What the plan wants of the SMT state; this machine's is not touched."""
     wanted = []
-    monkeypatch.setattr(cpu_state, "enable", lambda sysroot, cores: wanted.append("on"))
-    monkeypatch.setattr(cpu_state, "disable", lambda sysroot, cores: wanted.append("off"))
+    for name, told in (("enable", "on"), ("disable", "off")):
+        monkeypatch.setattr(cpu_state, name, lambda sysroot, cores, origin, told=told: wanted.append((told, origin)))
     return wanted
 
 
 def measured(tmp_path, settings, **kwargs):
     files = RunDirectory(str(tmp_path), "r")
     files.create()
-    done = plan.Plan(files, outline(settings, **kwargs), settings)
+    done = plan.Plan(files, outline(settings, **kwargs), settings, ORIGIN)
     done.measure()
     return done, files.read_lines("samples.jsonl"), files
 
@@ -61,7 +62,7 @@ def test_blocks_alternate_and_every_second_runs_backwards(tmp_path, toggles):
         (1, "smt_off", "single"), (1, "smt_on", "siblings"), (1, "smt_on", "single"),
         (2, "smt_on", "single"), (2, "smt_on", "siblings"), (2, "smt_off", "single"),
     ]
-    assert toggles == ["on", "off", "on", "off"]
+    assert toggles == [("on", ORIGIN), ("off", ORIGIN), ("on", ORIGIN), ("off", ORIGIN)]
     assert [sample["index"] for sample in samples] == list(range(9))
     assert all(sample["ok"] and sample["metric"]["value"] > 0 for sample in samples)
 
@@ -110,6 +111,11 @@ def test_siblings_that_are_offline_as_found_are_measured_once_online():
     found = outline(SETTINGS, facts(control="off"), cores=((0, 2), (1, 3)), online=(0, 1), allowed=(0, 1))
     assert found.placements("smt_on")["all_threads"]["workers"] == [[0], [1], [2], [3]]
     assert found.placements("smt_off")["all_threads"]["workers"] == [[0], [1]]
+
+
+def test_a_sibling_that_is_off_on_purpose_takes_no_part():
+    found = outline(dict(SETTINGS, placements=["all_threads"]), cores=((0, 2), (1, 3)), online=(0, 1, 2), allowed=(0, 1, 2))
+    assert found.placements("smt_on")["all_threads"]["workers"] == [[0], [1], [2]]
 
 
 def test_isolated_and_forbidden_cpus_are_left_alone():

@@ -197,10 +197,19 @@ def test_a_cpu_that_cannot_be_used_is_named_and_nothing_is_left():
     assert children() == before
 
 
-def test_a_worker_that_was_ended_is_noticed(monkeypatch):
+def test_a_worker_that_was_ended_is_noticed():
+    with Workers(HERE[:1]) as machine:
+        worker = int(children().pop())
+        os.kill(worker, signal.SIGKILL)
+        os.waitid(os.P_PID, worker, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(ProbeError, match='CPU %d ' % HERE[0]):
+            machine.measure(HERE[:1], 0.05)
+
+
+def test_a_worker_that_does_not_answer_is_noticed(monkeypatch):
     monkeypatch.setattr(probe_workers, '_PATIENCE', 0.3)
     with Workers(HERE[:1]) as machine:
-        os.kill(int(children().pop()), signal.SIGKILL)
+        os.kill(int(children().pop()), signal.SIGSTOP)
         with pytest.raises(ProbeError, match='CPU %d ' % HERE[0]):
             machine.measure(HERE[:1], 0.05)
 
