@@ -9,7 +9,7 @@ import os
 import signal
 
 from ansible_collections.threadwise.smt.plugins.module_utils import (
-    bystanders, cpu_state, environment, facts, guard, plan, restorer, runner, saved_map, topology, workloads)
+    bystanders, cpu_state, environment, facts, guard, plan, probe_kept, restorer, runner, saved_map, topology, workloads)
 from ansible_collections.threadwise.smt.plugins.module_utils.cpulist import render
 from ansible_collections.threadwise.smt.plugins.module_utils.host_lock import HostLock
 from ansible_collections.threadwise.smt.plugins.module_utils.hostfs import HostFs
@@ -57,12 +57,12 @@ def announcement(host, outline, settings):
     length = _length(settings["budget"])
     here = "Sockets: %s, cores: %s, threads per core: %s, online: CPUs %s, smt/control: %s." % (
         _known(host["sockets"]), _known(host["cores"]), _known(host["threads_per_core"]["max"]), _known(host["cpus"]["online"]), host["control"])
+    told = list(filter(None, (here, probe_kept.disagreement(host["measured"]))))
     if not outline.compared:
-        return [here, "Nothing will be switched: %s." % outline.reason, "The placements that exist here are measured for %s." % length]
+        return told + ["Nothing will be switched: %s." % outline.reason, "The placements that exist here are measured for %s." % length]
     siblings = outline.online(plan.SMT_ON) - outline.online(plan.SMT_OFF)
     which = "CPUs %s" % render(siblings) if siblings else "the siblings, whose numbers are not known while they are offline,"
-    return [
-        here,
+    return told + [
         "SMT will be switched off and on again many times through %s: %s go offline and come back, for %s."
         % (METHOD_FILES[host["methods"]["runtime"]["chosen"]], which, length),
         "Then SMT is put back as it is now (smt/control %s, CPUs %s online), also when the run fails or loses its controller."

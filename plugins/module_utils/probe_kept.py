@@ -19,6 +19,8 @@ SCHEMA_VERSION = 1
 
 _BOOT_ID = 'proc/sys/kernel/random/boot_id'
 _CPU_LISTS = ('cpus', 'singles', 'unclear')
+# Who needs all the pairs finds them in the facts.
+_MOST_NAMED = 8
 _NUMBERS = ('rounds', 'seconds', 'confidence')
 
 
@@ -50,6 +52,22 @@ def load(fs):
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         fs.note('What the probe measured, %s, was left out: it is damaged (%s). Measure again.' % (fs.path(PATH), cpulist.quoted(str(error))))
         return None
+
+
+def disagreement(measured):
+    """What is to be said when measuring tells something else than the kernel.
+
+    :param measured: the facts' ``measured``, perhaps from a host that is not to be trusted.
+    :returns: a sentence, or None when they agree or nothing is known.
+    """
+    if not isinstance(measured, dict) or measured.get('agrees_with_kernel') is not False:
+        return None
+    pairs = measured.get('pairs')
+    shared = [cpulist.quoted(pair).strip("'") for pair in pairs[:_MOST_NAMED] if isinstance(pair, str)] if isinstance(pairs, list) else []
+    if not shared:
+        return 'By measuring, no two CPUs share a core; the kernel says otherwise.'
+    more = ' (and %d more)' % (len(pairs) - len(shared)) if len(pairs) > len(shared) else ''
+    return 'By measuring, CPUs %s%s share a core; the kernel says otherwise.' % (' and '.join(shared), more)
 
 
 def _key(fs):

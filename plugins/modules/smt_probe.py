@@ -19,7 +19,7 @@ description:
 options:
   mode:
     description:
-      - V(auto) measures where a hypervisor shows a topology without SMT, or none.
+      - V(auto) measures where a hypervisor shows a topology without SMT, or none. Where that is not possible it warns and does not fail.
     type: str
     choices: [auto, always, never]
     default: always
@@ -127,10 +127,18 @@ def main():
     try:
         measured = measure(fs, module.params["seconds"])
     except (ProbeError, HostLockError) as error:
-        module.fail_json(msg=str(error))
+        give_up(module, str(error))
     except OSError as error:
-        module.fail_json(msg="what was measured cannot be kept in %s: %s" % (fs.path(probe_kept.PATH), error.strerror))
+        give_up(module, "what was measured cannot be kept in %s: %s" % (fs.path(probe_kept.PATH), error.strerror))
     module.exit_json(changed=False, probed=True, measured=measured, ansible_facts={"smt": facts.gather(fs)})
+
+
+def give_up(module, reason):
+    """Who asked for a measurement must hear that there is none; who left it to the module gets on with what the kernel says."""
+    if module.params["mode"] != "auto":
+        module.fail_json(msg=reason)
+    module.warn("Which CPUs share a core was not measured: %s" % reason)
+    module.exit_json(changed=False, probed=False, measured=None)
 
 
 def measure(fs, seconds):

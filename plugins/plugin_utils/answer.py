@@ -13,6 +13,7 @@ import math
 import typing as t
 from statistics import median
 
+from ansible_collections.threadwise.smt.plugins.module_utils import probe_kept
 from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, derived, statistics
 from ansible_collections.threadwise.smt.plugins.plugin_utils.analysis import Comparison, Result
 
@@ -204,13 +205,22 @@ def _cautions(result: Result) -> list[str]:
     stolen = [sample["steal"] for sample in samples if sample.get("steal") is not None]
     if stolen and max(stolen) > NOTABLE_SHARE:
         cautions.append(f"The hypervisor took up to {percent(max(stolen))} of the CPU time away during a sample.")
-    if result["environment"].get("hypervisor"):
-        cautions.append(
-            f"This host is a guest ({result['environment']['hypervisor']}): whether its siblings share a core of the real machine cannot be seen from inside."
-        )
+    cautions += _hypervisor(result)
     if not result["facts"].get("complete", True):
         cautions.append("The topology is not complete: the place of some CPUs is not known.")
     return cautions
+
+
+def _hypervisor(result: Result) -> list[str]:
+    """Whether the kernel's siblings can be believed."""
+    measured = result["facts"].get("measured")
+    disagreement = probe_kept.disagreement(measured)
+    if disagreement:
+        return [f"{disagreement} The placements are the kernel's, so what they compare is not what their names say."]
+    name = result["environment"].get("hypervisor")
+    if not name or (isinstance(measured, dict) and measured.get("agrees_with_kernel") is True):
+        return []
+    return [f"This host is a guest ({name}), and which of its CPUs share a core of the real machine was not measured or is not clear (smt_probe: always)."]
 
 
 def _company(result: Result) -> list[str]:

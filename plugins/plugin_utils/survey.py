@@ -16,7 +16,7 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from ansible_collections.threadwise.smt.plugins.module_utils import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils import cpulist, probe_kept
 
 TEMPLATES = Path(__file__).with_name("templates")
 MOST_TEXT = 200
@@ -120,9 +120,9 @@ def _unknowns(facts: dict[str, t.Any]) -> tuple[str, ...]:
         found.append(f"where CPUs {offline} belong: they are offline, and no map was saved while all were online" if offline else "which CPUs share a core")
     if facts.get("source") == "cpuinfo":
         found.append("the kernel's sibling lists: cores were taken from /proc/cpuinfo")
-    measured = facts.get("measured")
-    if isinstance(measured, dict) and measured.get("agrees_with_kernel") is False:
-        found.append("whom to believe: measured pairs of CPUs share a core otherwise than the kernel says")
+    disagreement = probe_kept.disagreement(facts.get("measured"))
+    if disagreement:
+        found.append(disagreement)
     return tuple(found) + (_texts(facts.get("problems")) or ())
 
 

@@ -210,3 +210,17 @@ def test_percent(share, text):
 @pytest.mark.parametrize("ratio, text", [(0.8, "−20 %"), (1.013, "+1.3 %"), (1.0, "±0 %"), (1.0001, "±0 %"), (2.5, "+150 %")])
 def test_signed(ratio, text):
     assert answer.signed(ratio) == text
+
+
+@pytest.mark.parametrize("measured, told", [
+    ({"agrees_with_kernel": False, "pairs": ["0-1"]}, "By measuring, CPUs 0-1 share a core; the kernel says otherwise."),
+    ({"agrees_with_kernel": True, "pairs": []}, None),
+    ({"agrees_with_kernel": None, "pairs": []}, "is not clear"),
+    (None, "was not measured"),
+])
+def test_whether_a_guests_siblings_can_be_believed_is_said(measured, told):
+    result = result_maker.result()
+    result["facts"]["measured"] = measured
+    result["environment"]["hypervisor"] = "kvm"
+    cautions = answer.answer(result, analysis.compare_host(result))["cautions"]
+    assert (told in cautions[0]) if told else not cautions

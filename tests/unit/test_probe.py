@@ -273,3 +273,21 @@ def test_a_file_that_is_none_of_ours_is_told(host, text):
     host.write(probe_kept.PATH, text)
     assert probe_kept.load(host) is None
     assert len(host.problems) == 1
+
+
+@pytest.mark.parametrize('measured, told', [
+    (RESULT, 'CPUs 0-1 and 2-3 share a core'),
+    (dict(RESULT, pairs=[]), 'no two CPUs share a core'),
+    (dict(RESULT, pairs=['0-1', '2-3'] * 500), 'and 992 more'),
+    (dict(RESULT, pairs=['\x1b[31m' * 1000, 5, None]), '...'),
+    (dict(RESULT, pairs='0-1'), 'no two CPUs'),
+])
+def test_a_disagreement_is_told_in_one_short_sentence(measured, told):
+    sentence = probe_kept.disagreement(measured)
+    assert told in sentence
+    assert len(sentence) < 300 and sentence.isprintable()
+
+
+@pytest.mark.parametrize('measured', [None, [], 'x', {}, dict(RESULT, agrees_with_kernel=True), dict(RESULT, agrees_with_kernel=None)])
+def test_nothing_is_told_where_there_is_no_disagreement(measured):
+    assert probe_kept.disagreement(measured) is None

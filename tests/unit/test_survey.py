@@ -69,7 +69,8 @@ def test_what_is_not_known_is_said(tmp_path, known):
     assert 'where CPUs 18-35 belong' in survey.row('a', off).unknowns[0]
     assert survey.row('a', dict(known, complete=False)).unknowns == ('which CPUs share a core',)
     assert 'cpuinfo' in survey.row('a', dict(known, source='cpuinfo')).unknowns[0]
-    assert 'measured' in survey.row('a', dict(known, measured={'agrees_with_kernel': False})).unknowns[0]
+    told = survey.row('a', dict(known, measured={'agrees_with_kernel': False, 'pairs': ['0-1']})).unknowns[0]
+    assert told == 'By measuring, CPUs 0-1 share a core; the kernel says otherwise.'
     assert survey.row('a', dict(known, problems=['it burns'])).unknowns == ('it burns',)
 
 
