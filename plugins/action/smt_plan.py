@@ -20,6 +20,8 @@ MODULE = "threadwise.smt.smt_plan"
 LOOK_SECONDS = 5
 # Each so many looks Ansible is asked whether the job has ended; that starts Python on the host.
 LOOKS_PER_STATUS = 6
+# Ansible does not notice when both the plan and its own process beside it are killed. A plan that has just ended is still reported by Ansible.
+LOOKS_WITHOUT_PROCESS = 3
 # A host that does not answer for so long is given up; its plan goes on and puts the host back without us.
 LOST_SECONDS = 180
 # A plan may end later than its budget by its last block and by putting the host back. Only one that hangs takes longer than this.
@@ -60,7 +62,7 @@ class ActionModule(ActionBase):
             return dict(told, changed=False)
         for earlier in described["uncollected"]:
             self._bring_home_earlier(task_vars, host, earlier)
-        job = self._measure(task_vars, host, described["directory"])
+        job = self._measure(task_vars, host, os.path.join(described["directory"], self._task.args["run"]))
         trouble = (job.get("msg") or "the module smt_plan broke on the host") if job.get("failed") else None
         result = self._bring_home(task_vars, host, self._task.args["run"], trouble)
         ended = {key: result[key] for key in ("outcome", "restored", "path")}
@@ -83,21 +85,25 @@ class ActionModule(ActionBase):
         self._task.async_val = 0
         if "ansible_job_id" not in started:
             raise AnsibleActionFail(started.get("msg", "the plan could not be started"), result=started)
-        job = self._watch(task_vars, host, os.path.join(directory, self._task.args["run"], "progress.json"), started["ansible_job_id"])
+        job = self._watch(task_vars, host, directory, started["ansible_job_id"])
         self._job(task_vars, started["ansible_job_id"], mode="cleanup")
         return job
 
-    def _watch(self, task_vars, host, path, job_id):
+    def _watch(self, task_vars, host, directory, job_id):
         seen_at = time.monotonic()
         shown = None
+        gone = 0
         for look in range(1, 1 << 30):
             time.sleep(LOOK_SECONDS)
             try:
-                told = self._look(path)
-                if look % LOOKS_PER_STATUS == 0 or told is None or told.get("phase") == "ended":
+                told, lives = self._look(directory)
+                gone = 0 if lives else gone + 1
+                if look % LOOKS_PER_STATUS == 0 or gone or told is None or told.get("phase") == "ended":
                     job = self._job(task_vars, job_id)
                     if job.get("finished") or job.get("failed"):
                         return job
+                if told is not None and gone >= LOOKS_WITHOUT_PROCESS:
+                    return {"failed": True, "msg": "the plan's process is gone without a word: it was killed, or the host was restarted"}
                 seen_at = time.monotonic()
             except AnsibleConnectionFailure as error:
                 if time.monotonic() - seen_at > LOST_SECONDS:
@@ -110,9 +116,11 @@ class ActionModule(ActionBase):
                 shown = told
         return {}
 
-    def _look(self, path):
-        answer = self._low_level_execute_command("cat %s" % shlex.quote(path))
-        return progress.parse(answer.get("stdout", ""))
+    def _look(self, directory):
+        """Returns the plan's progress, or None before there is any, and whether its process is there."""
+        answer = self._low_level_execute_command('cd %s && cat progress.json && echo && test -d "/proc/$(cat pid.json)" && echo lives' % shlex.quote(directory))
+        told, dummy, rest = answer.get("stdout", "").partition("\n")
+        return progress.parse(told), rest.strip() == "lives"
 
     def _job(self, task_vars, job_id, mode="status"):
         # As Ansible's own action async_status asks; that one takes its arguments from a task of its own.

@@ -116,6 +116,7 @@ def measure(name, settings):
         outline = _outline(host, settings)
         state = cpu_state.read("/")
         files.create()
+        files.write("pid.json", os.getpid())
         files.write("state.json", state)
         going = outline.secondaries(state["online"])
         record = {"cpu": state, "bystanders": bystanders.capture(bystanders.Host("/"), state["online"], going), "remove": []}

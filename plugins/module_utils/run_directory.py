@@ -3,7 +3,8 @@
 """What a plan leaves on the host while it runs, so that no sample is lost with the controller, the connection or the plan itself.
 
 A run is a folder of files: ``header.json`` (what is known before the first sample), ``samples.jsonl`` and ``events.jsonl`` (one line each,
-written through before the next sample begins), ``progress.json`` (for the controller to show), ``ending.json`` (how it ended).
+written through before the next sample begins), ``progress.json`` (for the controller to show), ``pid.json`` (the plan's process, for the controller to
+see that it lives), ``ending.json`` (how it ended).
 """
 
 from __future__ import annotations

@@ -1,0 +1,46 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The playbooks as a user calls them, on this machine, where they switch nothing."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ANSIBLE_PLAYBOOK = str(pathlib.Path(sys.executable).with_name("ansible-playbook"))
+SHORT = {"smt_eval_switch": False, "smt_probe": "never", "smt_bench_budget": 1, "smt_bench_workloads": ["gzip"], "smt_bench_placements": ["single"],
+         "smt_bench_sample_seconds": 0.05}
+
+
+def play(directory, playbook, *arguments, **variables):
+    """Call a playbook in a directory of its own. Returns (exit code, what a person sees)."""
+    command = [ANSIBLE_PLAYBOOK, "--inventory", str(ROOT / "tools/this-machine.yml"), playbook, "--extra-vars", json.dumps(variables), *arguments]
+    done = subprocess.run(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize("playbook", [str(ROOT / "playbooks/smt_eval.yml"), "threadwise.smt.smt_eval"])
+def test_an_evaluation_leaves_its_report_below_the_directory_of_the_call(tmp_path, playbook):
+    code, seen = play(tmp_path, playbook, smt_eval_run="one", **SHORT)
+    assert code == 0, seen
+    assert {"index.html", "localhost.json", "results.json", "results.csv", "summary.md"} <= {path.name for path in (tmp_path / "smt_eval_results/one").iterdir()}
+    assert "smt_eval_results/one/index.html" in seen
+
+
+def test_an_evaluation_in_check_mode_leaves_nothing(tmp_path):
+    code, seen = play(tmp_path, "threadwise.smt.smt_eval", "--check", smt_eval_run="one", **SHORT)
+    assert code == 0, seen
+    assert "switching was not asked for" in seen
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_survey_shows_a_table_and_leaves_a_page(tmp_path):
+    code, seen = play(tmp_path, "threadwise.smt.smt_survey")
+    assert code == 0, seen
+    assert "localhost" in seen and "1 host: " in seen
+    assert (tmp_path / "smt_survey.html").stat().st_size > 0
