@@ -45,6 +45,7 @@ def gather(fs):
         'cores': len(topology.cores) or None,
         'threads_per_core': topology.threads_per_core,
         'cpus': {name: cpulist.render(getattr(topology, name)) for name in ('present', 'possible', 'online', 'offline', 'isolated')},
+        'packages': [cpulist.render(package) for package in topology.packages],
         'sibling_groups': [cpulist.render(core) for core in topology.cores],
         'primaries': cpulist.render(topology.primaries),
         'secondaries': cpulist.render(topology.secondaries),

@@ -35,17 +35,13 @@ options:
     description: Takes a number in O(maxcpus) that would not leave one thread of each core.
     type: bool
     default: false
+extends_documentation_fragment:
+  - threadwise.smt.attributes
 attributes:
   check_mode:
     support: full
-    description: Can run in check mode and return changed status prediction without modifying target.
   diff_mode:
     support: full
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
-  platform:
-    support: full
-    platforms: Linux
-    description: Target OS/families that can be operated against.
 notes:
   - Needs root.
 seealso:

@@ -19,20 +19,16 @@ options:
       - Directory that stands for C(/). With another value than V(/) a recorded tree of another machine is read.
     type: path
     default: /
+extends_documentation_fragment:
+  - threadwise.smt.attributes
 attributes:
   facts:
     support: full
-    description: Action returns an C(ansible_facts) dictionary that will update existing host facts.
+    description: Returns C(ansible_facts), which are added to the host's.
   check_mode:
     support: full
-    description: Can run in check mode and return the same facts.
   diff_mode:
     support: none
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
-  platform:
-    support: full
-    platforms: Linux
-    description: Target OS/families that can be operated against.
 notes:
   - Run it as root. Without, the saved sibling map of a host whose siblings are offline may not be found to be of this machine.
 seealso:
@@ -91,6 +87,11 @@ ansible_facts:
           description: CPU lists C(present), C(possible), C(online), C(offline) (present and not online) and C(isolated).
           type: dict
           sample: {"present": "0-7", "possible": "0-7", "online": "0-3", "offline": "4-7", "isolated": ""}
+        packages:
+          description: One CPU list a package (socket), offline CPUs in it when their place is known; empty when unknown.
+          type: list
+          elements: str
+          sample: ["0-7"]
         sibling_groups:
           description: One CPU list a core, sorted by its first CPU; offline siblings are in it when their place is known.
           type: list

@@ -53,17 +53,16 @@ options:
       - Directory that stands for C(/). With another value than V(/) a recorded tree of another machine is read.
     type: path
     default: /
+extends_documentation_fragment:
+  - threadwise.smt.attributes
 attributes:
+  facts:
+    support: full
+    description: Returns C(ansible_facts), which are added to the host's.
   check_mode:
     support: full
-    description: Can run in check mode and return the same facts.
   diff_mode:
     support: none
-    description: Nothing is changed.
-  platform:
-    support: full
-    platforms: linux
-    description: Linux with Python 3.8 or later.
 seealso:
   - module: threadwise.smt.smt_memory_state
   - module: threadwise.smt.smt_memory_protect

@@ -20,17 +20,14 @@ options:
     type: list
     elements: str
     required: true
+extends_documentation_fragment:
+  - threadwise.smt.attributes
 attributes:
   check_mode:
     support: full
-    description: Says which services would change, and writes nothing.
   diff_mode:
     support: full
-    description: Shows the services with their drop-ins and processes before and after.
-  platform:
-    support: full
-    platforms: linux
-    description: Linux with systemd and Python 3.8 or later.
+    details: Shows the services with their drop-ins and processes before and after.
 seealso:
   - module: threadwise.smt.smt_memory_facts
   - module: threadwise.smt.smt_memory_state

@@ -33,17 +33,14 @@ options:
     description: Percent of what is promised already that a strict policy has to leave free for being brought back.
     type: int
     default: 10
+extends_documentation_fragment:
+  - threadwise.smt.attributes
 attributes:
   check_mode:
     support: full
-    description: Says what would be saved or brought back, and writes nothing.
   diff_mode:
     support: full
-    description: Shows what is kept, or the values and files before and after.
-  platform:
-    support: full
-    platforms: linux
-    description: Linux with Python 3.8 or later.
+    details: Shows what is kept, or the values and files before and after.
 seealso:
   - module: threadwise.smt.smt_memory_facts
   - module: threadwise.smt.smt_memory_protect

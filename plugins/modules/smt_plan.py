@@ -75,23 +75,21 @@ options:
     type: str
     choices: [describe, measure, collect, forget]
     default: measure
+extends_documentation_fragment:
+  - threadwise.smt.attributes
 attributes:
   check_mode:
     support: full
-    description: Says what would be switched and for how long; runs and switches nothing.
+    details: Says what would be switched and for how long.
   diff_mode:
     support: none
-    description: The host is left as it was found.
+    details: The host is left as it was found.
   action:
     support: full
     description: Starts the plan under async, shows its progress and writes the result on the controller.
   async:
     support: none
     description: The action starts the plan under async itself.
-  platform:
-    support: full
-    platforms: linux
-    description: Linux with Python 3.8 or later.
 seealso:
   - module: threadwise.smt.smt_facts
   - module: threadwise.smt.smt_state

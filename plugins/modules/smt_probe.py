@@ -27,17 +27,15 @@ options:
     description: How long it may take. What is not clear by then is returned as unclear.
     type: float
     default: 30
+extends_documentation_fragment:
+  - threadwise.smt.attributes
 attributes:
   check_mode:
     support: full
-    description: Says whether it would measure; measures and writes nothing.
+    details: Says whether it would measure.
   diff_mode:
     support: none
-    description: Nothing is switched.
-  platform:
-    support: full
-    platforms: linux
-    description: Linux with Python 3.8 or later.
+    details: Nothing is switched.
 seealso:
   - module: threadwise.smt.smt_facts
 author: threadwise.smt contributors (@threadwise)

@@ -35,20 +35,14 @@ options:
     description: Confidence of the verdicts of all workloads of a host together, from 0.5 to 0.9999.
     type: float
     default: 0.95
+extends_documentation_fragment:
+  - threadwise.smt.attributes.controller
 attributes:
   check_mode:
     support: full
-    description: Reads the results and says what would be written.
   diff_mode:
     support: full
-    description: Shows the change of C(summary.md).
-  action:
-    support: full
-    description: All work is done on the controller, whatever the task's host.
-  platform:
-    support: full
-    platforms: posix
-    description: The controller.
+    details: Shows the change of C(summary.md).
 notes:
   - Needs the Python packages altair, jsonschema-rs, scipy and vl-convert-python on the controller.
 seealso:

@@ -68,17 +68,13 @@ options:
       - Confirms a change that O(revert_after) watches. The other options have to be those of the change.
     type: bool
     default: false
+extends_documentation_fragment:
+  - threadwise.smt.attributes
 attributes:
   check_mode:
     support: full
-    description: Can run in check mode and return changed status prediction without modifying target.
   diff_mode:
     support: full
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
-  platform:
-    support: full
-    platforms: Linux
-    description: Target OS/families that can be operated against.
 notes:
   - Needs root. Never time a workload across a change.
 seealso:

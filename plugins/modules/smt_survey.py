@@ -22,17 +22,14 @@ options:
     description: The page, on the controller; a relative path is below the current directory. It is replaced as a whole.
     type: path
     required: true
+extends_documentation_fragment:
+  - threadwise.smt.attributes.controller
 attributes:
   check_mode:
     support: full
-    description: Can run in check mode and shows the table without writing the page.
+    details: Shows the table without writing the page.
   diff_mode:
     support: none
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
-  platform:
-    support: full
-    platforms: Linux
-    description: Target OS/families that can be operated against.
 seealso:
   - module: threadwise.smt.smt_facts
 author:

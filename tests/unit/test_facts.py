@@ -28,12 +28,14 @@ def gather_machine(root, machine, **further):
 
 def test_every_name_users_rely_on_is_there(tmp_path):
     told = gather_machine(tmp_path, MACHINE)
-    assert set(told) == {'supported', 'control', 'active', 'sockets', 'cores', 'threads_per_core', 'cpus', 'sibling_groups', 'primaries', 'secondaries',
+    assert set(told) == {'supported', 'control', 'active', 'sockets', 'cores', 'threads_per_core', 'cpus', 'packages', 'sibling_groups', 'primaries',
+                         'secondaries',
                          'nodes', 'numbering', 'source', 'complete', 'measured', 'boot', 'vulnerabilities', 'hypervisor', 'methods', 'hardware_class',
                          'problems'}
     assert json.loads(json.dumps(told)) == told
     assert (told['supported'], told['control'], told['active'], told['sockets'], told['cores']) == (True, 'on', True, 2, 18)
     assert told['cpus'] == {'present': '0-35', 'possible': '0-35', 'online': '0-35', 'offline': '', 'isolated': ''}
+    assert told['packages'] == ['0-8,18-26', '9-17,27-35']
     assert told['sibling_groups'][:2] == ['0,18', '1,19']
     assert (told['primaries'], told['secondaries'], told['numbering']) == ('0-17', '18-35', 'split')
     assert told['threads_per_core'] == {'min': 2, 'max': 2, 'online_max': 2}
