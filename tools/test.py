@@ -23,7 +23,7 @@ STEPS = {
     "unit": ["python", "-m", "pytest", "-q", "tests/unit"],
     "lint": ["sh", "-c", "yamllint --strict . && ansible-lint && antsibull-changelog lint && antsibull-docs lint-collection-docs --plugin-docs ."],
     "sanity": ["tools/sanity.sh"],
-    **{scenario: ["molecule", "test", "-s", scenario] for scenario in ("smt_facts",)},
+    **{scenario: ["molecule", "test", "-s", scenario] for scenario in ("smt_facts", "smt_eval")},
 }
 
 
