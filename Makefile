@@ -38,7 +38,12 @@ lab-down: setup ## end exactly what `make lab` started
 .PHONY: test
 test: setup ## everything that CI runs: unit tests, lint, sanity, scenarios on guests
 	tools/debian-packages.sh gzip sysbench shellcheck
-	python tools/test.py
+	python tools/test.py test
+
+.PHONY: scenarios
+scenarios: setup ## all longer scenarios on guests, about an hour; not part of `make test`
+	tools/debian-packages.sh gzip sysbench
+	python tools/test.py scenarios
 
 .PHONY: unit lint sanity
 unit lint sanity: setup ## one step of `make test`

@@ -1,8 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs the steps of `make test` one after the other, shows how each went, and closes with the counts of all.
+"""Runs steps of testing one after the other, shows how each went, and closes with the counts of all.
 
-usage: test.py [STEP...]        (default: all, in this order)
+usage: test.py GROUP|STEP...        (groups: test, what CI runs; scenarios, what takes longer)
 """
 
 from __future__ import annotations
@@ -19,24 +19,29 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".cache" / "test"
 LAST_LINES = 60
 
+# What CI runs has to end within half an hour on two cores.
+SHORT_SCENARIOS = ("smt_facts", "smt_eval")
+LONG_SCENARIOS = ("smt_runtime", "smt_runtime_deep", "smt_boot_faults", "smt_boot", "smt_memory", "smt_probe")
 STEPS = {
     "unit": ["python", "-m", "pytest", "-q", "tests/unit"],
     "lint": ["sh", "-c", "yamllint --strict . && ansible-lint && antsibull-changelog lint && antsibull-docs lint-collection-docs --plugin-docs ."],
     "sanity": ["tools/sanity.sh"],
-    **{scenario: ["molecule", "test", "-s", scenario] for scenario in ("smt_facts", "smt_eval")},
+    **{scenario: ["molecule", "test", "-s", scenario] for scenario in SHORT_SCENARIOS + LONG_SCENARIOS},
 }
+GROUPS = {"test": [name for name in STEPS if name not in LONG_SCENARIOS], "scenarios": list(LONG_SCENARIOS)}
 
 
-def main(names: list[str]) -> int:
-    """Run the named steps; the exit code is 0 when nothing failed."""
+def main(words: list[str]) -> int:
+    """Run the named groups and steps; the exit code is 0 when nothing failed."""
+    names = [name for word in words for name in GROUPS.get(word, [word])]
     unknown = set(names) - set(STEPS)
-    if unknown:
-        print(f"test: there is no step {', '.join(sorted(unknown))}: choose from {', '.join(STEPS)}", file=sys.stderr)
+    if unknown or not names:
+        print(f"test: {', '.join(sorted(unknown)) or 'nothing'} is no step: choose from {', '.join([*GROUPS, *STEPS])}", file=sys.stderr)
         return 2
     LOGS.mkdir(parents=True, exist_ok=True)
     total = {"passed": 0, "failed": 0, "skipped": 0}
     begun = time.monotonic()
-    for name in names or STEPS:
+    for name in names:
         for kind, count in run(name).items():
             total[kind] += count
     print(f"all steps: {time.monotonic() - begun:.0f} s")

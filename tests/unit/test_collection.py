@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import pathlib
 import re
 
@@ -52,3 +53,11 @@ def test_the_house_plan_names_each_file():
     plan = (ROOT / "docs" / "development.md").read_text(encoding="utf-8")
     files = [path.name for room in ("module_utils", "plugin_utils") for path in (ROOT / "plugins" / room).glob("*.py")]
     assert sorted(name for name in files if "`%s`" % name not in plan) == []
+
+
+def test_each_scenario_is_run_by_make_test_or_make_scenarios():
+    specification = importlib.util.spec_from_file_location("threadwise_test_steps", ROOT / "tools/test.py")
+    steps = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(steps)
+    scenarios = {path.parent.name for path in (ROOT / "molecule").glob("*/molecule.yml")}
+    assert scenarios == set(steps.SHORT_SCENARIOS + steps.LONG_SCENARIOS)
