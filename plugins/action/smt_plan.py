@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import shlex
 import time
 
@@ -29,6 +30,15 @@ EXTRA_SECONDS = 900
 DEFAULT_BUDGET = 300
 
 display = Display()
+
+
+# What workloads compile on the host.
+SOURCES = pathlib.Path(__file__).resolve().parents[1] / "plugin_utils" / "native"
+
+
+def sources():
+    """{file name: C source} of the workloads that are compiled on the host."""
+    return {path.name: path.read_text(encoding="utf-8") for path in sorted(SOURCES.glob("*.c"))}
 
 
 class StepFailed(Exception):
@@ -81,7 +91,7 @@ class ActionModule(ActionBase):
     def _measure(self, task_vars, host, directory):
         """Start the plan, show its progress until it has ended. Returns what its job answered."""
         self._task.async_val = int(self._task.args.get("budget") or DEFAULT_BUDGET) + EXTRA_SECONDS
-        started = self._execute_module(MODULE, dict(self._task.args, step="measure"), task_vars=task_vars, wrap_async=True)
+        started = self._execute_module(MODULE, dict(self._task.args, step="measure", sources=sources()), task_vars=task_vars, wrap_async=True)
         self._task.async_val = 0
         if "ansible_job_id" not in started:
             raise AnsibleActionFail(started.get("msg", "the plan could not be started"), result=started)

@@ -34,6 +34,12 @@ def read(hypervisor=None):
     return environment
 
 
+def changing():
+    """What of the environment may change from block to block: a dict of str or None."""
+    now = read()
+    return {key: now[key] for key in ("governor", "microcode")}
+
+
 def _head(path):
     try:
         with open(path, encoding="utf-8", errors="replace") as text:

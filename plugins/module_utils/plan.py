@@ -9,12 +9,13 @@ timed across a toggle: after each the host settles.
 
 from __future__ import annotations
 
-import os
 import time
 
-from ansible_collections.threadwise.smt.plugins.module_utils import cpu_state, placement, runner, workloads
-from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import INPUT, utc_now
+from ansible_collections.threadwise.smt.plugins.module_utils import (
+    cpu_state, environment, placement, runner, sample_record, stop_rule, workload_custom, workloads)
+from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import utc_now
 from ansible_collections.threadwise.smt.plugins.module_utils.version import COLLECTION_VERSION
+from ansible_collections.threadwise.smt.plugins.module_utils.workload_run import Ready
 
 SMT_ON = "smt_on"
 SMT_OFF = "smt_off"
@@ -24,12 +25,6 @@ SMT_RUNTIME = "smt_runtime"
 SCHEMA = "threadwise.smt/result"
 SCHEMA_VERSION = 1
 
-# A sample that takes so many times what it takes alone hangs; an emulated or crowded host is slow, but not that slow.
-TIMEOUT_FACTOR = 40
-TIMEOUT_LEAST = 30.0
-CALIBRATION_ROUNDS = 6
-# Calibration is good enough within this factor of the wanted time: samples need to be alike, not of an exact length.
-CALIBRATION_FACTOR = 1.5
 # So often in a row a workload may fail before it is given up, so that a broken one does not eat the budget of the others.
 FAILURES_ALLOWED = 2
 
@@ -48,17 +43,28 @@ def check_settings(settings):
     Raises:
         PlanError, WorkloadError, PlacementError: the first setting that cannot, and what it may be.
     """
-    workloads.named(settings["workloads"])
+    if not chosen(settings):
+        raise PlanError("no workload is named: choose from %s, or give a command of your own" % ", ".join(sorted(workloads.BUILT_IN)))
     nowhere = placement.Placements((), (), ())
     for name in settings["placements"]:
         nowhere.workers(name)
     if not settings["placements"]:
         raise PlanError("no placement is named: choose from %s, streams_N" % ", ".join(placement.NAMES))
-    limits = {"budget": (1, 7 * 24 * 3600), "blocks": (1, 10000), "sample_seconds": (0.05, 600), "settle_seconds": (0, 600)}
+    limits = {"budget": (1, 7 * 24 * 3600), "blocks": (1, 10000), "sample_seconds": (0.05, 600), "settle_seconds": (0, 600),
+              "margin": (0.0001, 1)}
     for name, (least, most) in limits.items():
         value = settings[name]
         if value is not None and not least <= value <= most:
             raise PlanError("%s is %s: it must be from %s to %s" % (name, value, least, most))
+
+
+def chosen(settings):
+    """The declarations that a plan measures, in their order.
+
+    Raises:
+        WorkloadError: a name that does not exist, or a command of the user's own that cannot be used.
+    """
+    return workloads.named(settings["workloads"]) + workload_custom.declarations(settings["custom"])
 
 
 def why_not_switched(facts, wanted):
@@ -108,6 +114,11 @@ class Outline:
         """The conditions of each block, in the order of the first."""
         return [SMT_ON, SMT_OFF] if self.compared else [AS_FOUND]
 
+    @property
+    def cpus(self):
+        """The number of CPUs that take part when all siblings are online."""
+        return max(len(self._usable(condition)) for condition in self.conditions) or 1
+
     def do_not_switch(self, reason):
         """Measure the placements alone, because of a reason that the host's facts do not tell."""
         self.reason = reason
@@ -133,10 +144,12 @@ class Outline:
             online -= set(self.secondaries(online))
         return online
 
-    def _places(self, condition):
+    def _usable(self, condition):
         # A sibling that is offline now may be missing from the mask of allowed CPUs and is there again once it is online.
-        usable = (self.online(condition) & (self._allowed | set(self.topology.offline))) - set(self.topology.isolated)
-        return placement.Placements(self.topology.cores, self.topology.packages, usable)
+        return (self.online(condition) & (self._allowed | set(self.topology.offline))) - set(self.topology.isolated)
+
+    def _places(self, condition):
+        return placement.Placements(self.topology.cores, self.topology.packages, self._usable(condition))
 
     def secondaries(self, online):
         """The CPUs that go offline with SMT: all but the first online thread of each core."""
@@ -149,8 +162,8 @@ class Plan:
     Args:
         run_directory: the created RunDirectory.
         outline: an Outline.
-        settings: dict with ``workloads``, ``placements``, ``change``, ``budget`` (seconds), ``blocks`` (the most of them, or None),
-            ``sample_seconds``, ``settle_seconds``.
+        settings: dict with ``workloads``, ``custom`` (commands of the user's own), ``placements``, ``change``, ``budget`` (seconds), ``blocks``
+            (the most of them, or None), ``sample_seconds``, ``settle_seconds``, ``margin`` (the equivalence margin), ``sources`` ({file name: C source}).
         origin: the host's state as from ``cpu_state.read`` before the plan: a sibling that is off on purpose in it stays off.
         sysroot: where sysfs is.
     """
@@ -163,8 +176,14 @@ class Plan:
         self.sysroot = sysroot
         self.started = time.monotonic()
         self.skipped = []
-        self.usable = {}
-        self.failures = {}
+        self.ready = {}
+        self.failures = dict.fromkeys((workload["name"] for workload in chosen(settings)), 0)
+        # The samples of a block under each condition, in order: (workload, placement, workers, point).
+        self.items = {condition: [] for condition in outline.conditions}
+        self.placements = {condition: outline.placements(condition) for condition in outline.conditions}
+        self.recorder = sample_record.Recorder(outline.topology.cores)
+        self.precision = stop_rule.Precision(settings["margin"], self.placements)
+        self.others = 0.0
         self.last = None
         self.block = 0
         self.samples_done = 0
@@ -193,82 +212,94 @@ class Plan:
                 "sample_seconds": self.settings["sample_seconds"],
                 "settle_seconds": self.settings["settle_seconds"],
                 "blocks": self.settings["blocks"],
+                "margin": self.settings["margin"],
                 "order": "A B, B A, ...: conditions alternate, every second block runs backwards",
-                "workloads": [workloads.described(workload) for workload in workloads.named(self.settings["workloads"])],
-                "placements": {condition: self.outline.placements(condition) for condition in self.outline.conditions},
+                "workloads": [workloads.described(workload, self.outline.cpus) for workload in chosen(self.settings)],
+                "placements": self.placements,
             },
         }
 
     def measure(self):
-        """Take the samples, until the budget is spent. The host is left in the last condition: who calls puts it back."""
-        self._prepare()
-        if not self.usable:
-            raise PlanError("no workload can be run here: %s" % "; ".join(sorted({skip["reason"] for skip in self.skipped})))
-        longest = 0.0
-        while self._another_block(longest):
-            begun = time.monotonic()
-            self._measure_block()
-            longest = max(longest, time.monotonic() - begun)
-            self.block += 1
+        """Take the samples, until each main comparison is known precisely or the budget is spent.
+
+        The host is left in the last condition: who calls puts it back.
+        """
+        try:
+            self._prepare()
+            if not self.ready:
+                raise PlanError("no workload can be run here: %s" % "; ".join(sorted({skip["reason"] for skip in self.skipped})))
+            longest = 0.0
+            stopped = None
+            while stopped is None:
+                begun = time.monotonic()
+                self._look_around()
+                self._measure_block()
+                longest = max(longest, time.monotonic() - begun)
+                self.block += 1
+                stopped = self._why_no_more(longest)
+            self.files.amend(plan={"stopped": stopped})
+        finally:
+            for ready in self.ready.values():
+                ready.close()
 
     def _prepare(self):
         """Find out which workloads work here and how much work makes a sample of the wanted length."""
         self.progress("preparing")
-        for workload in workloads.named(self.settings["workloads"]):
+        for workload in chosen(self.settings):
+            name = workload["name"]
             try:
-                absent = workloads.missing(workload, os.environ.get("PATH", os.defpath))
-                if absent:
-                    raise workloads.WorkloadError(absent)
-                self.usable[workload["name"]] = self._calibrate(workload)
-                self.failures[workload["name"]] = 0
+                self.ready[name] = Ready(workload, self.files, self.settings["sources"], self.settings["sample_seconds"], self.outline.cpus)
+                self._choose_placements(self.ready[name])
+                self.files.event("calibrated", self.ready[name].calibrate(self.outline.alone()))
             except (workloads.WorkloadError, runner.RunnerError, OSError) as error:
-                self._skip(workload["name"], None, None, str(error))
+                self._give_up(name, None, str(error))
 
-    def _calibrate(self, workload):
-        """Returns (declaration, amount of work, path of the input or None, timeout in seconds)."""
-        wanted = self.settings["sample_seconds"]
-        work = workload["work"]["start"]
-        for _round in range(CALIBRATION_ROUNDS):
-            stdin = self._input(workload, work)
-            sample = self._run(workload, work, stdin, self.outline.alone(), TIMEOUT_LEAST + TIMEOUT_FACTOR * wanted)
-            seconds = sample["workers"][0]["wall_seconds"]
-            if wanted / CALIBRATION_FACTOR <= seconds <= wanted * CALIBRATION_FACTOR:
-                break
-            work = workloads.next_work(workload, work, seconds, wanted)
-        # After the last round the amount may be a new one: the input must be of that length.
-        stdin = self._input(workload, work)
-        workloads.verify(workload, stdin)
-        self.files.event("calibrated", "%s: %s %s a worker" % (workload["name"], work, workload["work"]["unit"]))
-        return workload, work, stdin, TIMEOUT_LEAST + TIMEOUT_FACTOR * max(wanted, seconds)
+    def _choose_placements(self, ready):
+        """Decide where a workload is measured under each condition, and say what had to be left out."""
+        name = ready.workload["name"]
+        for condition, spots in self.placements.items():
+            for spot, where in spots.items():
+                # What is the same set of CPUs under another name is measured under the first of these names.
+                names = [spot] + [other for other, elsewhere in spots.items() if elsewhere["same_as"] == spot]
+                if not where["workers"] or where["same_as"] or not any(map(ready.applies, names)):
+                    continue
+                lacking = ready.lacks(where["workers"])
+                if lacking:
+                    self._skip(name, spot, condition, lacking)
+                else:
+                    self.items[condition] += [(name, spot, where["workers"], point) for point in ready.points]
+        if not any(item[0] == name for items in self.items.values() for item in items):
+            raise workloads.WorkloadError("%s is measured in %s: none of them is in this plan and possible here" % (
+                name, ", ".join(ready.workload["placements"] or placement.NAMES)))
 
-    def _input(self, workload, work):
-        if workload["stdin"] != "stream":
-            return None
-        path = self.files.file(workload["name"] + INPUT)
-        workloads.write_stream(path, work)
-        return path
+    def _why_no_more(self, longest):
+        """Why no further block is measured (``budget``, ``blocks``, ``precise``, ``nothing``), or None when one is."""
+        if not self.ready:
+            return "nothing"
+        if self.settings["blocks"] and self.block >= self.settings["blocks"]:
+            return "blocks"
+        if self.elapsed() + longest > self.settings["budget"]:
+            return "budget"
+        return "precise" if self.precision.enough() else None
 
-    def _run(self, workload, work, stdin, workers, timeout):
-        sample = runner.run(workloads.command(workload, work), workers, stdin=stdin, directory=self.files.path,
-                            keep_output=workload["keep_output"], timeout=timeout)
-        if sample["timed_out"]:
-            raise workloads.WorkloadError("%s did not end within %d s and was ended" % (workload["argv"][0], timeout))
-        sample["metrics"], sample["values"] = workloads.read_metrics(workload, work, sample["workers"])
-        return sample
-
-    def _another_block(self, longest):
-        if not self.usable or (self.settings["blocks"] and self.block >= self.settings["blocks"]):
-            return False
-        return self.block == 0 or self.elapsed() + longest <= self.settings["budget"]
+    def _look_around(self):
+        """Keep what the host is like before a block, and say so when others keep it busy."""
+        others = sample_record.load_by_others()
+        self.others = max(self.others, others)
+        self.files.amend(environment={"busy": {"others": self.others}})
+        self.files.event("block", dict(environment.changing(), block=self.block, control=cpu_state.read(self.sysroot)["control"], others=others))
+        trouble = sample_record.too_busy(others)
+        if trouble:
+            self.files.event("busy", "block %d: %s" % (self.block, trouble))
 
     def _measure_block(self):
         conditions = self.outline.conditions if self.block % 2 == 0 else self.outline.conditions[::-1]
         for condition in conditions:
             self._switch(condition)
-            items = [(name, spot) for name in self.usable for spot in self.outline.placements(condition).items()]
-            for name, (spot, where) in items if self.block % 2 == 0 else items[::-1]:
-                if name in self.usable and where["workers"] and not where["same_as"]:
-                    self._sample(name, spot, where["workers"])
+            items = self.items[condition]
+            for name, spot, workers, point in items if self.block % 2 == 0 else items[::-1]:
+                if name in self.ready:
+                    self._sample(name, spot, workers, point)
 
     def _switch(self, condition):
         if condition in (AS_FOUND, self.condition):
@@ -281,44 +312,55 @@ class Plan:
         self.condition = condition
         time.sleep(self.settings["settle_seconds"])
 
-    def _sample(self, name, spot, workers):
-        workload, work, stdin, timeout = self.usable[name]
-        sample = {"workload": name, "placement": spot, "condition": self.condition, "block": self.block, "index": self.samples_done, "started": utc_now()}
+    def _sample(self, name, spot, workers, point):
+        ready = self.ready[name]
+        about = ready.workload["point"]
+        sample = {"workload": name, "placement": spot, "condition": self.condition, "block": self.block, "index": self.samples_done, "started": utc_now(),
+                  "point": about and {"name": about["name"], "value": point, "unit": about["unit"]},
+                  "frequency": {}, "throttled": None, "perf": None}
         begun = time.monotonic()
         try:
-            taken = self._run(workload, work, stdin, workers, timeout)
-        except (workloads.WorkloadError, runner.RunnerError) as error:
+            with self.recorder.around(workers, sample):
+                taken = ready.sample(workers, point)
+        except (workloads.WorkloadError, runner.RunnerError, OSError) as error:
             self._failed(name, spot, sample, str(error), time.monotonic() - begun)
         else:
-            self._succeeded(workload, sample, taken, work)
+            self._succeeded(ready, sample, taken)
         self.samples_done += 1
         self.progress("measuring")
 
-    def _succeeded(self, workload, sample, taken, work):
-        metric = workload["metric"]["name"]
-        self.failures[workload["name"]] = 0
+    def _succeeded(self, ready, sample, taken):
+        metric = ready.workload["metric"]["name"]
+        self.failures[sample["workload"]] = 0
         sample.update(
             ok=True, error=None,
             wall_seconds=max(worker["wall_seconds"] for worker in taken["workers"]),
             metric=dict(taken["metrics"][metric], name=metric),
             metrics=taken["metrics"],
-            work=work,
+            work=ready.work,
             workers=[{"cpus": ",".join(map(str, worker["cpus"])), "value": value, "wall_seconds": worker["wall_seconds"],
                       "cpu_seconds": worker["cpu_seconds"], "context_switches": worker["context_switches"]}
                      for worker, value in zip(taken["workers"], taken["values"])],
-            cpu_usage=taken["cpu_usage"], steal=taken["steal"],
+            cpu_usage=taken["cpu_usage"], core_usage=self.recorder.core_usage(taken["cpu_usage"]), steal=taken["steal"],
         )
         self.files.append("samples.jsonl", sample)
+        self.precision.add(sample)
         self.last = {key: sample[key] for key in ("workload", "placement", "condition", "metric")}
         self.last["workers"] = len(taken["workers"])
 
     def _failed(self, name, spot, sample, reason, seconds):
-        sample.update(ok=False, error=reason, wall_seconds=seconds, metric=None, metrics={}, workers=[], cpu_usage={}, steal=None)
+        sample.update(ok=False, error=reason, wall_seconds=seconds, metric=None, metrics={}, workers=[], cpu_usage={}, core_usage={}, steal=None)
         self.files.append("samples.jsonl", sample)
         self.failures[name] += 1
         if self.failures[name] > FAILURES_ALLOWED:
-            self._skip(name, spot, self.condition, "given up after %d failures in a row: %s" % (self.failures[name], reason))
-            del self.usable[name]
+            self._give_up(name, spot, "given up after %d failures in a row: %s" % (self.failures[name], reason))
+
+    def _give_up(self, name, spot, reason):
+        self._skip(name, spot, self.condition, reason)
+        self.precision.drop(name)
+        ready = self.ready.pop(name, None)
+        if ready:
+            ready.close()
 
     def _skip(self, name, spot, condition, reason):
         self.skipped.append({"workload": name, "placement": spot, "condition": condition, "reason": reason})

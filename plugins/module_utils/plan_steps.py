@@ -40,7 +40,7 @@ def describe(_name, settings):
         "announcement": announcement(host, outline, settings),
         "compared": outline.compared,
         "reason": outline.reason,
-        "missing_packages": missing_packages(settings["workloads"]),
+        "missing_packages": missing_packages(settings),
         "directory": base_directory(),
         "uncollected": kept_runs(base_directory()),
     }
@@ -74,10 +74,11 @@ def _known(value):
     return "unknown" if value is None else value
 
 
-def missing_packages(names):
-    """The packages that bring the commands which these workloads need and this host has not got, sorted."""
+def missing_packages(settings):
+    """The packages that bring the commands which the plan's workloads need and this host has not got, sorted."""
     path = os.environ.get("PATH", os.defpath)
-    return sorted({workload["package"] for workload in workloads.named(names) if workloads.missing(workload, path)})
+    absent = [workload for workload in plan.chosen(settings) if workloads.missing(workload, path)]
+    return sorted({workloads.package(workload) for workload in absent} - {None})
 
 
 def _length(seconds):

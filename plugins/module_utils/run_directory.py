@@ -19,6 +19,8 @@ import time
 RUN_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 # What a workload reads: large, and of no use after the run.
 INPUT = ".input"
+# Search permission for all: a path below can be opened, names cannot be listed.
+WAY_THROUGH = 0o011
 ROOT_BASE = "/var/lib/threadwise-smt/runs"
 
 # The ending of a plan that could not write one.
@@ -49,6 +51,10 @@ def kept_runs(base):
         return sorted(name for name in os.listdir(base) if RUN_NAME.match(name))
     except OSError:
         return []
+
+
+def _private(path, flags):
+    return os.open(path, flags, 0o600)
 
 
 class RunDirectory:
@@ -85,10 +91,34 @@ class RunDirectory:
 
     def append(self, name, data):
         """Add one line of JSON and have it on the disk before returning."""
-        with open(self.file(name), "a", encoding="utf-8") as lines:
+        with open(self.file(name), "a", encoding="utf-8", opener=_private) as lines:
             lines.write(json.dumps(data) + "\n")
             lines.flush()
             os.fsync(lines.fileno())
+
+    def folder(self, name, uid, gid):
+        """A folder within the run's in which another user may work: the way to it is opened, what else lies there is not.
+
+        Returns:
+            Its path (str).
+
+        Raises:
+            OSError: it cannot be made.
+        """
+        for parent in (os.path.dirname(os.path.dirname(self.path)), os.path.dirname(self.path), self.path):
+            if os.geteuid() == 0:
+                os.chmod(parent, os.stat(parent).st_mode | WAY_THROUGH)
+        path = self.file(name)
+        os.mkdir(path, 0o700)
+        os.chown(path, uid, gid)
+        return path
+
+    def amend(self, **sections):
+        """Add to sections of the header what is known only once the plan is under way."""
+        header = self.read("header.json", {})
+        for section, known in sections.items():
+            header.setdefault(section, {}).update(known)
+        self.write("header.json", header)
 
     def event(self, event, detail=None):
         self.append("events.jsonl", {"at": utc_now(), "event": event, "detail": detail})

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-import ctypes
+import collections
 import errno
 import json
 import os
@@ -13,13 +13,10 @@ import signal
 import tempfile
 import time
 
+from ansible_collections.threadwise.smt.plugins.module_utils import process_tree
+
 # A worker's output is read back for its metric and for the last lines of a failure; nobody needs more than this of it.
 OUTPUT_LIMIT = 64 * 1024
-# How long a process may take to follow SIGTERM before it gets SIGKILL.
-TERM_SECONDS = 1.0
-# prctl(2): be signalled when the parent dies; become the parent of descendants whose own parent has gone (Linux 3.4).
-PR_SET_PDEATHSIG = 1
-PR_SET_CHILD_SUBREAPER = 36
 # proc(5), /proc/stat: the columns of a cpu line.
 STAT_COLUMNS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
@@ -28,7 +25,10 @@ class RunnerError(Exception):
     """The sample could not be started (not: a worker failed)."""
 
 
-def run(argv, cpu_lists, stdin=None, directory=None, keep_output=True, timeout=60.0):
+_Job = collections.namedtuple("_Job", ("argv", "cpu_lists", "stdin", "directory", "keep_output", "timeout", "nice", "neighbours"))
+
+
+def run(argv, cpu_lists, stdin=None, directory=None, keep_output=True, timeout=60.0, nice=0, neighbours=0):
     """Run one command once a worker, all workers started at the same moment.
 
     Each worker is forked and pinned with sched_setaffinity(2), then waits at a gate; the clock starts when the gate opens.
@@ -42,6 +42,8 @@ def run(argv, cpu_lists, stdin=None, directory=None, keep_output=True, timeout=6
         directory: working directory of the workers, or None for this process's.
         keep_output: False sends standard output to /dev/null, for a workload whose output is its work.
         timeout: seconds after which the sample is killed whole.
+        nice: what is added to the workers' niceness (nice(2)).
+        neighbours: how many processes that do nothing but keep a CPU busy run beside the workers on each of their CPUs.
 
     Returns:
         dict: ``workers`` (a list of {cpus, wall_seconds, cpu_seconds, context_switches, exit_status, output, errors}, in the order
@@ -56,7 +58,7 @@ def run(argv, cpu_lists, stdin=None, directory=None, keep_output=True, timeout=6
     supervisor = os.fork()
     if supervisor == 0:
         os.close(result_read)
-        _supervise(result_write, argv, cpu_lists, stdin, directory, keep_output, timeout)
+        _supervise(result_write, _Job(argv, cpu_lists, stdin, directory, keep_output, timeout, nice, neighbours))
     os.close(result_write)
     try:
         with os.fdopen(result_read, encoding="utf-8") as told:
@@ -78,15 +80,15 @@ class _Ended(BaseException):
     """SIGTERM reached the supervisor."""
 
 
-def _supervise(result_write, argv, cpu_lists, stdin, directory, keep_output, timeout):
+def _supervise(result_write, job):
     """In the child: run the sample, tell the result, leave nothing behind. Never returns."""
     status = 1
     try:
         os.setsid()
-        _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-        _prctl(PR_SET_CHILD_SUBREAPER, 1)
+        process_tree.die_with_parent(signal.SIGTERM)
+        process_tree.adopt_orphans()
         signal.signal(signal.SIGTERM, _raise_ended)
-        result = _sample(argv, cpu_lists, stdin, directory, keep_output, timeout)
+        result = _sample(job)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         with os.fdopen(result_write, "w", encoding="utf-8") as told:
             json.dump(result, told)
@@ -101,27 +103,28 @@ def _raise_ended(_number, _frame):
     raise _Ended()
 
 
-def _prctl(option, value):
-    ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
-
-
-def _sample(argv, cpu_lists, stdin, directory, keep_output, timeout):
+def _sample(job):
     workers = []
     trouble = None
     timed_out = False
     times = [{}, {}]
+    # Before the gate is there: a neighbour that had its end in hand would keep it shut.
+    for cpus in _neighbours(job):
+        _start_neighbour(cpus)
     gate_read, gate_write = os.pipe()
     try:
-        for cpus in cpu_lists:
-            workers.append(_Worker(argv, cpus, stdin, directory, keep_output, gate_read, gate_write))
+        for cpus in job.cpu_lists:
+            workers.append(_Worker(job, cpus, gate_read, gate_write))
         for worker in workers:
             worker.await_pinned()
         times[0] = cpu_times()
         start = time.monotonic()
         os.close(gate_write)
         gate_write = None
-        timed_out = _await_ends(workers, start, timeout)
+        timed_out = _await_ends(workers, start, job.timeout)
         times[1] = cpu_times()
+        # A worker that hangs before it has become the command would never say so.
+        _end_all(workers)
         for worker in workers:
             worker.await_exec()
     except (RunnerError, OSError) as error:
@@ -129,24 +132,56 @@ def _sample(argv, cpu_lists, stdin, directory, keep_output, timeout):
     finally:
         if gate_write is not None:
             os.close(gate_write)
-        _end_children(workers)
+        _end_all(workers)
     usage, steal = cpu_usage(*times)
     return {"workers": [worker.result() for worker in workers], "timed_out": timed_out, "trouble": trouble, "cpu_usage": usage, "steal": steal}
+
+
+def _neighbours(job):
+    """The CPU list of each neighbour."""
+    places = {tuple(cpus) for cpus in job.cpu_lists if cpus} or [()] * len(job.cpu_lists)
+    return [cpus for cpus in places for _neighbour in range(job.neighbours)]
+
+
+def _start_neighbour(cpus):
+    """Fork a process that keeps a CPU busy until it is ended with the sample."""
+    if os.fork() == 0:
+        try:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            process_tree.die_with_parent(signal.SIGKILL)
+            if cpus:
+                os.sched_setaffinity(0, cpus)
+            while True:
+                pass
+        finally:
+            os._exit(1)
+
+
+def _end_all(workers):
+    """End what is left of the sample: workers, neighbours, and what workers left behind, which is by now a child of this process."""
+    left = {worker.pid: worker for worker in workers if worker.ended["exit_status"] is None}
+    begun = time.monotonic()
+
+    def reaped(pid, status, usage):
+        if pid in left:
+            left.pop(pid).reaped(time.monotonic() - begun, status, usage)
+
+    process_tree.end_children(reaped, waiting=frozenset(left))
 
 
 class _Worker:
     """One process of a sample, from its pinning to its end."""
 
-    def __init__(self, argv, cpus, stdin, directory, keep_output, gate_read, gate_write):
+    def __init__(self, job, cpus, gate_read, gate_write):
         self.cpus = list(cpus)
         self.ended = {"wall_seconds": None, "cpu_seconds": None, "context_switches": None, "exit_status": None}
-        self._output = tempfile.TemporaryFile() if keep_output else None
+        self._output = tempfile.TemporaryFile() if job.keep_output else None
         self._errors = tempfile.TemporaryFile()
         # The worker says on this pipe that it is pinned; a successful exec closes it, a failed one says why.
         self._said, said_write = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            _become(argv, cpus, stdin, directory, self._output, self._errors, gate_read, gate_write, said_write)
+            _become(job, cpus, self._output, self._errors, gate_read, gate_write, said_write)
         os.close(said_write)
 
     def await_pinned(self):
@@ -171,28 +206,37 @@ class _Worker:
         return dict(self.ended, cpus=self.cpus, output=_read_back(self._output), errors=_read_back(self._errors))
 
 
-def _become(argv, cpus, stdin, directory, output, errors, gate_read, gate_write, said):
+def _become(job, cpus, output, errors, gate_read, gate_write, said):
     """In the worker: be pinned, wait at the gate, become the command. Never returns."""
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        process_tree.die_with_parent(signal.SIGKILL)
         # Python ignores SIGPIPE, and an ignored signal stays ignored over exec: tools in a pipeline would never end.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         if cpus:
             os.sched_setaffinity(0, cpus)
-        if directory:
-            os.chdir(directory)
-        os.dup2(os.open(stdin or os.devnull, os.O_RDONLY), 0)
+        if job.nice:
+            _renice(job.nice)
+        if job.directory:
+            os.chdir(job.directory)
+        os.dup2(os.open(job.stdin or os.devnull, os.O_RDONLY), 0)
         os.dup2(output.fileno() if output else os.open(os.devnull, os.O_WRONLY), 1)
         os.dup2(errors.fileno(), 2)
         os.close(gate_write)
         os.write(said, b"ready\n")
         os.read(gate_read, 1)
-        _execute(argv)
+        _execute(job.argv)
     except (OSError, RunnerError) as error:
         os.write(said, _reason(error, cpus).encode("utf-8", "replace"))
     finally:
         os._exit(127)
+
+
+def _renice(increment):
+    try:
+        os.nice(increment)
+    except PermissionError:
+        raise RunnerError("nice %d: only root may give a process more than its share" % increment) from None
 
 
 def _execute(argv):
@@ -236,11 +280,10 @@ def _await_ends(workers, start, timeout):
 
 
 def _reap(pid, left, start):
-    """Wait, without blocking, for a pid (-1: any child). Returns the pid that ended, or 0."""
+    """Take note of a worker's end, if it has ended."""
     done, status, usage = os.wait4(pid, os.WNOHANG)
-    if done in left:
-        left.pop(done).reaped(time.monotonic() - start, status, usage)
-    return done
+    if done:
+        left.pop(pid).reaped(time.monotonic() - start, status, usage)
 
 
 def _drain(descriptor):
@@ -249,34 +292,6 @@ def _drain(descriptor):
             pass
     except BlockingIOError:
         pass
-
-
-def _end_children(workers):
-    """End what is left of the sample: workers, and what they left behind, which is by now a child of this process."""
-    left = {worker.pid: worker for worker in workers if worker.ended["exit_status"] is None}
-    begun = time.monotonic()
-    while True:
-        pids = _children()
-        if not pids and not left:
-            return
-        number = signal.SIGTERM if time.monotonic() - begun < TERM_SECONDS else signal.SIGKILL
-        for pid in pids or left:
-            os.kill(pid, number)
-        try:
-            while _reap(-1, left, begun):
-                pass
-        except ChildProcessError:
-            return
-        time.sleep(0.01)
-
-
-def _children():
-    """Pids of this process's children (proc(5): /proc/PID/task/TID/children, needs CONFIG_PROC_CHILDREN)."""
-    try:
-        with open("/proc/self/task/%d/children" % os.getpid(), encoding="ascii") as listed:
-            return [int(pid) for pid in listed.read().split()]
-    except OSError:
-        return []
 
 
 def _read_back(handle):

@@ -1,216 +1,257 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is run to measure, as declarations: the command, what it reports, which way is better, how one sees that it has worked.
+"""What is run to measure, as declarations: the command, what it reports, which way is better, where and how it is run.
 
-A declaration is a dict:
+A declaration is a dict. Whatever is not said is as in ``PLAIN``.
 
 ``name``, ``title``
     How results and people call it.
 ``argv``
-    list of str; ``{work}`` in it stands for the calibrated amount of work.
+    list of str. Filled in: ``{work}`` the calibrated amount of work of a worker, ``{total}`` that of all threads, ``{threads}`` their
+    number, ``{cpus}`` the CPU of each (``-1``: not pinned), ``{seconds}`` whole seconds of a sample, ``{point}`` the point's value and
+    ``{percent}`` a hundred times it, ``{program}`` the compiled source, ``{server}`` the server's folder.
+``together``
+    True: one process with a thread for each worker, allowed on the CPUs of all. False: one process a worker, pinned to its CPU.
 ``stdin``
-    ``stream`` (the fixed stream below) or None.
+    ``stream`` (the fixed stream of workload_input) or None.
 ``keep_output``
-    Whether the metric is read from what it prints.
+    Whether metrics are read from what it prints.
 ``work``
-    ``{unit, start, step, limit}``: the amount of work that is calibrated once, so that one worker alone takes the wanted time,
-    and then kept for every sample: what is compared is always the same work.
-``metric``
-    The one that verdicts are about: ``{name, unit, better, aggregate}`` and either ``pattern`` (a regular expression whose first group is
-    the number in the tool's output) or ``per_second: true`` (amount of work by the worker's own wall time).
-``metrics``
-    Further ones, of the same shape.
+    ``{unit, start, step, limit}``: the amount of work that is calibrated once, so that one worker alone takes the wanted time, and then
+    kept for every sample: what is compared is always the same work. None for a command that runs as it is, for a given time or to its end.
+``metric``, ``metrics``
+    The one that verdicts are about, and further ones: see workload_metrics.
+``placements``
+    Names of the placements it says something about, or None for each.
+``point``
+    ``{name, unit, values}``: the parameter at whose values it is measured, one sample each; ``per_cpu`` instead of ``values`` gives them as
+    multiples of the number of CPUs. None for a workload without one.
+``memory``
+    Megabytes a worker needs.
+``nice``, ``neighbours``
+    The niceness of the workers; how many busy loops run beside them on each of their CPUs.
+``timed``
+    The path in the program's JSON to the seconds that it timed itself, where its preparations take long; None for its wall time. The amount of work
+    is calibrated by it.
+``source``
+    File of C source that is compiled on the host, or None.
+``server``
+    What has to run meanwhile: see workload_server. None for nothing.
+``timeout``
+    Seconds after which a sample is ended, or None to tell it from the first run.
 ``package``
     The package of the distribution that brings the command.
 """
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import math
+import glob
 import os
-import random
 import re
-import subprocess
+import shutil
 
 MEGABYTE = 1000 * 1000
-# The stream repeats one block of a megabyte: gzip looks back 32 KiB only, so a repeated block is as hard as a new one.
-STREAM_SEED = 20040817
-STREAM_WORDS = 4096
-# So much of what a failed worker said goes into the message.
-LAST_LINES = 5
 
-GZIP = {
-    "name": "gzip",
-    "title": "gzip of a fixed stream",
-    "argv": ["gzip", "-6", "-c"],
-    "stdin": "stream",
-    "keep_output": False,
-    "work": {"unit": "MB", "start": 2, "step": 1, "limit": 2000},
-    "metric": {"name": "throughput", "unit": "MB/s", "better": "higher", "aggregate": "sum", "per_second": True},
-    "metrics": [],
-    "package": "gzip",
+PLAIN = {
+    "together": False, "stdin": None, "keep_output": True, "work": None, "metrics": [], "placements": None, "point": None, "memory": 0, "nice": 0,
+    "neighbours": 0, "timed": None, "source": None, "server": None, "timeout": None, "package": None,
 }
 
-SYSBENCH_CPU = {
-    "name": "sysbench_cpu",
-    "title": "sysbench cpu (primes to 10000)",
-    "argv": ["sysbench", "cpu", "--threads=1", "--cpu-max-prime=10000", "--time=0", "--events={work}", "run"],
-    "stdin": None,
-    "keep_output": True,
-    "work": {"unit": "events", "start": 100, "step": 10, "limit": 10 * MEGABYTE},
-    "metric": {"name": "throughput", "unit": "events/s", "better": "higher", "aggregate": "sum", "pattern": r"events per second:\s+([0-9.]+)"},
-    "metrics": [
-        {"name": "latency_p95", "unit": "ms", "better": "lower", "aggregate": "max", "pattern": r"95th percentile:\s+([0-9.]+)"},
-    ],
-    "package": "sysbench",
-}
-
-BUILT_IN = {workload["name"]: workload for workload in (GZIP, SYSBENCH_CPU)}
-
-AGGREGATES = {"sum": sum, "max": max, "mean": lambda values: sum(values) / len(values)}
+COMPILERS = ("cc", "gcc", "clang")
+COMPILER_PACKAGE = "gcc"
 
 
 class WorkloadError(Exception):
     """A workload cannot be used on this host, or a sample of it has not worked; the text says why."""
 
 
+def _throughput(unit, **source):
+    return dict({"name": "throughput", "unit": unit, "better": "higher", "aggregate": "sum"}, **source)
+
+
+def _latency(name, **source):
+    return dict({"name": "latency_" + name, "unit": "ms", "better": "lower", "aggregate": "max"}, **source)
+
+
+# sysbench --histogram: a line for each step that has events, "0.888 |****   17": milliseconds, bar, number of events.
+SYSBENCH_STEP = r"(?m)^\s*([0-9.]+) \|\**\s+(\d+)$"
+SYSBENCH_LATENCIES = [
+    _latency("mean", pattern=r"avg:\s+([0-9.]+)"),
+    _latency("median", pattern=SYSBENCH_STEP, quantile=0.5),
+    _latency("p99", pattern=SYSBENCH_STEP, quantile=0.99),
+]
+
+GZIP = dict(
+    PLAIN, name="gzip", title="gzip of a fixed stream", argv=["gzip", "-6", "-c"], stdin="stream", keep_output=False,
+    work={"unit": "MB", "start": 2, "step": 1, "limit": 2000}, metric=_throughput("MB/s", rate=True), package="gzip")
+
+SYSBENCH_CPU = dict(
+    PLAIN, name="sysbench_cpu", title="sysbench cpu (primes to 10000)",
+    argv=["sysbench", "cpu", "--threads=1", "--cpu-max-prime=10000", "--time=0", "--histogram", "--events={work}", "run"],
+    work={"unit": "events", "start": 100, "step": 10, "limit": 10 * MEGABYTE},
+    metric=_throughput("events/s", pattern=r"events per second:\s+([0-9.]+)"), metrics=SYSBENCH_LATENCIES, package="sysbench")
+
+SYSBENCH_THREADS = dict(
+    PLAIN, name="sysbench_threads", title="sysbench threads (contention for one lock)", together=True,
+    argv=["sysbench", "threads", "--threads={threads}", "--thread-locks=1", "--time=0", "--histogram", "--events={total}", "run"],
+    work={"unit": "events", "start": 100, "step": 10, "limit": MEGABYTE},
+    metric=_throughput("events/s", rate=True), metrics=SYSBENCH_LATENCIES, package="sysbench")
+
+FALSE_SHARING = dict(
+    PLAIN, name="false_sharing", title="all workers write to one cache line", together=True, source="cache_line.c",
+    argv=["{program}", "{cpus}", "{work}"], work={"unit": "increments", "start": 100000, "step": 100000, "limit": 100000 * MEGABYTE},
+    metric=_throughput("M increments/s", json=["million_per_second"]))
+
+
+def _array(order, access, suffix, title):
+    return dict(
+        PLAIN, name="array_%s%s" % (order, suffix), title="100 MB array, %s" % title, source="array.c", timed=["seconds"], memory=100,
+        argv=["{program}", order, access, "{work}"], work={"unit": "passes", "start": 1, "step": 1, "limit": 100000},
+        metric=_throughput("MB/s", json=["mb_per_second"]))
+
+
+ARRAYS = (
+    _array("rows", "read", "", "read in the order of memory"),
+    _array("rows", "write", "_write", "read and written in the order of memory"),
+    _array("columns", "read", "", "read across the order of memory"),
+    _array("columns", "write", "_write", "read and written across the order of memory"),
+)
+
+# stress-ng's line of a stressor: bogo ops, real, user and system time, bogo ops by real time, bogo ops by CPU time.
+STRESSOR_RATE = r"\bcpu\s+\d+\s+[0-9.]+\s+[0-9.]+\s+[0-9.]+\s+([0-9.]+)"
+TWO_WORKERS = ["single", "same_cpu", "siblings", "cores"]
+
+INT_FLOAT_LOOP = dict(
+    PLAIN, name="int_float_loop", title="integer and floating-point loop",
+    argv=["stress-ng", "--cpu", "1", "--cpu-method", "int64double", "--cpu-ops", "{work}", "--metrics-brief"],
+    work={"unit": "bogo ops", "start": 50, "step": 10, "limit": 1000 * MEGABYTE},
+    metric=_throughput("bogo ops/s", pattern=STRESSOR_RATE),
+    metrics=[
+        {"name": "wall_time", "unit": "s", "better": "lower", "aggregate": "mean", "clock": "wall_seconds"},
+        {"name": "cpu_time", "unit": "s", "better": "lower", "aggregate": "sum", "clock": "cpu_seconds"},
+    ],
+    package="stress-ng")
+
+INT_FLOAT_LOOP_NEIGHBOURS = dict(
+    INT_FLOAT_LOOP, name="int_float_loop_neighbours", title="integer and floating-point loop, three busy neighbours on each CPU", neighbours=3,
+    placements=TWO_WORKERS)
+
+INT_FLOAT_LOOP_NICED = dict(
+    INT_FLOAT_LOOP_NEIGHBOURS, name="int_float_loop_niced", title="integer and floating-point loop at nice -20, three busy neighbours on each CPU", nice=-20)
+
+LOAD_LEVELS = dict(
+    PLAIN, name="load_levels", title="integer work at rising load", placements=["single", "siblings"],
+    argv=["stress-ng", "--cpu", "1", "--cpu-method", "int64", "--cpu-load", "{percent}", "--timeout", "{seconds}s", "--metrics-brief"],
+    point={"name": "load", "unit": "of one CPU", "values": [0.14, 0.29, 0.43, 0.57, 0.71, 0.86, 1.0]},
+    metric=_throughput("bogo ops/s", pattern=STRESSOR_RATE), package="stress-ng")
+
+STREAM = dict(
+    PLAIN, name="stream", title="memory bandwidth (triad)", source="triad.c", timed=["seconds"], memory=200,
+    argv=["{program}", "{work}"], work={"unit": "passes", "start": 1, "step": 1, "limit": 100000}, metric=_throughput("MB/s", json=["mb_per_second"]))
+
+# A line of pgbench --log: client, transaction, microseconds, ...
+PGBENCH_TRANSACTION = r"(?m)^\d+ \d+ (\d+) "
+POSTGRESQL = {
+    # Distributions keep the server's commands out of the search path, one folder a version.
+    "folders": ["/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin"],
+    "commands": ["initdb", "postgres", "createdb", "pg_isready", "pgbench"],
+    # PostgreSQL refuses to serve as root.
+    "user": "postgres",
+    "prepare": [["initdb", "--pgdata={server}/data", "--no-sync", "--auth=trust", "--username=threadwise", "--encoding=UTF8", "--locale=C"]],
+    # Durability is not what is measured, and the disk would hide the CPUs.
+    "serve": ["postgres", "-D", "{server}/data", "-c", "listen_addresses=", "-c", "unix_socket_directories={server}", "-c", "max_connections=5000",
+              "-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off", "-c", "autovacuum=off", "-c", "logging_collector=off"],
+    "ready": ["pg_isready", "--quiet", "--host={server}"],
+    "fill": [["createdb", "--host={server}", "--username=threadwise", "bench"],
+             ["pgbench", "--host={server}", "--username=threadwise", "--initialize", "--quiet", "--scale=4", "bench"]],
+    # Fast shutdown, immediate shutdown (PostgreSQL, "Shutting Down the Server").
+    "stop": "SIGINT", "kill": "SIGQUIT",
+}
+
+OLTP = dict(
+    PLAIN, name="oltp", title="PostgreSQL, pgbench simple-update", together=True, placements=["all_threads"], server=POSTGRESQL,
+    argv=["pgbench", "--host={server}", "--username=threadwise", "--no-vacuum", "--builtin=simple-update", "--client={point}", "--jobs={threads}",
+          "--time={seconds}", "--log", "--log-prefix=latency", "bench"],
+    point={"name": "clients", "unit": "clients", "per_cpu": [0.25, 0.5, 1, 1.5, 2, 4]},
+    metric=_throughput("transactions/s", pattern=r"tps = ([0-9.]+)"),
+    metrics=[
+        _latency("mean", pattern=r"latency average = ([0-9.]+)"),
+        _latency("median", file="latency.*", pattern=PGBENCH_TRANSACTION, quantile=0.5, scale=0.001),
+        _latency("p99", file="latency.*", pattern=PGBENCH_TRANSACTION, quantile=0.99, scale=0.001),
+    ],
+    package="postgresql")
+
+BUILT_IN = {workload["name"]: workload for workload in (
+    GZIP, SYSBENCH_CPU, SYSBENCH_THREADS, FALSE_SHARING, *ARRAYS, INT_FLOAT_LOOP, INT_FLOAT_LOOP_NEIGHBOURS, INT_FLOAT_LOOP_NICED, LOAD_LEVELS, STREAM, OLTP)}
+
+
 def named(names):
     """The declarations of the named workloads, in the order given.
 
     Raises:
-        WorkloadError: a name that is not built in, or an empty list.
+        WorkloadError: a name that is not built in.
     """
-    if not names:
-        raise WorkloadError("no workload is named: choose from %s" % ", ".join(sorted(BUILT_IN)))
     unknown = sorted(set(names) - set(BUILT_IN))
     if unknown:
         raise WorkloadError("there is no workload %s: choose from %s" % (", ".join(unknown), ", ".join(sorted(BUILT_IN))))
     return [BUILT_IN[name] for name in names]
 
 
-def described(workload):
-    """What a result keeps of a declaration: plain data without what only the runner needs."""
-    kept = ("name", "title", "argv", "package")
+def described(workload, cpus):
+    """What a result keeps of a declaration: plain data without what only the runner needs.
+
+    Args:
+        cpus: as for ``points``.
+    """
+    kept = ("name", "title", "argv", "package", "nice", "neighbours", "memory")
     metric = {key: workload["metric"][key] for key in ("name", "unit", "better", "aggregate")}
-    return dict({key: workload[key] for key in kept}, metric=metric["name"], unit=metric["unit"], better=metric["better"], aggregate=metric["aggregate"])
+    about = dict({key: workload[key] for key in kept}, metric=metric["name"], unit=metric["unit"], better=metric["better"], aggregate=metric["aggregate"])
+    if workload["point"]:
+        about.update(points=points(workload, cpus), point={key: workload["point"][key] for key in ("name", "unit")})
+    return about
+
+
+def points(workload, cpus):
+    """The values at which a workload is measured, rising; ``[None]`` for one without a point.
+
+    Args:
+        cpus: the number of CPUs of the host, all siblings online: the same values under each condition.
+    """
+    point = workload["point"]
+    if point is None:
+        return [None]
+    return point["values"] if "values" in point else sorted({max(1, round(share * cpus)) for share in point["per_cpu"]})
 
 
 def missing(workload, path):
-    """Why the workload's command is not there, or None.
+    """Why a command that the workload needs is not there, or None.
 
     Args:
         path: the search path, as in the environment variable PATH.
     """
-    command = workload["argv"][0]
-    if any(os.access(os.path.join(folder, command), os.X_OK) for folder in path.split(os.pathsep) if folder):
+    if workload["source"]:
+        return None if compiler(path) else "no C compiler is installed: none of %s (package %s)" % (", ".join(COMPILERS), COMPILER_PACKAGE)
+    needed = workload["server"]["commands"] if workload["server"] else [workload["argv"][0]]
+    absent = [command for command in needed if not shutil.which(command, path=search_path(workload, path))]
+    if not absent:
         return None
-    return "%s is not installed (package %s)" % (command, workload["package"])
+    return "%s is not installed%s" % (absent[0], " (package %s)" % workload["package"] if workload["package"] else "")
 
 
-def stream_block():
-    """One megabyte of text-like bytes, the same on every host and in every run.
-
-    Words of a skewed frequency compress about as text does; gzip -6 works on it neither at its best nor at its worst case.
-    """
-    source = random.Random(STREAM_SEED)
-    words = [bytes(source.choices(b"abcdefghijklmnopqrstuvwxyz", k=source.randint(2, 11))) for _word in range(STREAM_WORDS)]
-    weights = [1 / (rank + 1) for rank in range(STREAM_WORDS)]
-    text = b" ".join(source.choices(words, weights, k=MEGABYTE // 4))
-    return text[:MEGABYTE]
+def package(workload):
+    """The package that brings what ``missing`` names, or None."""
+    return COMPILER_PACKAGE if workload["source"] else workload["package"]
 
 
-def write_stream(path, megabytes):
-    """Write the fixed stream of a length in megabytes (10^6 bytes) to a file."""
-    block = stream_block()
-    with open(path, "wb") as stream:
-        for _block in range(megabytes):
-            stream.write(block)
+def compiler(path):
+    """The path of the host's C compiler, or None."""
+    return next(filter(None, (shutil.which(name, path=path) for name in COMPILERS)), None)
 
 
-def verify(workload, stdin):
-    """See once that the workload does what it says, where its samples do not show it.
-
-    gzip's output is thrown away while it is timed; here it is unpacked and held against what went in.
-
-    Raises:
-        WorkloadError: it does not.
-    """
-    if workload["stdin"] != "stream":
-        return
-    with open(stdin, "rb") as stream:
-        packed = subprocess.run(workload["argv"], stdin=stream, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=300, check=False).stdout
-    with open(stdin, "rb") as stream:
-        wanted = hashlib.sha256(stream.read()).hexdigest()
-    try:
-        got = hashlib.sha256(gzip.decompress(packed)).hexdigest()
-    except (OSError, EOFError) as error:
-        raise WorkloadError("%s wrote what cannot be unpacked: %s" % (workload["argv"][0], error)) from error
-    if got != wanted:
-        raise WorkloadError("%s changed the stream: what it packed does not unpack to what went in" % workload["argv"][0])
-
-
-def command(workload, work):
-    """The argv of a workload for an amount of work."""
-    return [word.replace("{work}", str(work)) for word in workload["argv"]]
-
-
-def next_work(workload, work, seconds, wanted_seconds):
-    """The amount of work that should take the wanted time, given that ``work`` took ``seconds`` on one worker alone."""
-    limits = workload["work"]
-    # A first run too short to time says only "more".
-    factor = wanted_seconds / seconds if seconds > wanted_seconds / 50 else 50
-    steps = max(1, math.floor(work * factor / limits["step"]))
-    return min(steps * limits["step"], limits["limit"])
-
-
-def read_metrics(workload, work, workers):
-    """The metrics of a sample.
-
-    Args:
-        workload: its declaration.
-        work: the amount of work of each worker.
-        workers: as ``runner.run`` returns them.
-
-    Returns:
-        A pair: ``{name: {value, unit, better}}`` over all workers, the declared metric first; and the list of each worker's value of it.
-
-    Raises:
-        WorkloadError: a worker failed, or did not print its metric as a positive number.
-    """
-    for worker in workers:
-        if worker["exit_status"] != 0:
-            raise WorkloadError(_failure(workload, worker))
-    metrics = {}
-    per_worker = None
-    for metric in [workload["metric"]] + workload["metrics"]:
-        values = [_value(workload, metric, work, worker) for worker in workers]
-        if per_worker is None:
-            per_worker = values
-        metrics[metric["name"]] = {"value": AGGREGATES[metric["aggregate"]](values), "unit": metric["unit"], "better": metric["better"]}
-    return metrics, per_worker
-
-
-def _value(workload, metric, work, worker):
-    if metric.get("per_second"):
-        return work / worker["wall_seconds"]
-    found = re.search(metric["pattern"], worker["output"])
-    try:
-        value = float(found.group(1)) if found else math.nan
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value > 0):
-        raise WorkloadError("%s printed no %s: %s" % (workload["argv"][0], metric["name"], _said(worker)))
-    return value
-
-
-def _failure(workload, worker):
-    status = worker["exit_status"]
-    ended = "was ended by signal %d" % -status if status is not None and status < 0 else "failed with exit status %s" % status
-    return "%s on CPU %s %s: %s" % (workload["argv"][0], ",".join(map(str, worker["cpus"])) or "any", ended, _said(worker))
-
-
-def _said(worker):
-    lines = [line for line in (worker["output"] + "\n" + worker["errors"]).splitlines() if line.strip()]
-    return " | ".join(lines[-LAST_LINES:])[:1000] or "it said nothing"
+def search_path(workload, path):
+    """The search path of a workload's commands: before PATH the folder of the newest version of its server."""
+    if not workload["server"]:
+        return path
+    folders = [folder for pattern in workload["server"]["folders"] for folder in glob.glob(pattern)]
+    newest_first = sorted(folders, key=lambda folder: [int(number) for number in re.findall(r"\d+", folder)], reverse=True)
+    return os.pathsep.join([*newest_first[:1], path])

@@ -39,6 +39,103 @@ options:
     type: list
     elements: str
     default: [gzip, sysbench_cpu]
+  custom:
+    description:
+      - Commands of your own, measured after the workloads. Each is run as it is; its name is how results call it.
+      - In C(argv) V({threads}) is replaced by the number of workers and V({seconds}) by the whole seconds of a sample.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name:
+        description: Lower-case letters, digits and C(_).
+        type: str
+        required: true
+      title:
+        description: How people call it; without it the name.
+        type: str
+      argv:
+        description: The command and its arguments; no shell reads them.
+        type: list
+        elements: str
+        required: true
+      together:
+        description:
+          - Whether the placement's workers are threads of one process, which may use the CPUs of all of them. Otherwise each worker is a process
+            of its own, pinned to its CPU.
+        type: bool
+        default: false
+      timeout:
+        description: Seconds after which a sample is ended and counted as failed.
+        type: int
+        default: 60
+      metric:
+        description: What verdicts are about.
+        type: dict
+        required: true
+        suboptions:
+          name:
+            description: Lower-case letters, digits and C(_).
+            type: str
+            required: true
+          unit:
+            description: Its unit.
+            type: str
+            required: true
+          better:
+            description: Which way is better.
+            type: str
+            choices: [higher, lower]
+            required: true
+          aggregate:
+            description: How the workers' values make the sample's; without it V(sum) where higher is better and V(max) where lower is.
+            type: str
+            choices: [sum, max, mean]
+          pattern:
+            description: A regular expression whose first group is the number in what the command prints.
+            type: str
+          json:
+            description: The path to the number in the JSON document that the command prints, a key or an index an item.
+            type: list
+            elements: str
+          clock:
+            description: The time a worker took, in seconds, on the clock or on the CPU.
+            type: str
+            choices: [wall_seconds, cpu_seconds]
+      metrics:
+        description: Further metrics.
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          name:
+            description: Lower-case letters, digits and C(_).
+            type: str
+            required: true
+          unit:
+            description: Its unit.
+            type: str
+            required: true
+          better:
+            description: Which way is better.
+            type: str
+            choices: [higher, lower]
+            required: true
+          aggregate:
+            description: How the workers' values make the sample's; without it V(sum) where higher is better and V(max) where lower is.
+            type: str
+            choices: [sum, max, mean]
+          pattern:
+            description: A regular expression whose first group is the number in what the command prints.
+            type: str
+          json:
+            description: The path to the number in the JSON document that the command prints, a key or an index an item.
+            type: list
+            elements: str
+          clock:
+            description: The time a worker took, in seconds, on the clock or on the CPU.
+            type: str
+            choices: [wall_seconds, cpu_seconds]
   placements:
     description:
       - Where workers run. V(single) is one worker, V(same_cpu) two on one CPU, V(siblings) two on one core, V(cores) two on two cores,
@@ -48,9 +145,15 @@ options:
     elements: str
     default: [single, same_cpu, siblings, cores, one_per_core, all_threads]
   budget:
-    description: Seconds the plan may take. It stops at the end of the last block that fits, never because of what it measured.
+    description: Seconds the plan may take. It stops at the end of the last block that fits.
     type: int
     default: 300
+  margin:
+    description:
+      - The equivalence margin, as a share. The plan stops before its budget is spent when it knows each workload's main comparison to this
+        much, half the width of its interval; never because of what the comparison says.
+    type: float
+    default: 0.01
   blocks:
     description: The most blocks to measure; without it the budget alone decides.
     type: int
@@ -69,6 +172,11 @@ options:
     type: str
     choices: [refuse, warn]
     default: refuse
+  sources:
+    description:
+      - C sources of workloads that are compiled on the host, by file name. The task sends them; there is no need to set it.
+    type: dict
+    default: {}
   step:
     description:
       - Which part of the work one call on the host does. The task itself goes through all of them; there is no need to set it.
@@ -108,6 +216,16 @@ EXAMPLES = r"""
     run: placements
     change: none
     budget: 60
+
+- name: Measure a command of my own beside gzip
+  threadwise.smt.smt_plan:
+    run: compress
+    workloads: [gzip]
+    custom:
+      - name: zstd
+        argv: [zstd, -b3, -i1, /srv/sample.tar]
+        metric: {name: throughput, unit: MB/s, better: higher, pattern: '([0-9.]+) MB/s'}
+  become: true
 """
 
 RETURN = r"""
@@ -158,7 +276,25 @@ from ansible_collections.threadwise.smt.plugins.module_utils.run_directory impor
 from ansible_collections.threadwise.smt.plugins.module_utils.workloads import WorkloadError
 
 PLACEMENTS = ["single", "same_cpu", "siblings", "cores", "one_per_core", "all_threads"]
-SETTINGS = ("change", "workloads", "placements", "budget", "blocks", "sample_seconds", "settle_seconds", "bystanders")
+SETTINGS = ("change", "workloads", "custom", "placements", "budget", "blocks", "margin", "sample_seconds", "settle_seconds", "bystanders", "sources")
+METRIC = {
+    "name": {"type": "str", "required": True},
+    "unit": {"type": "str", "required": True},
+    "better": {"type": "str", "choices": ["higher", "lower"], "required": True},
+    "aggregate": {"type": "str", "choices": ["sum", "max", "mean"]},
+    "pattern": {"type": "str"},
+    "json": {"type": "list", "elements": "str"},
+    "clock": {"type": "str", "choices": ["wall_seconds", "cpu_seconds"]},
+}
+CUSTOM = {
+    "name": {"type": "str", "required": True},
+    "title": {"type": "str"},
+    "argv": {"type": "list", "elements": "str", "required": True},
+    "together": {"type": "bool", "default": False},
+    "timeout": {"type": "int", "default": 60},
+    "metric": {"type": "dict", "required": True, "options": METRIC},
+    "metrics": {"type": "list", "elements": "dict", "default": [], "options": METRIC},
+}
 
 
 def main():
@@ -168,12 +304,15 @@ def main():
             "dest": {"type": "path", "default": "smt_eval_results"},
             "change": {"type": "str", "choices": ["smt_runtime", "none"], "default": "smt_runtime"},
             "workloads": {"type": "list", "elements": "str", "default": ["gzip", "sysbench_cpu"]},
+            "custom": {"type": "list", "elements": "dict", "default": [], "options": CUSTOM},
             "placements": {"type": "list", "elements": "str", "default": PLACEMENTS},
             "budget": {"type": "int", "default": 300},
             "blocks": {"type": "int"},
+            "margin": {"type": "float", "default": 0.01},
             "sample_seconds": {"type": "float", "default": 0.5},
             "settle_seconds": {"type": "float", "default": 1.0},
             "bystanders": {"type": "str", "choices": ["refuse", "warn"], "default": "refuse"},
+            "sources": {"type": "dict", "default": {}},
             "step": {"type": "str", "choices": ["describe", "measure", "collect", "forget"], "default": "measure"},
         },
         supports_check_mode=True,

@@ -68,6 +68,16 @@ _METRIC = _object(("value",), name=_NAME, value=_NUMBER_OR_NULL, unit=_TEXT_OR_N
 
 _WORKER = _object(cpus=_TEXT_OR_NULL, value=_NUMBER_OR_NULL, wall_seconds=_SECONDS_OR_NULL, cpu_seconds=_SECONDS_OR_NULL)
 
+# The parameter of a workload that is measured at several points.
+_POINT = {"name": _NAME, "unit": _TEXT_OR_NULL}
+_COUNTERS = {
+    "type": "object",
+    "maxProperties": 100_000,
+    "additionalProperties": _object(cycles=_NUMBER_OR_NULL, instructions=_NUMBER_OR_NULL, ipc=_NUMBER_OR_NULL, cpi=_NUMBER_OR_NULL),
+}
+# Usage by the names of CPUs, or of cores ("0,4").
+_USAGE = {"type": ["object", "null"], "maxProperties": 100_000, "additionalProperties": _SHARE_OR_NULL}
+
 _SAMPLE = _object(
     ("workload", "placement", "condition", "block", "ok", "metric"),
     workload=_NAME,
@@ -82,14 +92,24 @@ _SAMPLE = _object(
     metric=_or_null(_METRIC),
     metrics={"type": ["object", "null"], "maxProperties": 1000, "additionalProperties": _METRIC},
     workers=_or_null(_list(_WORKER, 100_000)),
-    cpu_usage={"type": ["object", "null"], "maxProperties": 100_000, "additionalProperties": _SHARE_OR_NULL},
+    point=_or_null(_object(("name", "value"), value=_NUMBER, **_POINT)),
+    cpu_usage=_USAGE,
+    core_usage=_USAGE,
     steal=_SHARE_OR_NULL,
+    frequency={"type": ["object", "null"], "maxProperties": 100_000, "additionalProperties": _NUMBER_OR_NULL},
+    throttled=_COUNT_OR_NULL,
+    perf=_or_null(_object(reason=_TEXT_OR_NULL, cpus=_COUNTERS, cores=_COUNTERS)),
 )
 
 _PLACEMENT = _object(
     workers=_or_null(_list(_list({"type": "integer", "minimum": 0, "maximum": 1_000_000}, 100_000), 100_000)),
     same_as=_TEXT_OR_NULL,
     reason=_TEXT_OR_NULL,
+)
+
+_WORKLOAD = _object(
+    ("name",), name=_NAME, title=_TEXT_OR_NULL, metric=_TEXT_OR_NULL, unit=_TEXT_OR_NULL, better=_BETTER, points=_or_null(_list(_NUMBER, 10_000)),
+    point=_or_null(_object(("name",), **_POINT)),
 )
 
 _CPU_STATE = {
@@ -135,14 +155,16 @@ SCHEMA: dict[str, t.Any] = {
         outcome={"enum": ["completed", "failed", "interrupted"]},
         message=_TEXT_OR_NULL,
         facts=_FACTS,
-        environment={"type": "object", "maxProperties": 1000},
+        environment={"type": "object", "maxProperties": 1000, "properties": {"busy": _or_null(_object(others=_SHARE_OR_NULL))}},
         change=_object(("compared",), name=_TEXT_OR_NULL, compared={"type": "boolean"}, reason=_TEXT_OR_NULL, before=_TEXT_OR_NULL, after=_TEXT_OR_NULL),
         plan=_object(
             blocks=_COUNT_OR_NULL,
             blocks_done=_COUNT_OR_NULL,
             seconds_budget=_SECONDS_OR_NULL,
             settle_seconds=_SECONDS_OR_NULL,
-            workloads=_or_null(_list(_object(("name",), name=_NAME, title=_TEXT_OR_NULL, metric=_TEXT_OR_NULL, unit=_TEXT_OR_NULL, better=_BETTER), 1000)),
+            margin=_SHARE_OR_NULL,
+            stopped=_TEXT_OR_NULL,
+            workloads=_or_null(_list(_WORKLOAD, 1000)),
             placements={
                 "type": ["object", "null"],
                 "maxProperties": 10,

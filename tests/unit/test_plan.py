@@ -17,7 +17,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils.topology import Top
 HERE = tuple(sorted(os.sched_getaffinity(0)))[:2]
 SETTINGS = {
     "change": "smt_runtime", "workloads": ["gzip"], "placements": ["single", "siblings", "all_threads"],
-    "budget": 60, "blocks": 3, "sample_seconds": 0.05, "settle_seconds": 0,
+    "budget": 60, "blocks": 3, "sample_seconds": 0.05, "settle_seconds": 0, "custom": [], "margin": 0.01, "sources": {},
 }
 ORIGIN = {"control": "on", "active": True, "online": list(HERE), "present": list(HERE)}
 FACTS = {

@@ -1,0 +1,81 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""When a plan has measured enough: on the width of an interval, never on what it says. docs/verdicts.md says why that does not bias verdicts."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+# With fewer blocks the verdict's ranks take too few values, and an interval is narrow by luck too often.
+LEAST_BLOCKS = 6
+CONFIDENCE = 0.95
+
+# (baseline, candidate) as (condition, placement), the first that was measured is a workload's main comparison.
+ON, OFF, AS_FOUND = "smt_on", "smt_off", "as_found"
+MAIN = (
+    ((ON, "all_threads"), (OFF, "all_threads")),
+    *(((condition, baseline), (condition, candidate)) for condition in (ON, AS_FOUND)
+      for baseline, candidate in (("cores", "siblings"), ("one_per_core", "all_threads"))),
+)
+
+
+class Precision:
+    """The samples of a plan so far, and whether their main comparisons are known well enough.
+
+    Args:
+        margin: the equivalence margin: an interval is narrow enough when half of its width is at most this.
+        placements: {condition: {placement: {workers, same_as}}}, as a plan has them.
+    """
+
+    def __init__(self, margin, placements):
+        self._margin = margin
+        self._sampled_as = {(condition, name): (condition, spot["same_as"] or name)
+                            for condition, spots in placements.items() for name, spot in spots.items() if spot["workers"]}
+        self._values = {}
+
+    def add(self, sample):
+        """Take note of a sample that worked."""
+        key = (sample["workload"], sample["point"] and sample["point"]["value"], sample["condition"], sample["placement"])
+        self._values.setdefault(key, {})[sample["block"]] = sample["metric"]["value"]
+
+    def drop(self, workload):
+        """Wait no longer for a workload that was given up."""
+        self._values = {key: blocks for key, blocks in self._values.items() if key[0] != workload}
+
+    def enough(self):
+        """Whether each workload that has a main comparison has a narrow interval of it, at each of its points; False where none has one."""
+        compared = [log_ratios for log_ratios in map(self._main, sorted({key[:2] for key in self._values}, key=repr)) if log_ratios is not None]
+        confidence = 1 - (1 - CONFIDENCE) / max(1, len(compared))
+        return bool(compared) and all(half_width(log_ratios, confidence) <= math.log1p(self._margin) for log_ratios in compared)
+
+    def _main(self, workload):
+        """The log-ratios of a workload's main comparison, one a block that has both sides; None where it has none."""
+        for pair in MAIN:
+            sides = [self._values.get(workload + self._sampled_as.get(side, side)) for side in pair]
+            if all(sides) and sides[0] is not sides[1]:
+                before, after = sides
+                return [math.log(after[block] / before[block]) for block in sorted(set(before) & set(after))]
+        return None
+
+
+def half_width(values, confidence):
+    """Half of the width of Student's t interval of the mean; infinite for fewer than ``LEAST_BLOCKS`` values."""
+    if len(values) < LEAST_BLOCKS:
+        return math.inf
+    return student_quantile(1 - (1 - confidence) / 2, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+
+
+def student_quantile(share, freedom):
+    """Quantile of Student's t distribution, to 1 % for 5 and more degrees of freedom and shares up to 0.999.
+
+    Source: M. Abramowitz, I. A. Stegun, Handbook of Mathematical Functions (1964), 26.7.5, the expansion in 1 / degrees of freedom.
+    """
+    z = statistics.NormalDist().inv_cdf(share)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + sum(term / freedom**power for power, term in enumerate(terms, 1))

@@ -1,0 +1,88 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Commands of the user's own as workloads: what comes from an inventory, made a declaration or refused with the reason."""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.threadwise.smt.plugins.module_utils.workload_metrics import AGGREGATES
+from ansible_collections.threadwise.smt.plugins.module_utils.workloads import BUILT_IN, PLAIN, WorkloadError
+
+NAME = re.compile(r"\A[a-z0-9][a-z0-9_]{0,63}\Z")
+MOST = 100
+MOST_WORDS = 1000
+MOST_TEXT = 4000
+TIMEOUT = (1, 24 * 3600)
+SOURCES = ("pattern", "json", "clock")
+CLOCKS = ("wall_seconds", "cpu_seconds")
+
+
+def declarations(given):
+    """The declarations of a user's own commands.
+
+    Args:
+        given: list of dict as the option ``custom`` of smt_plan takes them.
+
+    Raises:
+        WorkloadError: the first that cannot be used: which one, what of it, and what it may be.
+    """
+    if len(given) > MOST:
+        raise WorkloadError("custom names %d commands: no more than %d" % (len(given), MOST))
+    made = [_declaration(one) for one in given]
+    names = [one["name"] for one in made]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise WorkloadError("custom names %s more than once" % ", ".join(twice))
+    return made
+
+
+def _declaration(given):
+    name = given["name"]
+    if not NAME.match(name):
+        raise WorkloadError("custom: %r cannot be a name: lower-case letters, digits and '_', at most 64" % name[:80])
+    if name in BUILT_IN:
+        raise WorkloadError("custom: %s is the name of a built-in workload" % name)
+    argv = given["argv"]
+    if not argv or not argv[0] or len(argv) > MOST_WORDS or any("\0" in word or len(word) > MOST_TEXT for word in argv):
+        raise WorkloadError("custom: argv of %s: from 1 to %d words of at most %d characters, the first the command" % (name, MOST_WORDS, MOST_TEXT))
+    timeout = given.get("timeout") or 60
+    if not TIMEOUT[0] <= timeout <= TIMEOUT[1]:
+        raise WorkloadError("custom: timeout of %s is %s: it must be from %d to %d seconds" % (name, timeout, *TIMEOUT))
+    metrics = [_metric(name, one) for one in [given["metric"]] + (given.get("metrics") or [])]
+    metric_names = [one["name"] for one in metrics]
+    if len(set(metric_names)) < len(metric_names):
+        raise WorkloadError("custom: %s has two metrics of one name" % name)
+    return dict(PLAIN, name=name, title=(given.get("title") or name)[:200], argv=list(argv), together=bool(given.get("together")), timeout=timeout,
+                metric=metrics[0], metrics=metrics[1:])
+
+
+def _metric(workload, given):
+    about = "custom: metric %s of %s" % (given["name"][:80], workload)
+    if not NAME.match(given["name"]):
+        raise WorkloadError("%s: a name is lower-case letters, digits and '_', at most 64" % about)
+    chosen = [source for source in SOURCES if given.get(source)]
+    if len(chosen) != 1:
+        raise WorkloadError("%s: name one of %s" % (about, ", ".join(SOURCES)))
+    better = given["better"]
+    aggregate = given.get("aggregate") or ("sum" if better == "higher" else "max")
+    if better not in ("higher", "lower") or aggregate not in AGGREGATES:
+        raise WorkloadError("%s: better is higher or lower, aggregate one of %s" % (about, ", ".join(sorted(AGGREGATES))))
+    metric = {"name": given["name"], "unit": given["unit"][:60], "better": better, "aggregate": aggregate}
+    if chosen[0] == "pattern":
+        return dict(metric, pattern=_pattern(about, given["pattern"]))
+    if chosen[0] == "json":
+        return dict(metric, json=list(given["json"]))
+    if given["clock"] not in CLOCKS:
+        raise WorkloadError("%s: clock is one of %s" % (about, ", ".join(CLOCKS)))
+    return dict(metric, clock=given["clock"])
+
+
+def _pattern(about, pattern):
+    try:
+        groups = re.compile(pattern).groups
+    except (re.error, OverflowError, RecursionError) as error:
+        raise WorkloadError("%s: its pattern is no regular expression: %s" % (about, error)) from None
+    if groups < 1:
+        raise WorkloadError("%s: its pattern has no group, so that it is not known where the number stands: put it in parentheses" % about)
+    return pattern

@@ -1,0 +1,94 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a workload works on or with, made on the host: the fixed stream, and programs compiled from C."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import random
+import subprocess
+
+from ansible_collections.threadwise.smt.plugins.module_utils.workloads import MEGABYTE, WorkloadError, compiler
+
+# The stream repeats one block of a megabyte: gzip looks back 32 KiB only, so a repeated block is as hard as a new one.
+STREAM_SEED = 20040817
+STREAM_WORDS = 4096
+COMPILE_SECONDS = 120
+COMPLAINT = 500
+
+
+def stream_block():
+    """One megabyte of text-like bytes, the same on every host and in every run.
+
+    Words of a skewed frequency compress about as text does; gzip -6 works on it neither at its best nor at its worst case.
+    """
+    source = random.Random(STREAM_SEED)
+    words = [bytes(source.choices(b"abcdefghijklmnopqrstuvwxyz", k=source.randint(2, 11))) for _word in range(STREAM_WORDS)]
+    weights = [1 / (rank + 1) for rank in range(STREAM_WORDS)]
+    text = b" ".join(source.choices(words, weights, k=MEGABYTE // 4))
+    return text[:MEGABYTE]
+
+
+def write_stream(path, megabytes):
+    """Write the fixed stream of a length in megabytes (10^6 bytes) to a file."""
+    block = stream_block()
+    with open(path, "wb") as stream:
+        for _block in range(megabytes):
+            stream.write(block)
+
+
+def verify(workload, stdin):
+    """See once that the workload does what it says, where its samples do not show it.
+
+    gzip's output is thrown away while it is timed; here it is unpacked and held against what went in.
+
+    Raises:
+        WorkloadError: it does not.
+    """
+    if workload["stdin"] != "stream":
+        return
+    with open(stdin, "rb") as stream:
+        packed = subprocess.run(workload["argv"], stdin=stream, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=300, check=False).stdout
+    with open(stdin, "rb") as stream:
+        wanted = hashlib.sha256(stream.read()).hexdigest()
+    try:
+        got = hashlib.sha256(gzip.decompress(packed)).hexdigest()
+    except (OSError, EOFError) as error:
+        raise WorkloadError("%s wrote what cannot be unpacked: %s" % (workload["argv"][0], error)) from error
+    if got != wanted:
+        raise WorkloadError("%s changed the stream: what it packed does not unpack to what went in" % workload["argv"][0])
+
+
+def build(name, text, folder, path):
+    """Compile a program from one file of C.
+
+    Args:
+        name: the source's file name.
+        text: the source.
+        folder: where source and program go.
+        path: the search path for the compiler.
+
+    Returns:
+        The program's path (str).
+
+    Raises:
+        WorkloadError: there is no compiler, or it did not compile; with what it said.
+        OSError: the source cannot be written.
+    """
+    tool = compiler(path)
+    if tool is None:
+        raise WorkloadError("%s cannot be compiled: no C compiler is installed" % name)
+    source = os.path.join(folder, name)
+    program = os.path.splitext(source)[0]
+    with open(source, "w", encoding="utf-8") as stream:
+        stream.write(text)
+    try:
+        done = subprocess.run([tool, "-O2", "-pthread", "-o", program, source], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              timeout=COMPILE_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        raise WorkloadError("%s was not compiled by %s within %d s" % (name, tool, COMPILE_SECONDS)) from None
+    if done.returncode != 0:
+        raise WorkloadError("%s was not compiled by %s: %s" % (name, tool, done.stdout.decode("utf-8", "replace").strip()[:COMPLAINT]))
+    return program

@@ -1,0 +1,188 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a workload needs to run meanwhile: a server of its own, in the run's folder, ended and removed whatever happens.
+
+A declaration of a server is a dict: ``commands`` (what has to be installed) in ``folders`` (globs; one folder a version) or the search
+path; ``user`` (who runs it where the plan is root); ``prepare`` and ``fill`` (lists of argv, before it serves and once it does); ``serve``
+(the argv that stays); ``ready`` (an argv that succeeds once it serves); ``stop`` and ``kill`` (names of the signals that ask it to end, and that
+it gets when who keeps it dies). ``{server}`` stands for the server's folder.
+
+A process of its own keeps the server: it ends it and removes its folder when it is told to, and also when the plan is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import select
+import shutil
+import signal
+import subprocess
+import time
+
+from ansible_collections.threadwise.smt.plugins.module_utils import process_tree
+from ansible_collections.threadwise.smt.plugins.module_utils.workloads import WorkloadError
+
+# An emulated or crowded host takes minutes to fill a database that takes others a second.
+STEP_SECONDS = 600
+READY_SECONDS = 120
+STOP_SECONDS = 15
+LOG = "log"
+LAST_BYTES = 800
+
+
+class Server:
+    """One server, kept by a process of its own.
+
+    Args:
+        declaration: see above.
+        folder: an empty folder, which whoever runs the server owns; removed at the end.
+        path: the search path of its commands.
+    """
+
+    def __init__(self, declaration, folder, path):
+        self.folder = folder
+        told_read, told_write = os.pipe()
+        self._keeper = os.fork()
+        if self._keeper == 0:
+            os.close(told_read)
+            _keep(declaration, folder, path, told_write)
+        os.close(told_write)
+        try:
+            with os.fdopen(told_read, encoding="utf-8", errors="replace") as told:
+                trouble = told.read()
+        except BaseException:
+            self.stop()
+            raise
+        if trouble:
+            self.stop()
+            raise WorkloadError(trouble)
+
+    def stop(self):
+        """End the server and remove its folder."""
+        if self._keeper is None:
+            return
+        os.kill(self._keeper, signal.SIGTERM)
+        os.waitpid(self._keeper, 0)
+        self._keeper = None
+
+
+def owner(declaration):
+    """(uid, gid) of who has to run the server: the declared user where this process is root, else this process's.
+
+    Raises:
+        WorkloadError: there is no such user.
+    """
+    if os.geteuid() != 0:
+        return os.geteuid(), os.getegid()
+    try:
+        user = pwd.getpwnam(declaration["user"])
+    except KeyError:
+        raise WorkloadError("%s refuses to run as root, and this host has no user %s" % (declaration["serve"][0], declaration["user"])) from None
+    return user.pw_uid, user.pw_gid
+
+
+class _Ended(BaseException):
+    """The keeper was told to end."""
+
+
+def _raise_ended(_number, _frame):
+    raise _Ended()
+
+
+def _keep(declaration, folder, path, told):
+    """In the keeper: start, say so by closing the pipe (or say what went wrong), wait for the end, leave nothing. Never returns."""
+    wake = None
+    try:
+        os.setsid()
+        # The plan's own handlers are not for this process; whoever ends the plan with these also ends it by SIGTERM.
+        for number in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, _raise_ended)
+        process_tree.die_with_parent(signal.SIGTERM)
+        process_tree.adopt_orphans()
+        wake, wake_write = os.pipe()
+        os.set_blocking(wake_write, False)
+        # Without it a signal between two instructions and a wait for one would be missed until the next.
+        signal.set_wakeup_fd(wake_write)
+        _start(declaration, folder, path)
+        os.close(told)
+        select.select([wake], [], [])
+    except _Ended:
+        pass
+    except (WorkloadError, OSError, subprocess.SubprocessError) as error:
+        os.write(told, str(error).encode("utf-8", "replace"))
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        process_tree.end_children(lambda pid, status, usage: None, polite=getattr(signal, declaration["stop"]), patience=STOP_SECONDS)
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(0)
+
+
+def _start(declaration, folder, path):
+    run = _Commands(declaration, folder, path)
+    for argv in declaration["prepare"]:
+        run.step(argv)
+    serving = run.start(declaration["serve"])
+    until = time.monotonic() + READY_SECONDS
+    while not run.succeeds(declaration["ready"]):
+        if serving.poll() is not None or time.monotonic() > until:
+            raise WorkloadError("%s does not serve: %s" % (declaration["serve"][0], run.last_words()))
+        time.sleep(0.1)
+    for argv in declaration["fill"]:
+        run.step(argv)
+
+
+class _Commands:
+    """Runs a server's commands as its owner, in its folder, with a clean environment and a log."""
+
+    def __init__(self, declaration, folder, path):
+        self._owner = owner(declaration)
+        self._folder = folder
+        self._path = path
+        self._kill = getattr(signal, declaration["kill"])
+        self._log = os.path.join(folder, LOG)
+
+    def start(self, argv):
+        program = shutil.which(argv[0], path=self._path) or argv[0]
+        filled = [program] + [word.replace("{server}", self._folder) for word in argv[1:]]
+        with open(self._log, "ab") as log:
+            return subprocess.Popen(filled, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._folder, env={"LC_ALL": "C", "PATH": self._path},
+                                    preexec_fn=self._become_owner)
+
+    def step(self, argv):
+        """Run a command to its end.
+
+        Raises:
+            WorkloadError: it failed, or took too long.
+        """
+        try:
+            status = self.start(argv).wait(timeout=STEP_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise WorkloadError("%s did not end within %d s: %s" % (argv[0], STEP_SECONDS, self.last_words())) from None
+        if status != 0:
+            raise WorkloadError("%s failed with exit status %d: %s" % (argv[0], status, self.last_words()))
+
+    def succeeds(self, argv):
+        return self.start(argv).wait(timeout=STEP_SECONDS) == 0
+
+    def last_words(self):
+        """The end of the log as one line."""
+        try:
+            with open(self._log, "rb") as log:
+                log.seek(max(0, os.fstat(log.fileno()).st_size - LAST_BYTES))
+                text = log.read(LAST_BYTES).decode("utf-8", "replace")
+        except OSError:
+            return "it left no log"
+        return " | ".join(line.strip() for line in text.splitlines() if line.strip()) or "it said nothing"
+
+    def _become_owner(self):
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        uid, gid = self._owner
+        if os.geteuid() == 0:
+            os.setgroups([])
+            os.setgid(gid)
+            os.setuid(uid)
+        # After the change of user, which takes it away.
+        process_tree.die_with_parent(self._kill)

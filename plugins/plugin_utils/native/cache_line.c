@@ -1,0 +1,99 @@
+/* Copyright: threadwise.smt contributors
+ * SPDX-License-Identifier: GPL-3.0-or-later
+ *
+ * False sharing: each thread counts up a byte of its own, and all these bytes lie in one cache line.
+ *
+ *   cache_line CPU,CPU,... ROUNDS
+ *
+ * One thread a CPU named, pinned to it (-1: not pinned), ROUNDS increments each. Prints JSON: million increments by second, all threads.
+ * Of our own, because stress-ng pins all instances of its cacheline stressor to one set of CPUs, not each to one.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* No cache line of a supported architecture is shorter than 64 bytes; with more threads than that, some share a byte as well. */
+#define LINE 64
+#define MOST_THREADS 4096
+
+static _Alignas(256) atomic_uchar line[LINE];
+static pthread_barrier_t gate;
+static long rounds;
+
+struct worker {
+    pthread_t thread;
+    int cpu;
+    int index;
+    /* Taken by the thread itself: who waits for it may get a CPU only long after. */
+    double begun, ended;
+};
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+static void *count(void *given)
+{
+    struct worker *self = given;
+    atomic_uchar *mine = &line[self->index % LINE];
+    pthread_barrier_wait(&gate);
+    self->begun = now();
+    for (long round = 0; round < rounds; round++)
+        atomic_store_explicit(mine, (unsigned char)(atomic_load_explicit(mine, memory_order_relaxed) + 1), memory_order_relaxed);
+    self->ended = now();
+    return NULL;
+}
+
+static int start(struct worker *worker)
+{
+    pthread_attr_t attributes;
+    cpu_set_t *cpus = CPU_ALLOC(worker->cpu + 1);
+    size_t size = CPU_ALLOC_SIZE(worker->cpu + 1);
+    pthread_attr_init(&attributes);
+    if (worker->cpu >= 0) {
+        CPU_ZERO_S(size, cpus);
+        CPU_SET_S((size_t)worker->cpu, size, cpus);
+        pthread_attr_setaffinity_np(&attributes, size, cpus);
+    }
+    int trouble = pthread_create(&worker->thread, &attributes, count, worker);
+    CPU_FREE(cpus);
+    if (trouble)
+        fprintf(stderr, "cache_line: no thread on CPU %d: %s\n", worker->cpu, strerror(trouble));
+    return trouble;
+}
+
+int main(int argc, char **argv)
+{
+    static struct worker workers[MOST_THREADS];
+    int threads = 0;
+    rounds = argc == 3 ? atol(argv[2]) : 0;
+    if (rounds < 1) {
+        fprintf(stderr, "usage: cache_line CPU,CPU,... ROUNDS\n");
+        return 2;
+    }
+    for (char *word = strtok(argv[1], ","); word && threads < MOST_THREADS; word = strtok(NULL, ",")) {
+        workers[threads].index = threads;
+        workers[threads++].cpu = atoi(word);
+    }
+    pthread_barrier_init(&gate, NULL, (unsigned)threads);
+    for (int i = 0; i < threads; i++)
+        if (start(&workers[i]))
+            return 1;
+    double begun = 0, ended = 0;
+    for (int i = 0; i < threads; i++) {
+        pthread_join(workers[i].thread, NULL);
+        begun = i && begun < workers[i].begun ? begun : workers[i].begun;
+        ended = ended > workers[i].ended ? ended : workers[i].ended;
+    }
+    double seconds = ended - begun;
+    printf("{\"seconds\": %.9f, \"million_per_second\": %.6f}\n", seconds, (double)threads * (double)rounds / 1e6 / seconds);
+    return 0;
+}
