@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a memory policy means for processes, measured: how much is promised, what one that overreaches gets, how fast memory is taken and copied.
+"""What a memory policy means for processes, measured: how much is promised, what one that overreaches gets.
 
 Each measurement is made by a child process that is gone afterwards, with an oom_score_adj of 1000, so that it is the first one the OOM killer takes.
 The child ends by _exit: what it measures is memory, and nothing of the caller's is to be flushed or cleaned up in it.
@@ -15,7 +15,6 @@ import errno
 import json
 import mmap
 import os
-import resource
 import select
 import signal
 import time
@@ -29,8 +28,6 @@ MOST_MAPPINGS = 1000
 CGROUPS = "/sys/fs/cgroup"
 CONFINEMENT = "threadwise-smt-probe"
 PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-# madvise(2); Python has a name for it from 3.8 on where the system's headers have.
-NO_HUGE_PAGES = getattr(mmap, "MADV_NOHUGEPAGE", 15)
 
 ENOMEM_AT_ONCE, KILLED_LATER, GRANTED, SURVIVED = "enomem", "oom_killed", "granted", "survived"
 
@@ -209,55 +206,6 @@ class _Confinement:
                 if busy.errno != errno.EBUSY:
                     return
                 time.sleep(0.02)
-
-
-def workload(cpus, length=64 * MIB, seconds=1.0):
-    """One sample of a memory workload on these CPUs: memory is taken page by page, then copied, again and again.
-
-    Args:
-        cpus: list of int to pin to; empty leaves it unpinned.
-        length: bytes that are taken and copied in a round, at least 2 MiB.
-        seconds: at least so long; whole rounds are measured.
-
-    Returns:
-        dict: ``faults_per_second`` (page faults by the time of touching, pages of the smallest size), ``bytes_per_second`` (copied),
-        ``rounds``, ``faults``, ``wall_seconds``.
-
-    Raises:
-        ProbeError: a CPU is offline, or the policy does not promise so much memory.
-    """
-    return _in_child(lambda: _workload(cpus, length, seconds))
-
-
-def _workload(cpus, length, seconds):
-    try:
-        if cpus:
-            os.sched_setaffinity(0, cpus)
-    except OSError as refused:
-        raise ValueError("cannot pin to CPU %s: it is offline, or not allowed to this process" % ",".join(map(str, cpus))) from refused
-    half = length // 2
-    rounds = faults = 0
-    touching = copying = 0.0
-    begun = time.monotonic()
-    while not rounds or time.monotonic() - begun < seconds:
-        area = mmap.mmap(-1, 2 * half, flags=PRIVATE)
-        area.madvise(NO_HUGE_PAGES)
-        view = ctypes.c_char.from_buffer(area)
-        start = ctypes.addressof(view)
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        clock = time.perf_counter()
-        ctypes.memset(start, 1, 2 * half)
-        touching += time.perf_counter() - clock
-        faults += resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-        clock = time.perf_counter()
-        ctypes.memmove(start + half, start, half)
-        copying += time.perf_counter() - clock
-        # An area with a view on it cannot be closed.
-        del view
-        area.close()
-        rounds += 1
-    return {"faults_per_second": faults / touching, "bytes_per_second": rounds * half / copying, "rounds": rounds, "faults": faults,
-            "wall_seconds": time.monotonic() - begun}
 
 
 def _in_child(measure):

@@ -12,19 +12,16 @@ from __future__ import annotations
 import time
 
 from ansible_collections.threadwise.smt.plugins.module_utils import (
-    cpu_state, environment, placement, runner, sample_record, stop_rule, workload_custom, workloads)
+    changes, cpu_state, environment, placement, runner, sample_record, stop_rule, workload_custom, workloads)
 from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import utc_now
 from ansible_collections.threadwise.smt.plugins.module_utils.version import COLLECTION_VERSION
 from ansible_collections.threadwise.smt.plugins.module_utils.workload_run import Ready
 
-SMT_ON = "smt_on"
-SMT_OFF = "smt_off"
-AS_FOUND = "as_found"
-SMT_RUNTIME = "smt_runtime"
-
 SCHEMA = "threadwise.smt/result"
 SCHEMA_VERSION = 1
 
+# How the conditions are called while one looks on.
+CONDITIONS = {changes.SMT_ON: "SMT on", changes.SMT_OFF: "SMT off", changes.AS_FOUND: "what was found"}
 # So often in a row a workload may fail before it is given up, so that a broken one does not eat the budget of the others.
 FAILURES_ALLOWED = 2
 
@@ -67,61 +64,25 @@ def chosen(settings):
     return workloads.named(settings["workloads"]) + workload_custom.declarations(settings["custom"])
 
 
-def why_not_switched(facts, wanted):
-    """Why SMT is not switched on this host, as a sentence part, or None when it is.
-
-    Args:
-        facts: ``ansible_facts['smt']``.
-        wanted: whether the user wants SMT switched.
-    """
-    control = facts["control"]
-    if not wanted:
-        return "switching was not asked for"
-    if control == "notsupported" or facts["supported"] is False:
-        return "this host has no SMT to switch (smt/control reads %s)" % control
-    if facts["complete"] and facts["threads_per_core"]["max"] == 1 and control not in ("off", "forceoff"):
-        return "no core of this host has a second thread"
-    runtime = facts["methods"]["runtime"]
-    if runtime["chosen"] is None:
-        reasons = "; ".join("%s: %s" % item for item in sorted(runtime["impossible"].items()))
-        return "SMT cannot be switched at run time here (%s)" % (reasons or "no method")
-    return None
-
-
 class Outline:
     """What a plan would do on this host: conditions and their placements, known before anything is touched.
 
     Args:
-        facts: ``ansible_facts['smt']``, for the reasons.
-        topology: the host's ``Topology``.
+        change: what is switched, of ``changes``.
         allowed: the CPUs this process may use (sched_getaffinity(2)).
-        settings: dict with ``workloads``, ``placements`` (lists of names), ``change`` (``smt_runtime`` or ``none``).
+        names: names of placements.
     """
 
-    def __init__(self, facts, topology, allowed, settings):
-        self.topology = topology
-        self.reason = why_not_switched(facts, settings["change"] == SMT_RUNTIME)
-        self.names = list(settings["placements"])
+    def __init__(self, change, allowed, names):
+        self.change = change
+        self.topology = change.topology
+        self.names = list(names)
         self._allowed = set(allowed)
-
-    @property
-    def compared(self):
-        """Whether SMT is switched."""
-        return self.reason is None
-
-    @property
-    def conditions(self):
-        """The conditions of each block, in the order of the first."""
-        return [SMT_ON, SMT_OFF] if self.compared else [AS_FOUND]
 
     @property
     def cpus(self):
         """The number of CPUs that take part when all siblings are online."""
-        return max(len(self._usable(condition)) for condition in self.conditions) or 1
-
-    def do_not_switch(self, reason):
-        """Measure the placements alone, because of a reason that the host's facts do not tell."""
-        self.reason = reason
+        return max(len(self._usable(condition)) for condition in self.change.conditions) or 1
 
     def placements(self, condition):
         """{placement: {workers, same_as, reason}} under a condition; workers is None, with a reason, where it does not exist."""
@@ -132,28 +93,15 @@ class Outline:
 
     def alone(self):
         """The CPU list of one worker alone, where it runs under each condition."""
-        workers, _reason = self._places(self.conditions[-1]).workers(placement.SINGLE)
+        workers, _reason = self._places(self.change.conditions[-1]).workers(placement.SINGLE)
         return workers or [[]]
-
-    def online(self, condition):
-        """The set of CPUs that are online under a condition, as far as the topology tells."""
-        online = set(self.topology.online)
-        if condition == SMT_ON and not cpu_state.smt_in_use(online, self.topology.cores):
-            online |= {cpu for core in self.topology.cores if online & set(core) for cpu in core}
-        if condition == SMT_OFF:
-            online -= set(self.secondaries(online))
-        return online
 
     def _usable(self, condition):
         # A sibling that is offline now may be missing from the mask of allowed CPUs and is there again once it is online.
-        return (self.online(condition) & (self._allowed | set(self.topology.offline))) - set(self.topology.isolated)
+        return (self.change.online(condition) & (self._allowed | set(self.topology.offline))) - set(self.topology.isolated)
 
     def _places(self, condition):
         return placement.Placements(self.topology.cores, self.topology.packages, self._usable(condition))
-
-    def secondaries(self, online):
-        """The CPUs that go offline with SMT: all but the first online thread of each core."""
-        return [cpu for core in self.topology.cores for cpu in [one for one in core if one in online][1:]]
 
 
 class Plan:
@@ -162,25 +110,21 @@ class Plan:
     Args:
         run_directory: the created RunDirectory.
         outline: an Outline.
-        settings: dict with ``workloads``, ``custom`` (commands of the user's own), ``placements``, ``change``, ``budget`` (seconds), ``blocks``
+        settings: dict with ``workloads``, ``custom`` (commands of the user's own), ``placements``, ``budget`` (seconds), ``blocks``
             (the most of them, or None), ``sample_seconds``, ``settle_seconds``, ``margin`` (the equivalence margin), ``sources`` ({file name: C source}).
-        origin: the host's state as from ``cpu_state.read`` before the plan: a sibling that is off on purpose in it stays off.
-        sysroot: where sysfs is.
     """
 
-    def __init__(self, run_directory, outline, settings, origin, sysroot="/"):
+    def __init__(self, run_directory, outline, settings):
         self.files = run_directory
         self.outline = outline
         self.settings = settings
-        self.origin = origin
-        self.sysroot = sysroot
         self.started = time.monotonic()
         self.skipped = []
         self.ready = {}
         self.failures = dict.fromkeys((workload["name"] for workload in chosen(settings)), 0)
         # The samples of a block under each condition, in order: (workload, placement, workers, point).
-        self.items = {condition: [] for condition in outline.conditions}
-        self.placements = {condition: outline.placements(condition) for condition in outline.conditions}
+        self.items = {condition: [] for condition in outline.change.conditions}
+        self.placements = {condition: outline.placements(condition) for condition in outline.change.conditions}
         self.recorder = sample_record.Recorder(outline.topology.cores)
         self.precision = stop_rule.Precision(settings["margin"], self.placements)
         self.others = 0.0
@@ -191,7 +135,6 @@ class Plan:
 
     def header(self, facts, host_environment, run):
         """The part of a result that is known before the first sample."""
-        compared = self.outline.compared
         return {
             "schema": SCHEMA,
             "schema_version": SCHEMA_VERSION,
@@ -200,13 +143,7 @@ class Plan:
             "started": utc_now(),
             "facts": facts,
             "environment": host_environment,
-            "change": {
-                "name": self.settings["change"],
-                "compared": compared,
-                "reason": self.outline.reason,
-                "before": SMT_ON if compared else None,
-                "after": SMT_OFF if compared else None,
-            },
+            "change": self.outline.change.described(),
             "plan": {
                 "seconds_budget": self.settings["budget"],
                 "sample_seconds": self.settings["sample_seconds"],
@@ -287,14 +224,13 @@ class Plan:
         others = sample_record.load_by_others()
         self.others = max(self.others, others)
         self.files.amend(environment={"busy": {"others": self.others}})
-        self.files.event("block", dict(environment.changing(), block=self.block, control=cpu_state.read(self.sysroot)["control"], others=others))
+        self.files.event("block", dict(environment.changing(), block=self.block, control=cpu_state.read("/")["control"], others=others))
         trouble = sample_record.too_busy(others)
         if trouble:
             self.files.event("busy", "block %d: %s" % (self.block, trouble))
 
     def _measure_block(self):
-        conditions = self.outline.conditions if self.block % 2 == 0 else self.outline.conditions[::-1]
-        for condition in conditions:
+        for condition in self.outline.change.conditions[::1 if self.block % 2 == 0 else -1]:
             self._switch(condition)
             items = self.items[condition]
             for name, spot, workers, point in items if self.block % 2 == 0 else items[::-1]:
@@ -302,15 +238,16 @@ class Plan:
                     self._sample(name, spot, workers, point)
 
     def _switch(self, condition):
-        if condition in (AS_FOUND, self.condition):
-            self.condition = condition
-            return
-        self.progress("switching SMT %s" % ("on" if condition == SMT_ON else "off"))
-        change = cpu_state.enable if condition == SMT_ON else cpu_state.disable
-        change(self.sysroot, self.outline.topology.cores, origin=self.origin)
-        self.files.event("switched", condition)
+        change = self.outline.change
+        if condition != self.condition and change.compared:
+            self.progress("switching to %s" % CONDITIONS.get(condition, condition))
+            change.switch(condition)
+            self.files.event("switched", condition)
+            time.sleep(self.settings["settle_seconds"])
+            observed = change.observe(condition) if self.block == 0 else None
+            if observed:
+                self.files.append("observations.jsonl", observed)
         self.condition = condition
-        time.sleep(self.settings["settle_seconds"])
 
     def _sample(self, name, spot, workers, point):
         ready = self.ready[name]
@@ -379,20 +316,3 @@ class Plan:
             "phase": phase, "at": utc_now(), "block": self.block + 1, "samples": self.samples_done, "fraction": round(min(share, 1.0), 3),
             "seconds_left": round(max(0.0, budget - self.elapsed())), "condition": self.condition, "last": self.last,
         })
-
-
-def compare_with(state, differences=(), sysroot="/"):
-    """Hold the host as it is now against a state saved before.
-
-    Args:
-        state: as from ``cpu_state.read``.
-        differences: what is already known not to be as before, a sentence each.
-        sysroot: where sysfs is.
-
-    Returns:
-        dict: ``ok``, ``before`` and ``after`` (``{control, online}``, online a list of CPU numbers), ``differences`` (list of str).
-    """
-    after = cpu_state.read(sysroot)
-    differences = list(differences) or cpu_state.differences(state, after)
-    kept = ("control", "online")
-    return {"ok": not differences, "before": {key: state[key] for key in kept}, "after": {key: after[key] for key in kept}, "differences": differences}

@@ -9,16 +9,13 @@ import os
 import signal
 
 from ansible_collections.threadwise.smt.plugins.module_utils import (
-    bystanders, cpu_state, environment, facts, guard, plan, probe_kept, restorer, runner, saved_map, topology, workloads)
-from ansible_collections.threadwise.smt.plugins.module_utils.cpulist import render
+    changes, cpu_state, environment, facts, guard, plan, probe_kept, runner, saved_map, topology, workloads)
 from ansible_collections.threadwise.smt.plugins.module_utils.host_lock import HostLock
 from ansible_collections.threadwise.smt.plugins.module_utils.hostfs import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import RunDirectory, base_directory, kept_runs, utc_now
 
 # A plan ends later than its budget by its last block and by putting the host back; after so many seconds more it hangs.
 PATIENCE = 600
-# What a runtime method writes, for the announcement.
-METHOD_FILES = {"smt_control": "smt/control", "cpu_online": "cpuN/online"}
 # A plan that is ended politely still puts the host back; SIGKILL is the guard's business.
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -35,11 +32,11 @@ def describe(_name, settings):
     """
     plan.check_settings(settings)
     host = facts.gather(HostFs("/"))
-    outline = _outline(host, settings)
+    outline = _outline(host, settings, cpu_state.read("/"))
     return {
         "announcement": announcement(host, outline, settings),
-        "compared": outline.compared,
-        "reason": outline.reason,
+        "compared": outline.change.compared,
+        "reason": outline.change.reason,
         "missing_packages": missing_packages(settings),
         "directory": base_directory(),
         "uncollected": kept_runs(base_directory()),
@@ -58,16 +55,9 @@ def announcement(host, outline, settings):
     here = "Sockets: %s, cores: %s, threads per core: %s, online: CPUs %s, smt/control: %s." % (
         _known(host["sockets"]), _known(host["cores"]), _known(host["threads_per_core"]["max"]), _known(host["cpus"]["online"]), host["control"])
     told = list(filter(None, (here, probe_kept.disagreement(host["measured"]))))
-    if not outline.compared:
-        return told + ["Nothing will be switched: %s." % outline.reason, "The placements that exist here are measured for %s." % length]
-    siblings = outline.online(plan.SMT_ON) - outline.online(plan.SMT_OFF)
-    which = "CPUs %s" % render(siblings) if siblings else "the siblings, whose numbers are not known while they are offline,"
-    return told + [
-        "SMT will be switched off and on again many times through %s: %s go offline and come back, for %s."
-        % (METHOD_FILES[host["methods"]["runtime"]["chosen"]], which, length),
-        "Then SMT is put back as it is now (smt/control %s, CPUs %s online), also when the run fails or loses its controller."
-        % (host["control"], host["cpus"]["online"]),
-    ]
+    if not outline.change.compared:
+        return told + ["Nothing will be switched: %s." % outline.change.reason, "The placements that exist here are measured for %s." % length]
+    return told + outline.change.announcement(length)
 
 
 def _known(value):
@@ -85,16 +75,10 @@ def _length(seconds):
     return "about %d s" % seconds if seconds < 120 else "about %d min" % round(seconds / 60)
 
 
-def _outline(host, settings):
+def _outline(host, settings, origin):
     filesystem = HostFs("/")
-    outline = plan.Outline(host, topology.read_topology(filesystem, saved_map.load(filesystem)), os.sched_getaffinity(0), settings)
-    if outline.compared and settings["bystanders"] == "refuse":
-        online = outline.topology.online
-        found = bystanders.find(bystanders.Host("/"), online, outline.secondaries(online))
-        if any(finding.hurts for finding in found):
-            outline.do_not_switch("others would be hurt when siblings go offline; move them, or set bystanders to warn: %s"
-                                  % "; ".join(bystanders.readable(found).splitlines()))
-    return outline
+    change = changes.of(host, topology.read_topology(filesystem, saved_map.load(filesystem)), settings, origin)
+    return plan.Outline(change, os.sched_getaffinity(0), settings["placements"])
 
 
 def measure(name, settings):
@@ -114,21 +98,20 @@ def measure(name, settings):
     files = RunDirectory(base_directory(), name)
     with _alone("an evaluation (run %s)" % name) as lock:
         host = facts.gather(HostFs("/"))
-        outline = _outline(host, settings)
-        state = cpu_state.read("/")
+        outline = _outline(host, settings, cpu_state.read("/"))
+        change = outline.change
+        saved = change.saved()
         files.create()
         files.write("pid.json", os.getpid())
-        files.write("state.json", state)
-        going = outline.secondaries(state["online"])
-        record = {"cpu": state, "bystanders": bystanders.capture(bystanders.Host("/"), state["online"], going), "remove": []}
-        keeper = guard.Guard("/", state, files.file("guard.log"), restore=lambda: restorer.put_back(bystanders.Host("/"), record),
+        files.write("state.json", saved)
+        keeper = guard.Guard("/", saved["cpu"], files.file("guard.log"), restore=lambda: change.put_back(saved),
                              seconds=settings["budget"] + PATIENCE, keep=lock)
         for number in ENDING_SIGNALS:
             signal.signal(number, _interrupt)
-        if outline.compared:
+        if change.compared:
             keeper.arm()
-        ending = _carry_out(files, name, host, outline, settings, record)
-        if outline.compared:
+        ending = _carry_out(files, name, host, outline, settings, saved)
+        if change.compared:
             keeper.disarm()
         files.remove_inputs()
         files.write("progress.json", {"phase": "ended"})
@@ -148,42 +131,40 @@ def _alone(purpose):
         yield (lock.descriptor,)
 
 
-def _carry_out(files, name, host, outline, settings, record):
+def _carry_out(files, name, host, outline, settings, saved):
     """Measure, put the host back, and say in ending.json how it went. Returns what it says."""
     ending = {"outcome": "completed", "message": None, "skipped": []}
     work = None
+    change = outline.change
     try:
-        if outline.compared and not outline.topology.complete:
-            host, outline = _with_siblings(outline, settings)
-        if outline.compared:
-            saved_map.save(HostFs("/"), outline.topology)
-        work = plan.Plan(files, outline, settings, record["cpu"])
+        if change.compared and change.prepare():
+            host, outline = _look_again(settings, saved["cpu"])
+        work = plan.Plan(files, outline, settings)
         files.write("header.json", work.header(host, environment.read(host["hypervisor"]), name))
         work.measure()
     except plan.Interrupted as error:
         ending.update(outcome="interrupted", message=str(error))
-    except (plan.PlanError, cpu_state.StateError, runner.RunnerError, OSError) as error:
+    except (plan.PlanError, changes.ChangeError, runner.RunnerError, OSError) as error:
         ending.update(outcome="failed", message=str(error))
     # A second signal must not end what puts the host back.
     for number in ENDING_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    ending["restored"] = plan.compare_with(record["cpu"], restorer.put_back(bystanders.Host("/"), record) if outline.compared else ())
+    ending["restored"] = changes.proof(saved, change.put_back(saved) if change.compared else ())
     ending["finished"] = utc_now()
     ending["skipped"] = work.skipped if work else []
     files.write("ending.json", ending)
     return ending
 
 
-def _with_siblings(outline, settings):
-    """Switch SMT on, because its siblings are not known while they are offline, and look again.
+def _look_again(settings, origin):
+    """The facts and the outline as they are with all siblings online.
 
-    Returns:
-        The facts and the outline as they are with all siblings online.
+    Raises:
+        PlanError: the core of some CPU is still not known.
     """
-    cpu_state.enable("/", outline.topology.cores)
     host = facts.gather(HostFs("/"))
-    outline = _outline(host, settings)
-    if not outline.topology.complete:
+    outline = _outline(host, settings, origin)
+    if outline.change.prepare():
         raise plan.PlanError("the core of some CPU is not known even with SMT switched on: CPUs %s are offline" % host["cpus"]["offline"])
     return host, outline
 
@@ -203,7 +184,7 @@ def collect(name, _settings):
         result = files.result()
         if result["restored"] is None and result["change"]["compared"]:
             # The plan was killed and could not say what its guard did: the host as it is now is the proof.
-            result["restored"] = plan.compare_with(files.read("state.json"))
+            result["restored"] = changes.proof(files.read("state.json"))
     return {"result": result}
 
 

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import select
 import signal
 import struct
 import time
 
-from ansible_collections.threadwise.smt.plugins.module_utils.runner import PR_SET_PDEATHSIG
+from ansible_collections.threadwise.smt.plugins.module_utils.process_tree import die_with_parent
 
 # Number of the round, its start and its end on the monotonic clock, which is one clock for all CPUs.
 _ORDER = struct.Struct('=qdd')
@@ -137,7 +136,7 @@ class Workers:
 def _serve(place, cpu, order, answer, others):
     """In the worker: work when told. Returns when the teller has gone."""
     teller = os.getppid()
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    die_with_parent(signal.SIGKILL)
     if os.getppid() != teller:
         return
     # Whoever started the probe may handle these; a worker has nothing to put in order.

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a plan leaves on the host while it runs, so that no sample is lost with the controller, the connection or the plan itself.
 
-A run is a folder of files: ``header.json`` (what is known before the first sample), ``samples.jsonl`` and ``events.jsonl`` (one line each,
-written through before the next sample begins), ``progress.json`` (for the controller to show), ``pid.json`` (the plan's process, for the controller to
-see that it lives), ``ending.json`` (how it ended).
+A run is a folder of files: ``header.json`` (what is known before the first sample), ``samples.jsonl``, ``observations.jsonl`` and
+``events.jsonl`` (one line each, written through before the next sample begins), ``progress.json`` (for the controller to show),
+``pid.json`` (the plan's process, for the controller to see that it lives), ``ending.json`` (how it ended).
 """
 
 from __future__ import annotations
@@ -155,6 +155,7 @@ class RunDirectory:
             raise RunDirectoryError("there is no run %s on this host" % self.run)
         result = dict(header, **self.read("ending.json", KILLED))
         result["samples"] = self.read_lines("samples.jsonl")
+        result["observations"] = self.read_lines("observations.jsonl")
         result["events"] = self.read_lines("events.jsonl")
         result["plan"]["blocks_done"] = 1 + max((sample["block"] for sample in result["samples"]), default=-1)
         return result

@@ -149,6 +149,11 @@ STREAM = dict(
     PLAIN, name="stream", title="memory bandwidth (triad)", source="triad.c", timed=["seconds"], memory=200,
     argv=["{program}", "{work}"], work={"unit": "passes", "start": 1, "step": 1, "limit": 100000}, metric=_throughput("MB/s", json=["mb_per_second"]))
 
+MEMORY_PAGES = dict(
+    PLAIN, name="memory_pages", title="memory taken page by page and copied", source="pages.c", timed=["seconds"], memory=16,
+    argv=["{program}", "{work}"], work={"unit": "passes", "start": 1, "step": 1, "limit": 100000}, metric=_throughput("MB/s", json=["mb_per_second"]),
+    metrics=[{"name": "page_faults", "unit": "faults/s", "better": "higher", "aggregate": "sum", "json": ["faults_per_second"]}])
+
 # A line of pgbench --log: client, transaction, microseconds, ...
 PGBENCH_TRANSACTION = r"(?m)^\d+ \d+ (\d+) "
 POSTGRESQL = {
@@ -182,7 +187,8 @@ OLTP = dict(
     package="postgresql")
 
 BUILT_IN = {workload["name"]: workload for workload in (
-    GZIP, SYSBENCH_CPU, SYSBENCH_THREADS, FALSE_SHARING, *ARRAYS, INT_FLOAT_LOOP, INT_FLOAT_LOOP_NEIGHBOURS, INT_FLOAT_LOOP_NICED, LOAD_LEVELS, STREAM, OLTP)}
+    GZIP, SYSBENCH_CPU, SYSBENCH_THREADS, FALSE_SHARING, *ARRAYS, INT_FLOAT_LOOP, INT_FLOAT_LOOP_NEIGHBOURS, INT_FLOAT_LOOP_NICED, LOAD_LEVELS, STREAM,
+    MEMORY_PAGES, OLTP)}
 
 
 def named(names):

@@ -29,11 +29,19 @@ options:
     default: smt_eval_results
   change:
     description:
-      - What is compared - V(smt_runtime) switches SMT off and on at run time, V(none) leaves the host alone and measures the placements.
-      - On a host where SMT cannot be switched V(smt_runtime) measures the placements too, and the result says why.
+      - What is compared - V(smt_runtime) switches SMT off and on at run time, V(overcommit_strict) and V(panic_on_oom) switch the memory policy,
+        V(none) leaves the host alone and measures the placements.
+      - On a host where it cannot be switched the placements are measured alone, and the result says why.
+      - With V(panic_on_oom) a real out-of-memory during the plan makes the host panic and restart. With either memory policy it is also recorded
+        what a process is promised, and what one gets that asks for more than there is.
     type: str
-    choices: [smt_runtime, none]
+    choices: [none, smt_runtime, overcommit_strict, panic_on_oom]
     default: smt_runtime
+  overcommit_ratio:
+    description:
+      - Percent of RAM that O(change=overcommit_strict) promises, beside swap; without it the host's own C(vm.overcommit_ratio) or
+        C(vm.overcommit_kbytes). A limit that the host would exceed is not put in force, and the result says so with the figures.
+    type: int
   workloads:
     description: Names of the workloads.
     type: list
@@ -235,7 +243,7 @@ announcement:
   type: list
   elements: str
 compared:
-  description: Whether SMT was switched.
+  description: Whether two conditions were compared.
   returned: always
   type: bool
 reason:
@@ -266,7 +274,7 @@ restored:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.threadwise.smt.plugins.module_utils import plan_steps
+from ansible_collections.threadwise.smt.plugins.module_utils import changes, plan_steps
 from ansible_collections.threadwise.smt.plugins.module_utils.cpu_state import StateError
 from ansible_collections.threadwise.smt.plugins.module_utils.guard import GuardError
 from ansible_collections.threadwise.smt.plugins.module_utils.host_lock import HostLockError
@@ -276,7 +284,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils.run_directory impor
 from ansible_collections.threadwise.smt.plugins.module_utils.workloads import WorkloadError
 
 PLACEMENTS = ["single", "same_cpu", "siblings", "cores", "one_per_core", "all_threads"]
-SETTINGS = ("change", "workloads", "custom", "placements", "budget", "blocks", "margin", "sample_seconds", "settle_seconds", "bystanders", "sources")
+SETTINGS = ("change", "overcommit_ratio", "workloads", "custom", "placements", "budget", "blocks", "margin", "sample_seconds", "settle_seconds", "bystanders",
+            "sources")
 METRIC = {
     "name": {"type": "str", "required": True},
     "unit": {"type": "str", "required": True},
@@ -302,7 +311,8 @@ def main():
         argument_spec={
             "run": {"type": "str", "required": True},
             "dest": {"type": "path", "default": "smt_eval_results"},
-            "change": {"type": "str", "choices": ["smt_runtime", "none"], "default": "smt_runtime"},
+            "change": {"type": "str", "choices": list(changes.NAMES), "default": changes.SMT_RUNTIME},
+            "overcommit_ratio": {"type": "int"},
             "workloads": {"type": "list", "elements": "str", "default": ["gzip", "sysbench_cpu"]},
             "custom": {"type": "list", "elements": "dict", "default": [], "options": CUSTOM},
             "placements": {"type": "list", "elements": "str", "default": PLACEMENTS},

@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from ansible_collections.threadwise.smt.plugins.module_utils import cpu_state, plan, workloads
+from ansible_collections.threadwise.smt.plugins.module_utils import changes, cpu_state, plan, workloads
 from ansible_collections.threadwise.smt.plugins.module_utils.placement import PlacementError
 from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import RunDirectory
 from ansible_collections.threadwise.smt.plugins.module_utils.topology import Topology
@@ -17,7 +17,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils.topology import Top
 HERE = tuple(sorted(os.sched_getaffinity(0)))[:2]
 SETTINGS = {
     "change": "smt_runtime", "workloads": ["gzip"], "placements": ["single", "siblings", "all_threads"],
-    "budget": 60, "blocks": 3, "sample_seconds": 0.05, "settle_seconds": 0, "custom": [], "margin": 0.01, "sources": {},
+    "budget": 60, "blocks": 3, "sample_seconds": 0.05, "settle_seconds": 0, "bystanders": "warn", "overcommit_ratio": None, "custom": [], "margin": 0.01, "sources": {},
 }
 ORIGIN = {"control": "on", "active": True, "online": list(HERE), "present": list(HERE)}
 FACTS = {
@@ -33,7 +33,7 @@ def facts(**changed):
 def outline(settings, host_facts=None, cores=(HERE,), isolated=(), allowed=HERE, online=HERE):
     cpus = tuple(sorted(cpu for core in cores for cpu in core))
     topology = Topology(present=cpus, online=online, isolated=isolated, cores=cores, packages=(cpus,), source="sysfs", complete=True)
-    return plan.Outline(host_facts or FACTS, topology, allowed, settings)
+    return plan.Outline(changes.of(host_facts or FACTS, topology, settings, ORIGIN), allowed, settings["placements"])
 
 
 @pytest.fixture(name="toggles")
@@ -48,7 +48,7 @@ def recorded_toggles(monkeypatch):
 def measured(tmp_path, settings, **kwargs):
     files = RunDirectory(str(tmp_path), "r")
     files.create()
-    done = plan.Plan(files, outline(settings, **kwargs), settings, ORIGIN)
+    done = plan.Plan(files, outline(settings, **kwargs), settings)
     done.measure()
     return done, files.read_lines("samples.jsonl"), files
 
@@ -91,12 +91,12 @@ def test_the_budget_ends_a_plan_at_a_whole_block(tmp_path):
 ])
 def test_why_there_is_no_comparison_is_said(host_facts, words):
     found = outline(SETTINGS, host_facts)
-    assert not found.compared and found.conditions == ["as_found"]
-    assert re.search(words, found.reason)
+    assert not found.change.compared and found.change.conditions == ["as_found"]
+    assert re.search(words, found.change.reason)
 
 
 def test_smt_off_as_found_is_still_compared():
-    assert outline(SETTINGS, facts(control="off"), cores=((0, 1),), online=(0,), allowed=(0,)).compared
+    assert outline(SETTINGS, facts(control="off"), cores=((0, 1),), online=(0,), allowed=(0,)).change.compared
 
 
 def test_placements_under_each_condition():
