@@ -83,7 +83,7 @@ def parse(text):
     for line in text.splitlines():
         try:
             told = json.loads(line)
-            cpu, event, value = str(int(told["cpu"])), _event(told["event"]), float(told["counter-value"])
+            cpu, event, value = str(int(told["cpu"])), _event(str(told["event"])), float(told["counter-value"])
         except (ValueError, TypeError, LookupError, RecursionError):
             continue
         if event and math.isfinite(value) and value > 0:

@@ -86,9 +86,10 @@ def build(name, text, folder, path):
         stream.write(text)
     try:
         done = subprocess.run([tool, "-O2", "-pthread", "-o", program, source], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              timeout=COMPILE_SECONDS, check=False)
+                              timeout=COMPILE_SECONDS, check=False, env={"LC_ALL": "C", "PATH": path})
     except subprocess.TimeoutExpired:
         raise WorkloadError("%s was not compiled by %s within %d s" % (name, tool, COMPILE_SECONDS)) from None
     if done.returncode != 0:
-        raise WorkloadError("%s was not compiled by %s: %s" % (name, tool, done.stdout.decode("utf-8", "replace").strip()[:COMPLAINT]))
+        said = " | ".join(done.stdout.decode("utf-8", "replace").replace(folder, ".").splitlines())
+        raise WorkloadError("%s was not compiled by %s: %s" % (name, tool, said[:COMPLAINT]))
     return program

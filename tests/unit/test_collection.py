@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from ansible_collections.threadwise.smt.plugins.module_utils.version import COLLECTION_VERSION
+from ansible_collections.threadwise.smt.plugins.modules import smt_plan
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir())
@@ -61,3 +62,19 @@ def test_each_scenario_is_run_by_make_test_or_make_scenarios():
     specification.loader.exec_module(steps)
     scenarios = {path.parent.name for path in (ROOT / "molecule").glob("*/molecule.yml")}
     assert scenarios == set(steps.SHORT_SCENARIOS + steps.LONG_SCENARIOS)
+
+
+def test_the_role_takes_commands_of_ones_own_as_the_module_does():
+    module = yaml.safe_load(smt_plan.DOCUMENTATION)["options"]["custom"]
+    role = load("roles/smt_bench/meta/argument_specs.yml")["argument_specs"]["main"]["options"]["smt_bench_custom"]
+    assert _renamed(role) == module
+
+
+def _renamed(option):
+    """A role's option in the words of a module's documentation: what one calls options is suboptions to the other."""
+    if not isinstance(option, dict):
+        return option
+    renamed = {name: value for name, value in option.items() if name != "options"}
+    if "options" in option:
+        renamed["suboptions"] = {name: _renamed(value) for name, value in option["options"].items()}
+    return renamed

@@ -4,15 +4,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 
 import pytest
 
-from ansible_collections.threadwise.smt.plugins.module_utils import changes, cpu_state, plan, workloads
+from ansible_collections.threadwise.smt.plugins.module_utils import changes, cpu_state, plan, sample_record, stop_rule, workloads
 from ansible_collections.threadwise.smt.plugins.module_utils.placement import PlacementError
 from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import RunDirectory
 from ansible_collections.threadwise.smt.plugins.module_utils.topology import Topology
+from ansible_collections.threadwise.smt.plugins.plugin_utils import result_files
 
 HERE = tuple(sorted(os.sched_getaffinity(0)))[:2]
 SETTINGS = {
@@ -123,19 +125,92 @@ def test_isolated_and_forbidden_cpus_are_left_alone():
     assert found.placements("smt_on")["all_threads"]["workers"] == [[1], [2]]
 
 
-def test_a_failing_workload_is_given_up_and_spoils_nothing(tmp_path, monkeypatch):
-    script = "[ -e ran ] && { echo no paper; exit 3; }; touch ran; echo events per second: 7; echo 95th percentile: 1"
-    broken = dict(workloads.SYSBENCH_CPU, name="broken", argv=["sh", "-c", script], package="sh")
-    monkeypatch.setitem(workloads.BUILT_IN, "broken", dict(broken, work=dict(broken["work"], limit=100)))
-    monkeypatch.setattr(plan, "CALIBRATION_ROUNDS", 1)
-    settings = dict(SETTINGS, change="none", workloads=["broken", "gzip"], placements=["single"], blocks=5)
+RATE = {"name": "rate", "unit": "1/s", "better": "higher", "pattern": "rate ([0-9.]+)"}
+
+
+def own(name, line, **changed):
+    """A command of the user's own, in a shell."""
+    return dict({"name": name, "argv": ["sh", "-c", line], "metric": RATE}, **changed)
+
+
+def test_workloads_that_fail_in_every_way_are_given_up_and_spoil_nothing(tmp_path):
+    """Each works while it is prepared, then fails, hangs, prints nonsense, or leaves children behind."""
+    second = "[ -e {0}/%s ] || {{ touch {0}/%s; echo rate 1; exit; }}; ".format(tmp_path)
+    custom = [
+        own("fails", second % ("f", "f") + "echo no paper; exit 3"), own("hangs", second % ("h", "h") + "echo waiting; sleep 300", timeout=1),
+        own("babbles", second % ("b", "b") + "echo rate of what"), own("leaves", "setsid sleep 300 & echo $! >> %s/children; echo rate 2" % tmp_path),
+    ]
+    settings = dict(SETTINGS, change="none", workloads=["gzip"], custom=custom, placements=["single"], blocks=5)
     done, samples, files = measured(tmp_path, settings)
-    failed = [sample for sample in samples if sample["workload"] == "broken"]
-    assert [sample["ok"] for sample in failed] == [False] * (plan.FAILURES_ALLOWED + 1)
-    assert "exit status 3: no paper" in failed[0]["error"]
-    assert sum(sample["ok"] for sample in samples if sample["workload"] == "gzip") == 5
-    assert "given up after 3 failures" in done.skipped[0]["reason"]
-    assert any(event["event"] == "skipped" for event in files.read_lines("events.jsonl"))
+    errors = {name: [sample["error"] for sample in samples if sample["workload"] == name] for name in ("fails", "hangs", "babbles", "leaves", "gzip")}
+    for name, words in (("fails", "failed with exit status 3: no paper"), ("hangs", "did not end within 1 s and was ended: waiting"),
+                        ("babbles", "printed no rate: rate of what")):
+        assert len(errors[name]) == plan.FAILURES_ALLOWED + 1 and all(words in error for error in errors[name])
+    assert errors["leaves"] == errors["gzip"] == [None] * 5
+    assert sorted(skip["workload"] for skip in done.skipped) == ["babbles", "fails", "hangs"]
+    assert all("given up after 3 failures in a row" in skip["reason"] for skip in done.skipped)
+    assert len([event for event in files.read_lines("events.jsonl") if event["event"] == "skipped"]) == 3
+    assert not [pid for pid in (tmp_path / "children").read_text().split() if os.path.exists("/proc/%s" % pid)]
+
+
+def test_a_workload_with_a_point_is_sampled_at_each(tmp_path, monkeypatch):
+    levels = dict(workloads.PLAIN, name="levels", title="levels", argv=["echo", "rate", "{percent}"], metric=dict(RATE, aggregate="sum"), package="coreutils",
+                  placements=["single"], point={"name": "load", "unit": "of one CPU", "values": [0.5, 1.0]})
+    monkeypatch.setitem(workloads.BUILT_IN, "levels", levels)
+    done, samples, files = measured(tmp_path, dict(SETTINGS, change="none", workloads=["levels"], placements=["single", "all_threads"], blocks=2))
+    assert [(sample["block"], sample["placement"], sample["point"]["value"], sample["metric"]["value"]) for sample in samples] == [
+        (0, "single", 0.5, 50.0), (0, "single", 1.0, 100.0), (1, "single", 1.0, 100.0), (1, "single", 0.5, 50.0)]
+    assert samples[0]["point"] == {"name": "load", "value": 0.5, "unit": "of one CPU"}
+    assert done.skipped == []
+    files.write("header.json", done.header({}, {}, "r"))
+    assert files.read("header.json")["plan"]["workloads"][0]["points"] == [0.5, 1.0]
+
+
+@pytest.mark.skipif(len(HERE) < 2, reason="two CPUs are needed to stand for siblings")
+def test_a_placement_under_another_name_is_measured_under_the_first(tmp_path, monkeypatch):
+    whole = dict(workloads.PLAIN, name="whole", title="whole", argv=["echo", "rate 1"], metric=dict(RATE, aggregate="sum"), package="coreutils",
+                 placements=["all_threads"])
+    monkeypatch.setitem(workloads.BUILT_IN, "whole", whole)
+    settings = dict(SETTINGS, change="none", workloads=["whole"], blocks=1)
+    assert [sample["placement"] for sample in measured(tmp_path, settings)[1]] == ["siblings"]
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with pytest.raises(plan.PlanError, match="whole is measured in all_threads: none of them is in this plan"):
+        measured(elsewhere, dict(settings, placements=["single"]))
+
+
+def test_what_is_recorded_with_a_sample_passes_the_schema(tmp_path):
+    done, samples, files = measured(tmp_path, dict(SETTINGS, change="none", placements=["single"], blocks=1))
+    assert samples[0]["point"] is None
+    assert set(samples[0]["core_usage"]) == {",".join(map(str, HERE))}
+    assert "reason" in samples[0]["perf"] or samples[0]["perf"]["cpus"]
+    files.write("header.json", done.header(FACTS, {}, "r"))
+    files.amend(environment={"busy": {"others": done.others}}, plan={"stopped": "blocks"})
+    found = result_files.parse(json.dumps(dict(files.result(), host="h")), "h")
+    assert found["plan"]["stopped"] == "blocks" and 0 <= found["environment"]["busy"]["others"] <= 1
+
+
+def test_before_each_block_the_host_is_looked_at(tmp_path, monkeypatch):
+    monkeypatch.setattr(sample_record, "load_by_others", lambda: 0.64)
+    _done, _samples, files = measured(tmp_path, dict(SETTINGS, change="none", placements=["single"], blocks=2))
+    events = files.read_lines("events.jsonl")
+    assert [event["detail"]["block"] for event in events if event["event"] == "block"] == [0, 1]
+    assert set(events[1]["detail"]) == {"block", "governor", "microcode", "control", "others"}
+    busy = [event["detail"] for event in events if event["event"] == "busy"]
+    assert busy[1].startswith("block 1: others used 64 % of the CPU time before this block")
+    assert files.read("header.json")["environment"]["busy"] == {"others": 0.64}
+
+
+@pytest.mark.skipif(len(HERE) < 2, reason="two CPUs are needed to stand for siblings")
+def test_a_plan_stops_when_it_knows_enough_whatever_it_knows(tmp_path, toggles):
+    """The same rate on and off, and half of it: both stop at the same block, long before the budget is spent."""
+    for name, line in (("even", "echo rate 100"), ("halved", "[ $(taskset -cp $$ | sed 's/.*: //') = %d ] && echo rate 50 || echo rate 100" % HERE[0])):
+        folder = tmp_path / name
+        folder.mkdir()
+        settings = dict(SETTINGS, workloads=[], custom=[own(name, line)], placements=["one_per_core", "all_threads"], blocks=None, budget=600)
+        done, _samples, files = measured(folder, settings)
+        assert done.block == stop_rule.LEAST_BLOCKS
+        assert files.read("header.json")["plan"]["stopped"] == "precise"
 
 
 def test_a_missing_workload_is_skipped_and_none_at_all_is_an_error(tmp_path, monkeypatch):
@@ -144,10 +219,14 @@ def test_a_missing_workload_is_skipped_and_none_at_all_is_an_error(tmp_path, mon
         measured(tmp_path, dict(SETTINGS, change="none"))
 
 
+RATE_COMMAND = own("own", "echo rate 1")
+
+
 @pytest.mark.parametrize(("changed", "trouble"), [
     ({"budget": 0}, "budget is 0: it must be from 1 to"), ({"blocks": 0}, "blocks is 0"), ({"sample_seconds": float("nan")}, "sample_seconds is nan"),
     ({"settle_seconds": -1}, "settle_seconds is -1"), ({"placements": []}, "no placement is named"), ({"placements": ["x"]}, "there is no placement 'x'"),
-    ({"workloads": ["x"]}, "there is no workload x"),
+    ({"workloads": ["x"]}, "there is no workload x"), ({"workloads": []}, "no workload is named"), ({"margin": 0}, "margin is 0"),
+    ({"custom": [dict(RATE_COMMAND, name="A b")]}, "cannot be a name"),
 ])
 def test_settings_that_cannot_be_are_refused(changed, trouble):
     with pytest.raises((plan.PlanError, PlacementError, workloads.WorkloadError), match=trouble):

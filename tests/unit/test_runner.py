@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -110,3 +111,32 @@ def test_usage_and_steal_between_two_readings():
     assert runner.cpu_usage(before, after) == ({"0": 0.8, "1": 0.0}, 0.25)
     assert runner.cpu_usage({}, {}) == ({}, None)
     assert set(runner.cpu_times()) >= {str(cpu) for cpu in HERE}
+
+
+def test_neighbours_share_the_workers_cpu_and_end_with_the_sample():
+    before = set(os.listdir("/proc"))
+    line = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"
+    worker = runner.run(["sh", "-c", line], [[HERE[0]]], neighbours=3)["workers"][0]
+    assert worker["cpu_seconds"] < 0.6 * worker["wall_seconds"]
+    assert not [pid for pid in set(os.listdir("/proc")) - before if pid.isdigit() and b"pytest" in read_bytes("/proc/%s/cmdline" % pid)]
+
+
+def read_bytes(path):
+    try:
+        with open(path, "rb") as stream:
+            return stream.read()
+    except OSError:
+        return b""
+
+
+def test_niceness_is_the_workers_alone():
+    mine = os.nice(0)
+    assert runner.run(["nice"], [[]], nice=7)["workers"][0]["output"] == "%d\n" % (mine + 7)
+    assert os.nice(0) == mine
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can take a capability from itself")
+def test_more_than_ones_share_takes_a_capability():
+    told = "from ansible_collections.threadwise.smt.plugins.module_utils import runner; runner.run(['true'], [[]], nice=-20)"
+    done = subprocess.run(["setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice", sys.executable, "-c", told], capture_output=True, text=True, check=False)
+    assert "RunnerError: nice -20: only root may give a process more than its share" in done.stderr
