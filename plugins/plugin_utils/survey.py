@@ -7,18 +7,12 @@ made by Jinja with automatic escaping and loads nothing, and nothing that could 
 """
 from __future__ import annotations
 
-import base64
 import dataclasses
-import hashlib
 import typing as t
-from pathlib import Path
-
-import jinja2
-from markupsafe import Markup
 
 from ansible_collections.threadwise.smt.plugins.module_utils import cpulist, probe_kept
+from ansible_collections.threadwise.smt.plugins.plugin_utils import page as pages
 
-TEMPLATES = Path(__file__).with_name("templates")
 MOST_TEXT = 200
 
 ON, PARTLY, OFF, FORCED_OFF, NONE, UNKNOWN = "on", "partly on", "off", "forced off", "no SMT", "unknown"
@@ -198,15 +192,10 @@ def page(rows: t.Sequence[Row], at: str) -> str:
     :param rows: of all hosts, in the order to show.
     :param at: when the facts were taken, as text.
     """
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    script = (TEMPLATES / "page.js").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
     reached = [one for one in rows if one.reached]
-    return environment.get_template("survey.html.j2").render(
-        style=Markup((TEMPLATES / "page.css").read_text(encoding="utf-8")), script=Markup(script), script_hash=digest, at=at, states=STATES,
-        rows=reached, missing=[one for one in rows if not one.reached], classes=classes(reached), sentence=sentence(rows), drift=_drift_words,
+    return pages.render(
+        "survey.html.j2", at=at, states=STATES, rows=reached, missing=[one for one in rows if not one.reached], classes=classes(reached),
+        sentence=sentence(rows), drift=_drift_words,
     )
 
 
