@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One host's result -> comparisons with their verdicts -> the sentence a person reads first.
 
-A comparison pairs two keys (workload, placement, condition) block by block. A block in which one side has no good sample is dropped from
+A comparison pairs two keys (workload, placement, condition, point) block by block; the point is the value of a workload's parameter (clients, load)
+where it is measured at several. A block in which one side has no good sample is dropped from
 that comparison alone, and counted. Ratios are candidate by baseline with above 1 = better, whichever way the metric points.
 """
 
@@ -11,11 +12,12 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils import cpulist
 from ansible_collections.threadwise.smt.plugins.plugin_utils import statistics
 
 Result = t.Dict[str, t.Any]
 Comparison = t.Dict[str, t.Any]
-Key = t.Tuple[str, str, str]
+Key = t.Tuple[str, str, str, t.Optional[float]]
 # kind, effect, placement, then (placement, condition) of baseline and candidate
 Pair = t.Tuple[str, str, str, t.Tuple[str, str], t.Tuple[str, str]]
 
@@ -46,7 +48,7 @@ def compare_host(result: Result, margin: float = 0.01, confidence: float = 0.95)
     :param margin: effects within +- this share of 1 count as none
     :param confidence: of each interval, after the correction for the number of workloads
     :returns: ``{workload, title, metric, unit, better, kind, effect, placement, baseline, candidate, baseline_value, candidate_value, dropped_blocks,
-        ...what smt_compare returns}``. ``effect`` is ``smt_off`` for a change of the condition, else a value of
+        ...what smt_compare returns}``, and ``point`` for a workload that has some. ``effect`` is ``smt_off`` for a change of the condition, else a value of
         :data:`PLACEMENT_PAIRS`; ``baseline`` and ``candidate`` are ``{condition, placement}``. The workloads of one effect and
         placement are one family for the correction.
     """
@@ -73,11 +75,29 @@ def good_value(sample: dict[str, t.Any]) -> float | None:
     return float(value) if sample["ok"] and value is not None and statistics.LEAST <= value <= statistics.MOST else None
 
 
+def cpus_of(text: t.Any) -> tuple[int, ...]:
+    """The CPUs of a list as the kernel writes it, none when it is not one."""
+    try:
+        return cpulist.parse(text) if isinstance(text, str) else ()
+    except cpulist.CpuListError:
+        return ()
+
+
+def cores_of(facts: dict[str, t.Any]) -> list[tuple[int, ...]]:
+    """The CPUs of each core, as far as the host tells which belong together."""
+    return [core for core in map(cpus_of, facts.get("sibling_groups") or []) if core]
+
+
+def point_of(sample: dict[str, t.Any]) -> float | None:
+    """The value of the parameter at which a sample was taken, None where its workload has none."""
+    return (sample.get("point") or {}).get("value")
+
+
 def _by_key(result: Result) -> dict[Key, dict[int, list[float]]]:
     """Key -> block -> values; a block in which a sample failed is there with an empty list."""
     found: dict[Key, dict[int, list[float]]] = {}
     for sample in result["samples"]:
-        blocks = found.setdefault((sample["workload"], sample["placement"], sample["condition"]), {})
+        blocks = found.setdefault((sample["workload"], sample["placement"], sample["condition"], point_of(sample)), {})
         values = blocks.setdefault(sample["block"], [])
         value = good_value(sample)
         if value is not None:
@@ -87,7 +107,7 @@ def _by_key(result: Result) -> dict[Key, dict[int, list[float]]]:
 
 def _pairs(result: Result, samples: dict[Key, t.Any]) -> list[Pair]:
     """The families of comparisons that this result may hold."""
-    conditions = {condition for _workload, _placement, condition in samples}
+    conditions = {condition for _workload, _placement, condition, _point in samples}
     pairs = []
     if result["change"]["compared"] and {SMT_ON, SMT_OFF} <= conditions:
         for placement in _placements_of(result, samples):
@@ -101,7 +121,7 @@ def _pairs(result: Result, samples: dict[Key, t.Any]) -> list[Pair]:
 def _placements_of(result: Result, samples: dict[Key, t.Any]) -> list[str]:
     """The placements to compare across conditions: the whole machine first."""
     planned = (result["plan"].get("placements") or {}).get(SMT_ON) or {}
-    taken = [placement for _workload, placement, condition in samples if condition == SMT_ON]
+    taken = [placement for _workload, placement, condition, _point in samples if condition == SMT_ON]
     return [WHOLE_MACHINE, *sorted({*planned, *taken} - {WHOLE_MACHINE}, key=lambda name: (_rank(name), name))]
 
 
@@ -109,14 +129,14 @@ def _family(result: Result, samples: dict[Key, dict[int, list[float]]], pair: Pa
     """The same comparison for each workload that has both sides."""
     kind, effect, placement, baseline, candidate = pair
     family, values = [], []
-    for workload in dict.fromkeys(key[0] for key in samples):
-        before, after = (samples.get((workload, sampled_as(result, *side), side[1])) for side in (baseline, candidate))
+    for workload, point in dict.fromkeys((key[0], key[3]) for key in samples):
+        before, after = (samples.get((workload, sampled_as(result, *side), side[1], point)) for side in (baseline, candidate))
         if before is None or after is None or before is after:
             continue
         blocks = sorted(block for block in set(before) & set(after) if before[block] and after[block])
         if not blocks:
             continue
-        about = describe_workload(result, workload)
+        about = describe_workload(result, workload, point)
         values.append(([before[block] for block in blocks], [after[block] for block in blocks], about["better"]))
         family.append({
             **about, "kind": kind, "effect": effect, "placement": placement,
@@ -127,12 +147,17 @@ def _family(result: Result, samples: dict[Key, dict[int, list[float]]], pair: Pa
     return [{**one, **judged} for one, judged in zip(family, statistics.compare_family(values, margin, confidence))]
 
 
-def describe_workload(result: Result, name: str) -> dict[str, t.Any]:
-    """``{workload, title, metric, unit, better}`` as the plan declares it, or else as the samples say."""
+def describe_workload(result: Result, name: str, point: float | None = None) -> dict[str, t.Any]:
+    """``{workload, title, metric, unit, better}`` as the plan declares it, or else as the samples say; with ``point`` where there is one."""
     declared = next((one for one in result["plan"].get("workloads") or [] if one["name"] == name), {})
     measured = next((one["metric"] for one in result["samples"] if one["workload"] == name and one["metric"]), {})
+    title = declared.get("title") or name
+    at = {} if point is None else {"point": point}
+    if at:
+        parameter = next((one["point"] for one in result["samples"] if one["workload"] == name and point_of(one) == point), {})
+        title = " ".join([f"{title}, {parameter.get('name') or 'point'} {point:g}", *filter(None, [parameter.get("unit")])])
     return {
-        "workload": name, "title": declared.get("title") or name, "metric": declared.get("metric") or measured.get("name") or "metric",
+        **at, "workload": name, "title": title, "metric": declared.get("metric") or measured.get("name") or "metric",
         "unit": declared.get("unit") or measured.get("unit") or "", "better": declared.get("better") or measured.get("better") or "higher",
     }
 
@@ -140,20 +165,20 @@ def describe_workload(result: Result, name: str) -> dict[str, t.Any]:
 def levels(result: Result, confidence: float = 0.95) -> list[dict[str, t.Any]]:
     """What was measured, by itself: each workload in each placement under each condition.
 
-    :returns: ``{workload, placement, condition, value, low, high, n, failed, measured_as}`` in the plan's order; ``value`` None when every
+    :returns: ``{workload, placement, condition, point, value, low, high, n, failed, measured_as}`` in the plan's order; ``value`` None when every
         sample failed; ``low`` and ``high`` None for a single block; ``n`` and ``failed`` count blocks. These intervals hold the drift from
         block to block as well: to compare two of them, look at the comparison, which is paired.
     """
     samples = _by_key(result)
     found = []
-    for workload, placement, condition in _planned_keys(result, samples):
-        blocks = samples.get((workload, sampled_as(result, placement, condition), condition))
+    for workload, placement, condition, point in _planned_keys(result, samples):
+        blocks = samples.get((workload, sampled_as(result, placement, condition), condition, point))
         if blocks is None:
             continue
         good = [values for values in blocks.values() if values]
         level = statistics.level(good, confidence) if good else {"value": None, "low": None, "high": None, "n": 0}
         found.append({
-            "workload": workload, "placement": placement, "condition": condition, **level, "failed": len(blocks) - len(good),
+            "workload": workload, "placement": placement, "condition": condition, "point": point, **level, "failed": len(blocks) - len(good),
             "measured_as": sampled_as(result, placement, condition),
         })
     return found
@@ -161,14 +186,18 @@ def levels(result: Result, confidence: float = 0.95) -> list[dict[str, t.Any]]:
 
 def _planned_keys(result: Result, samples: dict[Key, t.Any]) -> list[Key]:
     """Every key that was planned, and any other that has samples."""
+    points: dict[str, dict[float | None, None]] = {}
+    for key in samples:
+        points.setdefault(key[0], {})[key[3]] = None
     planned = [
-        (workload["name"], placement, condition)
+        (workload["name"], placement, condition, point)
         for workload in result["plan"].get("workloads") or []
+        for point in points.get(workload["name"], [None])
         for condition, spots in (result["plan"].get("placements") or {}).items()
         for placement in spots
     ]
     workloads = list(dict.fromkeys(key[0] for key in [*planned, *samples]))
-    return sorted(dict.fromkeys([*planned, *samples]), key=lambda key: (workloads.index(key[0]), _rank(key[1]), _rank_condition(key[2]), key))
+    return sorted(dict.fromkeys([*planned, *samples]), key=lambda key: (workloads.index(key[0]), _rank(key[1]), _rank_condition(key[2]), key[:3], key[3] or 0))
 
 
 def _rank(placement: str) -> tuple[int, int]:

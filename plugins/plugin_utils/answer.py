@@ -40,18 +40,20 @@ def answer(result: Result, comparisons: t.Sequence[Comparison]) -> dict[str, t.A
         measure, or is None
     """
     main = analysis.primary(comparisons)
-    recommendation = _recommendation(main)
+    choice = recommendation(main)
+    more = more_to_measure(result, main)
     return {
-        "recommendation": recommendation,
-        "sentence": _sentence(result, comparisons, main, recommendation),
+        "recommendation": choice,
+        "sentence": _sentence(result, comparisons, main, choice),
         "evidence": _evidence(main or [one for one in comparisons if one["kind"] == "placement"]),
         "costs": _costs(result, comparisons),
         "cautions": _cautions(result),
-        "next": _next(result, main),
+        "next": more["words"] if more else None,
     }
 
 
-def _recommendation(main: t.Sequence[Comparison]) -> str:
+def recommendation(main: t.Sequence[Comparison]) -> str:
+    """What the comparisons of the whole machine say together, as :func:`answer` names it."""
     verdicts = {one["verdict"] for one in main}
     if not verdicts:
         return NOT_COMPARED
@@ -64,8 +66,8 @@ def _recommendation(main: t.Sequence[Comparison]) -> str:
     return OFF if "gain" in verdicts else EITHER
 
 
-def _sentence(result: Result, comparisons: t.Sequence[Comparison], main: t.Sequence[Comparison], recommendation: str) -> str:
-    if recommendation == NOT_COMPARED:
+def _sentence(result: Result, comparisons: t.Sequence[Comparison], main: t.Sequence[Comparison], choice: str) -> str:
+    if choice == NOT_COMPARED:
         return _without_comparison(result, comparisons)
     opening = {
         ON: "Leave SMT on",
@@ -73,13 +75,13 @@ def _sentence(result: Result, comparisons: t.Sequence[Comparison], main: t.Seque
         EITHER: "For performance SMT may be on or off here",
         BY_WORKLOAD: "It depends on the work",
         UNDECIDED: "Not decided",
-    }[recommendation]
+    }[choice]
     by = {verdict: [one for one in main if one["verdict"] == verdict] for verdict in ("loss", "gain", "equivalent", "inconclusive")}
     parts = []
     if by["loss"]:
         parts.append(f"turning it off costs {_effects(by['loss'])}")
     if by["gain"]:
-        parts.append(f"{'that' if recommendation == OFF else 'turning it off'} gives {_effects(by['gain'])}")
+        parts.append(f"{'that' if choice == OFF else 'turning it off'} gives {_effects(by['gain'])}")
     if by["equivalent"]:
         parts.append(f"{_named(by['equivalent'])} {_verb(by['equivalent'], 'stays', 'stay')} within {percent(main[0]['margin'])} either way")
     if by["inconclusive"]:
@@ -186,10 +188,16 @@ def _costs(result: Result, comparisons: t.Sequence[Comparison]) -> list[str]:
     for one in comparisons:
         if one["kind"] == "change" and one["placement"] == "single" and one["verdict"] in ("gain", "loss"):
             costs.append(f"One worker alone does {signed(one['ratio'])} with SMT off ({one['title']}).")
-    exposed = sorted(name for name, entry in (result["facts"].get("vulnerabilities") or {}).items() if entry.get("smt") == "vulnerable")
-    if exposed:
-        costs.append(f"With SMT on the kernel calls this host vulnerable to {_join(exposed)}; speed says nothing about that.")
+    names = exposed(result)
+    if names:
+        costs.append(f"With SMT on the kernel calls this host vulnerable to {_join(names)}; speed says nothing about that.")
     return costs
+
+
+def exposed(result: Result) -> list[str] | None:
+    """The vulnerabilities that the kernel calls open because siblings are online; None where it tells of none at all."""
+    told = result["facts"].get("vulnerabilities")
+    return None if told is None else sorted(name for name, entry in told.items() if entry.get("smt") == "vulnerable")
 
 
 def _cautions(result: Result) -> list[str]:
@@ -241,20 +249,24 @@ def _company(result: Result) -> list[str]:
     ]
 
 
-def _next(result: Result, main: t.Sequence[Comparison]) -> str | None:
-    """How many blocks the undecided workloads would need: an interval narrows with the root of their number."""
+def more_to_measure(result: Result, main: t.Sequence[Comparison]) -> dict[str, t.Any] | None:
+    """How much the undecided workloads would need: an interval narrows with the root of the number of blocks.
+
+    :returns: None where nothing is undecided, else ``{blocks, seconds, words}``; None for a number that cannot be said
+    """
     open_ones = [one for one in main if one["verdict"] == "inconclusive"]
     if not open_ones:
         return None
     needs = [_blocks_needed(one) for one in open_ones]
     if any(need is None for need in needs):
-        return "Measure more blocks: there are too few to say how many it would take."
+        return {"blocks": None, "seconds": None, "words": "Measure more blocks: there are too few to say how many it would take."}
     most = max(needs)
     if most > MOST_BLOCKS:
-        return "The samples scatter too much for more of them to decide: measure on a quieter host."
+        return {"blocks": None, "seconds": None, "words": "The samples scatter too much for more of them to decide: measure on a quieter host."}
     seconds = seconds_a_block(result)
     time = f", about {_duration(most * seconds)} at the {seconds:.0f} s a block took here" if seconds else ""
-    return f"To decide, measure about {most} blocks{time}; a quieter host needs fewer."
+    told = f"To decide, measure about {most} blocks{time}; a quieter host needs fewer."
+    return {"blocks": most, "seconds": round(most * seconds) if seconds else None, "words": told}
 
 
 def _blocks_needed(one: Comparison) -> int | None:
@@ -271,13 +283,21 @@ def _blocks_needed(one: Comparison) -> int | None:
 
 def seconds_a_block(result: Result) -> float | None:
     """Wall seconds from the first to the last sample, by block."""
-    try:
-        times = [datetime.datetime.fromisoformat(sample["started"].replace("Z", "+00:00")) for sample in result["samples"] if sample.get("started")]
-        blocks = len({sample["block"] for sample in result["samples"]})
-        seconds = (max(times) - min(times)).total_seconds() + (result["samples"][-1].get("wall_seconds") or 0.0)
-    except (ValueError, TypeError):
+    times = [time for time in (moment(sample.get("started")) for sample in result["samples"]) if time is not None]
+    if not times:
         return None
+    blocks = len({sample["block"] for sample in result["samples"]})
+    seconds = max(times) - min(times) + (result["samples"][-1].get("wall_seconds") or 0.0)
     return seconds / blocks if seconds > 0 else None
+
+
+def moment(text: str | None) -> float | None:
+    """A time as the results write it (ISO 8601), in seconds since 1970; None when it is none."""
+    try:
+        time = datetime.datetime.fromisoformat((text or "").replace("Z", "+00:00"))
+        return (time if time.tzinfo else time.replace(tzinfo=datetime.timezone.utc)).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 def _duration(seconds: float) -> str:

@@ -1,21 +1,24 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Numbers -> SVG text to be put into a page, by Altair (the grammar) and vl-convert (the drawing, without browser or network).
+"""Numbers -> pictures in the grammar of Vega-Lite, drawn by vl-convert (Vega-Lite without a browser) or later by the page itself.
 
-Colours are names of the page's CSS variables (``var(--on)``), so that one picture follows light, dark and print. Each picture carries
-``role="img"`` and a sentence in ``aria-label``; the numbers themselves stand in a table beside it, which is the page's work.
+A :class:`Picture` is the name of one of :data:`TEMPLATES` (a Vega-Lite specification without data) with its data and parameters, so that a
+thousand pages share their specifications and hold their numbers alone. Colours are names of the page's CSS variables (``var(--on)``), so that
+one picture follows light, dark and print. Each picture carries ``role="img"`` and a sentence in ``aria-label``; the numbers themselves stand in
+a table beside it, which is the page's work.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import json
 import math
 import re
 import typing as t
 from html import escape
 
 try:
-    import altair as alt
     import vl_convert
 except ImportError as error:
     MISSING_LIBRARY: ImportError | None = error
@@ -23,17 +26,11 @@ else:
     MISSING_LIBRARY = None
 
 Row = t.Dict[str, t.Any]
+Spec = t.Dict[str, t.Any]
 
 INK, MUTED, GRID, PAPER, ACCENT = "var(--ink)", "var(--muted)", "var(--grid)", "var(--paper)", "var(--accent)"
 # The drawing is laid out with one font and shown with another: a font as wide as the widest of them leaves room for all.
 CHARACTER = 7.4
-CONFIG: dict[str, t.Any] = {
-    "background": "transparent", "font": "system-ui, sans-serif", "aria": False, "padding": 6, "view": {"stroke": None},
-    "axis": {"labelColor": INK, "titleColor": MUTED, "gridColor": GRID, "domainColor": GRID, "tickColor": GRID, "labelFontSize": 12, "titleFontSize": 12,
-             "titleFontWeight": "normal", "labelLimit": 400},
-    "legend": {"labelColor": INK, "titleColor": MUTED, "labelFontSize": 12, "orient": "top", "title": None, "columnPadding": 24},
-    "header": {"labelColor": MUTED, "labelFontSize": 12},
-}
 # Of what is drawn between a chart's axes, in CSS pixels.
 WIDTH = 460
 # Verdict -> colour and shape: never told apart by colour alone.
@@ -49,6 +46,26 @@ RATIO_TICKS = (0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2
 LONGEST_LABEL = 46
 # Of a label on the ratio axis with some air, in CSS pixels.
 LABEL_WIDTH = 56
+# Separates what tells rows of the same words apart from the words that are shown.
+MARK = "\x01"
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """A picture that is not drawn yet.
+
+    :ivar kind: a key of :data:`TEMPLATES`
+    :ivar label: the sentence for who does not see it
+    :ivar data: name -> rows, for the template's data of that name
+    :ivar params: name -> value, for ``"@name"`` in the template and for its expressions
+    :ivar size: ``width`` and ``height`` in CSS pixels, where they hang on the data
+    """
+
+    kind: str
+    label: str
+    data: dict[str, list[Row]]
+    params: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    size: dict[str, t.Any] = dataclasses.field(default_factory=dict)
 
 
 def shorten(label: str) -> str:
@@ -60,26 +77,220 @@ def condition_title(condition: str) -> str:
     return CONDITIONS.get(condition, (condition, ""))[0]
 
 
-def _draw(chart: alt.Chart | alt.LayerChart, label: str) -> str:
-    """The chart as an ``<svg>`` element for use inside an HTML page."""
-    # Altair's own check against the schema of Vega-Lite takes ten times as long as the drawing; a picture that is wrong fails the tests.
-    spec = chart.to_dict(validate=False)
-    spec["config"] = CONFIG
+def draw(picture: Picture) -> str:
+    """The picture as an ``<svg>`` element for use inside an HTML page."""
+    template = json.dumps(TEMPLATES[picture.kind])
+    for name, value in picture.params.items():
+        template = template.replace(f'"@{name}"', json.dumps(value))
+    params = [{"name": name, "value": value} for name, value in picture.params.items()]
+    spec = {**json.loads(template), **picture.size, "config": CONFIG, "datasets": picture.data, "params": params}
     svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
     # Pictures share the page's name space: clip paths and gradients of one must not reach into another.
-    number = hashlib.sha256(f"{label}{svg}".encode("utf-8")).hexdigest()[:12]
+    number = hashlib.sha256(f"{picture.label}{svg}".encode("utf-8")).hexdigest()[:12]
     svg = re.sub(r'\bid="([^"]+)"', rf'id="c{number}-\1"', svg)
     svg = re.sub(r"url\(#([^)]+)\)", rf"url(#c{number}-\1)", svg)
-    return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(label, quote=True)}" ', 1)
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(picture.label, quote=True)}" ', 1)
 
 
-def _rows(rows: t.Sequence[Row]) -> alt.InlineData:
-    return alt.Data(values=list(rows))
+def browser_script() -> str:
+    """What pages need to draw their pictures by themselves: the library (Vega-Lite, from vl-convert's package) and :data:`TEMPLATES`."""
+    told = json.dumps({"config": CONFIG, "templates": TEMPLATES}, sort_keys=True)
+    return f"(() => {{{vl_convert.javascript_bundle()}}})();\nwindow.smtCharts = {told};\n"
 
 
-def _label_axis(rows: t.Sequence[Row], **options: t.Any) -> alt.Axis:
+# The pieces that templates are made of
+
+
+def _data(name: str = "rows") -> Spec:
+    return {"name": name}
+
+
+def _expr(expression: str) -> Spec:
+    return {"expr": expression}
+
+
+def _quantity(name: str, **more: t.Any) -> Spec:
+    return {"field": name, "type": "quantitative", **({} if (more.get("axis") or {}).get("title") else {"title": None}), **more}
+
+
+def _label_axis(**more: t.Any) -> Spec:
     """An axis of words, with room for the longest of them."""
-    return alt.Axis(domain=False, ticks=False, labelPadding=8, minExtent=8 + CHARACTER * max((len(row["label"]) for row in rows), default=0), **options)
+    return {"domain": False, "ticks": False, "labelPadding": 8, "minExtent": "@labels", **more}
+
+
+def _colour(**more: t.Any) -> Spec:
+    """The condition's colour, with a legend of the conditions that are there."""
+    titles, colours = zip(*CONDITIONS.values())
+    return {"field": "condition", "type": "nominal", "sort": titles, "scale": {"domain": titles, "range": colours}, "legend": {"values": "@present", **more}}
+
+
+def _by_verdict(place: int) -> Spec:
+    return {"field": "verdict", "type": "nominal", "legend": None, "scale": {"domain": list(VERDICTS), "range": [look[place] for look in VERDICTS.values()]}}
+
+
+def _words(**more: t.Any) -> Spec:
+    return {"type": "text", "color": INK, "fontSize": 12, **more}
+
+
+def _text(name: str = "text") -> Spec:
+    return {"field": name, "type": "nominal"}
+
+
+def _head(words: str, align: str, at: float, dx: float) -> Spec:
+    """Words above the axis, to one side of its middle."""
+    return {"data": {"values": [{}]}, "mark": _words(align=align, color=MUTED, dx=dx, text=_expr(words)), "encoding": {"x": {"value": at}, "y": {"value": -12}}}
+
+
+def _ratio_layers() -> list[Spec]:
+    """The band within which an effect counts as none, and the line at 1."""
+    scale = {"type": "log", "domain": ["@low", "@high"], "nice": False, "clamp": True}
+    return [
+        {"data": {"values": [{}]}, "mark": {"type": "rect", "color": MUTED, "opacity": 0.18},
+         "encoding": {"x": {"datum": _expr("1 / (1 + margin)"), "type": "quantitative", "scale": scale}, "x2": {"datum": _expr("1 + margin")}}},
+        {"data": {"values": [{}]}, "mark": {"type": "rule", "color": INK, "strokeWidth": 1},
+         "encoding": {"x": {"datum": 1, "type": "quantitative", "scale": scale}}},
+    ]
+
+
+def _ratio_axis() -> Spec:
+    told = "datum.value == 1 ? '0 %' : replace(format(datum.value - 1, '+.0%'), '%', ' %')"
+    return {"axis": {"values": "@ticks", "labelExpr": told}, "scale": {"type": "log", "domain": ["@low", "@high"], "nice": False, "clamp": True}}
+
+
+def _forest() -> Spec:
+    y = {"field": "key", "type": "nominal", "sort": None, "title": None, "axis": _label_axis(labelExpr=f"split(datum.label, '{MARK}')[1]")}
+    return {"width": WIDTH, "layer": [
+        *_ratio_layers(),
+        {"data": _data(), "mark": {"type": "rule", "strokeWidth": 3},
+         "encoding": {"y": y, "x": _quantity("low", **_ratio_axis()), "x2": {"field": "high"}, "color": _by_verdict(0)}},
+        {"data": _data(), "mark": {"type": "point", "filled": True, "size": 130, "opacity": 1},
+         "encoding": {"y": y, "x": _quantity("ratio", **_ratio_axis()), "color": _by_verdict(0), "shape": _by_verdict(1)}},
+        {"data": _data(), "mark": _words(align="left", dx=12), "encoding": {"y": y, "x": {"value": WIDTH}, "text": _text()}},
+        {"data": {"values": [{}]}, "mark": {"type": "rule", "opacity": 0, "color": INK}, "encoding": {"x": {"value": WIDTH}, "x2": {"value": "@end"}}},
+        _head("'← ' + left", "right", WIDTH / 2, -8), _head("right + ' →'", "left", WIDTH / 2, 8),
+    ]}
+
+
+def _bars() -> Spec:
+    y = {"field": "label", "type": "nominal", "sort": None, "title": None, "axis": _label_axis()}
+    offset = {"field": "condition", "type": "nominal", "sort": [title for title, _colour_ in CONDITIONS.values()], "scale": {"paddingInner": 0.12}}
+    across = {"scale": {"domain": [0, "@top"], "clamp": True, "nice": True}, "axis": {"title": "@unit", "tickCount": 6}}
+    spot = {"y": y, "yOffset": offset}
+    return {"width": WIDTH, "height": {"step": 19}, "data": _data(), "layer": [
+        {"mark": "bar", "encoding": {**spot, "x": _quantity("value", **across), "color": _colour(symbolType="square")}},
+        {"transform": [{"filter": "datum.low != null && datum.high != null"}], "mark": {"type": "rule", "color": INK, "strokeWidth": 2},
+         "encoding": {**spot, "x": _quantity("low", **across), "x2": {"field": "high"}}},
+        {"transform": [{"calculate": "datum.high == null ? datum.value : datum.high", "as": "end"}], "mark": _words(align="left", dx=6, fontSize=11),
+         "encoding": {**spot, "x": _quantity("end", **across), "text": _text()}},
+    ]}
+
+
+def _histogram() -> Spec:
+    titles = [title for title, _colour_ in CONDITIONS.values()]
+    return {"data": _data(), "facet": {"row": {"field": "condition", "type": "nominal", "sort": titles, "title": None, "header": {"labelAngle": 0, "labelAlign": "left"}}},
+            "spec": {"width": WIDTH, "height": 70, "mark": "bar", "encoding": {
+                "x": {"field": "value", "type": "quantitative", "bin": {"maxbins": 30}, "axis": {"title": "@unit"}},
+                "y": {"aggregate": "count", "type": "quantitative", "title": "samples", "axis": {"tickMinStep": 1, "format": "d", "tickCount": 3, "minExtent": 30}},
+                "color": {**_colour(), "legend": None}}}}
+
+
+def _sequence() -> Spec:
+    titles = [title for title, _colour_ in CONDITIONS.values()]
+    shape = {"field": "condition", "type": "nominal", "sort": titles, "scale": {"domain": titles, "range": ["circle", "diamond", "circle"]},
+             "legend": {"values": "@present"}}
+    return {"width": WIDTH, "height": 150, "layer": [
+        {"data": {"values": [{}]}, "mark": {"type": "rule", "color": INK, "strokeWidth": 1}, "encoding": {"y": {"datum": 0, "type": "quantitative"}}},
+        {"data": _data(), "mark": {"type": "point", "filled": True, "size": 34, "opacity": 0.8}, "encoding": {
+            "x": _quantity("index", axis={"title": "sample, in the order taken", "tickMinStep": 1, "format": "d", "grid": False}),
+            "y": _quantity("deviation", axis={"title": "from the median", "format": "+.1%", "tickCount": 5, "minExtent": 56}),
+            "color": _colour(), "shape": shape}},
+    ]}
+
+
+def _usage_map() -> Spec:
+    return {"height": {"step": 20}, "data": _data(), "mark": {"type": "rect", "color": ACCENT, "stroke": PAPER, "strokeWidth": "@seam"}, "encoding": {
+        "x": {"field": "place", "type": "ordinal", "title": "CPU, siblings side by side",
+              "axis": {"labelAngle": 0, "labelOverlap": "greedy", "domain": False, "ticks": False, "labelExpr": "cpus[datum.value]"}},
+        "y": {"field": "label", "type": "nominal", "sort": None, "title": None, "axis": _label_axis()},
+        "opacity": {"field": "usage", "type": "quantitative", "legend": None, "scale": {"domain": [0, 1], "range": [0.06, 1], "clamp": True}}}}
+
+
+def _threads(test: str) -> Spec:
+    return {"data": _data("fields"), "transform": [{"filter": test}]}
+
+
+def _topology() -> Spec:
+    x, y = ({"type": "quantitative", "axis": None, "scale": {"domain": domain, "nice": False, "zero": False}}
+            for domain in ([0, "@right"], ["@bottom", 0]))
+    box = {"x": {"field": "x", **x}, "x2": {"field": "x2"}, "y": {"field": "y", **y}, "y2": {"field": "y2"}}
+    return {"layer": [
+        {"data": _data("boxes"), "mark": {"type": "rect", "fill": "transparent", "stroke": MUTED, "cornerRadius": 4}, "encoding": box},
+        {**_threads("datum.online"), "mark": {"type": "rect", "fill": ACCENT, "stroke": ACCENT, "cornerRadius": 3}, "encoding": {
+            **box, "fillOpacity": {"field": "shade", "type": "quantitative", "legend": None, "scale": {"domain": [0, 1], "range": [0, 0.75], "clamp": True}}}},
+        {**_threads("!datum.online"), "mark": {"type": "rect", "fill": "transparent", "stroke": ACCENT, "cornerRadius": 3, "strokeDash": [3, 3]}, "encoding": box},
+        {"data": _data("fields"), "mark": _words(), "encoding": {"x": {"field": "cx", **x}, "y": {"field": "cy", **y}, "text": _text("text")}},
+        {"data": _data("heads"), "mark": _words(align="left", color=MUTED), "encoding": {"x": {"field": "x", **x}, "y": {"field": "y", **y}, "text": _text()}},
+    ]}
+
+
+def _curve(x: Spec) -> Spec:
+    """A value by a number that was chosen: a line with intervals a condition, and marks across."""
+    upward = {"axis": {"title": "@unit"}}
+    y = _quantity("value", **upward)
+    return {"width": WIDTH, "height": 200, "data": _data(), "layer": [
+        {"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"x": x, "y": y, "color": _colour()}},
+        {"transform": [{"filter": "datum.low != null"}], "mark": {"type": "rule", "strokeWidth": 2},
+         "encoding": {"x": x, "y": _quantity("low", **upward), "y2": {"field": "high"}, "color": _colour()}},
+        {"mark": {"type": "point", "filled": True, "size": 50, "opacity": 1}, "encoding": {"x": x, "y": y, "color": _colour()}},
+        {"data": _data("marks"), "mark": {"type": "rule", "color": INK, "strokeDash": [4, 3]}, "encoding": {"x": x}},
+        {"data": _data("marks"), "mark": _words(align="left", dx=5), "encoding": {"x": x, "y": {"value": 8}, "text": _text()}},
+    ]}
+
+
+def _spread() -> Spec:
+    """Each host's ratio as a tick, and the median of its row."""
+    y = {"field": "key", "type": "nominal", "sort": None, "title": None, "axis": _label_axis(labelExpr=f"split(datum.label, '{MARK}')[1]")}
+    ratio = _quantity("ratio", **_ratio_axis())
+    return {"width": WIDTH, "height": {"step": 26}, "layer": [
+        *_ratio_layers(),
+        {"data": _data(), "mark": {"type": "tick", "color": ACCENT, "opacity": 0.35, "thickness": 1.5, "size": 16}, "encoding": {"y": y, "x": ratio}},
+        {"data": _data("medians"), "mark": {"type": "point", "filled": True, "size": 110, "opacity": 1},
+         "encoding": {"y": y, "x": ratio, "color": _by_verdict(0), "shape": _by_verdict(1)}},
+        {"data": _data("medians"), "mark": _words(align="left", dx=12), "encoding": {"y": y, "x": {"value": WIDTH}, "text": _text()}},
+        {"data": {"values": [{}]}, "mark": {"type": "rule", "opacity": 0, "color": INK}, "encoding": {"x": {"value": WIDTH}, "x2": {"value": "@end"}}},
+        _head("'← ' + left", "right", WIDTH / 2, -8), _head("right + ' →'", "left", WIDTH / 2, 8),
+    ]}
+
+
+CONFIG: Spec = {
+    "background": "transparent", "font": "system-ui, sans-serif", "aria": False, "padding": 6, "view": {"stroke": None},
+    "axis": {"labelColor": INK, "titleColor": MUTED, "gridColor": GRID, "domainColor": GRID, "tickColor": GRID, "labelFontSize": 12, "titleFontSize": 12,
+             "titleFontWeight": "normal", "labelLimit": 400},
+    "legend": {"labelColor": INK, "titleColor": MUTED, "labelFontSize": 12, "orient": "top", "title": None, "columnPadding": 24},
+    "header": {"labelColor": MUTED, "labelFontSize": 12},
+}
+TEMPLATES: dict[str, Spec] = {
+    "forest": _forest(), "bars": _bars(), "histogram": _histogram(), "sequence": _sequence(), "usage_map": _usage_map(), "topology": _topology(),
+    "streams": _curve(_quantity("x", axis={"tickMinStep": 1, "format": "d", "grid": False, "title": "@along"})),
+    "points": _curve(_quantity("x", axis={"grid": False, "title": "@along"})),
+    "spread": _spread(),
+}
+
+
+# One function a kind: rows in the words of the report -> the picture
+
+
+def _present(rows: t.Sequence[Row]) -> list[str]:
+    """The titles of the conditions that occur, for a legend."""
+    return [title for name, (title, _colour_) in CONDITIONS.items() if any(row["condition"] == name for row in rows)]
+
+
+def _titled(rows: t.Sequence[Row]) -> list[Row]:
+    return [{**row, "condition": condition_title(row["condition"])} for row in rows]
+
+
+def _room(labels: t.Iterable[str]) -> float:
+    return 8 + CHARACTER * max(map(len, labels), default=0)
 
 
 def ratio_domain(rows: t.Sequence[Row], margin: float) -> tuple[float, float]:
@@ -103,7 +314,13 @@ def ratio_ticks(low: float, high: float) -> list[float]:
     return sorted(ticks)
 
 
-def forest(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: str) -> str:
+def _ratio_params(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], labels: t.Sequence[str], texts: t.Iterable[str]) -> dict[str, t.Any]:
+    low, high = ratio_domain(rows, margin)
+    return {"low": low, "high": high, "ticks": ratio_ticks(low, high), "margin": margin, "left": sides[0], "right": sides[1], "labels": _room(labels),
+            "end": WIDTH + 12 + CHARACTER * max(map(len, texts))}
+
+
+def forest(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: str) -> Picture:
     """Ratios with their intervals on one logarithmic axis, the line at 1 and the band within which an effect counts as none.
 
     :param rows: ``{label, ratio, low, high, verdict, text}``
@@ -111,123 +328,80 @@ def forest(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: 
     :param sides: what is better to the left and to the right of 1
     :param label: the sentence for who does not see the picture
     """
-    low, high = ratio_domain(rows, margin)
-    scale = alt.Scale(type="log", domain=[low, high], nice=False, clamp=True)
+    labels = [shorten(row["label"]) for row in rows]
     # Two rows may carry the same words and are still two rows: a number in front of the words tells them apart and is not shown.
-    shown = [{**row, "label": shorten(row["label"]), "key": f"{number}\x01{shorten(row['label'])}"} for number, row in enumerate(rows)]
-    data = _rows(shown)
-    y = alt.Y("key:N", sort=None, title=None, axis=_label_axis(shown, labelExpr="split(datum.label, '\x01')[1]"))
-    x = alt.X("ratio:Q", scale=scale, title=None,
-              axis=alt.Axis(values=ratio_ticks(low, high), labelExpr="datum.value == 1 ? '0 %' : replace(format(datum.value - 1, '+.0%'), '%', ' %')"))
-    names = list(VERDICTS)
-    colour = alt.Color("verdict:N", legend=None, scale=alt.Scale(domain=names, range=[VERDICTS[name][0] for name in names]))
-    shape = alt.Shape("verdict:N", legend=None, scale=alt.Scale(domain=names, range=[VERDICTS[name][1] for name in names]))
-    base = alt.Chart(data)
-    band = alt.Chart(_rows([{"from": 1 / (1 + margin), "to": 1 + margin}])).mark_rect(color=MUTED, opacity=0.18).encode(
-        x=alt.X("from:Q", scale=scale), x2="to:Q")
-    line = alt.Chart(_rows([{"at": 1}])).mark_rule(color=INK, strokeWidth=1).encode(x=alt.X("at:Q", scale=scale))
-    interval = base.mark_rule(strokeWidth=3).encode(y=y, x=alt.X("low:Q", scale=scale), x2="high:Q", color=colour)
-    point = base.mark_point(filled=True, size=130, opacity=1).encode(y=y, x=x, color=colour, shape=shape)
-    text = base.mark_text(align="left", dx=12, color=INK, fontSize=12).encode(y=y, text="text:N", x=alt.value(WIDTH))
-    end = WIDTH + 12 + CHARACTER * max(len(row["text"]) for row in rows)
-    room = alt.Chart(_rows([{"at": 1}])).mark_rule(opacity=0, color=INK).encode(x=alt.value(WIDTH), x2=alt.value(end))
-    heads = [
-        alt.Chart(_rows([{"text": words}])).mark_text(align=align, color=MUTED, fontSize=12, dx=dx).encode(
-            text="text:N", x=alt.value(at), y=alt.value(-12))
-        for words, align, at, dx in ((f"← {sides[0]}", "right", WIDTH / 2, -8), (f"{sides[1]} →", "left", WIDTH / 2, 8))
-    ]
-    return _draw(alt.layer(band, line, interval, point, text, room, *heads).properties(width=WIDTH, height=max(46, 34 * len(rows))), label)
+    shown = [{**row, "key": f"{number}{MARK}{words}"} for number, (row, words) in enumerate(zip(rows, labels))]
+    params = _ratio_params(rows, margin, sides, labels, (row["text"] for row in rows))
+    return Picture("forest", label, {"rows": shown}, params, {"height": max(46, 34 * len(rows))})
 
 
-def bars(rows: t.Sequence[Row], unit: str, label: str) -> str:
+def spread(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: str) -> Picture:
+    """The ratios of many hosts as ticks, a row a group, with the group's median, verdict and words.
+
+    :param rows: ``{label, ratios, ratio, verdict, text}``
+    """
+    labels = [shorten(row["label"]) for row in rows]
+    keys = [f"{number}{MARK}{words}" for number, words in enumerate(labels)]
+    # More marks than pixels show nothing more: ratios that fall on one place are one mark.
+    ticks = [{"key": key, "ratio": ratio} for key, row in zip(keys, rows) for ratio in sorted({float(f"{ratio:.4g}") for ratio in row["ratios"]})]
+    medians = [{"key": key, **{name: row[name] for name in ("ratio", "verdict", "text")}} for key, row in zip(keys, rows)]
+    ends = [{"low": tick["ratio"], "high": tick["ratio"]} for tick in ticks]
+    return Picture("spread", label, {"rows": ticks, "medians": medians}, _ratio_params(ends, margin, sides, labels, (row["text"] for row in rows)))
+
+
+def bars(rows: t.Sequence[Row], unit: str, label: str) -> Picture:
     """The rate of each placement as a bar with its interval, side by side for each condition.
 
     :param rows: ``{label, condition, value, low, high, text}``; ``low`` and ``high`` None where one sample gives no interval
     """
-    present = [name for name in CONDITIONS if any(row["condition"] == name for row in rows)]
-    shown = [{**row, "label": shorten(row["label"]), "condition": condition_title(row["condition"])} for row in rows]
-    data = _rows(shown)
-    titles = [CONDITIONS[name][0] for name in present]
-    y = alt.Y("label:N", sort=None, title=None, axis=_label_axis(shown))
-    offset = alt.YOffset("condition:N", sort=titles, scale=alt.Scale(domain=titles, paddingInner=0.12))
-    colour = alt.Color("condition:N", sort=titles, scale=alt.Scale(domain=titles, range=[CONDITIONS[name][1] for name in present]),
-                       legend=alt.Legend(symbolType="square") if len(present) > 1 else None)
+    shown = [{**row, "label": shorten(row["label"])} for row in _titled(rows)]
     # An interval of few blocks may be many times as long as the bars that the picture is about: it then ends at the frame.
     tallest = max(row["value"] for row in rows)
-    ends = [row["high"] for row in rows if row["high"] is not None]
-    scale = alt.Scale(domain=[0, min(1.3 * tallest, max([1.05 * tallest, *ends]))], clamp=True, nice=True)
-    base = alt.Chart(data)
-    columns = base.mark_bar().encode(y=y, yOffset=offset, x=alt.X("value:Q", title=unit, scale=scale), color=colour)
-    interval = base.mark_rule(color=INK, strokeWidth=2).encode(y=y, yOffset=offset, x=alt.X("low:Q", title=unit), x2="high:Q").transform_filter(
-        "datum.low != null && datum.high != null")
-    text = base.mark_text(align="left", dx=6, color=INK, fontSize=11).encode(
-        y=y, yOffset=offset, x=alt.X("end:Q", title=unit), text="text:N"
-    ).transform_calculate(end="datum.high == null ? datum.value : datum.high")
-    return _draw(alt.layer(columns, interval, text).properties(width=WIDTH, height={"step": 19}), label)
+    top = min(1.3 * tallest, max([1.05 * tallest, *(row["high"] for row in rows if row["high"] is not None)]))
+    return Picture("bars", label, {"rows": shown}, {"top": top, "unit": unit, "present": _present(rows), "labels": _room(row["label"] for row in shown)})
 
 
-def histogram(rows: t.Sequence[Row], unit: str, label: str) -> str:
+def histogram(rows: t.Sequence[Row], unit: str, label: str) -> Picture:
     """How often which value came, one row of columns a condition.
 
     :param rows: ``{condition, value}``, one a sample
     """
-    present = [name for name in CONDITIONS if any(row["condition"] == name for row in rows)]
-    titles = [CONDITIONS[name][0] for name in present]
-    data = _rows([{**row, "condition": condition_title(row["condition"])} for row in rows])
-    chart = alt.Chart(data).mark_bar().encode(
-        x=alt.X("value:Q", bin=alt.Bin(maxbins=30), title=unit),
-        y=alt.Y("count():Q", title="samples", axis=alt.Axis(tickMinStep=1, format="d", tickCount=3, minExtent=30)),
-        color=alt.Color("condition:N", legend=None, scale=alt.Scale(domain=titles, range=[CONDITIONS[name][1] for name in present])),
-        row=alt.Row("condition:N", sort=titles, title=None, header=alt.Header(labelAngle=0, labelAlign="left")),
-    ).properties(width=WIDTH, height=70)
-    return _draw(chart, label)
+    return Picture("histogram", label, {"rows": _titled(rows)}, {"unit": unit})
 
 
-def sequence(rows: t.Sequence[Row], label: str) -> str:
+def sequence(rows: t.Sequence[Row], label: str) -> Picture:
     """Each sample in the order taken, as its distance from the median of its kind: a drift or a disturbance shows as a slope or a step.
 
     :param rows: ``{index, deviation, condition}``; ``deviation`` 0 = the median of the same placement and condition
     """
-    present = [name for name in CONDITIONS if any(row["condition"] == name for row in rows)]
-    titles = [CONDITIONS[name][0] for name in present]
-    data = _rows([{**row, "condition": condition_title(row["condition"])} for row in rows])
-    points = alt.Chart(data).mark_point(filled=True, size=34, opacity=0.8).encode(
-        x=alt.X("index:Q", title="sample, in the order taken", axis=alt.Axis(tickMinStep=1, format="d", grid=False)),
-        y=alt.Y("deviation:Q", title="from the median", axis=alt.Axis(format="+.1%", tickCount=5, minExtent=56)),
-        color=alt.Color("condition:N", scale=alt.Scale(domain=titles, range=[CONDITIONS[name][1] for name in present]),
-                        legend=alt.Legend() if len(present) > 1 else None),
-        shape=alt.Shape("condition:N", scale=alt.Scale(domain=titles, range=["circle", "diamond"][: len(titles)]),
-                        legend=alt.Legend() if len(present) > 1 else None),
-    )
-    line = alt.Chart(_rows([{"at": 0}])).mark_rule(color=INK, strokeWidth=1).encode(y="at:Q")
-    return _draw(alt.layer(line, points).properties(width=WIDTH, height=150), label)
+    return Picture("sequence", label, {"rows": _titled(rows)}, {"present": _present(rows)})
 
 
-def usage_map(rows: t.Sequence[Row], cpus: t.Sequence[str], label: str) -> str:
+def usage_map(rows: t.Sequence[Row], cpus: t.Sequence[str], label: str) -> Picture:
     """How busy each CPU was in each placement: a line a placement, a field a CPU, siblings side by side.
 
     :param rows: ``{label, cpu, usage}``; ``usage`` 0..1
     :param cpus: the CPUs in the order of the machine: package, core, sibling
     """
     step = max(3, min(26, WIDTH // max(1, len(cpus))))
-    shown = [{**row, "label": shorten(row["label"])} for row in rows]
-    chart = alt.Chart(_rows(shown)).mark_rect(color=ACCENT, stroke=PAPER, strokeWidth=1 if step > 8 else 0).encode(
-        x=alt.X("cpu:N", sort=list(cpus), title="CPU, siblings side by side", scale=alt.Scale(domain=list(cpus)),
-                axis=alt.Axis(labelAngle=0, labelOverlap="greedy", domain=False, ticks=False)),
-        y=alt.Y("label:N", sort=None, title=None, axis=_label_axis(shown)),
-        opacity=alt.Opacity("usage:Q", legend=None, scale=alt.Scale(domain=[0, 1], range=[0.06, 1], clamp=True)),
-    )
-    return _draw(chart.properties(width={"step": step}, height={"step": 20}), label)
+    place = {cpu: number for number, cpu in enumerate(cpus)}
+    shown = [{"label": shorten(row["label"]), "place": place[row["cpu"]], "usage": row["usage"]} for row in rows]
+    params = {"cpus": list(cpus), "seam": 1 if step > 8 else 0, "labels": _room(row["label"] for row in shown)}
+    return Picture("usage_map", label, {"rows": shown}, params, {"width": {"step": step}})
 
 
-def topology(groups: t.Sequence[tuple[str, t.Sequence[t.Sequence[int]]]], offline: t.Container[int], label: str) -> str:
+def topology(
+    groups: t.Sequence[tuple[str, t.Sequence[t.Sequence[int]]]], offline: t.Container[int], label: str, usage: t.Mapping[int, float] | None = None
+) -> Picture:
     """The machine: groups of cores, in them threads with their CPU numbers.
 
     :param groups: name of the group and its cores, each as its CPU numbers
     :param offline: CPUs drawn as outlines
+    :param usage: CPU -> 0..1, shown as a shade with its percentage below the number; without it all are shaded alike
     """
     threads = max((len(core) for _name, cores in groups for core in cores), default=1)
-    width, height, gap = 30 * threads + 8, 34, 10
+    step, height, gap = (30, 34, 10) if usage is None else (44, 50, 10)
+    width = step * threads + 8
     columns = max(1, min(8, (WIDTH + 150) // (width + gap)))
     boxes, fields, heads = [], [], []
     top = 0
@@ -238,45 +412,31 @@ def topology(groups: t.Sequence[tuple[str, t.Sequence[t.Sequence[int]]]], offlin
             left, upper = (place % columns) * (width + gap), top + (place // columns) * (height + gap)
             boxes.append({"x": left, "x2": left + width, "y": upper, "y2": upper + height})
             for thread, cpu in enumerate(core):
-                start = left + 4 + 30 * thread
-                fields.append({"x": start + 1, "x2": start + 29, "y": upper + 5, "y2": upper + height - 5, "cx": start + 15, "cy": upper + height / 2,
-                               "cpu": str(cpu), "online": cpu not in offline})
+                start = left + 4 + step * thread
+                share = 1 / 3 if usage is None else usage.get(cpu)
+                told = [str(cpu)] if usage is None else [f"CPU {cpu}" if step * threads > 60 else str(cpu), "off" if share is None else f"{100 * share:.0f} %"]
+                fields.append({"x": start + 1, "x2": start + step - 1, "y": upper + 5, "y2": upper + height - 5, "cx": start + step / 2,
+                               "cy": upper + height / 2 - 7 * (len(told) - 1), "text": told, "online": cpu not in offline,
+                               "shade": 0 if cpu in offline or share is None else share})
         top += math.ceil(len(cores) / columns) * (height + gap) + 6
     right = columns * (width + gap)
-    x, y = (alt.Scale(domain=domain, nice=False, zero=False) for domain in ([0, right], [top, 0]))
-    frame = alt.Chart(_rows(boxes)).mark_rect(fill="transparent", stroke=MUTED, cornerRadius=4).encode(
-        x=alt.X("x:Q", scale=x, axis=None), x2="x2:Q", y=alt.Y("y:Q", scale=y, axis=None), y2="y2:Q")
-    field = alt.Chart(_rows(fields)).mark_rect(fill=ACCENT, stroke=ACCENT, cornerRadius=3).encode(
-        x=alt.X("x:Q", scale=x, axis=None), x2="x2:Q", y=alt.Y("y:Q", scale=y, axis=None), y2="y2:Q",
-        fillOpacity=alt.condition("datum.online", alt.value(0.25), alt.value(0)),
-        strokeDash=alt.condition("datum.online", alt.value([1, 0]), alt.value([3, 3])))
-    name = alt.Chart(_rows(fields)).mark_text(color=INK, fontSize=12).encode(
-        x=alt.X("cx:Q", scale=x, axis=None), y=alt.Y("cy:Q", scale=y, axis=None), text="cpu:N")
-    head = alt.Chart(_rows(heads)).mark_text(align="left", color=MUTED, fontSize=12).encode(
-        x=alt.X("x:Q", scale=x, axis=None), y=alt.Y("y:Q", scale=y, axis=None), text="text:N")
-    return _draw(alt.layer(frame, field, name, head).properties(width=right, height=top), label)
+    return Picture("topology", label, {"boxes": boxes, "fields": fields, "heads": heads}, {"right": right, "bottom": top}, {"width": right, "height": top})
 
 
-def streams(rows: t.Sequence[Row], unit: str, crossover: int | None, label: str) -> str:
+def streams(rows: t.Sequence[Row], unit: str, crossover: int | None, label: str) -> Picture:
     """Rate against the number of streams, one line a condition, with the number from which more threads help marked.
 
-    :param rows: ``{streams, condition, value, low, high}``
+    :param rows: ``{x, condition, value, low, high}``
     :param crossover: number of streams, or None where the lines do not cross
     """
-    present = [name for name in CONDITIONS if any(row["condition"] == name for row in rows)]
-    titles = [CONDITIONS[name][0] for name in present]
-    data = _rows([{**row, "condition": condition_title(row["condition"])} for row in rows])
-    colour = alt.Color("condition:N", scale=alt.Scale(domain=titles, range=[CONDITIONS[name][1] for name in present]),
-                       legend=alt.Legend() if len(present) > 1 else None)
-    x = alt.X("streams:Q", title="streams", axis=alt.Axis(tickMinStep=1, format="d", grid=False))
-    base = alt.Chart(data)
-    layers = [
-        base.mark_line(strokeWidth=2).encode(x=x, y=alt.Y("value:Q", title=unit), color=colour),
-        base.mark_rule(strokeWidth=2).encode(x=x, y="low:Q", y2="high:Q", color=colour).transform_filter("datum.low != null"),
-        base.mark_point(filled=True, size=50, opacity=1).encode(x=x, y="value:Q", color=colour),
-    ]
-    if crossover is not None:
-        mark = alt.Chart(_rows([{"streams": crossover, "text": f"from {crossover} streams"}]))
-        layers.append(mark.mark_rule(color=INK, strokeDash=[4, 3]).encode(x=x))
-        layers.append(mark.mark_text(align="left", dx=5, color=INK, fontSize=12).encode(x=x, y=alt.value(8), text="text:N"))
-    return _draw(alt.layer(*layers).properties(width=WIDTH, height=200), label)
+    marks = [] if crossover is None else [{"x": crossover, "text": f"from {crossover} streams"}]
+    return Picture("streams", label, {"rows": _titled(rows), "marks": marks}, {"unit": unit, "along": "streams", "present": _present(rows)})
+
+
+def points(rows: t.Sequence[Row], unit: str, along: str, label: str) -> Picture:
+    """A value against the parameter at whose points it was measured, one line a condition.
+
+    :param rows: ``{x, condition, value, low, high}``
+    :param along: the parameter with its unit
+    """
+    return Picture("points", label, {"rows": _titled(rows), "marks": []}, {"unit": unit, "along": along, "present": _present(rows)})

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import io
 import json
 import math
 import os
 import re
+import shutil
 import tempfile
 import typing as t
 from pathlib import Path
@@ -31,6 +33,8 @@ SCHEMA_VERSION = 1
 
 MAX_BYTES = 32 * 1024 * 1024
 MAX_TEXT = 20_000
+# Of a file that is compared or copied, in bytes.
+PIECE = 1024 * 1024
 MAX_NAME = 255
 # Beyond any count or rate a machine reaches, and far enough from the largest double that sums and squares stay finite.
 MAX_NUMBER = 1e100
@@ -189,6 +193,9 @@ def _validator() -> jsonschema_rs.Draft202012Validator:
 # C0 and C1 controls but tab and newline, lone surrogates (they cannot be encoded), and the marks that reverse the reading order of what follows.
 _UNSHOWABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 
+# How JSON writes what may be unshowable without holding it.
+_ESCAPES = ("\\u", "\\b", "\\f", "\\r")
+
 
 class ResultError(Exception):
     """A result that cannot be read, trusted or written. The message names the file and says why and what to do."""
@@ -235,7 +242,9 @@ def parse(text: str, source: str) -> dict[str, t.Any]:
     """
     try:
         document = json.loads(text, parse_float=_finite, parse_int=_short_integer, parse_constant=_no_constant)
-        document = _showable_all(document)
+        # Most results hold nothing that has to be replaced, and to look at the text is a tenth of the work of going through the document.
+        if any(escape in text for escape in _ESCAPES) or _UNSHOWABLE.search(text):
+            document = _showable_all(document)
     except json.JSONDecodeError as error:
         raise ResultError(
             f"{source}: not a whole JSON document ({error.msg} at line {error.lineno}, column {error.colno}): collect this host again"
@@ -314,24 +323,6 @@ def result_paths(run_dir: str | os.PathLike[str]) -> list[Path]:
     return [run_dir / name for name in names if name.endswith(".json") and name[:-5] not in REPORT_NAMES and not name.startswith(".")]
 
 
-def load_all(paths: t.Iterable[Path]) -> t.Iterator[tuple[Path, dict[str, t.Any] | ResultError]]:
-    """Read each file; what cannot be used comes as its error, so that one broken host does not cost the others' pages.
-
-    The second file that claims to be the same host is an error too: nobody could tell which one is right.
-    """
-    seen: dict[str, Path] = {}
-    for path in paths:
-        try:
-            result = load(path)
-            other = seen.setdefault(result["host"], path)
-            if other != path:
-                raise ResultError(f'{showable(path.name)}: says it is host {_brief(result["host"])}, as {showable(other.name)} does: remove one')
-        except ResultError as error:
-            yield path, error
-        else:
-            yield path, result
-
-
 def file_stem(host: str) -> str:
     """The name of a host's files without the ending: safe in any directory, and another one for another host.
 
@@ -357,23 +348,28 @@ def read_text(path: str | os.PathLike[str]) -> str | None:
 
 
 def write_text(path: str | os.PathLike[str], text: str, dry_run: bool = False) -> bool:
-    """Put ``text`` (UTF-8) into a file, whole or not at all; a file that holds it already is left alone.
+    """:func:`write_stream` for a text, as UTF-8."""
+    return write_stream(path, io.BytesIO(text.encode("utf-8")), dry_run)
+
+
+def write_stream(path: str | os.PathLike[str], source: t.IO[bytes], dry_run: bool = False) -> bool:
+    """Put what ``source`` holds from its beginning into a file, whole or not at all; a file that holds it already is left alone.
 
     :param dry_run: only say whether it would be written
     :returns: whether the file was written
     :raises ResultError: with the reason
     """
     path = Path(path)
-    data = text.encode("utf-8")
     try:
-        if path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
+        if _holds(path, source):
             return False
         if dry_run:
             return True
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:60]}.")
         try:
             with os.fdopen(descriptor, "wb") as stream:
-                stream.write(data)
+                source.seek(0)
+                shutil.copyfileobj(source, stream, PIECE)
                 stream.flush()
                 os.fsync(stream.fileno())
             # mkstemp makes a private file; a report is for whom the directory and the umask let in.
@@ -387,6 +383,15 @@ def write_text(path: str | os.PathLike[str], text: str, dry_run: bool = False) -
     except OSError as error:
         raise ResultError(f"{path}: cannot be written: {error.strerror}") from error
     return True
+
+
+def _holds(path: Path, source: t.IO[bytes]) -> bool:
+    """Whether the file holds just what the source does."""
+    if not path.is_file() or path.stat().st_size != source.seek(0, os.SEEK_END):
+        return False
+    source.seek(0)
+    with path.open("rb") as stream:
+        return all(piece == source.read(PIECE) for piece in iter(lambda: stream.read(PIECE), b""))
 
 
 def save(run_dir: str | os.PathLike[str], document: dict[str, t.Any]) -> tuple[Path, bool]:

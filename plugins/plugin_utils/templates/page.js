@@ -1,17 +1,15 @@
 'use strict';
-// Sorting: each head of a table.sort becomes a button; a field's data-v is what it is sorted by where its text is not.
-const key = (row, column) => {
-  const field = row.cells[column];
-  const value = field.dataset.v ?? field.textContent.trim();
-  const size = Number(value);
-  return value !== '' && Number.isFinite(size) ? size : value;
-};
 // Numbers before words, so that what is unknown stays together at one end.
 const order = (a, b) => {
   if (typeof a !== typeof b) return typeof a === 'number' ? -1 : 1;
   return typeof a === 'number' ? a - b : a.localeCompare(b, undefined, { numeric: true });
 };
-for (const table of document.querySelectorAll('table.sort')) {
+const sortable = (value) => {
+  const size = Number(value);
+  return value !== '' && Number.isFinite(size) ? size : String(value);
+};
+// Each head of a table becomes a button that sorts by its column, first upwards.
+const sorting = (table, sort) => {
   const heads = [...table.tHead.rows[0].cells];
   heads.forEach((head, column) => {
     const button = document.createElement('button');
@@ -22,24 +20,118 @@ for (const table of document.querySelectorAll('table.sort')) {
       const down = head.getAttribute('aria-sort') === 'ascending';
       heads.forEach((other) => other.removeAttribute('aria-sort'));
       head.setAttribute('aria-sort', down ? 'descending' : 'ascending');
-      const rows = [...table.tBodies[0].rows].map((row) => [key(row, column), row]);
-      rows.sort((a, b) => (down ? order(b[0], a[0]) : order(a[0], b[0])));
-      table.tBodies[0].append(...rows.map((pair) => pair[1]));
+      sort(column, down);
     });
   });
+};
+const sorted = (rows, key, down) => {
+  const keyed = rows.map((row) => [key(row), row]);
+  keyed.sort((a, b) => (down ? order(b[0], a[0]) : order(a[0], b[0])));
+  return keyed.map((pair) => pair[1]);
+};
+// A table whose rows are all there: a field's data-v is what it is sorted by where its text is not.
+for (const table of document.querySelectorAll('table.sort')) {
+  const key = (column) => (row) => sortable(row.cells[column].dataset.v ?? row.cells[column].textContent.trim());
+  sorting(table, (column, down) => table.tBodies[0].append(...sorted([...table.tBodies[0].rows], key(column), down)));
 }
-// Filtering: rows that do not hold every word typed are hidden; the count is read out.
+// A table of many rows: they are data (a cell is a text, or a text, what it is sorted by, its class and its address), and as many are made as are looked at.
+const STEP = 200;
+const shown = (cell) => String(Array.isArray(cell) ? cell[0] : cell);
+const field = (cell, first) => {
+  const made = document.createElement(first ? 'th' : 'td');
+  if (first) made.scope = 'row';
+  const [text, value, kind, address] = Array.isArray(cell) ? cell : [cell, cell];
+  if (typeof value === 'number') made.className = 'n';
+  const holder = address || kind ? made.appendChild(document.createElement(address ? 'a' : 'span')) : made;
+  if (address) holder.setAttribute('href', address);
+  if (kind) holder.className = `verdict ${kind}`;
+  holder.textContent = text;
+  return made;
+};
+for (const source of document.querySelectorAll('script[data-rows]')) {
+  const table = document.getElementById(source.dataset.rows);
+  const all = JSON.parse(source.textContent);
+  const count = document.getElementById(`count-${table.id}`);
+  const more = document.getElementById(`more-${table.id}`);
+  const filter = document.getElementById(`filter-${table.id}`);
+  let texts = null;
+  let rows = all;
+  let made = table.tBodies[0].rows.length;
+  const grow = (to) => {
+    const added = rows.slice(made, to).map((row) => {
+      const line = document.createElement('tr');
+      line.append(...row.map((cell, place) => field(cell, place === 0)));
+      return line;
+    });
+    table.tBodies[0].append(...added);
+    made += added.length;
+    count.textContent = `${rows.length} of ${all.length}`;
+    more.hidden = made >= rows.length;
+    more.textContent = `Show more, ${rows.length - made} are left`;
+  };
+  const show = () => { table.tBodies[0].replaceChildren(); made = 0; grow(STEP); };
+  sorting(table, (column, down) => {
+    const key = (row) => sortable(Array.isArray(row[column]) ? row[column][1] : row[column]);
+    rows = sorted(rows, key, down);
+    show();
+  });
+  more.addEventListener('click', () => grow(made + STEP));
+  // Rows that do not hold every word typed are left out; the count is read out.
+  filter?.addEventListener('input', () => {
+    texts ??= new Map(all.map((row) => [row, row.map(shown).join('\n').toLowerCase()]));
+    const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    rows = all.filter((row) => words.every((word) => texts.get(row).includes(word)));
+    table.tHead.querySelectorAll('[aria-sort]').forEach((head) => head.removeAttribute('aria-sort'));
+    show();
+  });
+  // What is folded up is made when it is unfolded.
+  const fold = table.closest('details:not([open])');
+  if (fold) fold.addEventListener('toggle', () => made || show(), { once: true }); else grow(Math.max(made, STEP));
+}
+for (const button of document.querySelectorAll('button[data-words]')) {
+  button.addEventListener('click', () => {
+    const filter = document.getElementById(button.dataset.for);
+    filter.value = button.dataset.words;
+    filter.dispatchEvent(new Event('input'));
+    filter.focus();
+  });
+}
+// A table of few rows with a filter.
 for (const input of document.querySelectorAll('input[data-filters]')) {
   const table = document.getElementById(input.dataset.filters);
   const count = document.getElementById(input.dataset.counts);
   const rows = [...table.tBodies[0].rows].map((row) => [row.textContent.toLowerCase(), row]);
   input.addEventListener('input', () => {
     const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    let shown = 0;
+    let left = 0;
     for (const [text, row] of rows) {
       row.hidden = !words.every((word) => text.includes(word));
-      shown += row.hidden ? 0 : 1;
+      left += row.hidden ? 0 : 1;
     }
-    count.textContent = `${shown} of ${rows.length}`;
+    count.textContent = `${left} of ${rows.length}`;
   });
 }
+// Pictures that were left to the browser: one after the other, so that the page can be read and scrolled meanwhile.
+const draw = async (source) => {
+  const told = JSON.parse(source.textContent);
+  const { config, templates } = window.smtCharts;
+  const params = Object.entries(told.params);
+  const filled = params.reduce((text, [name, value]) => text.replaceAll(`"@${name}"`, () => JSON.stringify(value)), JSON.stringify(templates[told.kind]));
+  const spec = { ...JSON.parse(filled), ...told.size, config, datasets: told.data, params: params.map(([name, value]) => ({ name, value })) };
+  const place = document.createElement('div');
+  source.after(place);
+  // The interpreter of expressions, since the page's policy forbids to make code from text.
+  await window.vegaEmbed(place, spec, { ast: true, actions: false, renderer: 'svg', defaultStyle: false, mode: 'vega-lite', logLevel: 1, tooltip: false });
+  const picture = place.querySelector('svg');
+  picture.setAttribute('role', 'img');
+  picture.setAttribute('aria-label', told.label);
+};
+const drawAll = async () => {
+  for (const source of document.querySelectorAll('script[data-picture]')) {
+    if (window.vegaEmbed) await draw(source);
+    else source.after('The picture is drawn by charts.js, which is missing beside this page. The tables have its numbers.');
+    await new Promise((resolve) => { setTimeout(resolve); });
+  }
+  document.documentElement.dataset.drawn = 'all';
+};
+if (document.readyState === 'loading') document.addEventListener('DOMContentLoaded', drawAll); else drawAll();

@@ -1,0 +1,96 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Many hosts' answers -> what holds for a hardware class, how its hosts differ, and which of them stand out.
+
+The host is the unit of replication: a class of hundred hosts has hundred values, however many samples each of them took. A class is judged by the same
+rules as one host (:mod:`statistics`), with hosts in the place of blocks.
+"""
+
+from __future__ import annotations
+
+import math
+import typing as t
+
+try:
+    import numpy
+except ImportError as error:
+    MISSING_LIBRARY: ImportError | None = error
+else:
+    MISSING_LIBRARY = None
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, host_page, statistics
+
+# With fewer hosts quartiles say nothing.
+LEAST_HOSTS_FOR_OUTLIERS = 5
+# Tukey's fences: this many interquartile ranges beyond the quartiles. Source: J. W. Tukey, Exploratory Data Analysis (1977).
+FENCE = 1.5
+
+Row = t.Dict[str, t.Any]
+
+
+def row(summary: dict[str, t.Any], page: str) -> Row:
+    """What the overview keeps of one host, small enough for thousands: its answer, and of each workload of the whole machine the comparison's figures."""
+    keep = ("title", "ratio", "ci_low", "ci_high", "verdict", "baseline_value", "candidate_value", "better", "margin")
+    return {
+        **{key: summary[key] for key in ("host", "run", "outcome", "hardware_class", "vulnerable", "reboot_required", "disagreement", "file")}, "page": page,
+        "recommendation": summary["recommendation"]["choice"], "agreed": summary["recommendation"]["agreed"],
+        "sentence": summary["answer"]["sentence"], "evidence": summary["answer"]["evidence"],
+        "restored": summary["restored"].get("ok") if summary["restored"] else None,
+        "differences": (summary["restored"] or {}).get("differences") or [],
+        "workloads": {series(one): {key: one[key] for key in keep} for one in analysis.primary(summary["comparisons"])},
+    }
+
+
+def series(one: dict[str, t.Any]) -> str:
+    """What tells a comparison's workload, and its point if it has one, from the others."""
+    return one["workload"] if one.get("point") is None else f"{one['workload']} {one['point']:g}"
+
+
+def by_class(rows: t.Sequence[Row], margin: float, confidence: float) -> list[dict[str, t.Any]]:
+    """Each hardware class, the largest first, those without one last.
+
+    :returns: ``{hardware_class, hosts, counts (recommendation -> hosts), vulnerable, reboot_required, workloads}``; each workload is
+        ``{workload, title, ratios, least, most, deviation, outliers (host -> ratio), ...what smt_compare returns}`` with hosts as blocks;
+        ``deviation`` is the standard deviation of the hosts' log-ratios, None for one host
+    """
+    classes: dict[str | None, list[Row]] = {}
+    for one in rows:
+        classes.setdefault(one["hardware_class"], []).append(one)
+    ordered = sorted(classes.items(), key=lambda pair: (pair[0] is None, -len(pair[1]), pair[0] or ""))
+    return [_class(name, members, margin, confidence) for name, members in ordered]
+
+
+def _class(name: str | None, members: t.Sequence[Row], margin: float, confidence: float) -> dict[str, t.Any]:
+    counts: dict[str, int] = {}
+    for one in members:
+        counts[one["recommendation"]] = counts.get(one["recommendation"], 0) + 1
+    found = list(dict.fromkeys(key for one in members for key in one["workloads"]))
+    hosts = {key: [(one["host"], one["workloads"][key]) for one in members if key in one["workloads"]] for key in found}
+    family = [
+        ([one["baseline_value"] for _host, one in hosts[key]], [one["candidate_value"] for _host, one in hosts[key]], hosts[key][0][1]["better"])
+        for key in found
+    ]
+    judged = statistics.compare_family(family, margin, confidence)
+    return {
+        "hardware_class": name, "hosts": len(members), "counts": counts, "vulnerable": sum(1 for one in members if one["vulnerable"]),
+        "reboot_required": sum(1 for one in members if one["reboot_required"]),
+        "workloads": [{**_spread(key, hosts[key]), **one} for key, one in zip(found, judged)],
+    }
+
+
+def _spread(key: str, hosts: t.Sequence[tuple[str, dict[str, t.Any]]]) -> dict[str, t.Any]:
+    ratios = {host: one["ratio"] for host, one in hosts}
+    logs = numpy.log(list(ratios.values()))
+    return {
+        "workload": key, "title": hosts[0][1]["title"], "ratios": list(ratios.values()), "least": min(ratios.values()), "most": max(ratios.values()),
+        "deviation": float(logs.std(ddof=1)) if len(logs) > 1 else None, "outliers": outliers(ratios),
+    }
+
+
+def outliers(ratios: t.Mapping[str, float]) -> dict[str, float]:
+    """The hosts whose ratio lies beyond Tukey's fences, on the logarithm; none of fewer than five hosts."""
+    if len(ratios) < LEAST_HOSTS_FOR_OUTLIERS:
+        return {}
+    first, third = numpy.quantile(numpy.log(list(ratios.values())), [0.25, 0.75])
+    reach = FENCE * (third - first)
+    return {host: ratio for host, ratio in ratios.items() if not first - reach <= math.log(ratio) <= third + reach}

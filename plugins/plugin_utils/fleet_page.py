@@ -1,0 +1,94 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The overview of a run with several hosts: what holds for each hardware class, which hosts stand out, and a table of all that is sorted and filtered."""
+
+from __future__ import annotations
+
+import typing as t
+from urllib.parse import quote
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils import answer, charts, fleet, forms, host_page, page, words
+
+# Rows of the table that the page holds as HTML; all are in its data, from which the browser makes the others.
+FIRST_ROWS = 100
+# Up to so many hosts each has its own line in the picture.
+MOST_HOSTS_DRAWN = 20
+# More workloads than this stay in the hosts' pages and in comparisons.csv.
+MOST_COLUMNS = 12
+# Of hosts named one by one in a list.
+MOST_NAMED = 20
+
+
+def render(rows: t.Sequence[fleet.Row], refused: t.Sequence[forms.Refused], margin: float, confidence: float) -> str:
+    """The page.
+
+    :param rows: of all hosts, in the order to show
+    :param refused: the files that are not in the report
+    """
+    classes = fleet.by_class(rows, margin, confidence)
+    counts = {name: sum(1 for row in rows if row["recommendation"] == name) for name in words.RECOMMENDATION_TITLES}
+    titles = {key: one["title"] for row in rows for key, one in row["workloads"].items()}
+    outliers = {host for one in classes for workload in one["workloads"] for host in workload["outliers"]}
+    table = [_cells(row, list(titles)[:MOST_COLUMNS], row["host"] in outliers) for row in rows]
+    return page.render(
+        "run.html.j2", rows=rows, refused=refused, counts={name: count for name, count in counts.items() if count}, classes=classes,
+        chart=_chart(rows, classes), heads=_heads(list(titles.values())[:MOST_COLUMNS]), table=table, first_rows=FIRST_ROWS,
+        left_out=max(0, len(titles) - MOST_COLUMNS), runs=sorted({row["run"] for row in rows}), most_named=MOST_NAMED,
+        notable=_notable(rows, classes), told=[row for row in rows if len(rows) <= MOST_HOSTS_DRAWN],
+    )
+
+
+def _chart(rows: t.Sequence[fleet.Row], classes: t.Sequence[dict[str, t.Any]]) -> charts.Picture | None:
+    """Few hosts one by one, many as the spread of each class."""
+    if len(rows) <= MOST_HOSTS_DRAWN:
+        compared = [(row["host"], one) for row in rows for one in row["workloads"].values()]
+        return host_page.forest([{"label": f"{host}: {one['title']}", **host_page.ratio_row(one)} for host, one in compared], [one for _host, one in compared])
+    shown = [
+        {"label": f"{one['hardware_class'] or 'unknown class'}: {workload['title']}", **{key: workload[key] for key in ("ratios", "ratio", "verdict")},
+         "text": f"{words.change_and_interval(workload)}, {words.counted(len(workload['ratios']), 'host')}", "margin": workload["margin"]}
+        for one in classes for workload in one["workloads"]
+    ][:host_page.MOST_ROWS_DRAWN]
+    if not shown:
+        return None
+    told = "; ".join(f"{row['label']} {row['text']}, {row['verdict']}" for row in shown[:20])
+    return charts.spread(shown, shown[0]["margin"], words.SIDES_OF_CHANGE, f"Change of each host, by hardware class and workload: {told}")
+
+
+def _heads(titles: t.Sequence[str]) -> list[str]:
+    return ["host", "answer", *titles, "hardware class", "vulnerable by SMT", "next boot", "run", "put back", "stands out"]
+
+
+def _cells(row: fleet.Row, keys: t.Sequence[str], outlier: bool) -> list[t.Any]:
+    """A host as a row of the table: each cell a text, or a text, what it is sorted by, its class and its address."""
+    restored = {True: "yes", False: "NO", None: "unknown"}[row["restored"]]
+    return [
+        [row["host"], row["host"], "", quote(row["page"])], words.RECOMMENDATION_TITLES[row["recommendation"]] + (" *" if _contested(row) else ""),
+        *(_change(row["workloads"].get(key)) for key in keys), row["hardware_class"] or "unknown",
+        "unknown" if row["vulnerable"] is None else [", ".join(row["vulnerable"]) or "none", len(row["vulnerable"]), "loss" if row["vulnerable"] else ""],
+        {True: ["otherwise", "1", "inconclusive"], False: "as now", None: "unknown"}[row["reboot_required"]],
+        row["outcome"], [restored, restored, "loss" if restored == "NO" else ""], "outlier" if outlier else "",
+    ]
+
+
+def _contested(row: fleet.Row) -> bool:
+    """A side is chosen by performance, and another reason points to the other."""
+    return row["recommendation"] in (answer.ON, answer.OFF) and not row["agreed"]
+
+
+def _change(one: dict[str, t.Any] | None) -> t.Any:
+    return "not compared" if one is None else [f"{words.change_and_interval(one)} {one['verdict']}", round(one["ratio"], 6), one["verdict"]]
+
+
+def _notable(rows: t.Sequence[fleet.Row], classes: t.Sequence[dict[str, t.Any]]) -> list[tuple[str, list[str]]]:
+    """What a person has to look at, as a title and the hosts it is about."""
+    unlike = [
+        f"{host} ({workload['title']} {answer.signed(ratio)}, its class {answer.signed(workload['ratio'], workload)})"
+        for one in classes for workload in one["workloads"] for host, ratio in workload["outliers"].items()
+    ]
+    return [(title, hosts) for title, hosts in (
+        ("not put back as it was before", [f"{row['host']}: {'; '.join(row['differences']) or 'no details were left'}" for row in rows if row["restored"] is False]),
+        ("would boot with other SMT arguments than now", [row["host"] for row in rows if row["reboot_required"]]),
+        ("share cores otherwise than the kernel says", [f"{row['host']}: {row['disagreement']}" for row in rows if row["disagreement"]]),
+        ("unlike the other hosts of their class", unlike),
+        ("did not complete", [row["host"] for row in rows if row["outcome"] != "completed"]),
+    ) if hosts]

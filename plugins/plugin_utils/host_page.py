@@ -1,0 +1,313 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One host's result and what was made of it -> its page."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import statistics as plain_statistics
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, charts, derived, page, words
+
+# A page with more samples than this shows the first ones and points to the CSV, which has all.
+MOST_SAMPLES_SHOWN = 3000
+# Rows of pictures beyond which a picture no longer helps; the table has all.
+MOST_ROWS_DRAWN = 60
+MOST_CPUS_DRAWN = 256
+
+SAMPLE_HEADS = ("order", "block", "workload", "placement", "condition", "value", "unit", "wall s", "steal", "started", "worked")
+
+
+def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, margin: float, later: bool) -> str:
+    """The page.
+
+    :param result: a document that :func:`result_files.load` has accepted
+    :param summary: what :func:`report.summarise` made of it
+    :param alone: whether there is no overview to lead back to
+    :param later: whether the pictures are left to the browser, with ``charts.js`` beside the page
+    """
+    comparisons = summary["comparisons"]
+    main = analysis.primary(comparisons)
+    return page.render(
+        "host.html.j2", result=result, summary=summary, answer=summary["answer"], alone=alone, later=later, main=main,
+        main_chart=forest([{"label": one["title"], **ratio_row(one)} for one in main], main),
+        others=[one for one in comparisons if one["kind"] == "change" and one["placement"] != analysis.WHOLE_MACHINE],
+        effects=_effects(comparisons), workloads=_workloads(result, summary, margin), machine=_machine(result), usage=_usage(result),
+        sequence=_sequence(result), settings=_settings(result), command=_command(result), sample_heads=SAMPLE_HEADS,
+        samples=[_sample_cells(place, sample) for place, sample in enumerate(result["samples"][:MOST_SAMPLES_SHOWN])],
+        facts=json.dumps(result["facts"], indent=1, sort_keys=True, ensure_ascii=False),
+    )
+
+
+def ratio_row(one: dict[str, t.Any]) -> dict[str, t.Any]:
+    """A comparison as :func:`charts.forest` takes it, without a label."""
+    ends = {"low": one["ci_low"] or one["ratio"], "high": one["ci_high"] or one["ratio"]}
+    return {"ratio": one["ratio"], **ends, "verdict": one["verdict"], "text": words.change_and_interval(one)}
+
+
+def forest(
+    rows: t.Sequence[dict[str, t.Any]], comparisons: t.Sequence[dict[str, t.Any]], sides: tuple[str, str] = words.SIDES_OF_CHANGE
+) -> charts.Picture | None:
+    """The forest plot of these rows, with its sentence; None where there is none."""
+    rows = rows[:MOST_ROWS_DRAWN]
+    if not rows:
+        return None
+    told = "; ".join(f"{row['label']} {row['text']}, {row['verdict']}" for row in rows[:20])
+    return charts.forest(rows, comparisons[0]["margin"], sides, f"Change with its interval: {told}")
+
+
+def _effects(comparisons: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """The comparisons between placements, by effect, each with its picture."""
+    found = []
+    for effect in analysis.PLACEMENT_PAIRS.values():
+        group = [one for one in comparisons if one["effect"] == effect]
+        if group:
+            rows = [{"label": one["title"], **ratio_row(one)} for one in group]
+            found.append({"effect": effect, "comparisons": group, "chart": forest(rows, group, ("less work", "more work"))})
+    return found
+
+
+# Workloads
+
+
+def _workloads(result: dict[str, t.Any], summary: dict[str, t.Any], margin: float) -> list[dict[str, t.Any]]:
+    """Each workload with what was measured of it."""
+    found = []
+    for name in dict.fromkeys(level["workload"] for level in summary["levels"]):
+        about = analysis.describe_workload(result, name)
+        levels = [level for level in summary["levels"] if level["workload"] == name]
+        found.append({
+            **about, "levels": levels, "chart": _bars(levels, about), "repeats": _repeats(result, about), "streams": _streams(levels, about, margin),
+            "points": _points(result, levels, about),
+        })
+    return found
+
+
+def _unit(about: dict[str, t.Any]) -> str:
+    return f"{about['metric']} [{about['unit']}]"
+
+
+def _bars(levels: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any]) -> charts.Picture | None:
+    drawn = [
+        {"label": words.placement_title(level["placement"]), "text": words.number(level["value"]), **_span(level)}
+        for level in levels if level["value"] is not None and level["point"] is None and not analysis.STREAMS.match(level["placement"])
+    ][:MOST_ROWS_DRAWN]
+    unit = f"{_unit(about)}, {'more' if about['better'] == 'higher' else 'less'} is better"
+    return charts.bars(drawn, unit, f"{about['title']}: {unit}, by placement; the table has the numbers") if drawn else None
+
+
+def _span(level: dict[str, t.Any]) -> dict[str, t.Any]:
+    return {"condition": level["condition"], **{key: None if level[key] is None else _short(level[key]) for key in ("value", "low", "high")}}
+
+
+def _short(value: float) -> float:
+    """Six digits: more cannot be seen in a picture, and a fleet's pages are as long as their digits."""
+    return float(f"{value:.6g}")
+
+
+def _repeats(result: dict[str, t.Any], about: dict[str, t.Any]) -> charts.Picture | None:
+    """Histogram of the repeated runs with every thread busy, or of one worker alone where there are none."""
+    for placement in (analysis.WHOLE_MACHINE, "single"):
+        rows = [
+            {"condition": sample["condition"], "value": _short(analysis.good_value(sample))}
+            for sample in result["samples"]
+            if sample["workload"] == about["workload"] and analysis.good_value(sample) is not None and analysis.point_of(sample) is None
+            and sample["placement"] == analysis.sampled_as(result, placement, sample["condition"])
+        ]
+        if len(rows) > 3:
+            label = f"{about['title']}, {words.placement_title(placement)}: how often which value came in {len(rows)} samples"
+            return charts.histogram(rows, f"{_unit(about)}, {words.placement_title(placement)}", label)
+    return None
+
+
+def _streams(levels: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any], margin: float) -> charts.Picture | None:
+    """The rate by number of streams, with the number from which on SMT helps, which needs the same numbers with SMT off."""
+    rows = [
+        {"x": int(match.group(1)), **_span(level)}
+        for level in levels if level["value"] is not None and (match := analysis.STREAMS.match(level["placement"]))
+    ]
+    if not rows:
+        return None
+    with_smt, without = ({row["x"]: row["value"] for row in rows if row["condition"] == one} for one in (analysis.SMT_ON, analysis.SMT_OFF))
+    both = {count: with_smt[count] / without[count] for count in set(with_smt) & set(without)}
+    if about["better"] == "lower":
+        both = {count: 1 / ratio for count, ratio in both.items()}
+    crossing = derived.crossover(both, margin) if both else None
+    told = f"SMT helps from {crossing} streams on" if crossing else "no number of streams from which on SMT helps"
+    return charts.streams(rows, _unit(about), crossing, f"{about['title']} by number of streams: {told}")
+
+
+def _points(result: dict[str, t.Any], levels: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any]) -> list[dict[str, t.Any]]:
+    """For each placement of a workload that is measured at several points: the metric, and the CPU usage, against the point."""
+    point = next((sample["point"] for sample in result["samples"] if sample["workload"] == about["workload"] and sample.get("point")), None)
+    if point is None:
+        return []
+    along = " ".join(filter(None, [point.get("name") or "point", f"[{point['unit']}]" if point.get("unit") else None]))
+    usage = _usage_by_point(result, about["workload"])
+    found = []
+    for placement in dict.fromkeys(level["placement"] for level in levels):
+        rated = [{"x": level["point"], **_span(level)} for level in levels
+                 if level["placement"] == placement and level["value"] is not None and level["point"] is not None]
+        used = [{"x": x, "condition": condition, "value": _short(100 * share), "low": None, "high": None}
+                for (spot, condition, x), share in sorted(usage.items()) if spot == placement]
+        title = f"{about['title']}, {words.placement_title(placement)}"
+        if rated:
+            found.append({
+                "placement": placement,
+                "rate": charts.points(rated, _unit(about), along, f"{title}: {_unit(about)} by {along}; the table has the numbers"),
+                "usage": charts.points(used, "CPU usage [%]", along, f"{title}: usage of its busiest core by {along}") if used else None,
+            })
+    return found
+
+
+def _usage_by_point(result: dict[str, t.Any], workload: str) -> dict[tuple[str, str, float], float]:
+    """(placement, condition, point) -> mean over the samples of the usage of the busiest core, or CPU where cores are not told."""
+    shares: dict[tuple[str, str, float], list[float]] = {}
+    for sample in result["samples"]:
+        told = [share for share in (sample.get("core_usage") or sample.get("cpu_usage") or {}).values() if share is not None]
+        point = analysis.point_of(sample)
+        if sample["ok"] and sample["workload"] == workload and point is not None and told:
+            shares.setdefault((sample["placement"], sample["condition"], point), []).append(max(told))
+    return {key: sum(values) / len(values) for key, values in shares.items()}
+
+
+def _sequence(result: dict[str, t.Any]) -> charts.Picture | None:
+    """Every good sample as its distance from the median of its kind, in the order taken."""
+    kinds: dict[tuple[t.Any, ...], list[float]] = {}
+    good = [
+        (place, (sample["workload"], sample["placement"], sample["condition"], analysis.point_of(sample)), analysis.good_value(sample))
+        for place, sample in enumerate(result["samples"])
+    ]
+    good = [one for one in good if one[2] is not None]
+    for _place, kind, value in good:
+        kinds.setdefault(kind, []).append(value)
+    medians = {kind: plain_statistics.median(values) for kind, values in kinds.items()}
+    rows = [{"index": place, "condition": kind[2], "deviation": _short(value / medians[kind] - 1)} for place, kind, value in good[:MOST_SAMPLES_SHOWN]]
+    if len(rows) < 4:
+        return None
+    widest = max(abs(row["deviation"]) for row in rows)
+    return charts.sequence(rows, f"{len(rows)} samples in the order taken; the farthest from the median of its kind by {answer.percent(widest)}")
+
+
+def _sample_cells(place: int, sample: dict[str, t.Any]) -> list[t.Any]:
+    """A sample as a row of a table: a number is what it is sorted by, a pair is what is shown and what it is sorted by."""
+    metric = sample["metric"] or {}
+    value, steal, wall = metric.get("value"), sample.get("steal"), sample.get("wall_seconds")
+    point = analysis.point_of(sample)
+    return [
+        place if sample.get("index") is None else sample["index"], sample["block"],
+        sample["workload"] if point is None else f"{sample['workload']}, {point:g}", words.placement_title(sample["placement"]),
+        charts.condition_title(sample["condition"]), "none" if value is None else [words.number(value, 6), value], metric.get("unit") or "",
+        "unknown" if wall is None else [words.number(wall), wall], "unknown" if steal is None else [answer.percent(steal), steal],
+        sample.get("started") or "unknown", "yes" if sample["ok"] else f"no: {sample.get('error') or 'no reason given'}",
+    ]
+
+
+# The machine
+
+
+def _cores_by_node(facts: dict[str, t.Any]) -> list[tuple[str, list[tuple[int, ...]]]]:
+    """Cores with their CPUs, below the memory node they belong to where that is known."""
+    cores = analysis.cores_of(facts)
+    nodes = {name: set(analysis.cpus_of(cpus)) for name, cpus in (facts.get("nodes") or {}).items()}
+    found = [(f"node {name}", [core for core in cores if core[0] in cpus]) for name, cpus in nodes.items()]
+    found = [(name, members) for name, members in found if members]
+    placed = {core for _name, members in found for core in members}
+    rest = [core for core in cores if core not in placed]
+    return found + ([("cores", rest)] if rest else [])
+
+
+def _machine(result: dict[str, t.Any]) -> dict[str, t.Any]:
+    facts = result["facts"]
+    groups = _cores_by_node(facts)
+    count = sum(len(core) for _name, cores in groups for core in cores)
+    cpus = facts.get("cpus") or {}
+    chart = None
+    if 0 < count <= MOST_CPUS_DRAWN:
+        told = f"{facts.get('sockets') or 'unknown'} packages, {sum(len(cores) for _name, cores in groups)} cores, {count} CPUs"
+        chart = charts.topology(groups, set(analysis.cpus_of(cpus.get("offline"))), f"The machine: {told}; the table has each core")
+    return {"groups": groups, "chart": chart, "cpus": cpus, "disagreement": disagreement(facts)}
+
+
+def disagreement(facts: dict[str, t.Any]) -> str | None:
+    """What measuring says of which CPUs share a core where the kernel says otherwise, in a sentence; None where both agree or nothing was measured."""
+    measured = facts.get("measured")
+    if not isinstance(measured, dict) or measured.get("agrees_with_kernel") is not False:
+        return None
+    kernel = {core for core in analysis.cores_of(facts) if len(core) > 1}
+    pairs = measured.get("pairs") if isinstance(measured.get("pairs"), list) else []
+    shared = {cpus for cpus in map(analysis.cpus_of, pairs) if cpus}
+    single = set(analysis.cpus_of(measured.get("singles")))
+    told = [f"CPUs {_joined(core)} share a core by measuring" for core in sorted(shared - kernel)[:8]]
+    told += [f"CPUs {_joined(core)} do not share a core by measuring" for core in sorted(kernel - shared) if set(core) <= single][:8]
+    return f"{'; '.join(told) or 'Which CPUs share a core was measured'}; the kernel says otherwise."
+
+
+def _joined(cpus: t.Sequence[int]) -> str:
+    return f"{', '.join(map(str, cpus[:-1]))} and {cpus[-1]}"
+
+
+def _usage(result: dict[str, t.Any]) -> dict[str, t.Any] | None:
+    """Mean usage of each CPU by placement and condition, CPUs in the order of the machine, and the machine with every thread busy."""
+    sums: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for sample in result["samples"]:
+        if sample["ok"]:
+            by_cpu = sums.setdefault((sample["placement"], sample["condition"]), {})
+            for cpu, share in (sample.get("cpu_usage") or {}).items():
+                if share is not None:
+                    by_cpu.setdefault(cpu, []).append(share)
+    means = {key: {cpu: _short(sum(shares) / len(shares)) for cpu, shares in by_cpu.items()} for key, by_cpu in sums.items() if by_cpu}
+    groups = _cores_by_node(result["facts"])
+    machine = [str(cpu) for _name, cores in groups for core in cores for cpu in core]
+    measured = {cpu for by_cpu in means.values() for cpu in by_cpu}
+    cpus = [cpu for cpu in machine if cpu in measured] + sorted(measured - set(machine))
+    if not cpus:
+        return None
+    lines = [
+        {"label": f"{words.placement_title(placement)}, {charts.condition_title(condition)}", "shares": [by_cpu.get(cpu) for cpu in cpus]}
+        for (placement, condition), by_cpu in means.items()
+    ]
+    rows = [{"label": line["label"], "cpu": cpu, "usage": share} for line in lines for cpu, share in zip(cpus, line["shares"]) if share is not None]
+    small = len(cpus) <= MOST_CPUS_DRAWN
+    chart = charts.usage_map(rows, cpus, "Mean usage of each CPU in each placement; the table has the numbers") if small else None
+    return {"cpus": cpus, "lines": lines, "chart": chart, "maps": _maps(result, groups, means) if small and groups else []}
+
+
+def _maps(
+    result: dict[str, t.Any], groups: t.Sequence[tuple[str, t.Sequence[tuple[int, ...]]]], means: dict[tuple[str, str], dict[str, float]]
+) -> list[tuple[str, charts.Picture]]:
+    """The machine with each core's usage, for the whole machine under each condition: its title and its picture."""
+    found = []
+    everything = {cpu for _name, cores in groups for core in cores for cpu in core}
+    for condition in analysis.CONDITIONS:
+        placement = analysis.sampled_as(result, analysis.WHOLE_MACHINE, condition)
+        by_cpu = means.get((placement, condition))
+        if by_cpu:
+            usage = {int(cpu): share for cpu, share in by_cpu.items() if cpu.isascii() and cpu.isdigit() and len(cpu) < 8}
+            title = f"{words.placement_title(analysis.WHOLE_MACHINE)}, {charts.condition_title(condition)}"
+            found.append((title, charts.topology(groups, everything - set(usage), f"The machine with {title}: mean usage of each CPU", usage)))
+    return found
+
+
+# How to repeat it
+
+
+def _settings(result: dict[str, t.Any]) -> list[tuple[str, str]]:
+    """What was set and what was found, as pairs of words."""
+    plan = {name: value for name, value in result["plan"].items() if name not in ("workloads", "placements")}
+    pairs = [*sorted(plan.items()), *sorted(result["environment"].items()), ("collection_version", result.get("collection_version"))]
+    return [(name.replace("_", " "), "unknown" if value is None else value if isinstance(value, str) else json.dumps(value)) for name, value in pairs]
+
+
+def _command(result: dict[str, t.Any]) -> str:
+    """The command line that measures this again."""
+    told = ["ansible-playbook", "threadwise.smt.smt_eval", "-i", "INVENTORY", "--limit", result["host"]]
+    if result["change"].get("name") == "none":
+        told += ["-e", "smt_eval_switch=false"]
+    for variable, field in (("budget", "seconds_budget"), ("sample_seconds", "sample_seconds"), ("settle_seconds", "settle_seconds")):
+        value = result["plan"].get(field)
+        if isinstance(value, (int, float)):
+            told += ["-e", f"smt_bench_{variable}={value}"]
+    return shlex.join(told)

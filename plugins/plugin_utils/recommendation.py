@@ -1,0 +1,100 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One host's comparisons, vulnerabilities and licence price -> what to choose, with every reason and where it points.
+
+Programs read this (``smt_policy: auto``); people read :mod:`answer`. The choice is never stronger than the evidence: performance alone makes it,
+other reasons decide only where performance calls both sides equal, and a reason that points the other way is said by ``agreed``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer
+from ansible_collections.threadwise.smt.plugins.plugin_utils.analysis import Comparison, Result
+
+
+@dataclasses.dataclass(frozen=True)
+class Licence:
+    """What software costs here.
+
+    :ivar per: ``core`` or ``thread``: what is counted
+    :ivar price: of one of them, above zero, in any currency
+    """
+
+    per: str
+    price: float
+
+
+def recommend(result: Result, comparisons: t.Sequence[Comparison], licence: Licence | None = None) -> dict[str, t.Any]:
+    """The recommendation for one host.
+
+    :param result: a document that :func:`result_files.load` has accepted
+    :param comparisons: of :func:`analysis.compare_host`
+    :returns: ``{choice, decided_by, agreed, reasons, measure}``. ``choice`` is one of :mod:`answer`'s; ``decided_by`` is ``performance``, ``other reasons``
+        or None; ``agreed`` is true when a side is chosen and no reason points to the other one; each reason is ``{about, points_to, words, ...}``
+        with ``about`` one of ``performance``, ``vulnerability``, ``licence`` and ``points_to`` ``on``, ``off`` or None; ``measure`` is None or
+        ``{blocks, seconds, words}``: what more to measure and how long that takes, None where it cannot be said
+    """
+    main = analysis.primary(comparisons)
+    performance = answer.recommendation(main)
+    others = [*_vulnerabilities(result), *_licence(result, main, licence)]
+    sides = {reason["points_to"] for reason in others} - {None}
+    choice, decided_by = performance, "performance" if performance in (answer.ON, answer.OFF) else None
+    if performance == answer.EITHER and len(sides) == 1:
+        choice, decided_by = sides.pop(), "other reasons"
+    reasons = [*map(_performance, main), *others]
+    pointed = {reason["points_to"] for reason in reasons} - {None}
+    return {
+        "choice": choice, "decided_by": decided_by, "agreed": choice in (answer.ON, answer.OFF) and pointed == {choice}, "reasons": reasons,
+        "measure": answer.more_to_measure(result, main),
+    }
+
+
+def _performance(one: Comparison) -> dict[str, t.Any]:
+    points_to = {"gain": answer.OFF, "loss": answer.ON}.get(one["verdict"])
+    span = "" if one["ci_low"] is None else f" ({answer.signed(one['ci_low'], one)} to {answer.signed(one['ci_high'], one)})"
+    return {
+        "about": "performance", "workload": one["workload"], "points_to": points_to, "verdict": one["verdict"],
+        **{key: one[key] for key in ("ratio", "ci_low", "ci_high", "n", "margin")},
+        "words": f"{one['title']}: {answer.signed(one['ratio'], one)}{span} with SMT off, {one['verdict']}",
+    }
+
+
+def _vulnerabilities(result: Result) -> list[dict[str, t.Any]]:
+    return [
+        {"about": "vulnerability", "name": name, "points_to": answer.OFF, "words": f"with SMT on the kernel calls this host vulnerable to {name}"}
+        for name in answer.exposed(result) or ()
+    ]
+
+
+def _licence(result: Result, main: t.Sequence[Comparison], licence: Licence | None) -> list[dict[str, t.Any]]:
+    """What licences cost with SMT on and off, and for the same work."""
+    if licence is None:
+        return []
+    counts = {side: _licences(result, side, licence.per) for side in (analysis.SMT_ON, analysis.SMT_OFF)}
+    with_smt, without = counts[analysis.SMT_ON], counts[analysis.SMT_OFF]
+    if not with_smt or not without:
+        return [{"about": "licence", "per": licence.per, "points_to": None, "words": f"how many {licence.per}s are licensed is not known: no sibling list"}]
+    price = {"on": with_smt * licence.price, "off": without * licence.price}
+    # Money for the same work, SMT off by SMT on, for each workload whose change is known.
+    by_work = [without / with_smt / one["ratio"] for one in main if one["verdict"] != "inconclusive"]
+    points_to = None
+    if by_work and max(by_work) < 1:
+        points_to = answer.OFF
+    elif by_work and min(by_work) > 1:
+        points_to = answer.ON
+    told = f"licences by {licence.per}: {with_smt} with SMT on ({price['on']:g}), {without} with SMT off ({price['off']:g})"
+    if by_work:
+        told += f"; for the same work SMT off costs {min(by_work):.2f} to {max(by_work):.2f} times as much"
+    return [{"about": "licence", "per": licence.per, "points_to": points_to, "licences": {"on": with_smt, "off": without}, "price": price, "words": told}]
+
+
+def _licences(result: Result, condition: str, per: str) -> int | None:
+    """Cores, or online threads under a condition; None where the topology is not known."""
+    cores = analysis.cores_of(result["facts"])
+    if per == "core" or condition == analysis.SMT_OFF:
+        return len(cores) or None
+    return sum(map(len, cores)) or None
+

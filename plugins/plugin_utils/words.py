@@ -1,0 +1,93 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Names and numbers of a report as a person reads them; the same words in pages, Markdown and messages."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils import cpulist
+from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, charts
+
+PLACEMENT_TITLES = {
+    "single": "one worker alone",
+    "same_cpu": "two workers on one CPU",
+    "siblings": "two workers on one core",
+    "cores": "two workers on two cores",
+    "one_per_core": "one worker per core",
+    "all_threads": "every online thread busy",
+    "unpinned": "as many workers, not pinned",
+}
+EFFECT_TITLES = {
+    "smt_off": "SMT off against SMT on",
+    "cost_of_sharing": "two workers on one core against two on two cores",
+    "smt_yield": "all threads against one worker per core",
+    "cost_of_one_cpu": "two workers on one CPU against two on two cores",
+    "second_core": "two workers on two cores against one worker alone",
+}
+SIDES_OF_CHANGE = ("better with SMT on", "better with SMT off")
+RECOMMENDATION_TITLES = {
+    answer.ON: "SMT on", answer.OFF: "SMT off", answer.EITHER: "either", answer.BY_WORKLOAD: "by workload", answer.UNDECIDED: "not decided",
+    answer.NOT_COMPARED: "not compared",
+}
+
+
+def placement_title(name: str) -> str:
+    match = analysis.STREAMS.match(name)
+    return f"{match.group(1)} streams" if match else PLACEMENT_TITLES.get(name, name)
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """A measured value with the digits that mean something, without an exponent for everyday sizes."""
+    if value is None:
+        return "unknown"
+    if value == 0 or not 1e-4 <= abs(value) < 1e9:
+        return f"{value:.{digits}g}"
+    exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])
+    return f"{value:,.{max(0, digits - 1 - exponent)}f}".replace(",", "\u202f")
+
+
+def change(one: dict[str, t.Any]) -> str:
+    """``−20 %`` of a comparison."""
+    return answer.signed(one["ratio"], one)
+
+
+def interval(one: dict[str, t.Any]) -> str:
+    """``−22 % to −18 %`` of a comparison."""
+    return "none" if one["ci_low"] is None else f"{answer.signed(one['ci_low'], one)} to {answer.signed(one['ci_high'], one)}"
+
+
+def change_and_interval(one: dict[str, t.Any]) -> str:
+    """``−20 % (−22 to −18 %)`` of a comparison."""
+    if one["ci_low"] is None:
+        return f"{answer.signed(one['ratio'])} (no interval)"
+    value, low, high = (answer.signed(one[name], one) for name in ("ratio", "ci_low", "ci_high"))
+    return f"{value} ({low.removesuffix(' %')} to {high})"
+
+
+def cpu_list(value: t.Any) -> str:
+    """CPUs as a list the kernel's way, from such a text or from numbers."""
+    if isinstance(value, list):
+        return cpulist.render(one for one in value if isinstance(one, int) and 0 <= one <= cpulist.MAX_CPU) or "none"
+    return value or "none" if isinstance(value, str) else "unknown"
+
+
+def key_words(one: dict[str, t.Any]) -> list[str]:
+    """The workload, placement and condition that an entry is about, those that it names."""
+    words = [one.get("workload"), placement_title(one["placement"]) if one.get("placement") else None,
+             charts.condition_title(one["condition"]) if one.get("condition") else None]
+    return [word for word in words if word] or ["everything"]
+
+
+def restored(proof: dict[str, t.Any] | None) -> str:
+    """The proof, in one sentence, that the host is as it was."""
+    if proof is None or proof.get("ok") is None:
+        return "Whether the host was put back as it was is not known: the result says nothing of it."
+    if proof["ok"]:
+        return "The host was read back afterwards and is as it was before."
+    return f"The host is NOT as it was before: {'; '.join(proof.get('differences') or ['no details'])}."
+
+
+def counted(count: int, what: str) -> str:
+    """``1 host``, ``2 hosts``."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
