@@ -5,18 +5,20 @@
 
 from __future__ import annotations
 
-import json
+import math
 from pathlib import Path
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.threadwise.smt.plugins.plugin_utils import charts, report, result_files, statistics
+from ansible_collections.threadwise.smt.plugins.plugin_utils import charts, recommendation, report, result_files, statistics
 
 ARGUMENTS = {
     "run_dir": {"type": "path", "required": True},
     "results": {"type": "list", "elements": "path"},
     "margin": {"type": "float", "default": 0.01},
     "confidence": {"type": "float", "default": 0.95},
+    "licence_per": {"type": "str", "choices": ["core", "thread"]},
+    "licence_price": {"type": "float"},
 }
 
 
@@ -32,8 +34,7 @@ class ActionModule(ActionBase):
         missing = [str(library) for library in (charts.MISSING_LIBRARY, result_files.MISSING_LIBRARY, statistics.MISSING_LIBRARY) if library]
         if missing:
             raise AnsibleActionFail(
-                f"smt_report needs further Python packages on the controller ({'; '.join(missing)}): "
-                "pip install altair jsonschema-rs scipy vl-convert-python"
+                f"smt_report needs further Python packages on the controller ({'; '.join(missing)}): pip install jsonschema-rs scipy vl-convert-python"
             )
         try:
             return self._build(Path(arguments["run_dir"]), arguments)
@@ -44,31 +45,27 @@ class ActionModule(ActionBase):
         paths = [Path(path) for path in arguments["results"]] if arguments["results"] else result_files.result_paths(run_dir)
         if not paths:
             raise AnsibleActionFail(f"smt_report: {run_dir} holds no result of a host (HOST.json): run the evaluation first, or name another run_dir")
-        written, refused, diff, texts = [], [], [], {}
-        for one in report.pages(paths, arguments["margin"], arguments["confidence"]):
-            if isinstance(one, report.Refused):
-                refused.append({"file": one.file, "reason": one.reason})
-                continue
-            name, text = one
-            path = run_dir / name
-            if name in ("summary.md", "results.json"):
-                texts[name] = text
-            if name == "summary.md":
-                before = result_files.read_text(path) or ""
-                diff = [{"before_header": str(path), "after_header": str(path), "before": before, "after": text}]
-            if result_files.write_text(path, text, dry_run=self._task.check_mode):
-                written.append(str(path))
+        built = report.build(paths, run_dir, self._settings(arguments), dry_run=self._task.check_mode)
         result = {
-            "changed": bool(written), "index": str(run_dir / "index.html"), "files": written, "refused": refused,
-            "hosts": [
-                {"host": host["host"], "recommendation": host["answer"]["recommendation"], "sentence": host["answer"]["sentence"]}
-                for host in json.loads(texts["results.json"])["hosts"]
-            ],
+            "changed": bool(built.written), "index": str(run_dir / "index.html"), "files": built.written,
+            "refused": [{"file": one.file, "reason": one.reason} for one in built.refused],
+            "hosts": [{"host": row["host"], "recommendation": row["recommendation"], "sentence": row["sentence"]} for row in built.hosts],
         }
         if self._task.diff:
-            result["diff"] = diff
-        if refused:
-            result["warnings"] = [f"not in the report: {one['reason']}" for one in refused]
-        if len(refused) == len(paths):
-            result.update(failed=True, msg=f"none of {len(paths)} results could be used: {refused[0]['reason']}")
+            path = str(run_dir / "summary.md")
+            result["diff"] = [{"before_header": path, "after_header": path, "before": built.summary[0], "after": built.summary[1]}]
+        if built.refused or built.missing:
+            result["warnings"] = [*(f"not in the report: {one.reason}" for one in built.refused), *built.missing]
+        if len(built.refused) == len(paths):
+            result.update(failed=True, msg=f"none of {len(paths)} results could be used: {built.refused[0].reason}")
         return result
+
+    @staticmethod
+    def _settings(arguments):
+        price = arguments["licence_price"]
+        if (price is None) != (arguments["licence_per"] is None):
+            raise AnsibleActionFail("smt_report: licence_per and licence_price say together what software costs: give both or none")
+        if price is not None and not 0 < price < math.inf:
+            raise AnsibleActionFail(f"smt_report: licence_price is {price}: it must be a number above zero")
+        licence = None if price is None else recommendation.Licence(arguments["licence_per"], price)
+        return report.Settings(arguments["margin"], arguments["confidence"], licence)

@@ -54,8 +54,10 @@ def _chart(rows: t.Sequence[fleet.Row], classes: t.Sequence[dict[str, t.Any]]) -
     return charts.spread(shown, shown[0]["margin"], words.SIDES_OF_CHANGE, f"Change of each host, by hardware class and workload: {told}")
 
 
-def _heads(titles: t.Sequence[str]) -> list[str]:
-    return ["host", "answer", *titles, "hardware class", "vulnerable by SMT", "next boot", "run", "put back", "stands out"]
+def _heads(titles: t.Sequence[str]) -> list[tuple[str, bool]]:
+    """The columns' names; none holds bare numbers."""
+    names = ("host", "answer", *titles, "hardware class", "vulnerable by SMT", "next boot", "run", "put back", "stands out")
+    return [(name, False) for name in names]
 
 
 def _cells(row: fleet.Row, keys: t.Sequence[str], outlier: bool) -> list[t.Any]:

@@ -52,6 +52,10 @@ def cell(value: t.Any) -> t.Any:
     return value
 
 
+# Where such a beginning may be in a text of CSV. Negative numbers are found as well and are no harm.
+_SUSPECT = re.compile(r"(?:^|[,\n\"])\s*[=+\-@\t\r\uff1d\uff0b\uff0d\uff20]")
+
+
 def csv_text(rows: t.Iterable[t.Iterable[t.Any]]) -> str:
     """Rows as CSV, their texts as they are."""
     text = io.StringIO()
@@ -59,9 +63,10 @@ def csv_text(rows: t.Iterable[t.Iterable[t.Any]]) -> str:
     return text.getvalue()
 
 
-def safe_csv(rows: t.Iterable[t.Iterable[t.Any]]) -> str:
+def safe_csv(rows: t.Sequence[t.Sequence[t.Any]]) -> str:
     """Rows as CSV for a spreadsheet."""
-    return csv_text([cell(value) for value in row] for row in rows)
+    text = csv_text(rows)
+    return csv_text([cell(value) for value in row] for row in rows) if _SUSPECT.search(text) else text
 
 
 def sample_rows(result: dict[str, t.Any]) -> list[list[t.Any]]:

@@ -17,7 +17,9 @@ MOST_SAMPLES_SHOWN = 3000
 MOST_ROWS_DRAWN = 60
 MOST_CPUS_DRAWN = 256
 
-SAMPLE_HEADS = ("order", "block", "workload", "placement", "condition", "value", "unit", "wall s", "steal", "started", "worked")
+# Name of a column, and whether it holds numbers.
+SAMPLE_HEADS = (("order", True), ("block", True), ("workload", False), ("placement", False), ("condition", False), ("value", True), ("unit", False),
+                ("wall s", True), ("steal", True), ("started", False), ("worked", False))
 
 
 def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, margin: float, later: bool) -> str:
@@ -74,13 +76,16 @@ def _effects(comparisons: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]
 
 def _workloads(result: dict[str, t.Any], summary: dict[str, t.Any], margin: float) -> list[dict[str, t.Any]]:
     """Each workload with what was measured of it."""
+    samples: dict[str, list[dict[str, t.Any]]] = {}
+    for sample in result["samples"]:
+        samples.setdefault(sample["workload"], []).append(sample)
     found = []
     for name in dict.fromkeys(level["workload"] for level in summary["levels"]):
         about = analysis.describe_workload(result, name)
         levels = [level for level in summary["levels"] if level["workload"] == name]
         found.append({
-            **about, "levels": levels, "chart": _bars(levels, about), "repeats": _repeats(result, about), "streams": _streams(levels, about, margin),
-            "points": _points(result, levels, about),
+            **about, "levels": levels, "chart": _bars(levels, about), "repeats": _repeats(result, samples.get(name, []), about),
+            "streams": _streams(levels, about, margin), "points": _points(samples.get(name, []), levels, about),
         })
     return found
 
@@ -107,14 +112,14 @@ def _short(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def _repeats(result: dict[str, t.Any], about: dict[str, t.Any]) -> charts.Picture | None:
-    """Histogram of the repeated runs with every thread busy, or of one worker alone where there are none."""
+def _repeats(result: dict[str, t.Any], samples: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any]) -> charts.Picture | None:
+    """Histogram of a workload's repeated runs with every thread busy, or of one worker alone where there are none."""
     for placement in (analysis.WHOLE_MACHINE, "single"):
+        taken = {condition: analysis.sampled_as(result, placement, condition) for condition in {sample["condition"] for sample in samples}}
         rows = [
-            {"condition": sample["condition"], "value": _short(analysis.good_value(sample))}
-            for sample in result["samples"]
-            if sample["workload"] == about["workload"] and analysis.good_value(sample) is not None and analysis.point_of(sample) is None
-            and sample["placement"] == analysis.sampled_as(result, placement, sample["condition"])
+            {"condition": sample["condition"], "value": _short(value)}
+            for sample in samples
+            if sample["placement"] == taken[sample["condition"]] and analysis.point_of(sample) is None and (value := analysis.good_value(sample)) is not None
         ]
         if len(rows) > 3:
             label = f"{about['title']}, {words.placement_title(placement)}: how often which value came in {len(rows)} samples"
@@ -139,13 +144,13 @@ def _streams(levels: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any], marg
     return charts.streams(rows, _unit(about), crossing, f"{about['title']} by number of streams: {told}")
 
 
-def _points(result: dict[str, t.Any], levels: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any]) -> list[dict[str, t.Any]]:
+def _points(samples: t.Sequence[dict[str, t.Any]], levels: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any]) -> list[dict[str, t.Any]]:
     """For each placement of a workload that is measured at several points: the metric, and the CPU usage, against the point."""
-    point = next((sample["point"] for sample in result["samples"] if sample["workload"] == about["workload"] and sample.get("point")), None)
+    point = next((sample["point"] for sample in samples if sample.get("point")), None)
     if point is None:
         return []
     along = " ".join(filter(None, [point.get("name") or "point", f"[{point['unit']}]" if point.get("unit") else None]))
-    usage = _usage_by_point(result, about["workload"])
+    usage = _usage_by_point(samples)
     found = []
     for placement in dict.fromkeys(level["placement"] for level in levels):
         rated = [{"x": level["point"], **_span(level)} for level in levels
@@ -162,13 +167,13 @@ def _points(result: dict[str, t.Any], levels: t.Sequence[dict[str, t.Any]], abou
     return found
 
 
-def _usage_by_point(result: dict[str, t.Any], workload: str) -> dict[tuple[str, str, float], float]:
+def _usage_by_point(samples: t.Sequence[dict[str, t.Any]]) -> dict[tuple[str, str, float], float]:
     """(placement, condition, point) -> mean over the samples of the usage of the busiest core, or CPU where cores are not told."""
     shares: dict[tuple[str, str, float], list[float]] = {}
-    for sample in result["samples"]:
+    for sample in samples:
         told = [share for share in (sample.get("core_usage") or sample.get("cpu_usage") or {}).values() if share is not None]
         point = analysis.point_of(sample)
-        if sample["ok"] and sample["workload"] == workload and point is not None and told:
+        if sample["ok"] and point is not None and told:
             shares.setdefault((sample["placement"], sample["condition"], point), []).append(max(told))
     return {key: sum(values) / len(values) for key, values in shares.items()}
 

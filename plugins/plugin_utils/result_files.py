@@ -206,6 +206,13 @@ def showable(text: str) -> str:
     return _UNSHOWABLE.sub("\ufffd", text)
 
 
+def _may_be_unshowable(text: str) -> bool:
+    """Whether a JSON text may hold a string that :func:`showable` would change. JSON itself forbids the controls below a space."""
+    if "\\" in text and any(escape in text for escape in _ESCAPES):
+        return True
+    return "\x7f" in text if text.isascii() else _UNSHOWABLE.search(text) is not None
+
+
 def _showable_all(value: t.Any) -> t.Any:
     if isinstance(value, str):
         return showable(value)
@@ -243,7 +250,7 @@ def parse(text: str, source: str) -> dict[str, t.Any]:
     try:
         document = json.loads(text, parse_float=_finite, parse_int=_short_integer, parse_constant=_no_constant)
         # Most results hold nothing that has to be replaced, and to look at the text is a tenth of the work of going through the document.
-        if any(escape in text for escape in _ESCAPES) or _UNSHOWABLE.search(text):
+        if _may_be_unshowable(text):
             document = _showable_all(document)
     except json.JSONDecodeError as error:
         raise ResultError(

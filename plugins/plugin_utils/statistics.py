@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 import math
 import numbers
-import statistics as plain_statistics
 import typing as t
 
 try:
@@ -166,6 +165,7 @@ class _Samples:
         self._cell = numpy.repeat(numpy.arange(2 * self.n), [len(block) for block in first + second])
         self._size = numpy.bincount(self._cell)
         # A metric that is read in steps (a clock's ticks) does not tell finer than half a step, however often it is read.
+        self._seen: dict[int, float] = {}
         self._least_half = max(map(_half_step, (self._values[self._is_after], self._values[~self._is_after])))
 
     def p_value(self) -> float:
@@ -215,11 +215,17 @@ class _Samples:
         first, last = 0, len(self._gaps) - 1
         while first < last:
             middle = (first + last) // 2
-            if test(self._rank_statistic((self._gaps[middle] + self._gaps[middle + 1]) / 2)):
+            if test(self._statistic_in_gap(middle)):
                 last = middle
             else:
                 first = middle + 1
         return float(self._gaps[first])
+
+    def _statistic_in_gap(self, number: int) -> float:
+        """The rank statistic between a gap's two ends; the searches for an interval's ends begin at the same gaps."""
+        if number not in self._seen:
+            self._seen[number] = self._rank_statistic((self._gaps[number] + self._gaps[number + 1]) / 2)
+        return self._seen[number]
 
     def _rank_statistic(self, shift: float) -> float:
         """Student's t of the blocks' differences of mean ranks when the logarithms after are less by a shift.
@@ -249,12 +255,15 @@ def _quantile(probability: float, freedom: int) -> float:
 
 def _t_statistic(differences: numpy.ndarray) -> float:
     """Mean by its standard error; infinite where there is a mean and no scatter."""
-    mean, scatter = float(differences.mean()), float(differences.std(ddof=1))
+    n = len(differences)
+    mean = float(differences.sum()) / n
+    rest = differences - mean
+    scatter = math.sqrt(float(rest @ rest) / (n - 1))
     if abs(mean) < 1e-12:
         return 0.0
     if scatter < 1e-12:
         return math.copysign(math.inf, mean)
-    return mean / scatter * math.sqrt(len(differences))
+    return mean / scatter * math.sqrt(n)
 
 
 def _student(values: list[float], alpha: float) -> tuple[float, float | None, float | None]:
@@ -262,7 +271,7 @@ def _student(values: list[float], alpha: float) -> tuple[float, float | None, fl
     centre = _mean(values)
     if len(values) < 2:
         return centre, None, None
-    half = _quantile(1 - alpha / 2, len(values) - 1) * plain_statistics.stdev(values, centre) / math.sqrt(len(values))
+    half = _quantile(1 - alpha / 2, len(values) - 1) * math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1) / len(values))
     return centre, centre - half, centre + half
 
 

@@ -17,11 +17,12 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 import result_maker
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils import report, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils import charts, fleet, fleet_page, host_page, report, result_files
 
 EVEN = {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "sysbench cpu (primes to 10000)"}
 BOTH = {"gzip": result_maker.GZIP, "sysbench_cpu": EVEN}
@@ -56,12 +57,33 @@ def three_hosts_fixture(tmp_path_factory):
     ])
 
 
+@pytest.fixture(scope="module", name="twelve_hosts")
+def twelve_hosts_fixture(tmp_path_factory):
+    """So many that their pictures are left to the browser."""
+    hosts = [result_maker.result(host=f"web{number:02d}", workloads=BOTH, blocks=5, shape=(1, 2, 2), seed=number, noise=0.01) for number in range(12)]
+    hosts[7]["restored"] = {"ok": False, "before": None, "after": None, "differences": ["CPU 3 is offline"]}
+    return build(tmp_path_factory.mktemp("twelve"), hosts)
+
+
+@pytest.fixture(scope="module", name="fleet_of_5000")
+def fleet_fixture(tmp_path_factory):
+    """The overview alone: one host's row, five thousand times with other figures."""
+    result = result_maker.result(workloads=BOTH, blocks=5, shape=(1, 2, 2))
+    row = fleet.row(report.summarise(result, "web.json", report.Settings()), "web.html")
+    rows = []
+    for number in range(5000):
+        slower = 1 - 0.0001 * (number % 50) - (0.2 if number == 4321 else 0)
+        workloads = {name: {**one, "ratio": one["ratio"] * slower, "candidate_value": one["candidate_value"] * slower} for name, one in row["workloads"].items()}
+        rows.append({**row, "host": f"web{number:04d}", "page": f"web{number:04d}.html", "hardware_class": f"class-{number % 7}", "workloads": workloads})
+    directory = tmp_path_factory.mktemp("fleet")
+    (directory / "index.html").write_text(fleet_page.render(rows, [], 0.01, 0.95), encoding="utf-8")
+    return directory
+
+
 def build(directory, documents):
     for document in documents:
         result_files.save(directory, document)
-    for one in report.pages(result_files.result_paths(directory)):
-        if isinstance(one, tuple):
-            result_files.write_text(directory / one[0], one[1])
+    report.build(result_files.result_paths(directory), directory)
     return directory
 
 
@@ -148,8 +170,9 @@ def test_numbers_are_sorted_as_numbers(browser, one_host):
     show(browser, one_host / "index.html")
     browser.execute_script("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     table = browser.find_element(By.CSS_SELECTOR, "div[aria-label=Samples] table")
+    WebDriverWait(browser, 10).until(lambda driver: table.find_elements(By.CSS_SELECTOR, "tbody tr"))
     table.find_elements(By.CSS_SELECTOR, "thead button")[5].click()
-    values = [float(field.get_attribute("data-v")) for field in table.find_elements(By.CSS_SELECTOR, "tbody td:nth-child(6)")]
+    values = [float(field.text.replace("\u202f", "")) for field in table.find_elements(By.CSS_SELECTOR, "tbody td:nth-child(6)")]
     assert len(values) == 200 and values == sorted(values)
 
 
@@ -158,7 +181,7 @@ def test_hosts_are_filtered_by_words(browser, three_hosts):
     field = browser.find_element(By.CSS_SELECTOR, "input[type=search]")
     field.send_keys("SMT-  decided")
     assert column(browser, "#hosts", 0) == ["smt-split"]
-    assert browser.find_element(By.ID, "shown").text == "1 of 3"
+    assert browser.find_element(By.ID, "count-hosts").text == "1 of 3"
     field.send_keys(Keys.CONTROL, "a", Keys.DELETE)
     assert len(column(browser, "#hosts", 0)) == 3
 
@@ -175,3 +198,59 @@ def test_every_picture_is_read_out_and_every_wide_part_is_reached_by_keyboard(br
     browser.execute_script("document.body.focus()")
     browser.switch_to.active_element.send_keys(Keys.TAB)
     assert browser.switch_to.active_element.text == "To the answer"
+
+
+def wait_until_drawn(browser):
+    WebDriverWait(browser, 60).until(lambda driver: driver.execute_script("return document.documentElement.dataset.drawn") == "all")
+
+
+def test_pictures_left_to_the_browser_are_drawn_without_a_word_of_complaint(browser, twelve_hosts):
+    asked = show(browser, twelve_hosts / "web03.html")
+    wait_until_drawn(browser)
+    assert all("charts.js" in one for one in asked) and browser.get_log("browser") == []
+    left = browser.execute_script("return [...document.querySelectorAll('script[data-picture]')].filter((one) => !one.parentElement.querySelector('svg')).length")
+    assert left == 0 and len(browser.find_elements(By.CSS_SELECTOR, "svg[role=img][aria-label]")) >= 12
+    picture(browser, "left-to-the-browser")
+
+
+def test_both_ways_draw_the_same_pictures(browser, one_host, tmp_path):
+    """The words of the pictures, by the library on the controller and by the same library in the browser."""
+    result = result_maker.result(workloads=BOTH)
+    summary = report.summarise(result, "web01.json", report.Settings())
+    (tmp_path / "charts.js").write_text(charts.browser_script(), encoding="utf-8")
+    (tmp_path / "index.html").write_text(host_page.render(result, summary, True, 0.01, True), encoding="utf-8")
+    words = []
+    for directory in (one_host, tmp_path):
+        show(browser, directory / "index.html")
+        wait_until_drawn(browser)
+        words.append(browser.execute_script("return [...document.querySelectorAll('svg[role=img]')].map((svg) => [...svg.querySelectorAll('text')].map((one) => one.textContent))"))
+    assert len(words[0]) >= 12 and words[0] == words[1]
+
+
+def test_without_charts_js_the_page_says_so(browser, twelve_hosts, tmp_path):
+    (tmp_path / "alone.html").write_bytes((twelve_hosts / "web03.html").read_bytes())
+    show(browser, tmp_path / "alone.html")
+    wait_until_drawn(browser)
+    assert "charts.js, which is missing beside this page" in browser.find_element(By.TAG_NAME, "main").text
+
+
+def test_five_thousand_hosts_are_filtered_and_sorted(browser, fleet_of_5000):
+    assert show(browser, fleet_of_5000 / "index.html") == [] and browser.get_log("browser") == []
+    assert len(column(browser, "#hosts", 0)) == 200 and browser.find_element(By.ID, "count-hosts").text == "5000 of 5000"
+    browser.find_elements(By.CSS_SELECTOR, "#hosts thead button")[2].click()
+    assert column(browser, "#hosts", 0)[0] == "web4321"
+    browser.find_element(By.ID, "more-hosts").click()
+    assert len(column(browser, "#hosts", 0)) == 400
+    browser.find_element(By.CSS_SELECTOR, "button[data-words='class-3']").click()
+    assert browser.find_element(By.ID, "count-hosts").text == "714 of 5000"
+    browser.find_element(By.ID, "filter-hosts").send_keys(" outlier")
+    assert browser.find_element(By.ID, "count-hosts").text.endswith(" of 5000") and "web4321" not in column(browser, "#hosts", 0)
+    assert "web4321 (gzip" in browser.find_element(By.CSS_SELECTOR, "section.answer").text
+    picture(browser, "fleet")
+
+
+def test_samples_are_made_when_they_are_unfolded(browser, one_host):
+    show(browser, one_host / "index.html")
+    assert browser.execute_script("return document.querySelectorAll('#samples tbody tr').length") == 0
+    browser.execute_script("document.querySelector('#samples').closest('details').open = true")
+    WebDriverWait(browser, 10).until(lambda driver: driver.execute_script("return document.querySelectorAll('#samples tbody tr').length") == 200)

@@ -17,19 +17,21 @@ import pytest
 import yaml
 
 import result_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils import report, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils import forms, report, result_files, words
 
 ATTACK = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{ 7*7 }}=cmd|' /C calc'!A0 @everyone [x](javascript:alert(1))"
 EVEN = {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "sysbench cpu"}
-FILES = {"index.html", "results.csv", "comparisons.csv", "summary.md", "results.json"}
+FILES = {"index.html", "results.csv", "comparisons.csv", "summary.md", "results.json", "metrics.prom", "samples.parquet"}
 
 
-def built(directory, *documents):
+def built(directory, *documents, **settings):
     """name -> text of the report on these results, and what was refused."""
     for document in documents:
         result_files.save(directory, document)
-    made = list(report.pages(result_files.result_paths(directory)))
-    return dict(one for one in made if isinstance(one, tuple)), [one for one in made if isinstance(one, report.Refused)]
+    results = result_files.result_paths(directory)
+    made = report.build(results, directory, report.Settings(**settings))
+    files = {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file() and path not in results}
+    return {name: content.decode() if name != "samples.parquet" else content for name, content in files.items()}, made.refused
 
 
 class Page(html.parser.HTMLParser):
@@ -39,7 +41,7 @@ class Page(html.parser.HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.elements, self.stack, self.words, self.scripts = [], [], [], []
+        self.elements, self.stack, self.words, self.scripts, self.data = [], [], [], [], []
         self.feed(text)
         self.close()
 
@@ -55,7 +57,11 @@ class Page(html.parser.HTMLParser):
         self.elements.append((tag, dict(attrs)))
 
     def handle_data(self, data):
-        (self.scripts if self.stack and self.stack[-1] == "script" else self.words).append(data)
+        if self.stack and self.stack[-1] == "script":
+            about = next(attributes for tag, attributes in reversed(self.elements) if tag == "script")
+            (self.data if about.get("type") == "application/json" else self.scripts).append(data)
+        else:
+            self.words.append(data)
 
     def text(self):
         return re.sub(r"\s+", " ", " ".join(self.words))
@@ -199,7 +205,7 @@ def test_markdown_shows_words_as_they_are(attacked):
 
 @pytest.mark.parametrize("text", ["a`b", "``", "`a", "a|b", "a\nb", "", "<b>"])
 def test_code_in_markdown(text):
-    made = report.code(text)
+    made = forms.code(text)
     fence = re.match(r"`+", made).group()
     assert made.endswith(fence) and "\n" not in made and "|" not in made
     assert fence not in made[len(fence):-len(fence)]
@@ -249,7 +255,7 @@ def test_whatever_was_measured_makes_a_page(tmp_path, document):
     (1e-9, "1e-09"), (5e12, "5e+12"), (99.996, "100.0"),
 ])
 def test_numbers(value, text):
-    assert report.number(value) == text
+    assert words.number(value) == text
 
 
 # The task

@@ -37,11 +37,11 @@ for (const table of document.querySelectorAll('table.sort')) {
 // A table of many rows: they are data (a cell is a text, or a text, what it is sorted by, its class and its address), and as many are made as are looked at.
 const STEP = 200;
 const shown = (cell) => String(Array.isArray(cell) ? cell[0] : cell);
-const field = (cell, first) => {
+const field = (cell, head, first) => {
   const made = document.createElement(first ? 'th' : 'td');
   if (first) made.scope = 'row';
-  const [text, value, kind, address] = Array.isArray(cell) ? cell : [cell, cell];
-  if (typeof value === 'number') made.className = 'n';
+  if (head.classList.contains('n')) made.className = 'n';
+  const [text, , kind, address] = Array.isArray(cell) ? cell : [cell];
   const holder = address || kind ? made.appendChild(document.createElement(address ? 'a' : 'span')) : made;
   if (address) holder.setAttribute('href', address);
   if (kind) holder.className = `verdict ${kind}`;
@@ -51,6 +51,7 @@ const field = (cell, first) => {
 for (const source of document.querySelectorAll('script[data-rows]')) {
   const table = document.getElementById(source.dataset.rows);
   const all = JSON.parse(source.textContent);
+  const heads = table.tHead.rows[0].cells;
   const count = document.getElementById(`count-${table.id}`);
   const more = document.getElementById(`more-${table.id}`);
   const filter = document.getElementById(`filter-${table.id}`);
@@ -60,7 +61,7 @@ for (const source of document.querySelectorAll('script[data-rows]')) {
   const grow = (to) => {
     const added = rows.slice(made, to).map((row) => {
       const line = document.createElement('tr');
-      line.append(...row.map((cell, place) => field(cell, place === 0)));
+      line.append(...row.map((cell, place) => field(cell, heads[place], place === 0)));
       return line;
     });
     table.tBodies[0].append(...added);
