@@ -17,6 +17,7 @@ ARGUMENTS = {
     "results": {"type": "list", "elements": "path"},
     "margin": {"type": "float", "default": 0.01},
     "confidence": {"type": "float", "default": 0.95},
+    "before": {"type": "path"},
     "licence_per": {"type": "str", "choices": ["core", "thread"]},
     "licence_price": {"type": "float"},
 }
@@ -67,5 +68,6 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail("smt_report: licence_per and licence_price say together what software costs: give both or none")
         if price is not None and not 0 < price < math.inf:
             raise AnsibleActionFail(f"smt_report: licence_price is {price}: it must be a number above zero")
+        before = tuple(result_files.result_paths(arguments["before"])) if arguments["before"] else ()
         licence = None if price is None else recommendation.Licence(arguments["licence_per"], price)
-        return report.Settings(arguments["margin"], arguments["confidence"], licence)
+        return report.Settings(arguments["margin"], arguments["confidence"], licence, before)

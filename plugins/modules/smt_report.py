@@ -12,7 +12,7 @@ version_added: 0.1.0
 description:
   - Reads the result files of a run on the controller and writes what a person or another program reads beside them -
     C(index.html), for more than one host a page for each (C(HOST.html)), C(results.csv) (a row a sample), C(comparisons.csv) (a row a
-    comparison), C(summary.md) and C(results.json).
+    comparison), C(summary.md), C(results.json), C(metrics.prom) (OpenMetrics text) and C(samples.parquet) (all samples, to be asked in SQL).
   - A page needs no network. It answers on its first screen whether SMT should be on, and how sure that is, and leads down to the samples.
   - What comes from a host is data. A file that is no sound result is refused by name, and the other hosts' pages are built.
   - The same results give the same files, so a second build changes nothing.
@@ -35,6 +35,18 @@ options:
     description: Confidence of the verdicts of all workloads of a host together, from 0.5 to 0.9999.
     type: float
     default: 0.95
+  before:
+    description:
+      - Directory of an earlier run over the same hosts, for instance from before a kernel update.
+      - With it C(compare.html) says what changed from that run to this one.
+    type: path
+  licence_per:
+    description: What the licences of the hosts' software count. With O(licence_price) it is a reason in the recommendation.
+    type: str
+    choices: [core, thread]
+  licence_price:
+    description: Price of one licence, above zero, in any currency. Needs O(licence_per).
+    type: float
 extends_documentation_fragment:
   - threadwise.smt.attributes.controller
 attributes:
@@ -44,7 +56,8 @@ attributes:
     support: full
     details: Shows the change of C(summary.md).
 notes:
-  - Needs the Python packages altair, jsonschema-rs, scipy and vl-convert-python on the controller.
+  - Needs the Python packages jsonschema-rs, scipy and vl-convert-python on the controller, and duckdb for C(samples.parquet). Without duckdb all else
+    is made, with a warning.
 seealso:
   - module: threadwise.smt.smt_plan
   - plugin: threadwise.smt.smt_compare
@@ -57,6 +70,19 @@ EXAMPLES = r"""
   threadwise.smt.smt_report:
     run_dir: smt_eval_results/20260102T030405Z
     margin: 0.02
+  run_once: true
+
+- name: Ask what the new kernel changed
+  threadwise.smt.smt_report:
+    run_dir: smt_eval_results/20260202T030405Z
+    before: smt_eval_results/20260102T030405Z
+  run_once: true
+
+- name: Let licences that are paid by thread be a reason
+  threadwise.smt.smt_report:
+    run_dir: smt_eval_results/20260102T030405Z
+    licence_per: thread
+    licence_price: 1200
   run_once: true
 """
 

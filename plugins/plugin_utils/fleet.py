@@ -18,12 +18,14 @@ except ImportError as error:
 else:
     MISSING_LIBRARY = None
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, host_page, statistics
+from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, statistics
 
 # With fewer hosts quartiles say nothing.
 LEAST_HOSTS_FOR_OUTLIERS = 5
 # Tukey's fences: this many interquartile ranges beyond the quartiles. Source: J. W. Tukey, Exploratory Data Analysis (1977).
 FENCE = 1.5
+ENVIRONMENT = ("kernel", "cmdline", "cpu_model", "microcode", "governor", "hypervisor")
+MOST_TEXT = 300
 
 Row = t.Dict[str, t.Any]
 
@@ -35,10 +37,18 @@ def row(summary: dict[str, t.Any], page: str) -> Row:
         **{key: summary[key] for key in ("host", "run", "outcome", "hardware_class", "vulnerable", "reboot_required", "disagreement", "file")}, "page": page,
         "recommendation": summary["recommendation"]["choice"], "agreed": summary["recommendation"]["agreed"],
         "sentence": summary["answer"]["sentence"], "evidence": summary["answer"]["evidence"],
+        "environment": _environment(summary),
         "restored": summary["restored"].get("ok") if summary["restored"] else None,
         "differences": (summary["restored"] or {}).get("differences") or [],
         "workloads": {series(one): {key: one[key] for key in keep} for one in analysis.primary(summary["comparisons"])},
     }
+
+
+def _environment(summary: dict[str, t.Any]) -> dict[str, str]:
+    """What may explain that a host does otherwise than before, as short texts; without what is not known."""
+    told = {name: summary["environment"].get(name) for name in ENVIRONMENT}
+    told["vulnerable"] = None if summary["vulnerable"] is None else ", ".join(summary["vulnerable"]) or "none"
+    return {name: str(value)[:MOST_TEXT] for name, value in told.items() if value is not None}
 
 
 def series(one: dict[str, t.Any]) -> str:
@@ -49,7 +59,7 @@ def series(one: dict[str, t.Any]) -> str:
 def by_class(rows: t.Sequence[Row], margin: float, confidence: float) -> list[dict[str, t.Any]]:
     """Each hardware class, the largest first, those without one last.
 
-    :returns: ``{hardware_class, hosts, counts (recommendation -> hosts), vulnerable, reboot_required, workloads}``; each workload is
+    :returns: ``{hardware_class, hosts, recommendation (of the class as a whole), counts (recommendation -> hosts), vulnerable, reboot_required, workloads}``; each workload is
         ``{workload, title, ratios, least, most, deviation, outliers (host -> ratio), ...what smt_compare returns}`` with hosts as blocks;
         ``deviation`` is the standard deviation of the hosts' log-ratios, None for one host
     """
@@ -72,7 +82,7 @@ def _class(name: str | None, members: t.Sequence[Row], margin: float, confidence
     ]
     judged = statistics.compare_family(family, margin, confidence)
     return {
-        "hardware_class": name, "hosts": len(members), "counts": counts, "vulnerable": sum(1 for one in members if one["vulnerable"]),
+        "hardware_class": name, "hosts": len(members), "recommendation": answer.recommendation(judged), "counts": counts, "vulnerable": sum(1 for one in members if one["vulnerable"]),
         "reboot_required": sum(1 for one in members if one["reboot_required"]),
         "workloads": [{**_spread(key, hosts[key]), **one} for key, one in zip(found, judged)],
     }

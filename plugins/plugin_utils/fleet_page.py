@@ -83,14 +83,15 @@ def _change(one: dict[str, t.Any] | None) -> t.Any:
 
 def _notable(rows: t.Sequence[fleet.Row], classes: t.Sequence[dict[str, t.Any]]) -> list[tuple[str, list[str]]]:
     """What a person has to look at, as a title and the hosts it is about."""
-    unlike = [
-        f"{host} ({workload['title']} {answer.signed(ratio)}, its class {answer.signed(workload['ratio'], workload)})"
-        for one in classes for workload in one["workloads"] for host, ratio in workload["outliers"].items()
-    ]
+    unlike: dict[str, list[str]] = {}
+    for one in classes:
+        for workload in one["workloads"]:
+            for host, ratio in workload["outliers"].items():
+                unlike.setdefault(host, []).append(f"{workload['title']} {answer.signed(ratio)}, its class {answer.signed(workload['ratio'], workload)}")
     return [(title, hosts) for title, hosts in (
         ("not put back as it was before", [f"{row['host']}: {'; '.join(row['differences']) or 'no details were left'}" for row in rows if row["restored"] is False]),
         ("would boot with other SMT arguments than now", [row["host"] for row in rows if row["reboot_required"]]),
         ("share cores otherwise than the kernel says", [f"{row['host']}: {row['disagreement']}" for row in rows if row["disagreement"]]),
-        ("unlike the other hosts of their class", unlike),
+        ("unlike the other hosts of their class", [f"{host} ({'; '.join(told)})" for host, told in unlike.items()]),
         ("did not complete", [row["host"] for row in rows if row["outcome"] != "completed"]),
     ) if hosts]

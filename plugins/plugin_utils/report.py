@@ -9,11 +9,11 @@ temporary files, so that thousands of hosts are a matter of seconds.
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
 import contextlib
 import dataclasses
 import functools
-import itertools
 import multiprocessing
 import os
 import shutil
@@ -22,7 +22,7 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils import (
-    analysis, answer, charts, fleet, fleet_page, forms, host_page, recommendation, result_files, samples_table, statistics,
+    analysis, answer, charts, compare_page, fleet, fleet_page, forms, host_page, recommendation, result_files, samples_table, statistics,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils.forms import Refused
 
@@ -32,6 +32,8 @@ MOST_HOSTS_DRAWN = 10
 LEAST_HOSTS_A_PROCESS = 20
 # Of a file put together from the hosts' parts, held in memory before it goes to disk.
 MOST_HELD = 4 * 1024 * 1024
+# Of a host's name in a message.
+MOST_TEXT = 160
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,11 +43,13 @@ class Settings:
     :ivar margin: effects within this share of 1 count as none
     :ivar confidence: of the verdicts of a family together
     :ivar licence: what software costs, or None
+    :ivar before: the results of an earlier run to compare with
     """
 
     margin: float = 0.01
     confidence: float = 0.95
     licence: recommendation.Licence | None = None
+    before: tuple[Path, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +96,7 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
             if write(run_dir / name, content, dry_run=dry_run):
                 written.append(str(run_dir / name))
 
-        for made in _accepted(_results(paths, settings, alone, later)):
+        for made in _accepted(_each(paths, functools.partial(_make, settings=settings, alone=alone, later=later))):
             if isinstance(made, Refused):
                 refused.append(made)
                 continue
@@ -101,6 +105,8 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
             whole.add(made)
         if not alone or refused:
             keep("index.html", fleet_page.render(rows, refused, settings.margin, settings.confidence))
+        if settings.before:
+            keep("compare.html", compare_page.render(_earlier(settings, refused), rows, (settings.margin, settings.confidence)))
         if later:
             keep("charts.js", charts.browser_script())
         before = result_files.read_text(run_dir / "summary.md") or ""
@@ -148,32 +154,57 @@ def _make(path: Path, settings: Settings, alone: bool, later: bool) -> _Host | R
     return _Host(fleet.row(summary, page), host_page.render(result, summary, alone, settings.margin, later), parts, forms.metric_lines(summary))
 
 
-def _results(paths: t.Sequence[Path], settings: Settings, alone: bool, later: bool) -> t.Iterator[_Host | Refused]:
-    """Each result in the order of the paths, made by as many processes as there are CPUs to use."""
-    make = functools.partial(_make, settings=settings, alone=alone, later=later)
+def _earlier(settings: Settings, refused: list[Refused]) -> list[fleet.Row]:
+    """The rows of the earlier run; what cannot be used of it is added to ``refused``."""
+    rows = []
+    for one in _accepted(_each(settings.before, functools.partial(_row, settings=settings))):
+        if isinstance(one, Refused):
+            refused.append(Refused(one.file, f"of the run before: {one.reason}"))
+        else:
+            rows.append(one)
+    return rows
+
+
+def _row(path: Path, settings: Settings) -> fleet.Row | Refused:
+    """One result, read for the overview alone."""
+    try:
+        result = result_files.load(path)
+        return fleet.row(summarise(result, path.name, settings), f"{result_files.file_stem(result['host'])}.html")
+    except (result_files.ResultError, statistics.SampleError) as error:
+        return Refused(result_files.showable(path.name), str(error))
+
+
+Made = t.TypeVar("Made")
+
+
+def _each(paths: t.Sequence[Path], make: t.Callable[[Path], Made]) -> t.Iterator[Made]:
+    """What is made of each path, in their order, by as many processes as there are CPUs to use."""
     processes = min(len(os.sched_getaffinity(0)), len(paths) // LEAST_HOSTS_A_PROCESS)
     if processes < 2:
         yield from map(make, paths)
         return
     # Forked, since a fresh interpreter would not know where Ansible found this collection.
     with concurrent.futures.ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("fork")) as pool:
-        # Not all at once: what is made waits in memory until it is written.
-        waiting = [pool.submit(make, path) for path in itertools.islice(paths, 4 * processes)]
-        for path in [*itertools.islice(paths, 4 * processes, None), *[None] * len(waiting)]:
-            yield waiting.pop(0).result()
-            if path is not None:
-                waiting.append(pool.submit(make, path))
+        # Not all at once: what is made waits in memory until it is taken.
+        ahead = 4 * processes
+        waiting = collections.deque(pool.submit(make, path) for path in paths[:ahead])
+        for path in paths[ahead:]:
+            yield waiting.popleft().result()
+            waiting.append(pool.submit(make, path))
+        while waiting:
+            yield waiting.popleft().result()
 
 
-def _accepted(made: t.Iterable[_Host | Refused]) -> t.Iterator[_Host | Refused]:
+def _accepted(made: t.Iterable[_Host | fleet.Row | Refused]) -> t.Iterator[t.Any]:
     """The same, with the second result that claims to be the same host refused: nobody could tell which one is right."""
-    seen: set[str] = set()
+    seen: dict[str, str] = {}
     for one in made:
-        if isinstance(one, _Host):
-            if one.row["host"] in seen:
-                one = Refused(one.row["file"], f"{one.row['file']}: says it is host {one.row['host']}, as another file before it does: remove one")
+        if not isinstance(one, Refused):
+            row = one.row if isinstance(one, _Host) else one
+            if row["host"] in seen:
+                one = Refused(row["file"], f"{row['file']}: says it is host {row['host'][:MOST_TEXT]}, as {seen[row['host']]} does: remove one")
             else:
-                seen.add(one.row["host"])
+                seen[row["host"]] = row["file"]
         yield one
 
 
