@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 import result_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils import forms, report, result_files, words
+from ansible_collections.threadwise.smt.plugins.plugin_utils import forms, host_page, report, result_files, words
 
 ATTACK = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{ 7*7 }}=cmd|' /C calc'!A0 @everyone [x](javascript:alert(1))"
 EVEN = {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "sysbench cpu"}
@@ -223,6 +223,79 @@ def test_broken_files_are_refused_by_name_and_the_rest_is_built(tmp_path):
         for one in refused:
             assert one.file.removesuffix(".json") in text
     assert len(files["index.html"]) < 100_000
+
+
+def test_the_second_of_two_files_of_one_host_is_refused(tmp_path):
+    for run in ("one", "two"):
+        result_files.save(tmp_path / run, result_maker.result(host="web01", run=run, blocks=4))
+    made = report.build([tmp_path / run / "web01.json" for run in ("one", "two")], tmp_path)
+    assert [one.reason for one in made.refused] == ["web01.json: says it is host web01, as web01.json does: remove one"]
+    assert [row["run"] for row in made.hosts] == ["one"]
+
+
+def test_a_hostile_host_among_many_stays_data(tmp_path):
+    """Where pictures and rows are data in the page, nothing ends the data early, and every other host has its page."""
+    hosts = [result_maker.result(host=f"web{number:02d}", blocks=4, shape=(1, 1, 2), seed=number) for number in range(11)]
+    evil = hostile()
+    evil["host"] = "</script><script>alert(1)</script>"
+    files, refused = built(tmp_path, evil, *hosts)
+    assert refused == [] and sum(name.endswith(".html") for name in files) == 13 and "charts.js" in files
+    for name in (name for name in files if name.endswith(".html")):
+        page = Page(files[name])
+        assert page.stack == [] and len(page.scripts) == 1 and "alert" not in page.scripts[0]
+        for data in page.data:
+            json.loads(data)
+        # The only address that is loaded is the file beside the page.
+        assert {attributes["src"] for _tag, attributes in page.elements if "src" in attributes} <= {"charts.js"}
+
+
+def test_processes_make_the_same_bytes(tmp_path, monkeypatch):
+    hosts = [result_maker.result(host=f"web{number:02d}", blocks=2, shape=(1, 1, 2), seed=number) for number in range(25)]
+    monkeypatch.setattr(report, "LEAST_HOSTS_A_PROCESS", 1000)
+    alone = built(tmp_path, *hosts)
+    monkeypatch.setattr(report, "LEAST_HOSTS_A_PROCESS", 2)
+    monkeypatch.setattr(report.os, "sched_getaffinity", lambda pid: {0, 1, 2})
+    assert built(tmp_path) == alone
+    made = report.build(result_files.result_paths(tmp_path), tmp_path)
+    assert made.written == [] and len(made.hosts) == 25
+
+
+def test_the_kernel_and_measuring_disagree(tmp_path):
+    document = result_maker.result(blocks=4, shape=(1, 2, 2))
+    document["facts"]["measured"] = {"agrees_with_kernel": False, "pairs": ["0,2", "1,3"], "singles": ""}
+    files, _refused = built(tmp_path, document)
+    assert "CPUs 0 and 2 share a core by measuring; CPUs 1 and 3 share a core by measuring; the kernel says otherwise." in Page(files["index.html"]).text()
+    assert json.loads(files["results.json"])["hosts"][0]["disagreement"].startswith("CPUs 0 and 2")
+
+
+@pytest.mark.parametrize("measured, told", [
+    (None, None), ([], None), ({"agrees_with_kernel": None}, None), ({"agrees_with_kernel": True, "pairs": ["0,2"]}, None),
+    ({"agrees_with_kernel": False, "pairs": [], "singles": "0-3"},
+     "CPUs 0 and 1 do not share a core by measuring; CPUs 2 and 3 do not share a core by measuring; the kernel says otherwise."),
+    ({"agrees_with_kernel": False, "pairs": {"x": 1}, "singles": [1]}, "Which CPUs share a core was measured; the kernel says otherwise."),
+    ({"agrees_with_kernel": False, "pairs": [1, "no list", None]}, "Which CPUs share a core was measured; the kernel says otherwise."),
+])
+def test_what_is_told_of_a_probe(measured, told):
+    assert host_page.disagreement({"sibling_groups": ["0,1", "2,3"], "measured": measured}) == told
+
+
+def test_a_workload_with_points_is_compared_at_each_and_drawn_against_them(tmp_path):
+    document = result_maker.result(blocks=6, shape=(1, 2, 2))
+    samples = []
+    for sample in document["samples"]:
+        for load in (0.25, 1.0):
+            value = sample["metric"]["value"] * load * (1 if sample["condition"] == "smt_on" or load < 1 else 0.9)
+            samples.append({**sample, "metric": {**sample["metric"], "value": value}, "point": {"name": "load", "value": load, "unit": "CPUs"},
+                            "core_usage": {"0,1": load, "2,3": None}})
+    document["samples"] = samples
+    files, _refused = built(tmp_path, document)
+    told = json.loads(files["results.json"])["hosts"][0]
+    main = [one for one in told["comparisons"] if one["effect"] == "smt_off" and one["placement"] == "all_threads"]
+    assert [one["point"] for one in main] == [0.25, 1.0] and main[1]["ratio"] == pytest.approx(0.9 * main[0]["ratio"], rel=0.01)
+    assert main[0]["title"] == "gzip of a fixed stream, load 0.25 CPUs"
+    pictures = [attributes["aria-label"] for tag, attributes in Page(files["index.html"]).elements if tag == "svg"]
+    assert any("every online thread busy: usage of its busiest core by load [CPUs]" in label for label in pictures)
+    assert any("throughput [MB/s] by load [CPUs]" in label for label in pictures)
 
 
 def test_samples_that_the_statistics_refuse_cost_no_other_host_its_page(tmp_path, monkeypatch):

@@ -1,0 +1,123 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the report of a fleet costs: wall time, CPU time and peak memory of building it, and when a browser shows its first content.
+
+    PYTHONPATH=tests/unit .venv/bin/python tests/benchmarks/bench_report.py [--hosts 100 1000] [--workloads 8] [--samples 30] [--browser] [--directory DIR]
+
+Each host has its own result file, as the playbook leaves it: 2 x 2 x 2 CPUs, every online thread busy, half of the samples with SMT on and half with
+SMT off in as many blocks, and values of its own. Building runs in a fresh process from nothing but these files. Memory is the largest sum of the
+proportional shares (PSS) of that process and its children, looked at ten times a second. First content is what headless Chromium tells of the overview
+(first-contentful-paint), the least of five. Prints a table; asserts nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import result_maker
+from selenium import webdriver
+from selenium.webdriver.support.ui import WebDriverWait
+
+BUILD = """
+import sys
+from pathlib import Path
+from ansible_collections.threadwise.smt.plugins.plugin_utils import report, result_files
+directory = Path(sys.argv[1])
+built = report.build(result_files.result_paths(directory), directory)
+assert not built.refused and not built.missing, built
+"""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hosts", type=int, nargs="+", default=[100, 1000])
+    parser.add_argument("--workloads", type=int, default=8)
+    parser.add_argument("--samples", type=int, default=30)
+    parser.add_argument("--browser", action="store_true")
+    parser.add_argument("--directory")
+    options = parser.parse_args()
+    print(f"{len(os.sched_getaffinity(0))} CPUs, load average {os.getloadavg()[0]:.1f}, {options.workloads} workloads x {options.samples} samples a host")
+    print(f"{'hosts':>7} {'wall s':>8} {'CPU s':>8} {'ms a host':>10} {'peak MB':>8} {'pages MB':>9} {'first content ms':>17}")
+    for hosts in options.hosts:
+        with tempfile.TemporaryDirectory(prefix="bench_report.", dir=options.directory) as directory:
+            write(Path(directory), hosts, options.workloads, options.samples)
+            wall, seconds, peak = build(directory)
+            size = sum(path.stat().st_size for path in Path(directory).glob("*.html")) / 1e6
+            first = f"{first_content(Path(directory, 'index.html')):.0f}" if options.browser else "not asked"
+            print(f"{hosts:>7} {wall:>8.1f} {seconds:>8.1f} {1000 * wall / hosts:>10.1f} {peak:>8.0f} {size:>9.1f} {first:>17}", flush=True)
+
+
+def write(directory, hosts, workloads, samples):
+    """One result file a host."""
+    kinds = {f"workload_{number}": {"rate": 100.0 * (number + 1), "share": 0.47 + 0.03 * number, "unit": "MB/s", "title": f"workload {number}"}
+             for number in range(workloads)}
+    document = result_maker.result(workloads=kinds, blocks=samples // 2)
+    # With SMT off every online thread is one a core, and was measured as such.
+    busy = {"smt_on": "all_threads", "smt_off": "one_per_core"}
+    document["samples"] = [one for one in document["samples"] if one["placement"] == busy[one["condition"]]]
+    for host in range(hosts):
+        source = random.Random(host)
+        document["host"] = f"host{host:05d}"
+        document["facts"]["hardware_class"] = f"x86-2x2x2-{host % 7:04x}"
+        for sample in document["samples"]:
+            sample["metric"]["value"] = sample["metrics"]["throughput"]["value"] = sum(one["value"] for one in sample["workers"]) * source.lognormvariate(0, 0.01)
+        (directory / f"{document['host']}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def build(directory):
+    """Wall seconds, CPU seconds and peak memory in MB."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    begun = time.monotonic()
+    process = subprocess.Popen([sys.executable, "-c", BUILD, directory])
+    peak = 0
+    while process.poll() is None:
+        peak = max(peak, memory(process.pid))
+        time.sleep(0.1)
+    wall = time.monotonic() - begun
+    if process.returncode:
+        raise SystemExit("the report was not built")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, peak / 1024
+
+
+def memory(pid):
+    """PSS of a process and its children, in kB; 0 for what has ended."""
+    try:
+        told = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    except OSError:
+        return 0
+    own = next((int(line.split()[1]) for line in told.splitlines() if line.startswith("Pss:")), 0)
+    return own + sum(memory(int(child)) for child in children)
+
+
+def first_content(page):
+    """Milliseconds until headless Chromium painted the first content of a page, the least of five."""
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    for argument in ("--headless=new", "--no-sandbox"):
+        options.add_argument(argument)
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
+    try:
+        times = []
+        for _turn in range(5):
+            driver.get(page.as_uri())
+            asked = "return performance.getEntriesByName('first-contentful-paint').map((one) => one.startTime)"
+            times += WebDriverWait(driver, 60).until(lambda browser: browser.execute_script(asked))
+        return min(times)
+    finally:
+        driver.quit()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Forms for programs: OpenMetrics as parsers of others read it, Parquet as DuckDB reads it, and what holds when a library is missing."""
+
+from __future__ import annotations
+
+import json
+
+import duckdb
+import pytest
+from prometheus_client import parser
+from prometheus_client.openmetrics import parser as openmetrics_parser
+
+import result_maker
+from ansible_collections.threadwise.smt.plugins.plugin_utils import forms, report, result_files, samples_table
+
+HOSTILE = 'we"b\\01\n{}'
+
+
+def built(directory, *documents):
+    for document in documents:
+        result_files.save(directory, document)
+    return report.build(result_files.result_paths(directory), directory)
+
+
+@pytest.mark.parametrize("parse", [parser.text_string_to_metric_families, openmetrics_parser.text_string_to_metric_families], ids=["node_exporter's format", "OpenMetrics"])
+def test_metrics_are_what_other_parsers_read(tmp_path, parse):
+    odd = result_maker.result(host=HOSTILE, blocks=5)
+    unknown = result_maker.result(host="unknown", samples=[], restored=None, finished=None)
+    unknown["facts"].update(vulnerabilities=None, hardware_class=None)
+    built(tmp_path, odd, unknown)
+    families = {family.name: family for family in parse((tmp_path / "metrics.prom").read_text(encoding="utf-8"))}
+    assert set(families) == set(forms.METRICS) and {family.type for family in families.values()} == {"gauge"}
+    hosts = {name: {sample.labels["host"]: sample.value for sample in family.samples} for name, family in families.items()}
+    assert hosts["threadwise_smt_ratio"] == {HOSTILE: pytest.approx(0.8, rel=0.02)}
+    assert hosts["threadwise_smt_vulnerable"] == {HOSTILE: 1} and hosts["threadwise_smt_restored"] == {HOSTILE: 1}
+    assert hosts["threadwise_smt_recommendation"] == {HOSTILE: 1, "unknown": 1}
+    choice = {sample.labels["host"]: sample.labels["choice"] for sample in families["threadwise_smt_recommendation"].samples}
+    assert choice == {HOSTILE: "on", "unknown": "not_compared"}
+
+
+def test_samples_can_be_asked_in_sql(tmp_path):
+    document = result_maker.result(host="=cmd|x", blocks=5)
+    document["samples"][0].update(ok=False, error='a "quoted"\nline, with =1', metric=None)
+    document["samples"][1]["point"] = {"name": "clients", "value": 8, "unit": "clients"}
+    built(tmp_path, document, result_maker.result(host="plain", blocks=4))
+    path = tmp_path / samples_table.NAME
+
+    def ask(question):
+        return duckdb.sql(question.replace("SAMPLES", f"'{path}'")).fetchall()
+
+    assert duckdb.read_parquet(str(path)).columns == list(forms.SAMPLE_COLUMNS)
+    count = len(document["samples"])
+    assert ask("SELECT host, count(*), count(value) FROM SAMPLES GROUP BY host ORDER BY host")[0] == ("=cmd|x", count, count - 1)
+    assert ask("SELECT error FROM SAMPLES WHERE NOT ok") == [('a "quoted"\nline, with =1',)]
+    assert ask("SELECT point, point_name FROM SAMPLES WHERE point IS NOT NULL") == [(8.0, "clients")]
+    values = [sample["metric"]["value"] for sample in document["samples"][1:]]
+    assert [value for (value,) in ask("SELECT value FROM SAMPLES WHERE host = '=cmd|x' AND ok")] == values
+
+
+def test_without_duckdb_all_else_is_made(tmp_path, monkeypatch):
+    monkeypatch.setattr(samples_table, "MISSING_LIBRARY", ImportError("No module named 'duckdb'"))
+    made = built(tmp_path, result_maker.result(blocks=4))
+    assert len(made.missing) == 1 and "pip install duckdb" in made.missing[0]
+    assert (tmp_path / "results.csv").exists() and not (tmp_path / samples_table.NAME).exists()
+
+
+def test_results_json_has_each_host_with_its_recommendation(tmp_path):
+    (tmp_path / "broken.json").write_text("{")
+    built(tmp_path, result_maker.result(host="a", blocks=4), result_maker.result(host="b", blocks=4))
+    document = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    assert (document["schema"], document["schema_version"]) == ("threadwise.smt/report", 1)
+    assert [(host["host"], host["recommendation"]["choice"]) for host in document["hosts"]] == [("a", "on"), ("b", "on")]
+    assert document["refused"][0]["file"] == "broken.json"
