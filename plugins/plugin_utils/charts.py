@@ -226,7 +226,7 @@ def _topology() -> Spec:
     return {"layer": [
         {"data": _data("boxes"), "mark": {"type": "rect", "fill": "transparent", "stroke": MUTED, "cornerRadius": 4}, "encoding": box},
         {**_threads("datum.online"), "mark": {"type": "rect", "fill": ACCENT, "stroke": ACCENT, "cornerRadius": 3}, "encoding": {
-            **box, "fillOpacity": {"field": "shade", "type": "quantitative", "legend": None, "scale": {"domain": [0, 1], "range": [0, 0.75], "clamp": True}}}},
+            **box, "fillOpacity": {"field": "shade", "type": "quantitative", "legend": None, "scale": {"domain": [0, 1], "range": [0, 0.6], "clamp": True}}}},
         {**_threads("!datum.online"), "mark": {"type": "rect", "fill": "transparent", "stroke": ACCENT, "cornerRadius": 3, "strokeDash": [3, 3]}, "encoding": box},
         {"data": _data("fields"), "mark": _words(), "encoding": {"x": {"field": "cx", **x}, "y": {"field": "cy", **y}, "text": _text("text")}},
         {"data": _data("heads"), "mark": _words(align="left", color=MUTED), "encoding": {"x": {"field": "x", **x}, "y": {"field": "y", **y}, "text": _text()}},
