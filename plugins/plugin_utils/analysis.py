@@ -48,7 +48,7 @@ def compare_host(result: Result, margin: float = 0.01, confidence: float = 0.95)
     :param margin: effects within +- this share of 1 count as none
     :param confidence: of each interval, after the correction for the number of workloads
     :returns: ``{workload, title, metric, unit, better, kind, effect, placement, baseline, candidate, baseline_value, candidate_value, dropped_blocks,
-        ...what smt_compare returns}``, and ``point`` for a workload that has some. ``effect`` is ``smt_off`` for a change of the condition, else a value of
+        ...what smt_compare returns}``, and ``point`` for a workload that has some. ``effect`` is ``smt_off`` or (of another setting) ``policy`` for a change of the condition, else a value of
         :data:`PLACEMENT_PAIRS`; ``baseline`` and ``candidate`` are ``{condition, placement}``. The workloads of one effect and
         placement are one family for the correction.
     """
@@ -59,7 +59,18 @@ def compare_host(result: Result, margin: float = 0.01, confidence: float = 0.95)
 
 def primary(comparisons: t.Iterable[Comparison]) -> list[Comparison]:
     """Those that answer the question: the whole machine with every online thread busy, SMT off against SMT on."""
-    return [one for one in comparisons if one["kind"] == "change" and one["placement"] == WHOLE_MACHINE]
+    return [one for one in comparisons if one["effect"] == "smt_off" and one["placement"] == WHOLE_MACHINE]
+
+
+def of_policy(comparisons: t.Iterable[Comparison]) -> list[Comparison]:
+    """The same where not SMT but another setting was switched, such as the memory policy."""
+    return [one for one in comparisons if one["effect"] == "policy" and one["placement"] == WHOLE_MACHINE]
+
+
+def sides(result: Result) -> tuple[str, str] | None:
+    """The conditions before and after the change that a result compares, None where nothing was switched."""
+    change = result["change"]
+    return (change.get("before") or SMT_ON, change.get("after") or SMT_OFF) if change["compared"] else None
 
 
 def sampled_as(result: Result, placement: str, condition: str) -> str:
@@ -109,19 +120,20 @@ def _pairs(result: Result, samples: dict[Key, t.Any]) -> list[Pair]:
     """The families of comparisons that this result may hold."""
     conditions = {condition for _workload, _placement, condition, _point in samples}
     pairs = []
-    if result["change"]["compared"] and {SMT_ON, SMT_OFF} <= conditions:
-        for placement in _placements_of(result, samples):
-            pairs.append(("change", "smt_off", placement, (placement, SMT_ON), (placement, SMT_OFF)))
+    before, after = sides(result) or (None, None)
+    if {before, after} <= conditions:
+        for placement in _placements_of(result, samples, before):
+            pairs.append(("change", "smt_off" if after == SMT_OFF else "policy", placement, (placement, before), (placement, after)))
     condition = SMT_ON if SMT_ON in conditions else AS_FOUND
     for (candidate, baseline), effect in PLACEMENT_PAIRS.items():
         pairs.append(("placement", effect, candidate, (baseline, condition), (candidate, condition)))
     return pairs
 
 
-def _placements_of(result: Result, samples: dict[Key, t.Any]) -> list[str]:
+def _placements_of(result: Result, samples: dict[Key, t.Any], before: str) -> list[str]:
     """The placements to compare across conditions: the whole machine first."""
-    planned = (result["plan"].get("placements") or {}).get(SMT_ON) or {}
-    taken = [placement for _workload, placement, condition, _point in samples if condition == SMT_ON]
+    planned = (result["plan"].get("placements") or {}).get(before) or {}
+    taken = [placement for _workload, placement, condition, _point in samples if condition == before]
     return [WHOLE_MACHINE, *sorted({*planned, *taken} - {WHOLE_MACHINE}, key=lambda name: (_rank(name), name))]
 
 

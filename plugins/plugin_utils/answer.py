@@ -14,7 +14,7 @@ import typing as t
 from statistics import median
 
 from ansible_collections.threadwise.smt.plugins.module_utils import probe_kept
-from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, derived, statistics
+from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, charts, derived, statistics
 from ansible_collections.threadwise.smt.plugins.plugin_utils.analysis import Comparison, Result
 
 ON, OFF, EITHER, BY_WORKLOAD, UNDECIDED, NOT_COMPARED = "on", "off", "either", "by_workload", "undecided", "not_compared"
@@ -41,11 +41,12 @@ def answer(result: Result, comparisons: t.Sequence[Comparison]) -> dict[str, t.A
     """
     main = analysis.primary(comparisons)
     choice = recommendation(main)
-    more = more_to_measure(result, main)
+    changed = main or analysis.of_policy(comparisons)
+    more = more_to_measure(result, changed)
     return {
         "recommendation": choice,
         "sentence": _sentence(result, comparisons, main, choice),
-        "evidence": _evidence(main or [one for one in comparisons if one["kind"] == "placement"]),
+        "evidence": _evidence(changed or [one for one in comparisons if one["kind"] == "placement"]),
         "costs": _costs(result, comparisons),
         "cautions": _cautions(result),
         "next": more["words"] if more else None,
@@ -117,7 +118,26 @@ def _named(group: t.Sequence[Comparison]) -> str:
     return f"{len(group)} workloads" if len(group) > NAMED else _join([one["title"] for one in group])
 
 
+def _of_policy(policy: t.Sequence[Comparison]) -> str:
+    """What another setting than SMT did, in one sentence."""
+    by = {verdict: [one for one in policy if one["verdict"] == verdict] for verdict in ("loss", "gain", "equivalent", "inconclusive")}
+    parts = []
+    if by["loss"]:
+        parts.append(f"it costs {_effects(by['loss'])}")
+    if by["gain"]:
+        parts.append(f"it gives {_effects(by['gain'])}")
+    if by["equivalent"]:
+        parts.append(f"{_named(by['equivalent'])} {_verb(by['equivalent'], 'stays', 'stay')} within {percent(policy[0]['margin'])} either way")
+    if by["inconclusive"]:
+        parts.append(f"{_named(by['inconclusive'])} {_verb(by['inconclusive'], 'is', 'are')} not decided")
+    after, before = (charts.condition_title(policy[0][side]["condition"]) for side in ("candidate", "baseline"))
+    return f"{after[0].upper()}{after[1:]} against {before}, with every online thread busy: {'; '.join(parts)}. SMT was not switched."
+
+
 def _without_comparison(result: Result, comparisons: t.Sequence[Comparison]) -> str:
+    policy = analysis.of_policy(comparisons)
+    if policy:
+        return _of_policy(policy)
     reason = result["change"].get("reason") or "the result gives no reason"
     if result["change"]["compared"]:
         reason = "no block has good samples with every online thread busy on both sides"

@@ -40,7 +40,8 @@ VERDICTS = {
     "equivalent": ("var(--even)", "square"),
     "inconclusive": ("var(--unsure)", "circle"),
 }
-CONDITIONS = {"smt_on": ("SMT on", "var(--on)"), "smt_off": ("SMT off", "var(--off)"), "as_found": ("as found", "var(--on)")}
+CONDITIONS = {"smt_on": ("SMT on", "var(--on)"), "smt_off": ("SMT off", "var(--off)"), "as_found": ("as found", "var(--on)"),
+              "overcommit_strict": ("strict overcommit", "var(--off)"), "panic_on_oom": ("panic when out of memory", "var(--off)")}
 # Ratios that people read off an axis; as many of them as the axis spans.
 RATIO_TICKS = (0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4, 1.6, 2.0, 3.0, 5.0, 10.0)
 LONGEST_LABEL = 46
@@ -196,7 +197,7 @@ def _histogram() -> Spec:
 
 def _sequence() -> Spec:
     titles = [title for title, _colour_ in CONDITIONS.values()]
-    shape = {"field": "condition", "type": "nominal", "sort": titles, "scale": {"domain": titles, "range": ["circle", "diamond", "circle"]},
+    shape = {"field": "condition", "type": "nominal", "sort": titles, "scale": {"domain": titles, "range": ["circle", "diamond", "circle", "diamond", "diamond"]},
              "legend": {"values": "@present"}}
     return {"width": WIDTH, "height": 150, "layer": [
         {"data": {"values": [{}]}, "mark": {"type": "rule", "color": INK, "strokeWidth": 1}, "encoding": {"y": {"datum": 0, "type": "quantitative"}}},

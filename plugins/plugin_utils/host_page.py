@@ -9,6 +9,7 @@ import shlex
 import statistics as plain_statistics
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils import probe_kept
 from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, charts, derived, page, words
 
 # A page with more samples than this shows the first ones and points to the CSV, which has all.
@@ -31,10 +32,12 @@ def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, mar
     :param later: whether the pictures are left to the browser, with ``charts.js`` beside the page
     """
     comparisons = summary["comparisons"]
-    main = analysis.primary(comparisons)
+    main = analysis.primary(comparisons) or analysis.of_policy(comparisons)
+    sides = words.SIDES_OF_CHANGE if analysis.primary(comparisons) else words.SIDES_OF_POLICY
+    change = analysis.sides(result) and " against ".join(map(charts.condition_title, reversed(analysis.sides(result))))
     return page.render(
         "host.html.j2", result=result, summary=summary, answer=summary["answer"], alone=alone, later=later, main=main,
-        main_chart=forest([{"label": one["title"], **ratio_row(one)} for one in main], main),
+        main_chart=forest([{"label": one["title"], **ratio_row(one)} for one in main], main, sides), change=change, sides=sides,
         others=[one for one in comparisons if one["kind"] == "change" and one["placement"] != analysis.WHOLE_MACHINE],
         effects=_effects(comparisons), workloads=_workloads(result, summary, margin), machine=_machine(result), usage=_usage(result),
         sequence=_sequence(result), settings=_settings(result), command=_command(result), sample_heads=SAMPLE_HEADS,
@@ -233,25 +236,7 @@ def _machine(result: dict[str, t.Any]) -> dict[str, t.Any]:
     if 0 < count <= MOST_CPUS_DRAWN:
         told = f"{facts.get('sockets') or 'unknown'} packages, {sum(len(cores) for _name, cores in groups)} cores, {count} CPUs"
         chart = charts.topology(groups, set(analysis.cpus_of(cpus.get("offline"))), f"The machine: {told}; the table has each core")
-    return {"groups": groups, "chart": chart, "cpus": cpus, "disagreement": disagreement(facts)}
-
-
-def disagreement(facts: dict[str, t.Any]) -> str | None:
-    """What measuring says of which CPUs share a core where the kernel says otherwise, in a sentence; None where both agree or nothing was measured."""
-    measured = facts.get("measured")
-    if not isinstance(measured, dict) or measured.get("agrees_with_kernel") is not False:
-        return None
-    kernel = {core for core in analysis.cores_of(facts) if len(core) > 1}
-    pairs = measured.get("pairs") if isinstance(measured.get("pairs"), list) else []
-    shared = {cpus for cpus in map(analysis.cpus_of, pairs) if cpus}
-    single = set(analysis.cpus_of(measured.get("singles")))
-    told = [f"CPUs {_joined(core)} share a core by measuring" for core in sorted(shared - kernel)[:8]]
-    told += [f"CPUs {_joined(core)} do not share a core by measuring" for core in sorted(kernel - shared) if set(core) <= single][:8]
-    return f"{'; '.join(told) or 'Which CPUs share a core was measured'}; the kernel says otherwise."
-
-
-def _joined(cpus: t.Sequence[int]) -> str:
-    return f"{', '.join(map(str, cpus[:-1]))} and {cpus[-1]}"
+    return {"groups": groups, "chart": chart, "cpus": cpus, "disagreement": probe_kept.disagreement(facts.get("measured"))}
 
 
 def _usage(result: dict[str, t.Any]) -> dict[str, t.Any] | None:
@@ -286,7 +271,7 @@ def _maps(
     """The machine with each core's usage, for the whole machine under each condition: its title and its picture."""
     found = []
     everything = {cpu for _name, cores in groups for core in cores for cpu in core}
-    for condition in analysis.CONDITIONS:
+    for condition in dict.fromkeys([*analysis.CONDITIONS, *(condition for _placement, condition in means)]):
         placement = analysis.sampled_as(result, analysis.WHOLE_MACHINE, condition)
         by_cpu = means.get((placement, condition))
         if by_cpu:

@@ -21,6 +21,7 @@ import tempfile
 import typing as t
 from pathlib import Path
 
+from ansible_collections.threadwise.smt.plugins.module_utils import probe_kept
 from ansible_collections.threadwise.smt.plugins.plugin_utils import (
     analysis, answer, charts, compare_page, fleet, fleet_page, forms, host_page, recommendation, result_files, samples_table, statistics,
 )
@@ -131,7 +132,7 @@ def summarise(result: dict[str, t.Any], file: str, settings: Settings) -> dict[s
         "answer": answer.answer(result, comparisons), "recommendation": recommendation.recommend(result, comparisons, settings.licence),
         "comparisons": comparisons, "levels": analysis.levels(result, settings.confidence), "not_measured": analysis.not_measured(result),
         "failures": analysis.failures(result), "restored": result["restored"], "vulnerable": answer.exposed(result),
-        "reboot_required": reboot if isinstance(reboot, bool) else None, "disagreement": host_page.disagreement(result["facts"]),
+        "reboot_required": reboot if isinstance(reboot, bool) else None, "disagreement": probe_kept.disagreement(result["facts"].get("measured")),
     }
 
 

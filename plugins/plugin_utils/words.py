@@ -20,11 +20,13 @@ PLACEMENT_TITLES = {
 }
 EFFECT_TITLES = {
     "smt_off": "SMT off against SMT on",
+    "policy": "the setting that was switched against the one found",
     "cost_of_sharing": "two workers on one core against two on two cores",
     "smt_yield": "all threads against one worker per core",
     "cost_of_one_cpu": "two workers on one CPU against two on two cores",
     "second_core": "two workers on two cores against one worker alone",
 }
+SIDES_OF_POLICY = ("better as found", "better with the setting")
 SIDES_OF_CHANGE = ("better with SMT on", "better with SMT off")
 RECOMMENDATION_TITLES = {
     answer.ON: "SMT on", answer.OFF: "SMT off", answer.EITHER: "either", answer.BY_WORKLOAD: "by workload", answer.UNDECIDED: "not decided",

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 import result_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils import forms, host_page, report, result_files, words
+from ansible_collections.threadwise.smt.plugins.plugin_utils import forms, report, result_files, words
 
 ATTACK = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{ 7*7 }}=cmd|' /C calc'!A0 @everyone [x](javascript:alert(1))"
 EVEN = {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "sysbench cpu"}
@@ -264,19 +264,26 @@ def test_the_kernel_and_measuring_disagree(tmp_path):
     document = result_maker.result(blocks=4, shape=(1, 2, 2))
     document["facts"]["measured"] = {"agrees_with_kernel": False, "pairs": ["0,2", "1,3"], "singles": ""}
     files, _refused = built(tmp_path, document)
-    assert "CPUs 0 and 2 share a core by measuring; CPUs 1 and 3 share a core by measuring; the kernel says otherwise." in Page(files["index.html"]).text()
-    assert json.loads(files["results.json"])["hosts"][0]["disagreement"].startswith("CPUs 0 and 2")
+    assert "By measuring, CPUs 0,2 and 1,3 share a core; the kernel says otherwise." in Page(files["index.html"]).text()
+    assert json.loads(files["results.json"])["hosts"][0]["disagreement"].startswith("By measuring")
 
 
-@pytest.mark.parametrize("measured, told", [
-    (None, None), ([], None), ({"agrees_with_kernel": None}, None), ({"agrees_with_kernel": True, "pairs": ["0,2"]}, None),
-    ({"agrees_with_kernel": False, "pairs": [], "singles": "0-3"},
-     "CPUs 0 and 1 do not share a core by measuring; CPUs 2 and 3 do not share a core by measuring; the kernel says otherwise."),
-    ({"agrees_with_kernel": False, "pairs": {"x": 1}, "singles": [1]}, "Which CPUs share a core was measured; the kernel says otherwise."),
-    ({"agrees_with_kernel": False, "pairs": [1, "no list", None]}, "Which CPUs share a core was measured; the kernel says otherwise."),
-])
-def test_what_is_told_of_a_probe(measured, told):
-    assert host_page.disagreement({"sibling_groups": ["0,1", "2,3"], "measured": measured}) == told
+def test_another_setting_than_smt_is_compared_and_decides_nothing_about_smt(tmp_path):
+    document = result_maker.result(blocks=6, shape=(1, 2, 2))
+    names = {"smt_on": "as_found", "smt_off": "overcommit_strict"}
+    document["change"] = {"name": "overcommit_strict", "compared": True, "reason": None, "before": "as_found", "after": "overcommit_strict"}
+    document["plan"]["placements"] = {names[condition]: spots for condition, spots in document["plan"]["placements"].items()}
+    for sample in document["samples"]:
+        sample["condition"] = names[sample["condition"]]
+    for when, value in (("before", "0"), ("after", "0")):
+        document["restored"][when] = {**document["restored"][when], "sysctls": {"vm.overcommit_memory": value, "<script>": None}}
+    files, _refused = built(tmp_path, document)
+    text = Page(files["index.html"]).text()
+    assert "Strict overcommit against as found, with every online thread busy: it costs gzip of a fixed stream 20" in text
+    assert "Leave SMT on" not in text and "better with SMT off" not in text and "better with the setting" in text
+    assert "vm.overcommit_memory 0 0" in text and "switched between strict overcommit and as found" in text
+    host = json.loads(files["results.json"])["hosts"][0]
+    assert host["recommendation"]["choice"] == "not_compared" and {one["effect"] for one in host["comparisons"]} >= {"policy", "cost_of_sharing"}
 
 
 def test_a_workload_with_points_is_compared_at_each_and_drawn_against_them(tmp_path):
