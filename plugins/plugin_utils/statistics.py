@@ -159,7 +159,8 @@ class _Samples:
         sign = 1.0 if better == "higher" else -1.0
         self.ratios = [sign * (_mean(b) - _mean(a)) for a, b in zip(first, second)]
         self.ranked = self.n >= LEAST_BLOCKS_RANKED
-        self._values = sign * numpy.array([value for block in first + second for value in block])
+        # Rounding keeps equal ratios equal: a difference of logarithms is exact to some 1e-14.
+        self._values = numpy.round(sign * numpy.array([value for block in first + second for value in block]), 12)
         self._is_after = numpy.arange(len(self._values)) >= sum(map(len, first))
         # The block and side of each value as one number: blocks of before, then blocks of after.
         self._cell = numpy.repeat(numpy.arange(2 * self.n), [len(block) for block in first + second])
@@ -233,8 +234,7 @@ class _Samples:
         Source of the rank transform of a paired t: W. J. Conover, R. L. Iman, Rank transformations as a bridge between parametric and
         nonparametric statistics, The American Statistician 35 (1981).
         """
-        # Rounding keeps equal ratios equal: a difference of logarithms is exact to some 1e-14.
-        values = numpy.round(self._values - shift * self._is_after, 12)
+        values = self._values - shift * self._is_after
         ordered = numpy.sort(values)
         # Twice the mid-ranks: t does not depend on the unit. (SciPy's rankdata takes six times as long for so few values, and this is the inner loop.)
         ranks = numpy.searchsorted(ordered, values, "left") + numpy.searchsorted(ordered, values, "right")
