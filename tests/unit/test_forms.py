@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import duckdb
+import jsonschema_rs
 import pytest
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as openmetrics_parser
@@ -65,10 +67,18 @@ def test_without_duckdb_all_else_is_made(tmp_path, monkeypatch):
     assert (tmp_path / "results.csv").exists() and not (tmp_path / samples_table.NAME).exists()
 
 
-def test_results_json_has_each_host_with_its_recommendation(tmp_path):
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "results.schema.json").read_text(encoding="utf-8"))
+
+
+def test_results_json_is_as_its_schema_says(tmp_path):
     (tmp_path / "broken.json").write_text("{")
-    built(tmp_path, result_maker.result(host="a", blocks=4), result_maker.result(host="b", blocks=4))
+    built(
+        tmp_path, result_maker.result(host="a", blocks=4), result_maker.result(host="b", blocks=6, noise=0.05),
+        result_maker.result(host="empty", samples=[], facts={}, environment={}, plan={}, outcome="failed", message="no such host", restored=None),
+        result_maker.result(host="once", blocks=1), result_maker.result(host="plain", blocks=4, compared=False, reason="no SMT", shape=(1, 1, 1)),
+    )
     document = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
-    assert (document["schema"], document["schema_version"]) == ("threadwise.smt/report", 1)
-    assert [(host["host"], host["recommendation"]["choice"]) for host in document["hosts"]] == [("a", "on"), ("b", "on")]
+    jsonschema_rs.Draft202012Validator(SCHEMA).validate(document)
+    choices = {host["host"]: host["recommendation"]["choice"] for host in document["hosts"]}
+    assert choices == {"a": "on", "b": "undecided", "empty": "not_compared", "once": "undecided", "plain": "not_compared"}
     assert document["refused"][0]["file"] == "broken.json"

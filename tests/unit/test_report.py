@@ -122,6 +122,20 @@ def test_every_picture_tells_who_cannot_see_it(usual):
     assert "gzip of a fixed stream −20" in pictures[0]["aria-label"]
 
 
+def test_a_screen_reader_finds_its_way(usual, attacked, tmp_path):
+    """Headings leave out no level, each table has its caption, each heading cell its direction, each field its label."""
+    several, _refused = built(tmp_path, result_maker.result(host="a", blocks=4), result_maker.result(host="b", blocks=4))
+    for text in (usual[0]["index.html"], attacked[0]["index.html"], several["index.html"], several["a.html"]):
+        elements = Page(text).elements
+        levels = [int(tag[1]) for tag, _attributes in elements if re.fullmatch("h[1-6]", tag)]
+        assert levels[0] == 1 and levels.count(1) == 1 and all(after <= before + 1 for before, after in zip(levels, levels[1:]))
+        tags = [tag for tag, _attributes in elements]
+        assert tags.count("table") == tags.count("caption") >= 3
+        assert all(attributes.get("scope") in ("col", "row") for tag, attributes in elements if tag == "th")
+        labelled = {attributes.get("for") for tag, attributes in elements if tag == "label"}
+        assert all(attributes.get("id") in labelled for tag, attributes in elements if tag == "input")
+
+
 def test_pictures_take_their_colours_from_the_page(usual):
     files, _refused = usual
     colours = set(re.findall(r'(?:fill|stroke)="([^"]+)"', files["index.html"]))
