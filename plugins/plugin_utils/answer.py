@@ -23,6 +23,11 @@ ON, OFF, EITHER, BY_WORKLOAD, UNDECIDED, NOT_COMPARED = "on", "off", "either", "
 NOTABLE_SHARE = 0.01
 # A pinned worker that computes gets all of its CPU's time but for interrupts and short-lived neighbours.
 LEAST_CPU_SHARE = 0.9
+MIB = 1024 * 1024
+OVERREACH = {
+    "enomem": "it was refused at once (ENOMEM)", "oom_killed": "it was promised them, and killed when it used them",
+    "survived": "it was promised them, and could use them", "granted": "it was promised them",
+}
 # More workloads than this are counted instead of named.
 NAMED = 3
 MINUTE = 60
@@ -47,7 +52,7 @@ def answer(result: Result, comparisons: t.Sequence[Comparison]) -> dict[str, t.A
         "recommendation": choice,
         "sentence": _sentence(result, comparisons, main, choice),
         "evidence": _evidence(changed or [one for one in comparisons if one["kind"] == "placement"]),
-        "costs": _costs(result, comparisons),
+        "costs": [*_costs(result, comparisons), *_observed(result)],
         "cautions": _cautions(result),
         "next": more["words"] if more else None,
     }
@@ -134,6 +139,17 @@ def _of_policy(policy: t.Sequence[Comparison]) -> str:
     return f"{after[0].upper()}{after[1:]} against {before}, with every online thread busy: {'; '.join(parts)}. SMT was not switched."
 
 
+def _observed(result: Result) -> list[str]:
+    """What a process got under each memory policy that asked for more than there is."""
+    told = []
+    for one in result.get("observations") or []:
+        outcome = OVERREACH.get((one.get("overreach") or {}).get("outcome"))
+        if outcome and one.get("asked_bytes"):
+            where = charts.condition_title(one["condition"])
+            told.append(f"A process that asked for {one['asked_bytes'] / MIB:.0f} MiB and was confined to a part of them, {where}: {outcome}.")
+    return told
+
+
 def _without_comparison(result: Result, comparisons: t.Sequence[Comparison]) -> str:
     policy = analysis.of_policy(comparisons)
     if policy:
@@ -141,7 +157,8 @@ def _without_comparison(result: Result, comparisons: t.Sequence[Comparison]) -> 
     reason = result["change"].get("reason") or "the result gives no reason"
     if result["change"]["compared"]:
         reason = "no block has good samples with every online thread busy on both sides"
-    return f"SMT on and off were not compared here: {_clause(reason)}. {_from_placements(result, comparisons)}"
+    what = "SMT on and off were" if result["change"].get("name") in (None, "none", "smt_runtime") else "The memory policy was"
+    return f"{what} not compared here: {_clause(reason)}. {_from_placements(result, comparisons)}"
 
 
 def _from_placements(result: Result, comparisons: t.Sequence[Comparison]) -> str:

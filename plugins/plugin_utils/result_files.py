@@ -116,10 +116,17 @@ _WORKLOAD = _object(
     point=_or_null(_object(("name",), **_POINT)),
 )
 
+_SETTINGS = {"type": ["object", "null"], "maxProperties": 100, "additionalProperties": _NUMBER_OR_NULL}
 _CPU_STATE = {
     "type": ["object", "null"],
     "properties": {"control": _TEXT_OR_NULL, "online": {"type": ["string", "array", "null"], "maxLength": MAX_TEXT, "maxItems": 100_000}},
 }
+
+_OBSERVATION = _object(
+    ("condition",), condition=_NAME, settings=_SETTINGS, headroom_bytes=_NUMBER_OR_NULL, asked_bytes=_NUMBER_OR_NULL,
+    allocatable=_or_null(_object(largest_bytes=_NUMBER_OR_NULL, total_bytes=_NUMBER_OR_NULL, total_limited=_BOOL_OR_NULL)),
+    allocatable_reason=_TEXT_OR_NULL, overreach=_or_null(_object(("outcome",), outcome=_TEXT, touched_bytes=_NUMBER_OR_NULL)), overreach_reason=_TEXT_OR_NULL,
+)
 
 _CPU_SETS = {"type": ["array", "null"], "items": _TEXT, "maxItems": 100_000}
 
@@ -177,6 +184,7 @@ SCHEMA: dict[str, t.Any] = {
         ),
         samples=_list(_SAMPLE, 500_000),
         skipped=_list(_object(("reason",), workload=_TEXT_OR_NULL, placement=_TEXT_OR_NULL, condition=_TEXT_OR_NULL, reason=_TEXT), 100_000),
+        observations=_or_null(_list(_OBSERVATION, 100)),
         events=_list(_object(at=_TEXT_OR_NULL, event=_TEXT_OR_NULL, detail={}), 500_000),
         restored=_or_null(
             _object(("ok",), ok=_BOOL_OR_NULL, before=_CPU_STATE, after=_CPU_STATE, differences=_or_null(_list(_TEXT, 100_000))),
@@ -262,7 +270,7 @@ def parse(text: str, source: str) -> dict[str, t.Any]:
         raise ResultError(f"{source}: nested too deeply to be a result") from error
     validate(document, source)
     # A plan that was killed leaves no word on these.
-    return {"message": None, "finished": None, "restored": None, "skipped": [], "events": [], **document}
+    return {"message": None, "finished": None, "restored": None, "skipped": [], "events": [], "observations": [], **document}
 
 
 def validate(document: t.Any, source: str) -> None:

@@ -117,7 +117,7 @@ def result(host="web01", run="20260102T030405Z", workloads=None, shape=(2, 2, 2)
                            "argv": ["gzip", "-6", "-c"], "aggregate": "sum", "package": "gzip"} for name, workload in workloads.items()],
             "placements": plan,
         },
-        "samples": samples, "skipped": [],
+        "samples": samples, "observations": [], "skipped": [],
         "events": [{"at": moment(-4), "event": "calibrated", "detail": "gzip: 40 MB a worker"}],
         "restored": {"ok": True, "before": state, "after": dict(state), "differences": []},
     }

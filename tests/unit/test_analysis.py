@@ -224,3 +224,13 @@ def test_whether_a_guests_siblings_can_be_believed_is_said(measured, told):
     result["environment"]["hypervisor"] = "kvm"
     cautions = answer.answer(result, analysis.compare_host(result))["cautions"]
     assert (told in cautions[0]) if told else not cautions
+
+
+def test_what_a_process_that_overreaches_got_is_said():
+    result = result_maker.result(observations=[
+        {"condition": "as_found", "asked_bytes": 365 * 2**20, "overreach": {"outcome": "oom_killed"}},
+        {"condition": "overcommit_strict", "asked_bytes": 365 * 2**20, "overreach": {"outcome": "enomem"}},
+        {"condition": "overcommit_strict", "asked_bytes": None, "overreach": None}, {"condition": "x", "overreach": {"outcome": "?"}},
+    ])
+    told = [words for words in answer.answer(result, analysis.compare_host(result))["costs"] if "365 MiB" in words]
+    assert len(told) == 2 and "as found: it was promised them, and killed" in told[0] and "strict overcommit: it was refused at once (ENOMEM)" in told[1]
