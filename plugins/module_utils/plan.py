@@ -22,6 +22,8 @@ SCHEMA_VERSION = 1
 
 # How the conditions are called while one looks on.
 CONDITIONS = {changes.SMT_ON: "SMT on", changes.SMT_OFF: "SMT off", changes.AS_FOUND: "what was found"}
+# A block is measured whole; one that takes so many seconds more than the whole budget is given up before the guard would have to end the plan.
+OVERTIME = 300
 # So often in a row a workload may fail before it is given up, so that a broken one does not eat the budget of the others.
 FAILURES_ALLOWED = 2
 
@@ -234,6 +236,9 @@ class Plan:
             self._switch(condition)
             items = self.items[condition]
             for name, spot, workers, point in items if self.block % 2 == 0 else items[::-1]:
+                if self.elapsed() > self.settings["budget"] + OVERTIME:
+                    raise PlanError("block %d was not done %d s after the budget of %d s was spent: give this host more time, fewer workloads or placements, "
+                                    "or shorter samples" % (self.block, OVERTIME, self.settings["budget"]))
                 if name in self.ready:
                     self._sample(name, spot, workers, point)
 

@@ -31,7 +31,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ansible_collections.threadwise.smt.plugins.module_utils import runner, workloads
+from ansible_collections.threadwise.smt.plugins.module_utils import runner, workload_input, workloads
 
 KINDS = ("quiet", "neighbour", "bursty", "drift")
 # The samples of one comparison: 14 blocks of ABBA.
@@ -91,7 +91,7 @@ def sample(cpu, stream):
 def write_streams(directory, cpu):
     """Streams of the base length, chosen for samples of about 50 ms, and longer ones: per mille -> path."""
     path = os.path.join(directory, "probe")
-    workloads.write_stream(path, 4)
+    workload_input.write_stream(path, 4)
     data = Path(path).read_bytes()
     fastest = min(sample(cpu, path) for _time in range(5)) / 1e6
     length = int(len(data) * SAMPLE_SECONDS / fastest)

@@ -82,6 +82,16 @@ def test_there_is_an_example_for_fio_and_for_a_stream_processor():
     assert {"fio_randread", "nexmark_q5"} <= {given["name"] for given in examples()}
 
 
+def test_the_example_for_nexmark_reads_what_nexmark_prints(tmp_path):
+    """The row is one that Nexmark's README shows: query, events, cores, time, cores x time, throughput by core."""
+    given = next(one for one in examples() if one["name"] == "nexmark_q5")
+    row = "|q5                 |100,000,000        |10.8               |418.242            |4516.930           |22.14 K/s          |"
+    files = RunDirectory(str(tmp_path / "runs"), "r")
+    files.create()
+    taken = workload_run.Ready(workload_custom.declarations([dict(given, argv=["echo", row])])[0], files, {}, 0.05, 2).sample([[]], None)
+    assert taken["metrics"] == {"time": {"value": 418.242, "unit": "s", "better": "lower"}}
+
+
 def test_the_example_for_fio_measures(tmp_path):
     given = next(one for one in examples() if one["name"] == "fio_randread")
     absent = workloads.missing(workload_custom.declarations([given])[0], os.environ["PATH"])

@@ -1,0 +1,74 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every workload has measured on the guest, under each condition and at each of its points, and nothing of it is left."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+import pytest
+
+from ansible_collections.threadwise.smt.plugins.module_utils import workloads
+from ansible_collections.threadwise.smt.plugins.plugin_utils import result_files
+
+RESULT = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "results" / "converge" / "smt-workloads.json"
+
+
+@pytest.fixture(name="result", scope="module")
+def result_of_converge():
+    """The guest's result, as the schema lets it through."""
+    return result_files.load(RESULT)
+
+
+def good(result, name):
+    return [sample for sample in result["samples"] if sample["workload"] == name and sample["ok"]]
+
+
+@pytest.mark.parametrize("name", [*sorted(workloads.BUILT_IN), "fio_write"])
+def test_each_workload_measured_under_each_condition(result, name):
+    skipped = [skip for skip in result["skipped"] if skip["workload"] == name]
+    samples = good(result, name)
+    assert {sample["condition"] for sample in samples} == {"smt_on", "smt_off"}, skipped
+    assert [sample["error"] for sample in result["samples"] if sample["workload"] == name and not sample["ok"]] == []
+    workload = workloads.BUILT_IN.get(name)
+    if workload:
+        assert all(set(sample["metrics"]) == {metric["name"] for metric in [workload["metric"], *workload["metrics"]]} for sample in samples)
+
+
+@pytest.mark.parametrize(("name", "values"), [("load_levels", [0.14, 0.29, 0.43, 0.57, 0.71, 0.86, 1.0]), ("oltp", [2, 4, 8, 12, 16, 32])])
+def test_points_are_the_same_on_and_off(result, name, values):
+    assert next(one for one in result["plan"]["workloads"] if one["name"] == name)["points"] == values
+    for condition in ("smt_on", "smt_off"):
+        assert sorted({sample["point"]["value"] for sample in good(result, name) if sample["condition"] == condition}) == values
+
+
+def test_cores_are_known_by_their_online_threads(result):
+    on, off = (next(sample for sample in good(result, "gzip") if sample["condition"] == condition) for condition in ("smt_on", "smt_off"))
+    assert set(on["core_usage"]) == {"0,1", "2,3", "4,5", "6,7"}
+    assert set(off["core_usage"]) == {"0", "2", "4", "6"}
+
+
+def test_why_there_are_no_counters_is_said(result):
+    assert all(sample["perf"]["reason"] for sample in good(result, "gzip"))
+
+
+def test_what_does_not_fit_into_memory_is_left_out_with_the_reason(result):
+    left_out = [(skip["placement"], skip["condition"]) for skip in result["skipped"] if skip["workload"] == "stream"]
+    assert left_out == [("all_threads", "smt_on")]
+    assert "8 workers of stream need 1600 MB of memory" in next(skip["reason"] for skip in result["skipped"] if skip["workload"] == "stream")
+
+
+def test_what_hangs_is_named_with_its_last_words(result):
+    assert [skip["reason"] for skip in result["skipped"] if skip["workload"] == "hangs"] == ["sh did not end within 3 s and was ended: waiting for nothing"]
+
+
+def test_the_host_is_as_it_was_and_nothing_is_left(host, result):
+    assert result["outcome"] == "completed" and result["restored"]["ok"]
+    assert result["plan"]["stopped"] == "budget"
+    assert host.run("ls /var/lib/threadwise-smt/runs").stdout == ""
+    assert host.run("pgrep -f '[t]hreadwise-smt|[s]leep 1000'").stdout == ""
+
+
+def test_who_runs_the_database_cannot_look_at_runs(host):
+    assert host.run("runuser -u postgres -- ls /var/lib/threadwise-smt/runs").rc != 0

@@ -1,0 +1,53 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What pinning by the runner costs beside the bare command taskset, on the same CPU. Prints a ratio for docs/measuring.md; asserts nothing.
+
+    .venv/bin/python tests/benchmarks/bench_runner.py
+
+Both start the same sysbench; the rates compared are those that sysbench itself prints. Pairs are interleaved: A B, B A, ...
+"""
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+
+from ansible_collections.threadwise.smt.plugins.module_utils import runner, workload_metrics, workloads
+from ansible_collections.threadwise.smt.plugins.plugin_utils import statistics
+
+EVENTS = 500
+MARGIN = 0.005
+
+
+def rate(worker):
+    """Events by second, as sysbench printed it."""
+    return workload_metrics.read(dict(workloads.SYSBENCH_CPU, metrics=[]), EVENTS, [worker], "/")[1][0]
+
+
+def by_runner(argv, cpu):
+    return rate(runner.run(argv, [[cpu]])["workers"][0])
+
+
+def by_taskset(argv, cpu):
+    done = subprocess.run(["taskset", "--cpu-list", str(cpu), *argv], capture_output=True, text=True, check=True)
+    return rate({"cpus": [cpu], "output": done.stdout, "errors": done.stderr, "exit_status": 0})
+
+
+def main():
+    """Print the ratio with its interval, on the last CPU this process may use."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--pairs", type=int, default=200)
+    pairs = arguments.parse_args().pairs
+    cpu = max(os.sched_getaffinity(0))
+    argv = [word.replace("{work}", str(EVENTS)) for word in workloads.SYSBENCH_CPU["argv"]]
+    bare, pinned = [], []
+    for pair in range(pairs):
+        for ours in (False, True) if pair % 2 == 0 else (True, False):
+            (pinned if ours else bare).append((by_runner if ours else by_taskset)(argv, cpu))
+    found = statistics.compare(bare, pinned, better="higher", margin=MARGIN)
+    print("runner / taskset on CPU %d, %d pairs: %.4f (%.4f to %.4f, 95 %%), %s with a margin of %.1f %%"
+          % (cpu, found["n"], found["ratio"], found["ci_low"], found["ci_high"], found["verdict"], 100 * MARGIN))
+
+
+if __name__ == "__main__":
+    main()

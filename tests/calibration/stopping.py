@@ -1,0 +1,106 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the plan's stop rule does to verdicts: on recorded samples and on made-up noise, stopped early beside measured to the end.
+
+    .venv/bin/python tests/calibration/stopping.py tests/calibration/data/neighbours.json.gz
+
+A window of 56 samples in ABBA order is 28 blocks as a plan takes them: A B, B A, ... The rule looks after each block, as the plan does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+import evaluate
+import numpy
+import simulated
+from ansible_collections.threadwise.smt.plugins.module_utils import stop_rule
+from ansible_collections.threadwise.smt.plugins.plugin_utils import statistics
+
+MARGIN = 0.01
+# The slowdowns that were recorded, and the margins to stop at: the default for one of 3 %, and twice that as well for one of 5 %.
+RECORDED = (("abba 3 %", 0.01), ("abba 5 %", 0.01), ("abba 5 %", 0.02))
+MADE_UP = 150
+# Runs a side of the fixed plan that times to a verdict are held against.
+FIXED_RUNS = 20
+# A stop ends the plan only where the budget would go on: the end of a window stands for the budget.
+CALLED = (statistics.GAIN, statistics.LOSS)
+
+
+def sides(samples):
+    """One sample of each side by block: the plan's order A B, B A, ..."""
+    pairs = [(samples[start], samples[start + 1]) for start in range(0, len(samples), 2)]
+    ordered = [pair if block % 2 == 0 else pair[::-1] for block, pair in enumerate(pairs)]
+    return [pair[0] for pair in ordered], [pair[1] for pair in ordered]
+
+
+def verdict(before, after, blocks):
+    return statistics.compare(before[:blocks], after[:blocks], better="lower", margin=MARGIN)["verdict"]
+
+
+def blocks_until_precise(before, after, margin):
+    """The number of blocks after which the plan would stop, with ``smt_bench_margin`` at this."""
+    ratios = [math.log(two / one) for one, two in zip(before, after)]
+    return next((count for count in range(stop_rule.LEAST_BLOCKS, len(ratios))
+                 if stop_rule.half_width(ratios[:count], stop_rule.CONFIDENCE) <= math.log1p(margin)), len(ratios))
+
+
+def stopped(windows, margin):
+    """Shares over windows: blocks taken (mean), called when stopped, called after all blocks, called after the fixed plan's."""
+    taken = [(before, after, blocks_until_precise(before, after, margin)) for before, after in map(sides, windows)]
+    return {
+        "blocks": numpy.mean([count for _before, _after, count in taken]),
+        "stopped": numpy.mean([verdict(before, after, count) in CALLED for before, after, count in taken]),
+        "whole": numpy.mean([verdict(before, after, len(before)) in CALLED for before, after, _count in taken]),
+        "fixed": numpy.mean([verdict(before, after, FIXED_RUNS) in CALLED for before, after, _count in taken]),
+    }
+
+
+def line(name, same, slower):
+    """One row: equal work and slower work."""
+    print(f"| {name} | {same['blocks']:.1f}, {slower['blocks']:.1f} | {100 * same['stopped']:.1f}, {100 * same['whole']:.1f} "
+          f"| {100 * slower['stopped']:.0f}, {100 * slower['whole']:.0f} | {slower['blocks'] / FIXED_RUNS:.2f} | {100 * slower['fixed']:.0f} |", flush=True)
+
+
+def head(title):
+    print(f"\n### {title}\n")
+    print("| noise | blocks taken of 28: A/A, slower | A/A called: stopped, all 28 | slowdown called: stopped, all 28 "
+          "| time / 20 runs a side | slowdown called in 20 |")
+    print("|---|---|---|---|---|---|")
+
+
+def print_recorded(series, slowdown, margin):
+    head(f"Recorded, {slowdown}, stopped at {margin:.0%}")
+    totals = {"same": [], slowdown: []}
+    for kind in dict.fromkeys(one["kind"] for one in series):
+        found = {name: evaluate.windows(series, kind, name) for name in totals}
+        if found[slowdown]:
+            line(kind, stopped(found["same"], margin), stopped(found[slowdown], margin))
+            for name, windows in found.items():
+                totals[name] += windows
+    line("all", stopped(totals["same"], margin), stopped(totals[slowdown], margin))
+
+
+def print_made_up():
+    head(f"Made up, 3 %, stopped at {MARGIN:.0%}")
+    slower = numpy.log(1.03) * numpy.tile([0, 1, 1, 0], evaluate.WINDOW // 4)
+    for kind in simulated.KINDS:
+        source = numpy.random.default_rng(20261121)
+        noise = [kind(source) for _time in range(2 * MADE_UP)]
+        line(kind.__name__.replace("_", " "), stopped([numpy.exp(one) for one in noise[:MADE_UP]], MARGIN),
+             stopped([numpy.exp(one + slower) for one in noise[MADE_UP:]], MARGIN))
+
+
+def main():
+    """Print the tables of docs/verdicts.md about stopping."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("recordings", nargs="+")
+    series = evaluate.load(arguments.parse_args().recordings)
+    for slowdown, margin in RECORDED:
+        print_recorded(series, slowdown, margin)
+    print_made_up()
+
+
+if __name__ == "__main__":
+    main()
