@@ -41,7 +41,7 @@ test: setup ## everything that CI runs: unit tests, lint, sanity, scenarios on g
 	python tools/test.py test
 
 .PHONY: scenarios
-scenarios: setup ## all longer scenarios on guests, about an hour; not part of `make test`
+scenarios: setup ## all longer scenarios on guests, more than an hour; not part of `make test`
 	tools/debian-packages.sh gzip sysbench
 	python tools/test.py scenarios
 
