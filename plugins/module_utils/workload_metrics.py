@@ -9,8 +9,8 @@ A metric is a dict ``{name, unit, better, aggregate}`` (``aggregate``: how the w
 ``clock``
     ``wall_seconds`` or ``cpu_seconds`` of the worker.
 ``pattern``
-    A regular expression whose first group is the number in what the tool printed, to its standard output or error. With ``quantile`` (0..1) each match is one value, or,
-    where there is a second group, so many of them, and the metric is that quantile of all.
+    A regular expression whose first group is the number in what the tool printed, to its standard output or error. With ``quantile`` (0..1) each
+    match is one value, or, where there is a second group, so many of them, and the metric is that quantile of all.
 ``json``
     The path (list of str: keys of objects, indices of arrays) to the number in the JSON document that the tool printed, after whatever it printed before.
 

@@ -97,7 +97,7 @@ class Ready:
                 break
             self._set_work(next_work(self.workload, self.work, seconds, self._seconds))
         workload_input.verify(self.workload, self._stdin)
-        return "%s: %s %s a worker" % (self.workload["name"], self.work, work["unit"])
+        return "%s: %s %s" % (self.workload["name"], self.work, work["unit"])
 
     def sample(self, workers, point):
         """One sample.

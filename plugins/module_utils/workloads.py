@@ -176,7 +176,9 @@ POSTGRESQL = {
 OLTP = dict(
     PLAIN, name="oltp", title="PostgreSQL, pgbench simple-update", together=True, placements=["all_threads"], server=POSTGRESQL,
     argv=["pgbench", "--host={server}", "--username=threadwise", "--no-vacuum", "--builtin=simple-update", "--client={point}", "--jobs={threads}",
-          "--time={seconds}", "--log", "--log-prefix=latency", "bench"],
+          "--transactions={work}", "--log", "--log-prefix=latency", "bench"],
+    # Of each client: a time to run for might be over before the last of many clients has its connection.
+    work={"unit": "transactions a client", "start": 20, "step": 10, "limit": MEGABYTE},
     point={"name": "clients", "unit": "clients", "per_cpu": [0.25, 0.5, 1, 1.5, 2, 4]},
     metric=_throughput("transactions/s", pattern=r"tps = ([0-9.]+)"),
     metrics=[

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import shutil
 import subprocess
 
@@ -13,22 +14,11 @@ import pytest
 
 from ansible_collections.threadwise.smt.plugins.module_utils import perf_counters
 
-# As perf 6.1 prints with -j -A -C 0,1 on a virtual machine without a PMU.
-NOT_SUPPORTED = """
-{"cpu" : "0", "counter-value" : "<not supported>", "unit" : "", "event" : "cycles", "event-runtime" : 0, "pcnt-running" : 100.00, "metric-value" : 0.000000, "metric-unit" : ""}
-{"cpu" : "0", "counter-value" : "<not supported>", "unit" : "", "event" : "instructions", "event-runtime" : 0, "pcnt-running" : 100.00, "metric-value" : 0.000000, "metric-unit" : ""}
-{"cpu" : "0", "counter-value" : "549.000000", "unit" : "", "event" : "context-switches", "event-runtime" : 204612887, "pcnt-running" : 100.00, "metric-value" : 2.683119, "metric-unit" : "K/sec"}
-"""
-# The same form with Arm's published counts of two siblings at full load, and a third CPU that was not counted.
-COUNTED = """
-{"cpu" : "0", "counter-value" : "499711000190.000000", "unit" : "", "event" : "cycles", "event-runtime" : 147200000000, "pcnt-running" : 100.00, "metric-value" : 3.394775, "metric-unit" : "GHz"}
-{"cpu" : "32", "counter-value" : "499600000000.000000", "unit" : "", "event" : "cycles:P", "event-runtime" : 147200000000, "pcnt-running" : 100.00}
-{"cpu" : "5", "counter-value" : "<not counted>", "unit" : "", "event" : "cycles", "event-runtime" : 0, "pcnt-running" : 0.00}
-
-{"cpu" : "0", "counter-value" : "702978039409.000000", "unit" : "", "event" : "instructions", "event-runtime" : 147200000000, "pcnt-running" : 100.00, "metric-value" : "1.41", "metric-unit" : "insn per cycle"}
-{"cpu" : "32", "counter-value" : "702978039409.000000", "unit" : "", "event" : "instructions", "event-runtime" : 147200000000, "pcnt-running" : 100.00}
-{"cpu" : "5", "counter-value" : "10.000000", "unit" : "", "event" : "instructions", "event-runtime" : 1, "pcnt-running" : 100.00}
-"""
+RECORDED = pathlib.Path(__file__).parent / "recorded_perf"
+# What perf 6.1 printed with -j -A -C 0,1 on a virtual machine without a PMU.
+NOT_SUPPORTED = (RECORDED / "no_pmu.jsonl").read_text(encoding="utf-8")
+# The same form with Arm's published counts of two siblings at full load, and a CPU whose cycles were not counted.
+COUNTED = (RECORDED / "siblings.jsonl").read_text(encoding="utf-8")
 HYBRID = """
 {"cpu" : "1", "counter-value" : "200.0", "event" : "cpu_core/cycles/"}
 {"cpu" : "1", "counter-value" : "<not supported>", "event" : "cpu_atom/cycles/"}
@@ -50,7 +40,8 @@ def test_hybrid_processors_name_an_event_once_for_each_kind_of_core():
 
 
 @pytest.mark.parametrize("text", [NOT_SUPPORTED, "", "Error: no permission", "[1, 2]", "null", '{"cpu" : "x", "counter-value" : "1", "event" : "cycles"}',
-                                  "[" * 100000, '{"cpu" : "0", "counter-value" : "1e999", "event" : "cycles"}', '{"cpu" : 0, "event" : 3, "counter-value" : []}'])
+                                  "[" * 100000, '{"cpu" : "0", "counter-value" : "1e999", "event" : "cycles"}',
+                                  '{"cpu" : 0, "event" : 3, "counter-value" : []}'])
 def test_what_counts_nothing_is_nothing(text):
     assert perf_counters.parse(text) == {}
 

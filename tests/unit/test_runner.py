@@ -138,5 +138,6 @@ def test_niceness_is_the_workers_alone():
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can take a capability from itself")
 def test_more_than_ones_share_takes_a_capability():
     told = "from ansible_collections.threadwise.smt.plugins.module_utils import runner; runner.run(['true'], [[]], nice=-20)"
-    done = subprocess.run(["setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice", sys.executable, "-c", told], capture_output=True, text=True, check=False)
+    without = ["setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice"]
+    done = subprocess.run([*without, sys.executable, "-c", told], capture_output=True, text=True, check=False)
     assert "RunnerError: nice -20: only root may give a process more than its share" in done.stderr

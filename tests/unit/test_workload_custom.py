@@ -50,7 +50,8 @@ def test_what_is_not_said_is_plain():
     ({"timeout": -1}, "timeout of own is -1: it must be from 1 to 86400"), ({"timeout": 10**9}, "timeout of own"),
     (metric(pattern="("), "metric throughput of own: its pattern is no regular expression"), (metric(pattern="MB"), "its pattern has no group"),
     (metric(pattern="(a){9999999999}"), "no regular expression"), (metric(pattern=None), "name one of pattern, json, clock"),
-    (metric(json=["a"]), "name one of pattern, json, clock"), (metric(name="a b"), "a name is lower-case letters"), (metric(better="best"), "better is higher or lower"),
+    (metric(json=["a"]), "name one of pattern, json, clock"), (metric(name="a b"), "a name is lower-case letters"),
+    (metric(better="best"), "better is higher or lower"),
     (metric(aggregate="median"), "aggregate one of max, mean, sum"), (metric(pattern=None, clock="sun"), "clock is one of wall_seconds, cpu_seconds"),
     ({"metrics": [METRIC]}, "own has two metrics of one name"),
 ])

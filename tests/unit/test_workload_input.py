@@ -49,7 +49,8 @@ def told(*argv):
 @pytest.mark.parametrize("name", sorted(sources()))
 def test_the_sources_compile_without_a_warning(name, tmp_path):
     (tmp_path / name).write_text(sources()[name], encoding="utf-8")
-    done = subprocess.run([workloads.compiler(PATH), *STRICT, "-o", str(tmp_path / "program"), str(tmp_path / name)], capture_output=True, text=True, check=False)
+    argv = [workloads.compiler(PATH), *STRICT, "-o", str(tmp_path / "program"), str(tmp_path / name)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
