@@ -19,7 +19,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils import result_files
 HERE = tuple(sorted(os.sched_getaffinity(0)))[:2]
 SETTINGS = {
     "change": "smt_runtime", "workloads": ["gzip"], "placements": ["single", "siblings", "all_threads"],
-    "budget": 60, "blocks": 3, "sample_seconds": 0.05, "settle_seconds": 0, "bystanders": "warn", "overcommit_ratio": None, "custom": [], "margin": 0.01, "sources": {},
+    "budget": 60, "blocks": 3, "sample_seconds": 0.05, "settle_seconds": 0, "bystanders": "warn", "overcommit_ratio": None,
+    "custom": [], "margin": 0.01, "sources": {},
 }
 ORIGIN = {"control": "on", "active": True, "online": list(HERE), "present": list(HERE)}
 FACTS = {
@@ -36,6 +37,14 @@ def outline(settings, host_facts=None, cores=(HERE,), isolated=(), allowed=HERE,
     cpus = tuple(sorted(cpu for core in cores for cpu in core))
     topology = Topology(present=cpus, online=online, isolated=isolated, cores=cores, packages=(cpus,), source="sysfs", complete=True)
     return plan.Outline(changes.of(host_facts or FACTS, topology, settings, ORIGIN), allowed, settings["placements"])
+
+
+RATE = {"name": "rate", "unit": "1/s", "better": "higher", "pattern": "rate ([0-9.]+)"}
+
+
+def own(name, line, **changed):
+    """A command of the user's own, in a shell."""
+    return dict({"name": name, "argv": ["sh", "-c", line], "metric": RATE}, **changed)
 
 
 @pytest.fixture(name="toggles")
@@ -84,6 +93,15 @@ def test_the_budget_ends_a_plan_at_a_whole_block(tmp_path):
     assert files.read("progress.json")["last"]["workload"] == "gzip"
 
 
+def test_a_block_that_takes_far_longer_than_the_budget_ends_the_plan_with_the_reason(tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "OVERTIME", 0)
+    slow = own("slow", "sleep 0.4; echo rate 1")
+    settings = dict(SETTINGS, change="none", workloads=[], custom=[slow, dict(slow, name="slower")], placements=["single"], budget=1, blocks=None)
+    with pytest.raises(plan.PlanError, match="block 0 was not done 0 s after the budget of 1 s was spent: give this host more time"):
+        measured(tmp_path, settings)
+    assert len(RunDirectory(str(tmp_path), "r").read_lines("samples.jsonl")) < 2
+
+
 @pytest.mark.parametrize(("host_facts", "words"), [
     (facts(control="notsupported", supported=False), "no SMT to switch .smt/control reads notsupported"),
     (facts(threads_per_core={"max": 1}), "no core of this host has a second thread"),
@@ -123,14 +141,6 @@ def test_a_sibling_that_is_off_on_purpose_takes_no_part():
 def test_isolated_and_forbidden_cpus_are_left_alone():
     found = outline(SETTINGS, cores=((0, 2), (1, 3)), isolated=(3,), allowed=(1, 2, 3), online=(0, 1, 2, 3))
     assert found.placements("smt_on")["all_threads"]["workers"] == [[1], [2]]
-
-
-RATE = {"name": "rate", "unit": "1/s", "better": "higher", "pattern": "rate ([0-9.]+)"}
-
-
-def own(name, line, **changed):
-    """A command of the user's own, in a shell."""
-    return dict({"name": name, "argv": ["sh", "-c", line], "metric": RATE}, **changed)
 
 
 def test_workloads_that_fail_in_every_way_are_given_up_and_spoil_nothing(tmp_path):
