@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import re
 
 import pytest
@@ -163,6 +164,19 @@ def test_workloads_that_fail_in_every_way_are_given_up_and_spoil_nothing(tmp_pat
     assert not [pid for pid in (tmp_path / "children").read_text().split() if os.path.exists("/proc/%s" % pid)]
 
 
+def test_a_server_runs_as_long_as_the_plan_and_no_longer(tmp_path, monkeypatch):
+    server = {
+        "folders": [], "commands": ["sh"], "user": pwd.getpwuid(os.geteuid()).pw_name, "prepare": [], "fill": [], "stop": "SIGINT", "kill": "SIGQUIT",
+        "serve": ["sh", "-c", "trap 'exit 0' INT; echo rate $$ > {server}/up; while :; do sleep 0.05; done"], "ready": ["test", "-s", "{server}/up"],
+    }
+    served = dict(workloads.PLAIN, name="served", title="served", argv=["cat", "{server}/up"], metric=dict(RATE, aggregate="sum"), server=server)
+    monkeypatch.setitem(workloads.BUILT_IN, "served", served)
+    _done, samples, files = measured(tmp_path, dict(SETTINGS, change="none", workloads=["served"], placements=["single"], blocks=2))
+    pids = {int(sample["metric"]["value"]) for sample in samples}
+    assert len(samples) == 2 and len(pids) == 1
+    assert not os.path.exists("/proc/%d" % pids.pop()) and not os.path.exists(files.file("served.server"))
+
+
 def test_a_workload_with_a_point_is_sampled_at_each(tmp_path, monkeypatch):
     levels = dict(workloads.PLAIN, name="levels", title="levels", argv=["echo", "rate", "{percent}"], metric=dict(RATE, aggregate="sum"), package="coreutils",
                   placements=["single"], point={"name": "load", "unit": "of one CPU", "values": [0.5, 1.0]})
@@ -217,7 +231,7 @@ def test_a_plan_stops_when_it_knows_enough_whatever_it_knows(tmp_path, toggles):
     for name, line in (("even", "echo rate 100"), ("halved", "[ $(taskset -cp $$ | sed 's/.*: //') = %d ] && echo rate 50 || echo rate 100" % HERE[0])):
         folder = tmp_path / name
         folder.mkdir()
-        settings = dict(SETTINGS, workloads=[], custom=[own(name, line)], placements=["one_per_core", "all_threads"], blocks=None, budget=600)
+        settings = dict(SETTINGS, workloads=[], custom=[own(name, line)], placements=["one_per_core", "all_threads"], blocks=stop_rule.LEAST_BLOCKS + 3, budget=600)
         done, _samples, files = measured(folder, settings)
         assert done.block == stop_rule.LEAST_BLOCKS
         assert files.read("header.json")["plan"]["stopped"] == "precise"
