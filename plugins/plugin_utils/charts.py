@@ -188,16 +188,19 @@ def _bars() -> Spec:
 
 def _histogram() -> Spec:
     titles = [title for title, _colour_ in CONDITIONS.values()]
-    return {"data": _data(), "facet": {"row": {"field": "condition", "type": "nominal", "sort": titles, "title": None, "header": {"labelAngle": 0, "labelAlign": "left"}}},
+    row = {"field": "condition", "type": "nominal", "sort": titles, "title": None, "header": {"labelAngle": 0, "labelAlign": "left"}}
+    counts = {"tickMinStep": 1, "format": "d", "tickCount": 3, "minExtent": 30}
+    return {"data": _data(), "facet": {"row": row},
             "spec": {"width": WIDTH, "height": 70, "mark": "bar", "encoding": {
                 "x": {"field": "value", "type": "quantitative", "bin": {"maxbins": 30}, "axis": {"title": "@unit"}},
-                "y": {"aggregate": "count", "type": "quantitative", "title": "samples", "axis": {"tickMinStep": 1, "format": "d", "tickCount": 3, "minExtent": 30}},
+                "y": {"aggregate": "count", "type": "quantitative", "title": "samples", "axis": counts},
                 "color": {**_colour(), "legend": None}}}}
 
 
 def _sequence() -> Spec:
     titles = [title for title, _colour_ in CONDITIONS.values()]
-    shape = {"field": "condition", "type": "nominal", "sort": titles, "scale": {"domain": titles, "range": ["circle", "diamond", "circle", "diamond", "diamond"]},
+    scale = {"domain": titles, "range": ["circle", "diamond", "circle", "diamond", "diamond"]}
+    shape = {"field": "condition", "type": "nominal", "sort": titles, "scale": scale,
              "legend": {"values": "@present"}}
     return {"width": WIDTH, "height": 150, "layer": [
         {"data": {"values": [{}]}, "mark": {"type": "rule", "color": INK, "strokeWidth": 1}, "encoding": {"y": {"datum": 0, "type": "quantitative"}}},
@@ -228,7 +231,8 @@ def _topology() -> Spec:
         {"data": _data("boxes"), "mark": {"type": "rect", "fill": "transparent", "stroke": MUTED, "cornerRadius": 4}, "encoding": box},
         {**_threads("datum.online"), "mark": {"type": "rect", "fill": ACCENT, "stroke": ACCENT, "cornerRadius": 3}, "encoding": {
             **box, "fillOpacity": {"field": "shade", "type": "quantitative", "legend": None, "scale": {"domain": [0, 1], "range": [0, 0.6], "clamp": True}}}},
-        {**_threads("!datum.online"), "mark": {"type": "rect", "fill": "transparent", "stroke": ACCENT, "cornerRadius": 3, "strokeDash": [3, 3]}, "encoding": box},
+        {**_threads("!datum.online"), "encoding": box,
+         "mark": {"type": "rect", "fill": "transparent", "stroke": ACCENT, "cornerRadius": 3, "strokeDash": [3, 3]}},
         {"data": _data("fields"), "mark": _words(), "encoding": {"x": {"field": "cx", **x}, "y": {"field": "cy", **y}, "text": _text("text")}},
         {"data": _data("heads"), "mark": _words(align="left", color=MUTED), "encoding": {"x": {"field": "x", **x}, "y": {"field": "y", **y}, "text": _text()}},
     ]}

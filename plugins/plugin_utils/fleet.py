@@ -59,7 +59,8 @@ def series(one: dict[str, t.Any]) -> str:
 def by_class(rows: t.Sequence[Row], margin: float, confidence: float) -> list[dict[str, t.Any]]:
     """Each hardware class, the largest first, those without one last.
 
-    :returns: ``{hardware_class, hosts, recommendation (of the class as a whole), counts (recommendation -> hosts), vulnerable, reboot_required, workloads}``; each workload is
+    :returns: ``{hardware_class, hosts, recommendation (of the class as a whole), counts (recommendation -> hosts), vulnerable, reboot_required,
+        workloads}``; each workload is
         ``{workload, title, ratios, least, most, deviation, outliers (host -> ratio), ...what smt_compare returns}`` with hosts as blocks;
         ``deviation`` is the standard deviation of the hosts' log-ratios, None for one host
     """
@@ -82,7 +83,8 @@ def _class(name: str | None, members: t.Sequence[Row], margin: float, confidence
     ]
     judged = statistics.compare_family(family, margin, confidence)
     return {
-        "hardware_class": name, "hosts": len(members), "recommendation": answer.recommendation(judged), "counts": counts, "vulnerable": sum(1 for one in members if one["vulnerable"]),
+        "hardware_class": name, "hosts": len(members), "recommendation": answer.recommendation(judged), "counts": counts,
+        "vulnerable": sum(1 for one in members if one["vulnerable"]),
         "reboot_required": sum(1 for one in members if one["reboot_required"]),
         "workloads": [{**_spread(key, hosts[key]), **one} for key, one in zip(found, judged)],
     }

@@ -88,8 +88,9 @@ def _notable(rows: t.Sequence[fleet.Row], classes: t.Sequence[dict[str, t.Any]])
         for workload in one["workloads"]:
             for host, ratio in workload["outliers"].items():
                 unlike.setdefault(host, []).append(f"{workload['title']} {answer.signed(ratio)}, its class {answer.signed(workload['ratio'], workload)}")
+    left = [f"{row['host']}: {'; '.join(row['differences']) or 'no details were left'}" for row in rows if row["restored"] is False]
     return [(title, hosts) for title, hosts in (
-        ("not put back as it was before", [f"{row['host']}: {'; '.join(row['differences']) or 'no details were left'}" for row in rows if row["restored"] is False]),
+        ("not put back as it was before", left),
         ("would boot with other SMT arguments than now", [row["host"] for row in rows if row["reboot_required"]]),
         ("share cores otherwise than the kernel says", [f"{row['host']}: {row['disagreement']}" for row in rows if row["disagreement"]]),
         ("unlike the other hosts of their class", [f"{host} ({'; '.join(told)})" for host, told in unlike.items()]),

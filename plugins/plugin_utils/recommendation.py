@@ -97,4 +97,3 @@ def _licences(result: Result, condition: str, per: str) -> int | None:
     if per == "core" or condition == analysis.SMT_OFF:
         return len(cores) or None
     return sum(map(len, cores)) or None
-

@@ -70,7 +70,8 @@ def write(directory, hosts, workloads, samples):
         document["host"] = f"host{host:05d}"
         document["facts"]["hardware_class"] = f"x86-2x2x2-{host % 7:04x}"
         for sample in document["samples"]:
-            sample["metric"]["value"] = sample["metrics"]["throughput"]["value"] = sum(one["value"] for one in sample["workers"]) * source.lognormvariate(0, 0.01)
+            value = sum(one["value"] for one in sample["workers"]) * source.lognormvariate(0, 0.01)
+            sample["metric"]["value"] = sample["metrics"]["throughput"]["value"] = value
         (directory / f"{document['host']}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 

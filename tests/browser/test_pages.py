@@ -73,7 +73,9 @@ def fleet_fixture(tmp_path_factory):
     rows = []
     for number in range(5000):
         slower = 1 - 0.0001 * (number % 50) - (0.2 if number == 4321 else 0)
-        workloads = {name: {**one, "ratio": one["ratio"] * slower, "candidate_value": one["candidate_value"] * slower} for name, one in row["workloads"].items()}
+        workloads = {
+            name: {**one, "ratio": one["ratio"] * slower, "candidate_value": one["candidate_value"] * slower} for name, one in row["workloads"].items()
+        }
         rows.append({**row, "host": f"web{number:04d}", "page": f"web{number:04d}.html", "hardware_class": f"class-{number % 7}", "workloads": workloads})
     directory = tmp_path_factory.mktemp("fleet")
     (directory / "index.html").write_text(fleet_page.render(rows, [], 0.01, 0.95), encoding="utf-8")
@@ -208,7 +210,9 @@ def test_pictures_left_to_the_browser_are_drawn_without_a_word_of_complaint(brow
     asked = show(browser, twelve_hosts / "web03.html")
     wait_until_drawn(browser)
     assert all("charts.js" in one for one in asked) and browser.get_log("browser") == []
-    left = browser.execute_script("return [...document.querySelectorAll('script[data-picture]')].filter((one) => !one.parentElement.querySelector('svg')).length")
+    left = browser.execute_script("""
+        return [...document.querySelectorAll('script[data-picture]')].filter((one) => !one.parentElement.querySelector('svg')).length
+    """)
     assert left == 0 and len(browser.find_elements(By.CSS_SELECTOR, "svg[role=img][aria-label]")) >= 12
     picture(browser, "left-to-the-browser")
 
@@ -223,7 +227,9 @@ def test_both_ways_draw_the_same_pictures(browser, one_host, tmp_path):
     for directory in (one_host, tmp_path):
         show(browser, directory / "index.html")
         wait_until_drawn(browser)
-        words.append(browser.execute_script("return [...document.querySelectorAll('svg[role=img]')].map((svg) => [...svg.querySelectorAll('text')].map((one) => one.textContent))"))
+        words.append(browser.execute_script("""
+            return [...document.querySelectorAll('svg[role=img]')].map((svg) => [...svg.querySelectorAll('text')].map((one) => one.textContent))
+        """))
     assert len(words[0]) >= 12 and words[0] == words[1]
 
 

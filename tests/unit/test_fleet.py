@@ -76,7 +76,8 @@ def test_an_effect_has_changed_where_the_intervals_have_nothing_in_common():
 def test_two_runs_beside_each_other(tmp_path):
     for run, share, hosts in (("before", 0.6, "abcd"), ("after", 0.66, "bcde")):
         for host in hosts:
-            result = result_maker.result(host=host, run=run, blocks=6, shape=(1, 2, 2), seed=ord(host), workloads={"gzip": {**result_maker.GZIP, "share": share}})
+            workloads = {"gzip": {**result_maker.GZIP, "share": share}}
+            result = result_maker.result(host=host, run=run, blocks=6, shape=(1, 2, 2), seed=ord(host), workloads=workloads)
             result["environment"]["kernel"] = {"before": "6.1.0-38", "after": "6.1.0-40"}[run]
             result_files.save(tmp_path / run, result)
     (tmp_path / "before" / "broken.json").write_text("{")

@@ -16,7 +16,7 @@ from prometheus_client.openmetrics import parser as openmetrics_parser
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils import forms, report, result_files, samples_table
 
-HOSTILE = 'we"b\\01\n{}'
+HOSTILE = 'we"b\\n01\n{}'
 
 
 def built(directory, *documents):
@@ -25,7 +25,9 @@ def built(directory, *documents):
     return report.build(result_files.result_paths(directory), directory)
 
 
-@pytest.mark.parametrize("parse", [parser.text_string_to_metric_families, openmetrics_parser.text_string_to_metric_families], ids=["node_exporter's format", "OpenMetrics"])
+@pytest.mark.parametrize(
+    "parse", [parser.text_string_to_metric_families, openmetrics_parser.text_string_to_metric_families], ids=["node_exporter's format", "OpenMetrics"]
+)
 def test_metrics_are_what_other_parsers_read(tmp_path, parse):
     odd = result_maker.result(host=HOSTILE, blocks=5)
     unknown = result_maker.result(host="unknown", samples=[], restored=None, finished=None)

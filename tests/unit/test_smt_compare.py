@@ -267,3 +267,10 @@ def test_level_of_one_side():
     assert found['value'] == pytest.approx(100, abs=0.1)
     single = statistics.level([5.0])
     assert (single['value'], single['low'], single['high']) == (pytest.approx(5.0), None, None)
+
+
+def test_few_blocks_have_students_interval():
+    """The 95 % quantile of Student's t with two degrees of freedom is 4.30265 (any table of it)."""
+    found = statistics.level([math.exp(value) for value in (1.0, 2.0, 3.0)])
+    half = 4.30265 * 1.0 / math.sqrt(3)
+    assert (math.log(found["value"]), math.log(found["low"]), math.log(found["high"])) == pytest.approx((2.0, 2.0 - half, 2.0 + half), rel=1e-5)
