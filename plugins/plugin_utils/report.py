@@ -10,7 +10,7 @@ temporary files, so that thousands of hosts are a matter of seconds.
 from __future__ import annotations
 
 import collections
-import concurrent.futures
+import concurrent.futures.process
 import contextlib
 import dataclasses
 import functools
@@ -84,7 +84,7 @@ class _Host:
 def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(), dry_run: bool = False) -> Built:
     """Make the report of these results in ``run_dir``.
 
-    :raises ResultError: a file cannot be written
+    :raises ResultError: a file cannot be written, or a process was killed
     """
     paths = list(paths)
     alone, later = len(paths) == 1, len(paths) > MOST_HOSTS_DRAWN
@@ -179,7 +179,10 @@ Made = t.TypeVar("Made")
 
 
 def _each(paths: t.Sequence[Path], make: t.Callable[[Path], Made]) -> t.Iterator[Made]:
-    """What is made of each path, in their order, by as many processes as there are CPUs to use."""
+    """What is made of each path, in their order, by as many processes as there are CPUs to use.
+
+    :raises ResultError: one of the processes was killed
+    """
     processes = min(len(os.sched_getaffinity(0)), len(paths) // LEAST_HOSTS_A_PROCESS)
     if processes < 2:
         yield from map(make, paths)
@@ -189,11 +192,14 @@ def _each(paths: t.Sequence[Path], make: t.Callable[[Path], Made]) -> t.Iterator
         # Not all at once: what is made waits in memory until it is taken.
         ahead = 4 * processes
         waiting = collections.deque(pool.submit(make, path) for path in paths[:ahead])
-        for path in paths[ahead:]:
-            yield waiting.popleft().result()
-            waiting.append(pool.submit(make, path))
-        while waiting:
-            yield waiting.popleft().result()
+        try:
+            for path in paths[ahead:]:
+                yield waiting.popleft().result()
+                waiting.append(pool.submit(make, path))
+            while waiting:
+                yield waiting.popleft().result()
+        except concurrent.futures.process.BrokenProcessPool as error:
+            raise result_files.ResultError("a process that reads results was killed, perhaps for want of memory: build the report on a larger host") from error
 
 
 def _accepted(made: t.Iterable[_Host | fleet.Row | Refused]) -> t.Iterator[t.Any]:

@@ -274,6 +274,17 @@ def test_processes_make_the_same_bytes(tmp_path, monkeypatch):
     assert made.written == [] and len(made.hosts) == 25
 
 
+def ends(_path):
+    os._exit(1)
+
+
+def test_a_process_that_is_killed_is_told(monkeypatch):
+    monkeypatch.setattr(report, "LEAST_HOSTS_A_PROCESS", 2)
+    monkeypatch.setattr(report.os, "sched_getaffinity", lambda pid: {0, 1})
+    with pytest.raises(result_files.ResultError, match="was killed"):
+        list(report._each(list(range(20)), ends))
+
+
 def test_the_kernel_and_measuring_disagree(tmp_path):
     document = result_maker.result(blocks=4, shape=(1, 2, 2))
     document["facts"]["measured"] = {"agrees_with_kernel": False, "pairs": ["0,2", "1,3"], "singles": ""}
