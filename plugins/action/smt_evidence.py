@@ -1,0 +1,37 @@
+# Copyright: threadwise.smt contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads evaluations on the controller and says what they decide for each hardware class."""
+
+from __future__ import annotations
+
+import datetime
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.threadwise.smt.plugins.plugin_utils import evidence, result_files, statistics
+
+
+class ActionModule(ActionBase):
+    """Thin: a directory in, decisions out; no host is asked anything."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp=None, task_vars=None):
+        super().run(tmp, task_vars)
+        dummy, options = self.validate_argument_spec(argument_spec={"path": {"type": "path", "required": True}})
+        missing = [str(library) for library in (result_files.MISSING_LIBRARY, statistics.MISSING_LIBRARY) if library]
+        if missing:
+            raise AnsibleActionFail(f"smt_evidence needs further Python packages on the controller ({'; '.join(missing)}): pip install jsonschema-rs scipy")
+        witnesses, refused = [], []
+        try:
+            for path in evidence.result_files_below(options["path"]):
+                try:
+                    witnesses.append(evidence.witness(result_files.load(path)))
+                except (result_files.ResultError, statistics.SampleError) as error:
+                    refused.append({"file": str(path), "reason": str(error)})
+        except result_files.ResultError as error:
+            raise AnsibleActionFail(f"smt_evidence: {error}") from error
+        classes = evidence.decisions(filter(None, witnesses), datetime.datetime.now(datetime.timezone.utc))
+        return {"changed": False, "classes": classes, "refused": refused}

@@ -1,0 +1,76 @@
+# Copyright: threadwise.smt contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads a host's facts and judges them on the controller. Only the verdict is kept, however long the facts are."""
+
+from __future__ import annotations
+
+import json
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.threadwise.smt.plugins.plugin_utils import compliance, policy
+
+ARGUMENTS = {
+    "policy": {"type": "raw"}, "scope": {"type": "str", "default": policy.RUNTIME}, "classes": {"type": "raw"}, "evidence": {"type": "dict"},
+    "memory": {"type": "dict"}, "protect": {"type": "list", "elements": "str"}, "sysroot": {"type": "path", "default": "/"},
+}
+
+
+class HostFailed(Exception):
+    """A module failed on the host; holds what it answered."""
+
+    def __init__(self, answer):
+        super().__init__(answer.get("msg"))
+        self.answer = answer
+
+
+class ActionModule(ActionBase):
+    """Thin: arguments in, one module call on the host (further ones for memory), a verdict out."""
+
+    _supports_check_mode = True
+    _supports_async = False
+
+    def run(self, tmp=None, task_vars=None):
+        super().run(tmp, task_vars)
+        dummy, options = self.validate_argument_spec(argument_spec=ARGUMENTS)
+        try:
+            facts = self._ask("smt_facts", {"sysroot": options["sysroot"]}, task_vars)["ansible_facts"]["smt"]
+            memory = self._memory(options, task_vars)
+        except HostFailed as failure:
+            return dict(failure.answer, changed=False)
+        return dict(changed=False, verdict=self._judge(facts, options, memory))
+
+    @staticmethod
+    def _judge(facts, options, memory):
+        known = facts.get("hardware_class")
+        try:
+            scope = policy.scope(options["scope"])
+            wish = policy.wish(_plain(options["policy"]), _plain(options["classes"]), known if isinstance(known, str) else None, options["evidence"])
+        except policy.PolicyError as error:
+            return compliance.refused(str(error), hardware_class=known if isinstance(known, str) else None)
+        return compliance.judge(facts, wish, scope, memory)
+
+    def _memory(self, options, task_vars):
+        """What of the memory policy is not in force; None where none is asked for."""
+        if not options["memory"] and options["protect"] is None:
+            return None
+        wanted = self._ask("smt_memory_facts", options["memory"] or {}, task_vars)["ansible_facts"]["smt_memory"]["wanted"] or {}
+        found = [str(wanted["refusal"])] if wanted.get("refusal") else [str(one) for one in wanted.get("differences") or []]
+        if options["protect"] is not None and self._ask("smt_memory_protect", {"units": options["protect"]}, task_vars, check=True).get("changed"):
+            found.append("services that should be spared by the OOM killer are not, or others are")
+        return found
+
+    def _ask(self, module, arguments, task_vars, check=False):
+        before, self._task.check_mode = self._task.check_mode, check or self._task.check_mode
+        try:
+            answer = self._execute_module(f"threadwise.smt.{module}", arguments, task_vars=task_vars)
+        finally:
+            self._task.check_mode = before
+        if answer.get("failed") or answer.get("unreachable"):
+            raise HostFailed(answer)
+        return answer
+
+
+def _plain(value):
+    """Without Ansible's tags and lazy containers."""
+    return None if value is None else json.loads(json.dumps(value))

@@ -1,0 +1,54 @@
+#!/usr/bin/python
+# Copyright: threadwise.smt contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: smt_evidence
+short_description: What collected evaluations decide for each hardware class
+version_added: 0.1.0
+description:
+  - Reads the results of evaluations on the controller and says for each hardware class what they decide about SMT, whose they are and how old.
+  - The latest run decides that compared SMT on and off on a host of the class. Hosts of that run that do not agree, or one that is not decided, leave
+    the class undecided.
+options:
+  path:
+    description: Directory on the controller - a run, or one that holds runs.
+    type: path
+    required: true
+extends_documentation_fragment:
+  - threadwise.smt.attributes.controller
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+seealso:
+  - module: threadwise.smt.smt_verdict
+author:
+  - threadwise.smt contributors (@threadwise)
+"""
+
+EXAMPLES = r"""
+- name: What is decided
+  threadwise.smt.smt_evidence:
+    path: smt_eval_results
+  register: smt_evidence_result
+  run_once: true
+"""
+
+RETURN = r"""
+classes:
+  description:
+    - Hardware class to C(decision) (V(enabled), V(disabled), V(any) where SMT makes no difference that counts, or null), C(whose), C(sentence), C(hosts),
+      C(run) and C(age_days).
+  returned: success
+  type: dict
+refused:
+  description: Files that could not be used, each C(file) and C(reason).
+  returned: success
+  type: list
+  elements: dict
+"""

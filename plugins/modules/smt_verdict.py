@@ -1,0 +1,119 @@
+#!/usr/bin/python
+# Copyright: threadwise.smt contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: smt_verdict
+short_description: Whether a host is as its SMT policy wants it
+version_added: 0.1.0
+description:
+  - Reads the facts of a host by one call of M(threadwise.smt.smt_facts), holds them against the policy on the controller, and returns the verdict alone.
+    A host is compliant where M(threadwise.smt.smt_state) and M(threadwise.smt.smt_boot_args) would change no CPU and no argument.
+  - Nothing is written and the facts are not kept.
+options:
+  policy:
+    description: V(enabled), V(disabled), V(auto), or a mapping C(threads_per_core) to a number.
+    type: raw
+  scope:
+    description:
+      - Whether the running system (V(runtime)), the boot arguments (V(boot)) or both are judged.
+    type: str
+    choices: [runtime, boot, both]
+    default: runtime
+  classes:
+    description: Mapping of hardware classes to policies, which go before O(policy) on hosts of these classes.
+    type: raw
+  evidence:
+    description: What M(threadwise.smt.smt_evidence) returned as C(classes). Needed by V(auto).
+    type: dict
+  memory:
+    description: A wanted memory policy, as options of M(threadwise.smt.smt_memory_facts). It takes one more call on the host.
+    type: dict
+  protect:
+    description: Services that the OOM killer should spare. It takes one more call on the host.
+    type: list
+    elements: str
+  sysroot:
+    description: Directory that stands for C(/) on the host. With another value than V(/) a recorded tree is judged.
+    type: path
+    default: /
+extends_documentation_fragment:
+  - threadwise.smt.attributes.controller
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+seealso:
+  - module: threadwise.smt.smt_compliance
+  - module: threadwise.smt.smt_facts
+author:
+  - threadwise.smt contributors (@threadwise)
+"""
+
+EXAMPLES = r"""
+- name: Judge a host
+  threadwise.smt.smt_verdict:
+    policy: disabled
+    scope: both
+  register: smt_verdict_result
+
+- name: Judge hosts of one hardware class otherwise
+  threadwise.smt.smt_verdict:
+    policy: disabled
+    classes:
+      x86_64-1s4c8t-adjacent-0f3a9c1e:
+        threads_per_core: 2
+"""
+
+RETURN = r"""
+verdict:
+  description: The verdict. What does not apply is null.
+  returned: success
+  type: dict
+  contains:
+    status:
+      description: V(compliant), V(drifted), or V(unknown) where facts or a decision are missing.
+      type: str
+    sentence:
+      description: What is not as wanted; empty on a compliant host.
+      type: str
+      sample: "running: CPUs 4-7 are online"
+    wanted:
+      description: The policy that applies here.
+      type: str
+      sample: disabled
+    scope:
+      description: As in O(scope).
+      type: str
+    evidence:
+      description: Whose evaluation decided under V(auto), and how old it is.
+      type: str
+    hardware_class:
+      description: Of this host.
+      type: str
+    running:
+      description: The running system - C(status), C(reasons), and C(hindrance), why it cannot be changed while the host runs.
+      type: dict
+    configured:
+      description: The next boot, likewise.
+      type: dict
+    memory:
+      description: The memory policy, likewise.
+      type: dict
+    reboot_pending:
+      description: Whether the next boot has other arguments that bear on SMT than the running kernel.
+      type: bool
+    change:
+      description:
+        - What leads to the policy - C(running), options of M(threadwise.smt.smt_state), C(configured), options of M(threadwise.smt.smt_boot_args), each
+          null where nothing is to be done, and C(reboot), whether it comes into force by a reboot alone.
+      type: dict
+      sample: {"running": {"state": "disabled"}, "configured": {"smt": "disabled"}, "reboot": false}
+    before:
+      description: What brings the present state back, likewise.
+      type: dict
+"""

@@ -1,0 +1,116 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a policy's variables ask of a host, and what evaluations decide where they say auto."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+import result_maker
+from ansible_collections.threadwise.smt.plugins.plugin_utils import answer, evidence, policy
+from ansible_collections.threadwise.smt.plugins.plugin_utils.policy import Wish
+
+NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.timezone.utc)
+CLASS = "x86_64-1s2c4t-split-00000000"
+
+
+def decided(decision, sentence="Because."):
+    return {CLASS: {"decision": decision, "whose": "evaluation of a in run r, 3 days old", "sentence": sentence}}
+
+
+@pytest.mark.parametrize("value, wanted", [
+    ("enabled", Wish("enabled")), ("disabled", Wish("disabled")), ({"threads_per_core": 2}, Wish(threads=2)), ({"threads_per_core": "2"}, Wish(threads=2)),
+])
+def test_a_value_becomes_a_wish(value, wanted):
+    assert policy.wish(value, {}, CLASS, None) == wanted
+
+
+@pytest.mark.parametrize("value", ["on", "", True, 2, [], {}, {"threads_per_core": 0}, {"threads_per_core": 9}, {"threads_per_core": True},
+                                   {"threads_per_core": 1.5}, {"threads_per_core": "x" * 10 ** 6}, {"threads_per_core": 2, "more": 1}, {"enabled": True}])
+def test_what_is_no_policy_is_refused(value):
+    with pytest.raises(policy.PolicyError, match="has to be"):
+        policy.wish(value, None, CLASS, None)
+
+
+def test_a_class_goes_before_the_policy_of_all():
+    assert policy.wish("enabled", {CLASS: "disabled"}, CLASS, None) == Wish("disabled")
+    assert policy.wish("enabled", {"other": "disabled"}, CLASS, None) == Wish("enabled")
+    assert policy.wish("enabled", {CLASS: "disabled"}, None, None) == Wish("enabled")
+    with pytest.raises(policy.PolicyError, match="mapping"):
+        policy.wish("enabled", ["x"], CLASS, None)
+
+
+def test_no_policy_names_the_class_to_set_one_for():
+    with pytest.raises(policy.PolicyError, match=CLASS):
+        policy.wish(None, {"other": "disabled"}, CLASS, None)
+
+
+@pytest.mark.parametrize("decision, state", [("enabled", "enabled"), ("disabled", "disabled"), ("any", None)])
+def test_auto_takes_the_decision_and_says_whose_it_is(decision, state):
+    wish = policy.wish("auto", None, CLASS, decided(decision))
+    assert (wish.state, wish.threads, wish.anything) == (state, None, state is None)
+    assert wish.evidence == "evaluation of a in run r, 3 days old: Because."
+
+
+@pytest.mark.parametrize("known, found, words", [
+    (None, decided("enabled"), "hardware class of this host is not known"), (CLASS, None, "smt_policy_evidence"), (CLASS, {}, "no evaluation of hardware class"),
+    (CLASS, decided(None), "does not decide"),
+])
+def test_auto_refuses_without_a_decision(known, found, words):
+    with pytest.raises(policy.PolicyError, match=words):
+        policy.wish("auto", None, known, found)
+
+
+def test_a_scope_is_one_of_three():
+    assert policy.scope("both") == "both"
+    with pytest.raises(policy.PolicyError, match="runtime, boot or both"):
+        policy.scope("all")
+
+
+# ---- what evaluations decide ----------------------------------------------------------------------------------------------------------------------
+
+def says(recommendation, host="a", run="r", days=3, hardware_class=CLASS):
+    return evidence.Witness(host, run, hardware_class, recommendation, f"{host} {recommendation}.", NOW - datetime.timedelta(days=days))
+
+
+@pytest.mark.parametrize("said, decision", [
+    (["on"], "enabled"), (["off"], "disabled"), (["either"], "any"), (["on", "either"], "enabled"), (["off", "off"], "disabled"), (["on", "off"], None),
+    (["on", "undecided"], None), (["undecided"], None), (["by_workload"], None), (["on", "by_workload"], None), (["not_compared"], None),
+    (["on", "not_compared"], "enabled"),
+])
+def test_hosts_of_a_run_decide_together(said, decision):
+    found = evidence.decisions([says(one, host=str(number)) for number, one in enumerate(said)], NOW)
+    assert found[CLASS]["decision"] == decision
+
+
+def test_the_latest_run_that_compared_anything_decides():
+    older, newer, blind = says("on", "a", "r1", 9), says("off", "b", "r2", 5), says("not_compared", "c", "r3", 1)
+    found = evidence.decisions([newer, blind, older], NOW)[CLASS]
+    assert (found["decision"], found["hosts"], found["run"], found["age_days"]) == ("disabled", ["b"], "r2", 5)
+    assert found["whose"] == "evaluation of b in run r2, 5 days old"
+
+
+def test_each_class_speaks_for_itself():
+    found = evidence.decisions([says("on"), says("off", hardware_class="other")], NOW)
+    assert {name: one["decision"] for name, one in found.items()} == {CLASS: "enabled", "other": "disabled"}
+
+
+def test_a_result_is_read_as_its_report_reads_it():
+    result = result_maker.result(host="web01")
+    result["facts"]["hardware_class"] = CLASS
+    one = evidence.witness(result)
+    assert (one.host, one.hardware_class, one.run) == ("web01", CLASS, result["run"])
+    assert one.recommendation in (answer.ON, answer.OFF, answer.EITHER, answer.BY_WORKLOAD, answer.UNDECIDED)
+    result["facts"]["hardware_class"] = None
+    assert evidence.witness(result) is None
+
+
+def test_results_are_found_in_a_run_and_in_a_directory_of_runs(tmp_path):
+    run = tmp_path / "runs" / "r1"
+    run.mkdir(parents=True)
+    for name in ("a.json", "results.json", "index.html"):
+        (run / name).write_text("{}")
+    assert [path.name for path in evidence.result_files_below(run)] == ["a.json"]
+    assert [path.name for path in evidence.result_files_below(tmp_path / "runs")] == ["a.json"]
