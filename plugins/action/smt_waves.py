@@ -1,0 +1,48 @@
+# Copyright: threadwise.smt contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Lays out on the controller which hosts are changed in which wave, and says so."""
+
+from __future__ import annotations
+
+from ansible.errors import AnsibleActionFail
+from ansible.module_utils.parsing.convert_bool import boolean
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible_collections.threadwise.smt.plugins.plugin_utils import compliance, rollout
+
+display = Display()
+
+MOST_NAMES = 20
+
+
+class ActionModule(ActionBase):
+    """The controller's side of smt_waves; no host is asked anything."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp=None, task_vars=None):
+        super().run(tmp, task_vars)
+        dummy, options = self.validate_argument_spec(argument_spec={
+            "verdicts": {"type": "str", "required": True}, "sizes": {"type": "list", "elements": "str", "required": True}})
+        members, left_out = [], {}
+        for host in task_vars["ansible_play_hosts_all"]:
+            known = task_vars["hostvars"][host]
+            verdict = (known.get(options["verdicts"]) or {}).get("verdict")
+            reboot_ok = boolean(known.get("smt_policy_reboot_ok", False), strict=False)
+            group = known.get("smt_policy_group")
+            members.append(rollout.Member(host, None if group is None else str(group), bool(verdict) and rollout.is_pending(verdict, reboot_ok)))
+            if verdict and verdict["status"] == compliance.DRIFTED and not members[-1].pending:
+                left_out[host] = rollout.obstacle(verdict, reboot_ok)
+        try:
+            waves = rollout.waves(members, options["sizes"])
+        except rollout.RolloutError as error:
+            raise AnsibleActionFail(f"smt_waves: {error}") from error
+        for number, hosts in enumerate(waves, 1):
+            more = f" and {len(hosts) - MOST_NAMES} more" if len(hosts) > MOST_NAMES else ""
+            display.display(f"wave {number}: {', '.join(hosts[:MOST_NAMES])}{more}")
+        for host, reason in left_out.items():
+            display.warning(f"{host} is left out, it cannot be mended: {reason}")
+        members = [{"host": host, "wave": number} for number, hosts in enumerate(waves, 1) for host in hosts]
+        return {"changed": False, "members": members, "left_out": left_out}

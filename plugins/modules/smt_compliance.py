@@ -1,0 +1,76 @@
+#!/usr/bin/python
+# Copyright: threadwise.smt contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: smt_compliance
+short_description: The verdicts on a play's hosts as a table, JSON, metrics and a page
+version_added: 0.1.0
+description:
+  - Shows on the terminal which hosts are not as their SMT policy wants them, and writes all verdicts as files on the controller.
+  - Takes what M(threadwise.smt.smt_verdict) returned on all hosts of the play, those that could not be reached included. Run it once.
+options:
+  verdicts:
+    description: Name of the variable in which the result of M(threadwise.smt.smt_verdict) was registered.
+    type: str
+    required: true
+  json:
+    description: File for the verdicts as JSON. A relative path is below the current directory; the file is replaced as a whole.
+    type: path
+  metrics:
+    description: File for the verdicts as metrics, for the textfile collector of node_exporter. It should end in C(.prom).
+    type: path
+  page:
+    description: File for the verdicts as one HTML page.
+    type: path
+extends_documentation_fragment:
+  - threadwise.smt.attributes.controller
+attributes:
+  check_mode:
+    support: full
+    details: Shows the table without writing files.
+  diff_mode:
+    support: none
+seealso:
+  - module: threadwise.smt.smt_verdict
+author:
+  - threadwise.smt contributors (@threadwise)
+"""
+
+EXAMPLES = r"""
+- name: Judge each host
+  threadwise.smt.smt_verdict:
+    policy: disabled
+  register: smt_verdict_result
+
+- name: Show and keep the verdicts
+  threadwise.smt.smt_compliance:
+    verdicts: smt_verdict_result
+    page: smt_compliance.html
+  run_once: true
+"""
+
+RETURN = r"""
+compliant:
+  description: Whether all hosts are compliant.
+  returned: success
+  type: bool
+counts:
+  description: Hosts by status.
+  returned: success
+  type: dict
+  sample: {"compliant": 3, "drifted": 1, "unknown": 0, "unreachable": 0}
+files:
+  description: Files that were written, in check mode that would be.
+  returned: success
+  type: list
+  elements: str
+summary:
+  description: The counts as a sentence.
+  returned: success
+  type: str
+  sample: "4 hosts: 3 compliant, 1 drifted."
+"""

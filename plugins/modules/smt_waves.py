@@ -1,0 +1,61 @@
+#!/usr/bin/python
+# Copyright: threadwise.smt contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: smt_waves
+short_description: Which drifted hosts are changed in which wave of a rollout
+version_added: 0.1.0
+description:
+  - Lays the hosts of the play out in waves, in their order, and returns those that are to be changed. Hosts with the same value of the variable
+    C(smt_policy_group) are never in one wave.
+  - The waves are those of the whole fleet, so a rollout that is begun again goes on in the wave where it stopped. Run it once.
+options:
+  verdicts:
+    description: Name of the variable in which the result of M(threadwise.smt.smt_verdict) was registered.
+    type: str
+    required: true
+  sizes:
+    description:
+      - Sizes of the waves, each a number or a share of the fleet such as V(10%). The last one is that of all further waves.
+    type: list
+    elements: str
+    required: true
+extends_documentation_fragment:
+  - threadwise.smt.attributes.controller
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+seealso:
+  - module: threadwise.smt.smt_verdict
+author:
+  - threadwise.smt contributors (@threadwise)
+"""
+
+EXAMPLES = r"""
+- name: One host, then a tenth of the fleet, then quarters
+  threadwise.smt.smt_waves:
+    verdicts: smt_verdict_result
+    sizes: [1, 10%, 25%]
+  run_once: true
+  register: smt_waves_result
+"""
+
+RETURN = r"""
+members:
+  description: The hosts to be changed, each C(host) and C(wave), counted from 1, in the order of changing.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{"host": "db1", "wave": 1}]
+left_out:
+  description: Drifted hosts that cannot be mended, and why.
+  returned: success
+  type: dict
+  sample: {"db2": "only root may write it: use become"}
+"""

@@ -1,0 +1,91 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which hosts are changed in which wave. Pure: Ansible carries the waves out, as batches of `serial`."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils import compliance
+from ansible_collections.threadwise.smt.plugins.plugin_utils.compliance import Verdict
+
+_SIZE = re.compile(r"([1-9][0-9]{0,6})(%?)")
+
+
+class RolloutError(Exception):
+    """Sizes of waves that cannot be used; the text says why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Member:
+    """A host of the fleet.
+
+    :ivar group: no two hosts of one group are changed in one wave; None for a host of its own.
+    :ivar pending: whether it is to be changed.
+    """
+
+    host: str
+    group: str | None = None
+    pending: bool = True
+
+
+def waves(members: t.Sequence[Member], sizes: t.Sequence[int | str]) -> list[list[str]]:
+    """The hosts to be changed, by wave, in their order; no wave is empty.
+
+    The waves are laid out over the whole fleet, whoever is pending: a rollout that is begun again goes on in the wave where it stopped, at its size.
+
+    :param members: of the fleet, in the order of changing.
+    :param sizes: of the waves, each a number or a share of the fleet (``10%``); the last is that of all further waves, as in Ansible's `serial`.
+    :raises RolloutError: a size is neither.
+    """
+    if not sizes:
+        raise RolloutError("the sizes of waves are empty: give numbers or shares of the fleet such as 10%")
+    limits = [_size(size, len(members)) for size in sizes]
+    filled: list[list[Member]] = []
+    taken: list[set[str]] = []
+    first_open = 0
+    for member in members:
+        number = first_open
+        while number < len(filled) and (len(filled[number]) >= _limit(limits, number) or member.group in taken[number]):
+            number += 1
+        if number == len(filled):
+            filled.append([])
+            taken.append(set())
+        filled[number].append(member)
+        if member.group is not None:
+            taken[number].add(member.group)
+        while first_open < len(filled) and len(filled[first_open]) >= _limit(limits, first_open):
+            first_open += 1
+    pending = [[member.host for member in wave if member.pending] for wave in filled]
+    return [wave for wave in pending if wave]
+
+
+def _limit(limits: t.Sequence[int], number: int) -> int:
+    return limits[min(number, len(limits) - 1)]
+
+
+def _size(value: t.Any, fleet: int) -> int:
+    found = None if isinstance(value, bool) else _SIZE.fullmatch(str(value)[:20])
+    if not found:
+        raise RolloutError(f"{str(value)[:40]!r} is no size of a wave: give a number or a share of the fleet such as 10%")
+    number = int(found[1])
+    return max(1, fleet * number // 100) if found[2] else number
+
+
+def is_pending(verdict: Verdict, reboot_ok: bool) -> bool:
+    """Whether a host is to be changed and can be."""
+    if verdict["status"] == compliance.DRIFTED:
+        return obstacle(verdict, reboot_ok) is None
+    return verdict["status"] == compliance.COMPLIANT and reboot_ok and verdict["change"]["reboot"]
+
+
+def obstacle(verdict: Verdict, reboot_ok: bool) -> str | None:
+    """Why a drifted host cannot be mended; None where it can."""
+    run, boot = verdict["running"], verdict["configured"]
+    if boot and boot["status"] == compliance.DRIFTED and boot["hindrance"]:
+        return boot["hindrance"]
+    if run and run["status"] == compliance.DRIFTED and run["hindrance"] and not (verdict["change"]["reboot"] and reboot_ok):
+        return run["hindrance"]
+    return None
