@@ -1,0 +1,134 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Hosts whose SMT can be switched without a machine: playbooks, roles and what runs on the controller are the collection's own, and three modules are
+stand-ins that keep a host's state in a file. What a kernel and a boot loader do, and reboots, are for scenarios on guests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# Each host has an interpreter of its own, which tells a module whose state it works on.
+INTERPRETER = '#!/bin/sh\nSMT_HOST=%s exec %s "$@"\n'
+
+COMMON = r'''#!/usr/bin/python
+import json, os
+from ansible.module_utils.basic import AnsibleModule
+PATH = os.environ["SMT_HOST"] + "/host.json"
+with open(PATH) as stream:
+    host = json.load(stream)
+
+def end(module, name, value, **result):
+    changed = host[name] != value
+    if changed and not module.check_mode:
+        host[name] = value
+        with open(PATH, "w") as stream:
+            json.dump(host, stream)
+        with open(os.environ["SMT_HOST"] + "/log", "a") as stream:
+            stream.write("%s %s\n" % (name, json.dumps(value)))
+    module.exit_json(changed=changed, **result)
+'''
+
+STAND_INS = {
+    "smt_facts": r'''
+module = AnsibleModule({"sysroot": {"type": "path"}}, supports_check_mode=True)
+with open(os.environ["SMT_HOST"] + "/asked", "a") as stream:
+    stream.write("x")
+on = host["smt"]
+module.exit_json(changed=False, ansible_facts={"smt": {
+    "supported": True, "control": "on" if on else "off", "active": on, "complete": True, "hardware_class": host["hardware_class"],
+    "threads_per_core": {"min": 2, "max": 2, "online_max": 1 + on}, "sibling_groups": ["0,2", "1,3"],
+    "cpus": {"present": "0-3", "online": "0-3" if on else "0-1", "offline": "" if on else "2-3"},
+    "boot": {"running": [], "configured": host["configured"], "loader": "grub_debian", "reboot_required": bool(host["configured"])},
+    "methods": {"runtime": {"chosen": "smt_control"}, "boot": {"chosen": "grub_debian"}}, "padding": "x" * 30000}})
+''',
+    "smt_state": r'''
+module = AnsibleModule({"state": {}, "threads_per_core": {"type": "int"}, "method": {}, "bystanders": {}, "persist": {},
+                        "neutralise_udev_rules": {"type": "bool"}}, supports_check_mode=True)
+end(module, "smt", module.params["state"] == "enabled" or module.params["threads_per_core"] == 2, revert_pending=False)
+''',
+    "smt_boot_args": r'''
+module = AnsibleModule({"smt": {}, "maxcpus": {}, "force": {"type": "bool"}}, supports_check_mode=True)
+end(module, "configured", {"enabled": [], "disabled": ["nosmt"]}[module.params["smt"]], reboot_required=True, found=[])
+''',
+}
+
+
+class Fleet:
+    """Simulated hosts and the directory from which playbooks are called.
+
+    :param directory: an empty one.
+    :param hosts: names to variables of the inventory; SMT is on, nothing is configured.
+    """
+
+    def __init__(self, directory: pathlib.Path, hosts: dict[str, dict]):
+        self.directory = directory
+        self.hosts = list(hosts)
+        collection = directory / "collections/ansible_collections/threadwise/smt"
+        modules = collection / "plugins/modules"
+        modules.mkdir(parents=True)
+        _link(ROOT, collection, {"plugins", ".git", ".venv", ".cache"})
+        _link(ROOT / "plugins", collection / "plugins", {"modules"})
+        _link(ROOT / "plugins/modules", modules, {f"{name}.py" for name in STAND_INS})
+        for name, text in STAND_INS.items():
+            (modules / f"{name}.py").write_text(COMMON + text)
+        inventory = {}
+        for name, variables in hosts.items():
+            place = directory / "hosts" / name
+            place.mkdir(parents=True)
+            (place / "python").write_text(INTERPRETER % (place, sys.executable))
+            (place / "python").chmod(0o755)
+            inventory[name] = dict({"ansible_python_interpreter": str(place / "python"), "ansible_connection": "local"}, **variables)
+            self.set(name, smt=True, configured=[], hardware_class=variables.get("simulated_class", "x86_64-1s2c4t-split-00000000"))
+        (directory / "inventory.yml").write_text(yaml.safe_dump({"all": {"hosts": inventory}}, sort_keys=False))
+
+    def set(self, host: str, **state) -> None:
+        """Change a host by hand."""
+        path = self.directory / "hosts" / host / "host.json"
+        known = json.loads(path.read_text()) if path.exists() else {}
+        path.write_text(json.dumps(dict(known, **state)))
+
+    def get(self, name: str) -> dict[str, object]:
+        """Host -> a field of its state."""
+        return {host: json.loads((self.directory / "hosts" / host / "host.json").read_text())[name] for host in self.hosts}
+
+    def changes(self) -> dict[str, list[str]]:
+        """Host -> what was changed on it since the last call; hosts without a change are left out."""
+        found = {}
+        for host in self.hosts:
+            log = self.directory / "hosts" / host / "log"
+            if log.exists():
+                found[host] = log.read_text().splitlines()
+                log.unlink()
+        return found
+
+    def calls(self) -> dict[str, int]:
+        """Host -> how often its facts were read since the last call."""
+        found = {}
+        for host in self.hosts:
+            log = self.directory / "hosts" / host / "asked"
+            found[host] = len(log.read_text()) if log.exists() else 0
+            log.unlink(missing_ok=True)
+        return found
+
+    def play(self, playbook: str, *arguments: str, **variables) -> tuple[int, str]:
+        """Call a playbook of the collection. Returns (exit code, what a person sees)."""
+        command = [str(pathlib.Path(sys.executable).with_name("ansible-playbook")), "-i", "inventory.yml", f"threadwise.smt.{playbook}",
+                   "-e", json.dumps(variables), *arguments]
+        environment = dict(os.environ, ANSIBLE_COLLECTIONS_PATH=str(self.directory / "collections"), ANSIBLE_NOCOLOR="1")
+        done = subprocess.run(command, cwd=self.directory, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        return done.returncode, done.stdout
+
+
+def _link(source: pathlib.Path, target: pathlib.Path, without: set[str]) -> None:
+    for path in source.iterdir():
+        if path.name not in without:
+            (target / path.name).symlink_to(path)
