@@ -7,20 +7,14 @@ A verdict's texts come from hosts: they are shown as data, escaped for where the
 
 from __future__ import annotations
 
-import base64
 import datetime
-import hashlib
 import json
 import typing as t
-from pathlib import Path
-
-import jinja2
-from markupsafe import Markup
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils import compliance
+from ansible_collections.threadwise.smt.plugins.plugin_utils import page as frame
 from ansible_collections.threadwise.smt.plugins.plugin_utils.compliance import Verdict
 
-TEMPLATES = Path(__file__).with_name("templates")
 SCHEMA_NAME, SCHEMA_VERSION = "threadwise.smt/compliance", 1
 COLUMNS = ("host", "status", "wanted", "class", "how")
 KEPT = ("status", "sentence", "wanted", "scope", "hardware_class", "evidence", "reboot_pending")
@@ -117,15 +111,8 @@ def _written(at: datetime.datetime) -> str:
 
 def page(judged: t.Sequence[Judged], at: datetime.datetime) -> str:
     """The verdicts as one HTML page that needs nothing else."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    script = (TEMPLATES / "page.js").read_text(encoding="utf-8")
-    return environment.get_template("compliance.html.j2").render(
-        style=Markup((TEMPLATES / "page.css").read_text(encoding="utf-8")), script=Markup(script),
-        script_hash=base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii"),
-        at=_written(at), judged=judged, classes=_classes(judged), statuses=compliance.STATUSES, aspects=compliance.ASPECTS, sentence=sentence(judged),
-    )
+    return frame.render("compliance.html.j2", at=_written(at), judged=judged, classes=_classes(judged), statuses=compliance.STATUSES,
+                        aspects=compliance.ASPECTS, sentence=sentence(judged))
 
 
 def _classes(judged: t.Sequence[Judged]) -> list[tuple[str, dict[str, int]]]:

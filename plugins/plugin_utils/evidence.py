@@ -10,7 +10,8 @@ import os
 import typing as t
 from pathlib import Path
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, policy, result_files
+from ansible_collections.threadwise.smt.plugins.module_utils import changes
+from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, policy, recommendation, result_files
 
 MOST_RUNS = 10_000
 NAMED = 3
@@ -22,7 +23,7 @@ STATES = {answer.ON: policy.ENABLED, answer.OFF: policy.DISABLED, answer.EITHER:
 class Witness:
     """What one host's evaluation says.
 
-    :ivar recommendation: as :func:`answer.answer` gives it.
+    :ivar choice: as :func:`recommendation.recommend` gives it.
     :ivar sentence: the answer in words.
     :ivar at: when the run ended on this host (aware), or None.
     """
@@ -30,21 +31,22 @@ class Witness:
     host: str
     run: str
     hardware_class: str
-    recommendation: str
+    choice: str
     sentence: str
     at: datetime.datetime | None
 
 
 def witness(result: analysis.Result) -> Witness | None:
-    """What a result says for its hardware class; None where its class is not known.
+    """What a result says for its hardware class; None where its class is not known, or something else than SMT was switched.
 
     :param result: a document that :func:`result_files.load` has accepted
     """
     hardware_class = result["facts"].get("hardware_class")
-    if not hardware_class:
+    if not hardware_class or result["change"].get("name") not in (changes.SMT_RUNTIME, changes.NONE):
         return None
-    told = answer.answer(result, analysis.compare_host(result))
-    return Witness(result["host"], result["run"], hardware_class, told["recommendation"], told["sentence"],
+    comparisons = analysis.compare_host(result)
+    choice = recommendation.recommend(result, comparisons)["choice"]
+    return Witness(result["host"], result["run"], hardware_class, choice, answer.answer(result, comparisons)["sentence"],
                    _moment(result.get("finished")) or _moment(result.get("started")))
 
 
@@ -74,17 +76,17 @@ def decisions(witnesses: t.Iterable[Witness], now: datetime.datetime) -> dict[st
 def _rank(run: list[Witness]) -> tuple[bool, datetime.datetime, str]:
     """Later runs rank higher; one that compared nothing says nothing about SMT and ranks below those that did."""
     times = [one.at for one in run if one.at] or [datetime.datetime.min.replace(tzinfo=datetime.timezone.utc)]
-    return any(one.recommendation != answer.NOT_COMPARED for one in run), max(times), run[0].run
+    return any(one.choice != answer.NOT_COMPARED for one in run), max(times), run[0].run
 
 
 def _decide(run: list[Witness], now: datetime.datetime) -> dict[str, t.Any]:
-    heard = [one for one in run if one.recommendation != answer.NOT_COMPARED] or run
-    said = {one.recommendation for one in heard}
+    heard = [one for one in run if one.choice != answer.NOT_COMPARED] or run
+    said = {one.choice for one in heard}
     sides = said - {answer.EITHER} or said
     decision = STATES.get(next(iter(sides))) if len(sides) == 1 else None
     sentence = heard[0].sentence
     if len(sides) > 1:
-        sentence = "Its hosts do not agree: " + ", ".join(f"{one.host} says {one.recommendation}" for one in heard[:NAMED * 2]) + "."
+        sentence = "Its hosts do not agree: " + ", ".join(f"{one.host} says {one.choice}" for one in heard[:NAMED * 2]) + "."
     times = [one.at for one in heard if one.at]
     age = max(0, (now - max(times)).days) if times else None
     hosts = sorted(one.host for one in heard)

@@ -71,8 +71,8 @@ def test_a_scope_is_one_of_three():
 
 # ---- what evaluations decide ----------------------------------------------------------------------------------------------------------------------
 
-def says(recommendation, host="a", run="r", days=3, hardware_class=CLASS):
-    return evidence.Witness(host, run, hardware_class, recommendation, f"{host} {recommendation}.", NOW - datetime.timedelta(days=days))
+def says(choice, host="a", run="r", days=3, hardware_class=CLASS):
+    return evidence.Witness(host, run, hardware_class, choice, f"{host} {choice}.", NOW - datetime.timedelta(days=days))
 
 
 @pytest.mark.parametrize("said, decision", [
@@ -102,7 +102,8 @@ def test_a_result_is_read_as_its_report_reads_it():
     result["facts"]["hardware_class"] = CLASS
     one = evidence.witness(result)
     assert (one.host, one.hardware_class, one.run) == ("web01", CLASS, result["run"])
-    assert one.recommendation in (answer.ON, answer.OFF, answer.EITHER, answer.BY_WORKLOAD, answer.UNDECIDED)
+    assert one.choice in (answer.ON, answer.OFF, answer.EITHER, answer.BY_WORKLOAD, answer.UNDECIDED)
+    assert evidence.witness(dict(result, change=dict(result["change"], name="overcommit_strict"))) is None
     result["facts"]["hardware_class"] = None
     assert evidence.witness(result) is None
 
