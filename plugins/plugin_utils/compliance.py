@@ -78,7 +78,7 @@ def judge(facts: t.Any, wish: policy.Wish, scope: str, memory: t.Any = None) -> 
 def refused(reason: str, status: str = UNKNOWN, **known: t.Any) -> Verdict:
     """The verdict where there is nothing to compare: no facts, no policy, no connection."""
     verdict = {"status": status, "wanted": None, "scope": None, "evidence": None, "hardware_class": None, "reboot_pending": None, "change": None,
-               "before": None,               **dict.fromkeys(ASPECTS), **known}
+               "before": None, **dict.fromkeys(ASPECTS), **known}
     return dict(verdict, sentence=_text(reason) or "no reason was given")
 
 
@@ -90,17 +90,17 @@ def running(facts: Facts, wish: policy.Wish) -> dict[str, t.Any]:
         return _aspect(UNKNOWN, ["nothing on this host tells which online CPUs share a core"])
     files = _KernelFacts(facts)
     try:
-        before = cpu_state.read(files=files)
+        now = cpu_state.read(files=files)
         cores = [cpulist.parse(core) for core in _list(facts, "sibling_groups")[:cpu_state.MOST_CPUS]]
-        after = cpu_state.predict("/", cores, {policy.ENABLED: None, policy.DISABLED: 1}.get(wish.state, wish.threads), files=files)
+        goal = cpu_state.predict("/", cores, {policy.ENABLED: None, policy.DISABLED: 1}.get(wish.state, wish.threads), files=files)
     except cpulist.CpuListError as error:
         return _aspect(UNKNOWN, [str(error)])
     except cpu_state.StateError as error:
         # Where the CPUs online cannot be read there is no verdict; where the wish cannot be had, the state is known and another one.
         known = facts.get("supported") is not None and isinstance(_dict(facts, "cpus").get("online"), str)
         return _aspect(DRIFTED if known else UNKNOWN, [str(error)], hindrance=str(error))
-    differences = cpu_state.differences(after, before)
-    return _aspect(DRIFTED, _turned(after, before), _hindrance(facts, "runtime")) if differences else _aspect(COMPLIANT)
+    differences = cpu_state.differences(now, goal)
+    return _aspect(DRIFTED, _turned(goal, now), _hindrance(facts, "runtime")) if differences else _aspect(COMPLIANT)
 
 
 def configured(facts: Facts, wish: policy.Wish) -> dict[str, t.Any]:

@@ -95,7 +95,8 @@ def _decided(hardware_class: str | None, evidence: t.Mapping[str, t.Any] | None)
         raise PolicyError("smt_policy is auto, and no results are named: set smt_policy_evidence to a directory of evaluations")
     found = evidence.get(hardware_class)
     if not isinstance(found, dict):
-        raise PolicyError(f"smt_policy is auto, and no evaluation of hardware class {hardware_class} is in the results: evaluate a host of it with smt_eval.yml")
+        raise PolicyError(f"smt_policy is auto, and no evaluation of hardware class {hardware_class} is in the results: "
+                          "evaluate a host of it with smt_eval.yml")
     decision = found["decision"]
     if decision not in (ENABLED, DISABLED, ANY):
         raise PolicyError(f"smt_policy is auto, and the evidence does not decide: {found['whose']}: {found['sentence']} Measure more, or name the state")

@@ -42,7 +42,8 @@ def main(words: list[str]) -> int:
         inventory(place, count)
         commands = {
             "ping": [str(BIN / "ansible"), "all", "-i", "inventory.yml", "-f", str(FORKS), "-m", "ansible.builtin.ping"],
-            "compliance": [str(BIN / "ansible-playbook"), "-i", "inventory.yml", "-f", str(FORKS), "threadwise.smt.smt_compliance", "-e", "smt_policy=disabled"],
+            "compliance": [
+                str(BIN / "ansible-playbook"), "-i", "inventory.yml", "-f", str(FORKS), "threadwise.smt.smt_compliance", "-e", "smt_policy=disabled"],
         }
         found: dict[str, list[tuple[float, int]]] = {name: [] for name in commands}
         for dummy in range(ROUNDS):

@@ -35,7 +35,8 @@ def test_the_counts_and_the_sentence():
     assert compliance_report.sentence([]) == "0 hosts: none."
 
 
-@pytest.mark.parametrize("statuses, worthy", [([], False), (["compliant"], False), (["compliant", "drifted"], True), (["unknown"], True), (["unreachable"], True)])
+@pytest.mark.parametrize("statuses, worthy", [
+    ([], False), (["compliant"], False), (["compliant", "drifted"], True), (["unknown"], True), (["unreachable"], True)])
 def test_a_pipeline_stops_for_anything_but_compliant(statuses, worthy):
     assert compliance_report.exit_worthy([("a", verdict(status)) for status in statuses]) is worthy
 

@@ -49,7 +49,8 @@ def test_a_survey_shows_a_table_and_leaves_a_page(tmp_path):
 def test_a_sample_of_each_class_is_measured_and_speaks_for_the_others(tmp_path):
     hosts = {name: {"ansible_connection": "local", "ansible_python_interpreter": sys.executable} for name in ("one", "two", "three")}
     (tmp_path / "inventory.json").write_text(json.dumps({"all": {"hosts": hosts}}))
-    command = [ANSIBLE_PLAYBOOK, "--inventory", "inventory.json", "threadwise.smt.smt_eval", "--extra-vars", json.dumps(dict(SHORT, smt_eval_run="s", smt_eval_sample=1))]
+    variables = json.dumps(dict(SHORT, smt_eval_run="s", smt_eval_sample=1))
+    command = [ANSIBLE_PLAYBOOK, "--inventory", "inventory.json", "threadwise.smt.smt_eval", "--extra-vars", variables]
     done = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert "one measured, for one, two, three" in done.stdout

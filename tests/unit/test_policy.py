@@ -55,8 +55,8 @@ def test_auto_takes_the_decision_and_says_whose_it_is(decision, state):
 
 
 @pytest.mark.parametrize("known, found, words", [
-    (None, decided("enabled"), "hardware class of this host is not known"), (CLASS, None, "smt_policy_evidence"), (CLASS, {}, "no evaluation of hardware class"),
-    (CLASS, decided(None), "does not decide"),
+    (None, decided("enabled"), "hardware class of this host is not known"), (CLASS, None, "smt_policy_evidence"),
+    (CLASS, {}, "no evaluation of hardware class"), (CLASS, decided(None), "does not decide"),
 ])
 def test_auto_refuses_without_a_decision(known, found, words):
     with pytest.raises(policy.PolicyError, match=words):

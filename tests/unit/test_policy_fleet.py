@@ -102,7 +102,7 @@ def test_auto_takes_the_decision_of_the_same_class(tmp_path):
         result = result_maker.result(host=host, run="r1", noise=0.0005)
         result["facts"]["hardware_class"] = hardware_class
         for sample in result["samples"]:
-            if sample["condition"] == "smt_off" and sample["placement"] == "all_threads":
+            if sample["condition"] == "smt_off":
                 sample["metric"]["value"] *= factor
         (run / f"{host}.json").write_text(json.dumps(result))
     code, seen = fleet.play("smt_enforce", smt_policy="auto", smt_policy_evidence="results")

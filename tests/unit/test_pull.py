@@ -71,7 +71,8 @@ def test_a_host_keeps_its_policy_also_when_the_repository_is_gone(host):
 @pytest.mark.parametrize("name, value", [("smt_pull_url", "/srv/a b"), ("smt_pull_url", "/srv/%n"), ("smt_pull_playbook", "x.yml\nExecStart=/bin/id"),
                                          ("smt_pull_metrics", "/a$b"), ("smt_pull_on_calendar", "daily\nOnBootSec=1")])
 def test_what_means_something_in_a_unit_is_refused(tmp_path, name, value):
-    play = [{"hosts": "h1", "gather_facts": False, "roles": [{"role": "threadwise.smt.smt_pull", "vars": dict({"smt_pull_url": "/srv/fleet"}, **{name: value})}]}]
+    role = {"role": "threadwise.smt.smt_pull", "vars": dict({"smt_pull_url": "/srv/fleet"}, **{name: value})}
+    play = [{"hosts": "h1", "gather_facts": False, "roles": [role]}]
     (tmp_path / "play.yml").write_text(yaml.safe_dump(play))
     done = subprocess.run([str(BIN / "ansible-playbook"), "-i", "h1,", "-c", "local", "--check", "play.yml"], cwd=tmp_path, capture_output=True, text=True,
                           check=False, env=dict(os.environ, ANSIBLE_PYTHON_INTERPRETER=sys.executable))
