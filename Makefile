@@ -37,7 +37,7 @@ lab-down: setup ## end exactly what `make lab` started
 
 .PHONY: test
 test: setup ## everything that CI runs: unit tests, lint, sanity, scenarios on guests
-	tools/debian-packages.sh gzip sysbench shellcheck
+	tools/debian-packages.sh gzip sysbench stress-ng gcc libc6-dev shellcheck
 	python tools/test.py test
 
 .PHONY: scenarios
