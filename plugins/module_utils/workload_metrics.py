@@ -30,9 +30,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils.workloads import Wo
 # So much of what a failed worker said goes into the message.
 LAST_LINES = 5
 LAST_CHARACTERS = 1000
-# Of each file that a worker leaves the end is read, so many bytes; and no more files than these.
-FILE_LIMIT = 4 * 1024 * 1024
-MOST_FILES = 64
+# Of all files together that a worker leaves so many bytes are read: the same share of each, from its end; and no more files than these.
+FILES_LIMIT = 8 * 1024 * 1024
+MOST_FILES = 1024
 
 AGGREGATES = {"sum": sum, "max": max, "mean": lambda values: sum(values) / len(values)}
 
@@ -125,10 +125,12 @@ def _quantile(matches, share):
 
 def _files(directory, pattern):
     texts = []
-    for path in sorted(glob.glob(os.path.join(glob.escape(directory), pattern)))[:MOST_FILES]:
+    paths = sorted(glob.glob(os.path.join(glob.escape(directory), pattern)))[:MOST_FILES]
+    for path in paths:
+        share = FILES_LIMIT // len(paths)
         with open(path, "rb") as stream:
-            stream.seek(max(0, os.fstat(stream.fileno()).st_size - FILE_LIMIT))
-            texts.append(stream.read(FILE_LIMIT).decode("utf-8", "replace"))
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - share))
+            texts.append(stream.read(share).decode("utf-8", "replace"))
     return "\n".join(texts)
 
 

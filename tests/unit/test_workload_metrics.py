@@ -95,10 +95,13 @@ def test_quantiles_of_what_a_worker_left_in_files(tmp_path):
         read(dict(declared(), metric=p99), None, worker(), directory=str(tmp_path / "empty"))
 
 
-def test_of_a_large_file_the_end_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(workload_metrics, "FILE_LIMIT", 40)
-    (tmp_path / "latency.1").write_text("0 1 999000 0 1 0\n" * 1000 + "0 1 5000 0 1 0\n" * 3)
-    assert read(dict(declared(), metric=workloads.OLTP["metrics"][2]), None, worker(), directory=str(tmp_path))[1] == [5.0]
+def test_of_large_files_the_ends_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(workload_metrics, "FILES_LIMIT", 80)
+    for name, microseconds in (("latency.1", 5000), ("latency.2", 6000)):
+        (tmp_path / name).write_text("0 1 999000 0 1 0\n" * 1000 + "0 1 %d 0 1 0\n" % microseconds * 3)
+    median, p99 = workloads.OLTP["metrics"][1:]
+    assert read(dict(declared(), metric=median), None, worker(), directory=str(tmp_path))[1] == [5.0]
+    assert read(dict(declared(), metric=p99), None, worker(), directory=str(tmp_path))[1] == [6.0]
 
 
 @pytest.mark.parametrize("output", ["", "events per second: ", "events per second:  1.2.3", "events per second:  0.00", "events per second:  9" + "9" * 400])
