@@ -231,7 +231,8 @@ def test_a_plan_stops_when_it_knows_enough_whatever_it_knows(tmp_path, toggles):
     for name, line in (("even", "echo rate 100"), ("halved", "[ $(taskset -cp $$ | sed 's/.*: //') = %d ] && echo rate 50 || echo rate 100" % HERE[0])):
         folder = tmp_path / name
         folder.mkdir()
-        settings = dict(SETTINGS, workloads=[], custom=[own(name, line)], placements=["one_per_core", "all_threads"], blocks=stop_rule.LEAST_BLOCKS + 3, budget=600)
+        settings = dict(SETTINGS, workloads=[], custom=[own(name, line)], placements=["one_per_core", "all_threads"],
+                        blocks=stop_rule.LEAST_BLOCKS + 3, budget=600)
         done, _samples, files = measured(folder, settings)
         assert done.block == stop_rule.LEAST_BLOCKS
         assert files.read("header.json")["plan"]["stopped"] == "precise"
