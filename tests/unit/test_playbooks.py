@@ -28,7 +28,8 @@ def play(directory, playbook, *arguments, **variables):
 def test_an_evaluation_leaves_its_report_below_the_directory_of_the_call(tmp_path, playbook):
     code, seen = play(tmp_path, playbook, smt_eval_run="one", **SHORT)
     assert code == 0, seen
-    assert {"index.html", "localhost.json", "results.json", "results.csv", "summary.md"} <= {path.name for path in (tmp_path / "smt_eval_results/one").iterdir()}
+    left = {path.name for path in (tmp_path / "smt_eval_results/one").iterdir()}
+    assert {"index.html", "localhost.json", "results.json", "results.csv", "summary.md"} <= left
     assert "smt_eval_results/one/index.html" in seen
 
 
