@@ -60,5 +60,6 @@ calibrate: setup ## record pinned samples for ten minutes and print how often ve
 	python tests/calibration/evaluate.py .cache/calibration.json.gz --simulated 150
 
 .PHONY: bench
-bench: setup ## what reading a host's topology costs, beside lscpu; not part of `make test`
+bench: setup ## what reading a host's topology costs, beside lscpu, and a report of many hosts; not part of `make test`
 	PYTHONPATH=tests/unit python tests/benchmarks/bench_facts.py
+	PYTHONPATH=tests/unit python tests/benchmarks/bench_report.py --hosts 100 1000
