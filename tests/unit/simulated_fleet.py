@@ -30,8 +30,9 @@ def end(module, name, value, **result):
     changed = host[name] != value
     if changed and not module.check_mode:
         host[name] = value
-        with open(PATH, "w") as stream:
+        with open(PATH + ".new", "w") as stream:
             json.dump(host, stream)
+        os.rename(PATH + ".new", PATH)
         with open(os.environ["SMT_HOST"] + "/log", "a") as stream:
             stream.write("%s %s\n" % (name, json.dumps(value)))
     module.exit_json(changed=changed, **result)
@@ -119,13 +120,19 @@ class Fleet:
             log.unlink(missing_ok=True)
         return found
 
-    def play(self, playbook: str, *arguments: str, **variables) -> tuple[int, str]:
-        """Call a playbook of the collection. Returns (exit code, what a person sees)."""
+    def start(self, playbook: str, *arguments: str, **variables) -> subprocess.Popen:
+        """Start a playbook of the collection in a session of its own."""
         command = [str(pathlib.Path(sys.executable).with_name("ansible-playbook")), "-i", "inventory.yml", f"threadwise.smt.{playbook}",
                    "-e", json.dumps(variables), *arguments]
         environment = dict(os.environ, ANSIBLE_COLLECTIONS_PATH=str(self.directory / "collections"), ANSIBLE_NOCOLOR="1")
-        done = subprocess.run(command, cwd=self.directory, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-        return done.returncode, done.stdout
+        return subprocess.Popen(command, cwd=self.directory, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                start_new_session=True)
+
+    def play(self, playbook: str, *arguments: str, **variables) -> tuple[int, str]:
+        """Call a playbook of the collection. Returns (exit code, what a person sees)."""
+        with self.start(playbook, *arguments, **variables) as process:
+            seen = process.communicate()[0]
+        return process.returncode, seen
 
 
 def _link(source: pathlib.Path, target: pathlib.Path, without: set[str]) -> None:

@@ -5,6 +5,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import time
 
 import pytest
 
@@ -14,6 +17,7 @@ from simulated_fleet import Fleet
 HOSTS = ["h1", "h2", "h3", "h4", "h5", "h6"]
 WAVES = {"smt_policy": "disabled", "smt_enforce_waves": [1, 2, 3]}
 HEALTH = "- name: Look\n  ansible.builtin.fail:\n    msg: the service is down\n  when: inventory_hostname in (sick | default([]))\n"
+SLOW = "- name: Wait\n  ansible.builtin.wait_for:\n    path: never\n    timeout: 30\n  when: inventory_hostname == 'h2'\n"
 
 
 def table(seen):
@@ -73,6 +77,18 @@ def test_a_wave_that_fails_is_rolled_back_and_the_next_run_goes_on(fleet):
     assert code == 0 and "wave 1: h2, h3\nwave 2: h4, h5, h6\n" in seen, seen
     assert set(fleet.get("smt").values()) == {False}
     assert "h1" not in fleet.changes(), "nothing is done twice"
+
+
+def test_after_the_controller_was_killed_the_next_run_finishes_and_does_nothing_twice(fleet):
+    (fleet.directory / "slow.yml").write_text(SLOW)
+    with fleet.start("smt_enforce", **WAVES, smt_enforce_health_check="slow.yml") as process:
+        # h1 is done, and h2 is changed when its health check begins.
+        while fleet.get("smt")["h2"] and process.poll() is None:
+            time.sleep(0.1)
+        os.killpg(process.pid, signal.SIGKILL)
+    code, seen = fleet.play("smt_enforce", **WAVES)
+    assert code == 0 and set(table(seen).values()) == {"compliant"}, seen
+    assert fleet.changes() == dict.fromkeys(HOSTS, ["smt false"])
 
 
 def test_few_failures_of_a_wave_stop_nothing(fleet):
