@@ -37,7 +37,7 @@ lab-down: setup ## end exactly what `make lab` started
 
 .PHONY: test
 test: setup ## everything that CI runs: unit tests, lint, sanity, scenarios on guests
-	tools/debian-packages.sh gzip sysbench stress-ng gcc libc6-dev shellcheck
+	tools/debian-packages.sh gzip sysbench stress-ng fio gcc libc6-dev shellcheck
 	python tools/test.py test
 
 .PHONY: scenarios
@@ -58,8 +58,10 @@ scenario: setup ## one Molecule scenario of molecule/: make scenario SCENARIO=sm
 calibrate: setup ## record pinned samples for ten minutes and print how often verdicts are wrong; not part of `make test`
 	python tests/calibration/record.py .cache/calibration.json.gz
 	python tests/calibration/evaluate.py .cache/calibration.json.gz --simulated 150
+	python tests/calibration/stopping.py .cache/calibration.json.gz
 
 .PHONY: bench
-bench: setup ## what reading a host's topology costs, beside lscpu, and a report of many hosts; not part of `make test`
+bench: setup ## what reading a host's topology costs beside lscpu, pinning beside taskset, a report of many hosts; not part of `make test`
 	PYTHONPATH=tests/unit python tests/benchmarks/bench_facts.py
+	python tests/benchmarks/bench_runner.py
 	PYTHONPATH=tests/unit python tests/benchmarks/bench_report.py --hosts 100 1000
