@@ -27,8 +27,8 @@ def play(directory, playbook, variables, *arguments):
     told = dict(variables, smt_compliance_json=str(report), smt_boot_reboot_timeout=1800)
     done = subprocess.run(["ansible-playbook", "-i", str(INVENTORY), f"threadwise.smt.{playbook}", "-e", json.dumps(told), *arguments],
                           capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, cwd=directory)
-    lines = done.stdout[done.stdout.rindex("\nhost  "):].strip().splitlines()[2:] if "\nhost  " in done.stdout else []
-    statuses = {line.split()[0]: line.split()[1] for line in lines if line.split() and line.split()[0] in GUESTS}
+    table = done.stdout.rpartition("\nhost  ")[2].partition("\n\n")[0]
+    statuses = dict(re.findall(r"^(smt-policy-\S+) +([a-z]+)", table, re.MULTILINE))
     changes = dict(re.findall(r"^(\S+) +: ok=\d+ +changed=(\d+)", done.stdout, re.MULTILINE))
     print(done.stdout[-6000:], done.stderr[-2000:])
     return done.returncode, statuses, {host: int(count) for host, count in changes.items()}
