@@ -65,3 +65,4 @@ bench: setup ## what reading a host's topology costs beside lscpu, pinning besid
 	PYTHONPATH=tests/unit python tests/benchmarks/bench_facts.py
 	python tests/benchmarks/bench_runner.py
 	PYTHONPATH=tests/unit python tests/benchmarks/bench_report.py --hosts 100 1000
+	PYTHONPATH=tests/unit python tests/benchmarks/bench_compliance.py

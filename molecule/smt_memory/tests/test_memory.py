@@ -14,6 +14,7 @@ import time
 import pytest
 
 INVENTORY = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory"
+RESULTS = INVENTORY.parent / "results"
 PLAY = pathlib.Path(__file__).parent.parent / "policy.yml"
 OURS = "/etc/sysctl.d/99-threadwise-smt-memory.conf"
 KEPT = "/var/lib/threadwise-smt/memory.json"
@@ -157,6 +158,39 @@ def test_restored_brings_back_every_value_and_removes_the_file(host):
     for path in (OURS, KEPT, DROP_IN):
         assert not host.file(path).exists
     assert not put_in_force(RESTORED)
+
+
+def evaluated(name, **arguments):
+    """Evaluate a change of the policy. Returns the guest's result."""
+    settings = dict(arguments, smt_eval_run=name, smt_bench_budget=25, smt_bench_workloads=["memory_pages"], smt_bench_placements=["single"],
+                    smt_bench_dest=str(RESULTS))
+    done = subprocess.run(["ansible-playbook", "--inventory", str(INVENTORY), "threadwise.smt.smt_eval", "--extra-vars", json.dumps(settings)],
+                          capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=ENVIRONMENT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (RESULTS / name / "index.html").stat().st_size > 0
+    return json.loads((RESULTS / name / "smt-memory.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(("change", "further", "outcomes"), [
+    ("overcommit_strict", {"smt_bench_overcommit_ratio": 95}, ["oom_killed", "enomem"]),
+    # Panics are for an out-of-memory of the host; one that is confined to a cgroup is killed as before.
+    ("panic_on_oom", {}, ["oom_killed", "oom_killed"]),
+])
+def test_an_evaluation_measures_the_policies_and_puts_back_what_was_there(host, change, further, outcomes):
+    before = values(host)
+    measured = evaluated(change, smt_eval_change=change, **further)
+    assert measured["change"] == {"name": change, "compared": True, "reason": None, "before": "as_found", "after": change}
+    assert {sample["condition"] for sample in measured["samples"] if sample["ok"]} == {"as_found", change}
+    assert all(sample["metrics"]["page_faults"]["value"] > 0 for sample in measured["samples"] if sample["ok"])
+    assert [one["overreach"]["outcome"] for one in measured["observations"]] == outcomes
+    assert measured["restored"]["ok"] and values(host) == before
+
+
+def test_an_evaluation_of_a_policy_that_the_host_would_not_survive_leaves_it_alone(host):
+    before = values(host)
+    measured = evaluated("refused", smt_eval_change="overcommit_strict", smt_bench_overcommit_ratio=1)
+    assert not measured["change"]["compared"] and "are promised already" in measured["change"]["reason"]
+    assert measured["observations"] == [] and values(host) == before
 
 
 def test_a_panic_on_a_real_out_of_memory_reboots_into_the_policy(host, ask):
