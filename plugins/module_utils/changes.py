@@ -92,13 +92,13 @@ class Change:
         """The set of CPUs that are online under a condition, as far as the topology tells."""
         return set(self.topology.online)
 
-    def announcement(self, length):
-        """What will be switched and put back (list of sentences for a person), where anything is.
+    def announcement(self, _length):
+        """What will be switched and put back (list of sentences for a person).
 
         Args:
-            length: how long it takes, as text.
+            _length: how long it takes, as text.
         """
-        raise NotImplementedError
+        return []
 
     def prepare(self):
         """What has to be done before the first block. Returns True when the topology has to be read again after it."""

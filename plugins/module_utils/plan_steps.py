@@ -184,7 +184,8 @@ def collect(name, _settings):
         result = files.result()
         if result["restored"] is None and result["change"]["compared"]:
             # The plan was killed and could not say what its guard did: the host as it is now is the proof.
-            result["restored"] = changes.proof(files.read("state.json"))
+            saved = files.read("state.json")
+            result["restored"] = changes.proof(saved) if saved else None
     return {"result": result}
 
 

@@ -11,13 +11,20 @@ import statistics
 LEAST_BLOCKS = 6
 CONFIDENCE = 0.95
 
-# (baseline, candidate) as (condition, placement), the first that was measured is a workload's main comparison.
-ON, OFF, AS_FOUND = "smt_on", "smt_off", "as_found"
-MAIN = (
-    ((ON, "all_threads"), (OFF, "all_threads")),
-    *(((condition, baseline), (condition, candidate)) for condition in (ON, AS_FOUND)
-      for baseline, candidate in (("cores", "siblings"), ("one_per_core", "all_threads"))),
-)
+WHOLE_MACHINE = "all_threads"
+# (baseline, candidate) of what sharing a core costs and yields.
+SHARING = (("cores", "siblings"), ("one_per_core", WHOLE_MACHINE))
+
+
+def main_comparisons(conditions):
+    """(baseline, candidate) as (condition, placement): the first that was measured is a workload's main comparison.
+
+    Args:
+        conditions: the conditions of a block in order, one or two.
+    """
+    before, after = conditions[0], conditions[-1]
+    changed = [((before, WHOLE_MACHINE), (after, WHOLE_MACHINE))] if before != after else []
+    return changed + [((before, baseline), (before, candidate)) for baseline, candidate in SHARING]
 
 
 class Precision:
@@ -25,11 +32,12 @@ class Precision:
 
     Args:
         margin: the equivalence margin: an interval is narrow enough when half of its width is at most this.
-        placements: {condition: {placement: {workers, same_as}}}, as a plan has them.
+        placements: {condition: {placement: {workers, same_as}}}, as a plan has them, the condition before the change first.
     """
 
     def __init__(self, margin, placements):
         self._margin = margin
+        self._pairs = main_comparisons(list(placements))
         self._sampled_as = {(condition, name): (condition, spot["same_as"] or name)
                             for condition, spots in placements.items() for name, spot in spots.items() if spot["workers"]}
         self._values = {}
@@ -51,7 +59,7 @@ class Precision:
 
     def _main(self, workload):
         """The log-ratios of a workload's main comparison, one a block that has both sides; None where it has none."""
-        for pair in MAIN:
+        for pair in self._pairs:
             sides = [self._values.get(workload + self._sampled_as.get(side, side)) for side in pair]
             if all(sides) and sides[0] is not sides[1]:
                 before, after = sides

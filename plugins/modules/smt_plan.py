@@ -81,7 +81,7 @@ options:
         description: What verdicts are about.
         type: dict
         required: true
-        suboptions:
+        suboptions: &metric
           name:
             description: Lower-case letters, digits and C(_).
             type: str
@@ -115,35 +115,7 @@ options:
         type: list
         elements: dict
         default: []
-        suboptions:
-          name:
-            description: Lower-case letters, digits and C(_).
-            type: str
-            required: true
-          unit:
-            description: Its unit.
-            type: str
-            required: true
-          better:
-            description: Which way is better.
-            type: str
-            choices: [higher, lower]
-            required: true
-          aggregate:
-            description: How the workers' values make the sample's; without it V(sum) where higher is better and V(max) where lower is.
-            type: str
-            choices: [sum, max, mean]
-          pattern:
-            description: A regular expression whose first group is the number in what the command prints.
-            type: str
-          json:
-            description: The path to the number in the JSON document that the command prints, a key or an index an item.
-            type: list
-            elements: str
-          clock:
-            description: The time a worker took, in seconds, on the clock or on the CPU.
-            type: str
-            choices: [wall_seconds, cpu_seconds]
+        suboptions: *metric
   placements:
     description:
       - Where workers run. V(single) is one worker, V(same_cpu) two on one CPU, V(siblings) two on one core, V(cores) two on two cores,

@@ -26,7 +26,7 @@ LEAST_CPU_SHARE = 0.9
 MIB = 1024 * 1024
 OVERREACH = {
     "enomem": "it was refused at once (ENOMEM)", "oom_killed": "it was promised them, and killed when it used them",
-    "survived": "it was promised them, and could use them", "granted": "it was promised them",
+    "survived": "it was promised them, and could use them",
 }
 # More workloads than this are counted instead of named.
 NAMED = 3
@@ -82,17 +82,28 @@ def _sentence(result: Result, comparisons: t.Sequence[Comparison], main: t.Seque
         BY_WORKLOAD: "It depends on the work",
         UNDECIDED: "Not decided",
     }[choice]
-    by = {verdict: [one for one in main if one["verdict"] == verdict] for verdict in ("loss", "gain", "equivalent", "inconclusive")}
+    told = _told(main, "turning it off", "that" if choice == OFF else "turning it off", _undecided)
+    return f"{opening}: with every online thread busy, {told}."
+
+
+def _told(group: t.Sequence[Comparison], loser: str, winner: str, undecided: t.Callable[[t.Sequence[Comparison]], str]) -> str:
+    """What the verdicts of comparisons say, as clauses.
+
+    :param loser: what costs, where something is lost
+    :param winner: what gives, where something is gained
+    :param undecided: the words for those that are inconclusive
+    """
+    by = {verdict: [one for one in group if one["verdict"] == verdict] for verdict in ("loss", "gain", "equivalent", "inconclusive")}
     parts = []
     if by["loss"]:
-        parts.append(f"turning it off costs {_effects(by['loss'])}")
+        parts.append(f"{loser} costs {_effects(by['loss'])}")
     if by["gain"]:
-        parts.append(f"{'that' if choice == OFF else 'turning it off'} gives {_effects(by['gain'])}")
+        parts.append(f"{winner} gives {_effects(by['gain'])}")
     if by["equivalent"]:
-        parts.append(f"{_named(by['equivalent'])} {_verb(by['equivalent'], 'stays', 'stay')} within {percent(main[0]['margin'])} either way")
+        parts.append(f"{_named(by['equivalent'])} {_verb(by['equivalent'], 'stays', 'stay')} within {percent(group[0]['margin'])} either way")
     if by["inconclusive"]:
-        parts.append(_undecided(by["inconclusive"]))
-    return f"{opening}: with every online thread busy, {'; '.join(parts)}."
+        parts.append(undecided(by["inconclusive"]))
+    return "; ".join(parts)
 
 
 def _verb(group: t.Sequence[t.Any], one: str, many: str) -> str:
@@ -125,18 +136,9 @@ def _named(group: t.Sequence[Comparison]) -> str:
 
 def _of_policy(policy: t.Sequence[Comparison]) -> str:
     """What another setting than SMT did, in one sentence."""
-    by = {verdict: [one for one in policy if one["verdict"] == verdict] for verdict in ("loss", "gain", "equivalent", "inconclusive")}
-    parts = []
-    if by["loss"]:
-        parts.append(f"it costs {_effects(by['loss'])}")
-    if by["gain"]:
-        parts.append(f"it gives {_effects(by['gain'])}")
-    if by["equivalent"]:
-        parts.append(f"{_named(by['equivalent'])} {_verb(by['equivalent'], 'stays', 'stay')} within {percent(policy[0]['margin'])} either way")
-    if by["inconclusive"]:
-        parts.append(f"{_named(by['inconclusive'])} {_verb(by['inconclusive'], 'is', 'are')} not decided")
+    told = _told(policy, "it", "it", lambda group: f"{_named(group)} {_verb(group, 'is', 'are')} not decided")
     after, before = (charts.condition_title(policy[0][side]["condition"]) for side in ("candidate", "baseline"))
-    return f"{after[0].upper()}{after[1:]} against {before}, with every online thread busy: {'; '.join(parts)}. SMT was not switched."
+    return f"{after[0].upper()}{after[1:]} against {before}, with every online thread busy: {told}. SMT was not switched."
 
 
 def _observed(result: Result) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.plugin_utils import charts
 from ansible_collections.threadwise.smt.plugins.plugin_utils.result_files import showable
 
 # What a host sends as its progress is a few hundred bytes.
@@ -20,7 +21,6 @@ PLACES = {
     "all_threads": "all threads",
     "unpinned": "unpinned",
 }
-CONDITIONS = {"smt_on": "SMT on", "smt_off": "SMT off"}
 
 
 def parse(text: str) -> dict[str, t.Any] | None:
@@ -52,9 +52,8 @@ def line(told: dict[str, t.Any]) -> str:
 
 def _last(last):
     metric = last["metric"]
-    place = PLACES.get(last.get("placement"), last.get("placement"))
-    condition = CONDITIONS.get(last.get("condition"))
-    where = "%s, %s" % (place, condition) if condition else place
+    place = str(last.get("placement"))
+    where = "%s, %s" % (PLACES.get(place, place), charts.condition_title(str(last.get("condition"))))
     return showable("%s %s (%s): %.4g %s" % (last.get("workload"), metric.get("name"), where, _number(metric.get("value")), metric.get("unit")))[:200]
 
 

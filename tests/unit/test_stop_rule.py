@@ -95,3 +95,15 @@ def test_blocks_in_which_a_side_failed_do_not_count():
     for block in range(5, 9):
         precision.add(sample(block, "smt_on", "all_threads", 100.0))
     assert not precision.enough()
+
+
+def test_another_change_than_smt_is_judged_by_its_own_conditions():
+    """That sharing a core is known precisely says nothing of a memory policy."""
+    spots = {"one_per_core": SPOT, "all_threads": SPOT}
+    for noise, enough in ((0.0, True), (0.1, False)):
+        precision = stop_rule.Precision(0.01, {"as_found": spots, "overcommit_strict": spots})
+        for block in range(8):
+            precision.add(sample(block, "as_found", "one_per_core", 50.0))
+            precision.add(sample(block, "as_found", "all_threads", 100.0))
+            precision.add(sample(block, "overcommit_strict", "all_threads", 100.0 * (1 + noise * (-1) ** block)))
+        assert precision.enough() is enough
