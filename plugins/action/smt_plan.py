@@ -17,8 +17,11 @@ from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils import progress, result_files
 
 MODULE = "threadwise.smt.smt_plan"
-# A look at the progress is one `cat` on the host. More often would disturb what is measured.
+# A look at the progress is one command on the host. More often would disturb what is measured.
 LOOK_SECONDS = 5
+# The names of a boot and of a process as RunDirectory writes them: JSON, so the first is in quotes.
+LOOK = """cat progress.json && echo && \\
+test "\\"$(cat /proc/sys/kernel/random/boot_id)\\"" = "$(cat boot.json)" && test -d "/proc/$(cat pid.json)" && echo lives"""
 # Each so many looks Ansible is asked whether the job has ended; that starts Python on the host.
 LOOKS_PER_STATUS = 6
 # Ansible does not notice when both the plan and its own process beside it are killed. A plan that has just ended is still reported by Ansible.
@@ -73,7 +76,8 @@ class ActionModule(ActionBase):
         for earlier in described["uncollected"]:
             self._bring_home_earlier(task_vars, host, earlier)
         job = self._measure(task_vars, host, os.path.join(described["directory"], self._task.args["run"]))
-        trouble = (job.get("msg") or "the module smt_plan broke on the host") if job.get("failed") else None
+        # What the plan answered: where the disk was full it could not leave word of its end.
+        trouble = (job.get("msg") or "the module smt_plan broke on the host") if job.get("failed") else job.get("message")
         result = self._bring_home(task_vars, host, self._task.args["run"], trouble)
         ended = {key: result[key] for key in ("outcome", "restored", "path")}
         if "exception" in job:
@@ -128,7 +132,7 @@ class ActionModule(ActionBase):
 
     def _look(self, directory):
         """Returns the plan's progress, or None before there is any, and whether its process is there."""
-        answer = self._low_level_execute_command('cd %s && cat progress.json && echo && test -d "/proc/$(cat pid.json)" && echo lives' % shlex.quote(directory))
+        answer = self._low_level_execute_command("cd %s && %s" % (shlex.quote(directory), LOOK))
         told, dummy, rest = answer.get("stdout", "").partition("\n")
         return progress.parse(told), rest.strip() == "lives"
 

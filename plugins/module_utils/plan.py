@@ -320,4 +320,4 @@ class Plan:
         self.files.write("progress.json", {
             "phase": phase, "at": utc_now(), "block": self.block + 1, "samples": self.samples_done, "fraction": round(min(share, 1.0), 3),
             "seconds_left": round(max(0.0, budget - self.elapsed())), "condition": self.condition, "last": self.last,
-        })
+        }, durable=False)

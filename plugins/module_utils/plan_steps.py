@@ -12,7 +12,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils import (
     changes, cpu_state, environment, facts, guard, plan, probe_kept, runner, saved_map, topology, workloads)
 from ansible_collections.threadwise.smt.plugins.module_utils.host_lock import HostLock
 from ansible_collections.threadwise.smt.plugins.module_utils.hostfs import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import RunDirectory, base_directory, kept_runs, utc_now
+from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import RunDirectory, RunDirectoryError, base_directory, kept_runs, utc_now
 
 # A plan ends later than its budget by its last block and by putting the host back; after so many seconds more it hangs.
 PATIENCE = 600
@@ -103,6 +103,8 @@ def measure(name, settings):
         saved = change.saved()
         files.create()
         files.write("pid.json", os.getpid())
+        # The number of a process from before a reboot may be another's now.
+        files.write("boot.json", (HostFs("/").read("proc/sys/kernel/random/boot_id") or "").strip())
         files.write("state.json", saved)
         keeper = guard.Guard("/", saved["cpu"], files.file("guard.log"), restore=lambda: change.put_back(saved),
                              seconds=settings["budget"] + PATIENCE, keep=lock)
@@ -113,8 +115,6 @@ def measure(name, settings):
         ending = _carry_out(files, name, host, outline, settings, saved)
         if change.compared:
             keeper.disarm()
-        files.remove_inputs()
-        files.write("progress.json", {"phase": "ended"})
     return {"outcome": ending["outcome"], "message": ending["message"]}
 
 
@@ -144,7 +144,7 @@ def _carry_out(files, name, host, outline, settings, saved):
         work.measure()
     except plan.Interrupted as error:
         ending.update(outcome="interrupted", message=str(error))
-    except (plan.PlanError, changes.ChangeError, runner.RunnerError, OSError) as error:
+    except (plan.PlanError, changes.ChangeError, runner.RunnerError, RunDirectoryError, OSError) as error:
         ending.update(outcome="failed", message=str(error))
     # A second signal must not end what puts the host back.
     for number in ENDING_SIGNALS:
@@ -152,7 +152,12 @@ def _carry_out(files, name, host, outline, settings, saved):
     ending["restored"] = changes.proof(saved, change.put_back(saved) if change.compared else ())
     ending["finished"] = utc_now()
     ending["skipped"] = work.skipped if work else []
-    files.write("ending.json", ending)
+    # On a disk that is full or read-only the controller still has the samples so far, and what this process answers.
+    with contextlib.suppress(RunDirectoryError, OSError):
+        # Inputs are large, and go first.
+        files.remove_inputs()
+        files.write("ending.json", ending)
+        files.write("progress.json", {"phase": "ended"})
     return ending
 
 

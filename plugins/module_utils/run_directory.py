@@ -4,11 +4,13 @@
 
 A run is a folder of files: ``header.json`` (what is known before the first sample), ``samples.jsonl``, ``observations.jsonl`` and
 ``events.jsonl`` (one line each, written through before the next sample begins), ``progress.json`` (for the controller to show),
-``pid.json`` (the plan's process, for the controller to see that it lives), ``ending.json`` (how it ended).
+``pid.json`` and ``boot.json`` (the plan's process and the boot it lives in, for the controller to see that it is still there), ``ending.json``
+(how it ended).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -83,18 +85,57 @@ class RunDirectory:
         except OSError as error:
             raise RunDirectoryError("cannot keep a run's samples: %s" % error) from error
 
-    def write(self, name, data):
-        """Write a JSON file so that a reader sees the old or the new one, never a half."""
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=self.path, delete=False) as fresh:
-            json.dump(data, fresh)
-        os.replace(fresh.name, self.file(name))
+    def write(self, name, data, durable=True):
+        """Write a JSON file so that a reader sees the old or the new one, never a half.
+
+        Args:
+            durable: whether it has to outlive a crash of the host.
+
+        Raises:
+            RunDirectoryError: it cannot be written; the old one, where there is one, is still there.
+        """
+        with self._writing(name), tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=self.path, delete=False) as fresh:
+            try:
+                json.dump(data, fresh)
+                fresh.flush()
+                if durable:
+                    os.fsync(fresh.fileno())
+                os.replace(fresh.name, self.file(name))
+            except OSError:
+                os.unlink(fresh.name)
+                raise
+        if durable:
+            self._keep_names()
 
     def append(self, name, data):
-        """Add one line of JSON and have it on the disk before returning."""
-        with open(self.file(name), "a", encoding="utf-8", opener=_private) as lines:
-            lines.write(json.dumps(data) + "\n")
-            lines.flush()
-            os.fsync(lines.fileno())
+        """Add one line of JSON and have it on the disk before returning.
+
+        Raises:
+            RunDirectoryError: it cannot be written; the lines before it are still there.
+        """
+        with self._writing(name):
+            first = not os.path.exists(self.file(name))
+            with open(self.file(name), "a", encoding="utf-8", opener=_private) as lines:
+                lines.write(json.dumps(data) + "\n")
+                lines.flush()
+                os.fsync(lines.fileno())
+            if first:
+                self._keep_names()
+
+    @contextlib.contextmanager
+    def _writing(self, name):
+        try:
+            yield
+        except OSError as error:
+            raise RunDirectoryError("cannot write %s: %s" % (self.file(name), error.strerror or error)) from error
+
+    def _keep_names(self):
+        """Have the names of new files on the disk: a file that was written through may still be lost with its name (fsync(2))."""
+        folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
     def folder(self, name, uid, gid):
         """A folder within the run's in which another user may work: the way to it is opened, what else lies there is not.

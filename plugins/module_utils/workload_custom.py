@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.threadwise.smt.plugins.module_utils.workload_metrics import AGGREGATES
+from ansible_collections.threadwise.smt.plugins.module_utils.workload_metrics import AGGREGATES, PER_JOB
 from ansible_collections.threadwise.smt.plugins.module_utils.workloads import BUILT_IN, PLAIN, WorkloadError
 
 NAME = re.compile(r"\A[a-z0-9][a-z0-9_]{0,63}\Z")
@@ -15,7 +15,8 @@ MOST_WORDS = 1000
 MOST_TEXT = 4000
 TIMEOUT = (1, 24 * 3600)
 SOURCES = ("pattern", "json", "clock")
-CLOCKS = ("wall_seconds", "cpu_seconds")
+WALL = "wall_seconds"
+CLOCKS = (WALL, "cpu_seconds")
 
 
 def declarations(given):
@@ -49,7 +50,7 @@ def _declaration(given):
     timeout = given.get("timeout") or 60
     if not TIMEOUT[0] <= timeout <= TIMEOUT[1]:
         raise WorkloadError("custom: timeout of %s is %s: it must be from %d to %d seconds" % (name, timeout, *TIMEOUT))
-    metrics = [_metric(name, one) for one in [given["metric"]] + (given.get("metrics") or [])]
+    metrics = [_metric(given, one) for one in [given["metric"]] + (given.get("metrics") or [])]
     metric_names = [one["name"] for one in metrics]
     if len(set(metric_names)) < len(metric_names):
         raise WorkloadError("custom: %s has two metrics of one name" % name)
@@ -58,14 +59,14 @@ def _declaration(given):
 
 
 def _metric(workload, given):
-    about = "custom: metric %s of %s" % (given["name"][:80], workload)
+    about = "custom: metric %s of %s" % (given["name"][:80], workload["name"])
     if not NAME.match(given["name"]):
         raise WorkloadError("%s: a name is lower-case letters, digits and '_', at most 64" % about)
     chosen = [source for source in SOURCES if given.get(source)]
     if len(chosen) != 1:
         raise WorkloadError("%s: name one of %s" % (about, ", ".join(SOURCES)))
     better = given["better"]
-    aggregate = given.get("aggregate") or ("sum" if better == "higher" else "max")
+    aggregate = given.get("aggregate") or _usual_aggregate(given, bool(workload.get("together")))
     if better not in ("higher", "lower") or aggregate not in AGGREGATES:
         raise WorkloadError("%s: better is higher or lower, aggregate one of %s" % (about, ", ".join(sorted(AGGREGATES))))
     metric = {"name": given["name"], "unit": given["unit"][:60], "better": better, "aggregate": aggregate}
@@ -76,6 +77,13 @@ def _metric(workload, given):
     if given["clock"] not in CLOCKS:
         raise WorkloadError("%s: clock is one of %s" % (about, ", ".join(CLOCKS)))
     return dict(metric, clock=given["clock"])
+
+
+def _usual_aggregate(metric, together):
+    if metric["better"] == "higher":
+        return "sum"
+    # More workers do more jobs in a longer time: that time alone would speak against all threads whatever they do.
+    return PER_JOB if metric.get("clock") == WALL and not together else "max"
 
 
 def _pattern(about, pattern):

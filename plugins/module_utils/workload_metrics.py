@@ -34,7 +34,10 @@ LAST_CHARACTERS = 1000
 FILES_LIMIT = 8 * 1024 * 1024
 MOST_FILES = 1024
 
-AGGREGATES = {"sum": sum, "max": max, "mean": lambda values: sum(values) / len(values)}
+# How the workers' values make the sample's. ``per_job``, of seconds that each worker needs for a whole job: what a job takes of the placement's time when
+# the slowest has ended, so that placements with different numbers of workers can be compared.
+PER_JOB = "per_job"
+AGGREGATES = {"sum": sum, "max": max, "mean": lambda values: sum(values) / len(values), PER_JOB: lambda values: max(values) / len(values)}
 
 
 def read(workload, work, workers, directory):

@@ -96,9 +96,12 @@ options:
             choices: [higher, lower]
             required: true
           aggregate:
-            description: How the workers' values make the sample's; without it V(sum) where higher is better and V(max) where lower is.
+            description:
+              - How the workers' values make the sample's.
+              - V(per_job) is for seconds that each worker needs for a whole job; the slowest worker's are divided by the number of workers.
+              - Without it V(sum) where higher is better. Where lower is, V(per_job) for a wall clock of workers that do not run together, else V(max).
             type: str
-            choices: [sum, max, mean]
+            choices: [sum, max, mean, per_job]
           pattern:
             description: A regular expression whose first group is the number in what the command prints.
             type: str
@@ -262,7 +265,7 @@ METRIC = {
     "name": {"type": "str", "required": True},
     "unit": {"type": "str", "required": True},
     "better": {"type": "str", "choices": ["higher", "lower"], "required": True},
-    "aggregate": {"type": "str", "choices": ["sum", "max", "mean"]},
+    "aggregate": {"type": "str", "choices": ["sum", "max", "mean", "per_job"]},
     "pattern": {"type": "str"},
     "json": {"type": "list", "elements": "str"},
     "clock": {"type": "str", "choices": ["wall_seconds", "cpu_seconds"]},

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils import cpulist, workload_metrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils import statistics
 
 Result = t.Dict[str, t.Any]
@@ -38,7 +38,12 @@ PLACEMENT_PAIRS = {
     ("all_threads", "one_per_core"): "smt_yield",
     ("same_cpu", "cores"): "cost_of_one_cpu",
     ("cores", "single"): "second_core",
+    # Of a machine with one core, where there are no two to be compared with.
+    ("siblings", "single"): "cost_of_sharing_alone",
 }
+# The sides of these have different numbers of workers: they can be compared only where the workers' values together say how much was done.
+UNEQUAL_SIDES = ("smt_yield", "second_core", "cost_of_sharing_alone")
+ADDING_UP = ("sum", workload_metrics.PER_JOB)
 
 
 def compare_host(result: Result, margin: float = 0.01, confidence: float = 0.95) -> list[Comparison]:
@@ -47,14 +52,16 @@ def compare_host(result: Result, margin: float = 0.01, confidence: float = 0.95)
     :param result: a document that :func:`result_files.load` has accepted
     :param margin: effects within +- this share of 1 count as none
     :param confidence: of each interval, after the correction for the number of workloads
-    :returns: ``{workload, title, metric, unit, better, kind, effect, placement, baseline, candidate, baseline_value, candidate_value, dropped_blocks,
+    :returns: ``{workload, title, metric, unit, better, kind, effect, placement, confounded, baseline, candidate, baseline_value, candidate_value, dropped_blocks,
         ...what smt_compare returns}``, and ``point`` for a workload that has some. ``effect`` is
         ``smt_off`` or (of another setting) ``policy`` for a change of the condition, else a value of
         :data:`PLACEMENT_PAIRS`; ``baseline`` and ``candidate`` are ``{condition, placement}``. The workloads of one effect and
         placement are one family for the correction.
     """
     samples = _by_key(result)
-    families = [_family(result, samples, pair, margin, confidence) for pair in _pairs(result, samples)]
+    # Between boots nothing is paired but the boots themselves.
+    of_change = _by_key(result, "pair") if (result["change"].get("boots") or 0) > 1 else samples
+    families = [_family(result, of_change if pair[0] == "change" else samples, pair, margin, confidence) for pair in _pairs(result, samples)]
     return [comparison for family in families for comparison in family]
 
 
@@ -105,12 +112,15 @@ def point_of(sample: dict[str, t.Any]) -> float | None:
     return (sample.get("point") or {}).get("value")
 
 
-def _by_key(result: Result) -> dict[Key, dict[int, list[float]]]:
-    """Key -> block -> values; a block in which a sample failed is there with an empty list."""
+def _by_key(result: Result, unit: str = "block") -> dict[Key, dict[int, list[float]]]:
+    """Key -> block -> values; a block in which a sample failed is there with an empty list.
+
+    :param unit: the field that says which samples belong together: ``block``, or ``pair`` (of boots)
+    """
     found: dict[Key, dict[int, list[float]]] = {}
     for sample in result["samples"]:
         blocks = found.setdefault((sample["workload"], sample["placement"], sample["condition"], point_of(sample)), {})
-        values = blocks.setdefault(sample["block"], [])
+        values = blocks.setdefault(sample["block"] if sample.get(unit) is None else sample[unit], [])
         value = good_value(sample)
         if value is not None:
             values.append(value)
@@ -126,7 +136,10 @@ def _pairs(result: Result, samples: dict[Key, t.Any]) -> list[Pair]:
         for placement in _placements_of(result, samples, before):
             pairs.append(("change", "smt_off" if after == SMT_OFF else "policy", placement, (placement, before), (placement, after)))
     condition = SMT_ON if SMT_ON in conditions else AS_FOUND
+    two_cores = ((result["plan"].get("placements") or {}).get(condition) or {}).get("cores") or {}
     for (candidate, baseline), effect in PLACEMENT_PAIRS.items():
+        if effect == "cost_of_sharing_alone" and not two_cores.get("reason"):
+            continue
         pairs.append(("placement", effect, candidate, (baseline, condition), (candidate, condition)))
     return pairs
 
@@ -144,7 +157,7 @@ def _family(result: Result, samples: dict[Key, dict[int, list[float]]], pair: Pa
     family, values = [], []
     for workload, point in dict.fromkeys((key[0], key[3]) for key in samples):
         before, after = (samples.get((workload, sampled_as(result, *side), side[1], point)) for side in (baseline, candidate))
-        if before is None or after is None or before is after:
+        if before is None or after is None or before is after or (effect in UNEQUAL_SIDES and not _adds_up(result, workload)):
             continue
         blocks = sorted(block for block in set(before) & set(after) if before[block] and after[block])
         if not blocks:
@@ -152,12 +165,18 @@ def _family(result: Result, samples: dict[Key, dict[int, list[float]]], pair: Pa
         about = describe_workload(result, workload, point)
         values.append(([before[block] for block in blocks], [after[block] for block in blocks], about["better"]))
         family.append({
-            **about, "kind": kind, "effect": effect, "placement": placement,
+            **about, "kind": kind, "effect": effect, "placement": placement, "confounded": kind == "change" and bool(result["change"].get("confounded")),
             "baseline": {"condition": baseline[1], "placement": baseline[0]}, "candidate": {"condition": candidate[1], "placement": candidate[0]},
             "baseline_value": statistics.level(values[-1][0])["value"], "candidate_value": statistics.level(values[-1][1])["value"],
             "dropped_blocks": len(set(before) | set(after)) - len(blocks),
         })
     return [{**one, **judged} for one, judged in zip(family, statistics.compare_family(values, margin, confidence))]
+
+
+def _adds_up(result: Result, name: str) -> bool:
+    """Whether the values of a workload's workers together say how much work was done; results of earlier versions do not tell of rates that they do."""
+    declared = next((one for one in result["plan"].get("workloads") or [] if one["name"] == name), {})
+    return declared["aggregate"] in ADDING_UP if declared.get("aggregate") else describe_workload(result, name)["better"] == "higher"
 
 
 def describe_workload(result: Result, name: str, point: float | None = None) -> dict[str, t.Any]:

@@ -63,6 +63,8 @@ def recommendation(main: t.Sequence[Comparison]) -> str:
     verdicts = {one["verdict"] for one in main}
     if not verdicts:
         return NOT_COMPARED
+    if any(one["confounded"] for one in main):
+        return UNDECIDED
     if {"gain", "loss"} <= verdicts:
         return BY_WORKLOAD
     if "inconclusive" in verdicts:
@@ -83,7 +85,8 @@ def _sentence(result: Result, comparisons: t.Sequence[Comparison], main: t.Seque
         UNDECIDED: "Not decided",
     }[choice]
     told = _told(main, "turning it off", "that" if choice == OFF else "turning it off", _undecided)
-    return f"{opening}: with every online thread busy, {told}."
+    confounded = ", all of it confounded with the reboot between" if any(one["confounded"] for one in main) else ""
+    return f"{opening}: with every online thread busy, {told}{confounded}."
 
 
 def _told(group: t.Sequence[Comparison], loser: str, winner: str, undecided: t.Callable[[t.Sequence[Comparison]], str]) -> str:
@@ -159,7 +162,7 @@ def _without_comparison(result: Result, comparisons: t.Sequence[Comparison]) -> 
     reason = result["change"].get("reason") or "the result gives no reason"
     if result["change"]["compared"]:
         reason = "no block has good samples with every online thread busy on both sides"
-    what = "SMT on and off were" if result["change"].get("name") in (None, "none", "smt_runtime") else "The memory policy was"
+    what = "SMT on and off were" if result["change"].get("name") in (None, "none", "smt_runtime", "smt_boot") else "The memory policy was"
     return f"{what} not compared here: {_clause(reason)}. {_from_placements(result, comparisons)}"
 
 
@@ -218,14 +221,14 @@ def _evidence(used: t.Sequence[Comparison]) -> str:
 def _costs(result: Result, comparisons: t.Sequence[Comparison]) -> list[str]:
     costs = []
     for one in comparisons:
-        if one["effect"] == "cost_of_sharing" and one["verdict"] != "inconclusive":
+        if one["effect"] in ("cost_of_sharing", "cost_of_sharing_alone") and one["verdict"] != "inconclusive":
             cost = derived.of_comparison(one["effect"], one)
             costs.append(
                 f"Cost of sharing a core, {one['title']}: a worker loses {estimate(cost['value'], cost['low'], cost['high'])} "
                 "while another runs on its sibling."
             )
     for one in comparisons:
-        if one["kind"] == "change" and one["placement"] == "single" and one["verdict"] in ("gain", "loss"):
+        if one["kind"] == "change" and one["placement"] == "single" and one["verdict"] in ("gain", "loss") and not one["confounded"]:
             costs.append(f"One worker alone does {signed(one['ratio'])} with SMT off ({one['title']}).")
     names = exposed(result)
     if names:
@@ -293,6 +296,9 @@ def more_to_measure(result: Result, main: t.Sequence[Comparison]) -> dict[str, t
 
     :returns: None where nothing is undecided, else ``{blocks, seconds, words}``; None for a number that cannot be said
     """
+    if any(one["confounded"] for one in main):
+        told = f"One boot in each state tells SMT from nothing else that differs between two boots: measure several (smt_eval_boots: {statistics.LEAST_BLOCKS})."
+        return {"blocks": None, "seconds": None, "words": told}
     open_ones = [one for one in main if one["verdict"] == "inconclusive"]
     if not open_ones:
         return None

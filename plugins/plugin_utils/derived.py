@@ -50,6 +50,8 @@ def gain_of_switching_off(smt_on: float, smt_off: float) -> float:
 # What the comparisons of a host stand for: effect -> (the measure's name, the measure from candidate / baseline).
 EFFECTS: dict[str, tuple[str, t.Callable[[float], float]]] = {
     "cost_of_sharing": ("cost of sharing", lambda ratio: 1 - ratio),
+    # Two workers against one: the ratio of their rates together is twice that of one worker's.
+    "cost_of_sharing_alone": ("cost of sharing", lambda ratio: 1 - ratio / 2),
     "cost_of_one_cpu": ("cost of sharing one CPU", lambda ratio: 1 - ratio),
     "smt_yield": ("SMT yield", lambda ratio: ratio),
     "smt_off": ("gain of switching off", lambda ratio: ratio - 1),

@@ -102,6 +102,8 @@ _SAMPLE = _object(
     steal=_SHARE_OR_NULL,
     frequency={"type": ["object", "null"], "maxProperties": 100_000, "additionalProperties": _NUMBER_OR_NULL},
     throttled=_COUNT_OR_NULL,
+    boot=_COUNT_OR_NULL,
+    pair=_COUNT_OR_NULL,
     perf=_or_null(_object(reason=_TEXT_OR_NULL, cpus=_COUNTERS, cores=_COUNTERS)),
 )
 
@@ -167,7 +169,8 @@ SCHEMA: dict[str, t.Any] = {
         message=_TEXT_OR_NULL,
         facts=_FACTS,
         environment={"type": "object", "maxProperties": 1000, "properties": {"busy": _or_null(_object(others=_SHARE_OR_NULL))}},
-        change=_object(("compared",), name=_TEXT_OR_NULL, compared={"type": "boolean"}, reason=_TEXT_OR_NULL, before=_TEXT_OR_NULL, after=_TEXT_OR_NULL),
+        change=_object(("compared",), name=_TEXT_OR_NULL, compared={"type": "boolean"}, reason=_TEXT_OR_NULL, before=_TEXT_OR_NULL, after=_TEXT_OR_NULL,
+                       confounded=_BOOL_OR_NULL, boots=_COUNT_OR_NULL),
         plan=_object(
             blocks=_COUNT_OR_NULL,
             blocks_done=_COUNT_OR_NULL,

@@ -24,6 +24,7 @@ EFFECT_TITLES = {
     "cost_of_sharing": "two workers on one core against two on two cores",
     "smt_yield": "all threads against one worker per core",
     "cost_of_one_cpu": "two workers on one CPU against two on two cores",
+    "cost_of_sharing_alone": "two workers on the only core against one worker alone",
     "second_core": "two workers on two cores against one worker alone",
 }
 SIDES_OF_POLICY = ("better as found", "better with the setting")

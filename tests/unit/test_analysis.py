@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 import result_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer
+from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, derived
 
 GAINING = {"rate": 200.0, "share": 0.40, "unit": "events/s", "title": "loser of sharing"}
 EVEN = {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "sysbench cpu"}
@@ -47,6 +47,24 @@ def test_the_whole_machine_is_compared_though_it_was_measured_under_another_name
     assert comparison["candidate"] == {"condition": "smt_off", "placement": "all_threads"}
     assert comparison["baseline_value"] == pytest.approx(8 * 62.5, rel=0.01)
     assert comparison["candidate_value"] == pytest.approx(4 * 100, rel=0.01)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.625, 1.0])
+def test_on_a_machine_with_one_core_sharing_is_held_against_a_worker_alone(share):
+    result = result_maker.result(shape=(1, 1, 2), workloads={"gzip": dict(result_maker.GZIP, share=share)})
+    comparisons = analysis.compare_host(result)
+    cost = derived.of_comparison("cost_of_sharing_alone", one(comparisons, "cost_of_sharing_alone", "siblings"))
+    assert cost["low"] <= 1 - share + 0.002 and cost["high"] >= 1 - share - 0.002
+    assert cost["value"] == pytest.approx(1 - share, abs=0.01)
+    assert not [c for c in analysis.compare_host(result_maker.result()) if c["effect"] == "cost_of_sharing_alone"]
+
+
+def test_latencies_are_not_compared_between_different_numbers_of_workers():
+    result = result_maker.result()
+    result["plan"]["workloads"][0]["aggregate"] = "max"
+    assert {c["effect"] for c in analysis.compare_host(result)} == {"smt_off", "cost_of_sharing", "cost_of_one_cpu"}
+    result["plan"]["workloads"][0]["aggregate"] = "per_job"
+    assert {"smt_yield", "second_core"} < {c["effect"] for c in analysis.compare_host(result)}
 
 
 def test_a_metric_that_is_better_when_lower_is_turned():

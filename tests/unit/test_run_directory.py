@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import resource
 
 import pytest
 
@@ -30,6 +31,26 @@ def test_a_plan_that_was_killed_leaves_each_whole_sample(files):
     assert [sample["block"] for sample in result["samples"]] == [0, 1, 2]
     assert result["outcome"] == "interrupted" and "killed" in result["message"] and result["restored"] is None
     assert result["plan"]["blocks_done"] == 3
+
+
+@pytest.fixture(name="no_space")
+def files_may_not_grow():
+    """No file of this process may become larger than so many bytes: a write fails half-way, as on a full disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_full_disk_loses_nothing_that_was_written_before(files, no_space):
+    files.append("samples.jsonl", {"block": 0})
+    no_space(os.path.getsize(files.file("samples.jsonl")) + 5)
+    with pytest.raises(RunDirectoryError, match="samples.jsonl: File too large"):
+        files.append("samples.jsonl", {"block": 1})
+    with pytest.raises(RunDirectoryError, match="header.json"):
+        files.amend(environment={"more": "x" * 100})
+    result = files.result()
+    assert result["samples"] == [{"block": 0}] and result["run"] == "r1" and "environment" not in result
+    assert sorted(os.listdir(files.path)) == ["header.json", "samples.jsonl"]
 
 
 def test_a_plan_that_ended_says_how(files):

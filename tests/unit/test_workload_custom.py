@@ -39,6 +39,10 @@ def test_what_is_not_said_is_plain():
     made = declared()
     assert (made["title"], made["together"], made["timeout"], made["metric"]["aggregate"]) == ("own", False, 60, "sum")
     assert declared(**metric(better="lower"))["metric"]["aggregate"] == "max"
+    # Each worker does the whole job: what it takes by job tells of the placement.
+    by_the_clock = metric(better="lower", pattern=None, clock="wall_seconds")
+    assert declared(**by_the_clock)["metric"]["aggregate"] == "per_job"
+    assert declared(together=True, **by_the_clock)["metric"]["aggregate"] == "max"
     assert declared(**metric(pattern=None, json=["a", "0"]))["metric"]["json"] == ["a", "0"]
     assert declared(**metric(pattern=None, clock="wall_seconds"))["metric"]["clock"] == "wall_seconds"
 
@@ -52,7 +56,7 @@ def test_what_is_not_said_is_plain():
     (metric(pattern="(a){9999999999}"), "no regular expression"), (metric(pattern=None), "name one of pattern, json, clock"),
     (metric(json=["a"]), "name one of pattern, json, clock"), (metric(name="a b"), "a name is lower-case letters"),
     (metric(better="best"), "better is higher or lower"),
-    (metric(aggregate="median"), "aggregate one of max, mean, sum"), (metric(pattern=None, clock="sun"), "clock is one of wall_seconds, cpu_seconds"),
+    (metric(aggregate="median"), "aggregate one of max, mean, per_job, sum"), (metric(pattern=None, clock="sun"), "clock is one of wall_seconds, cpu_seconds"),
     ({"metrics": [METRIC]}, "own has two metrics of one name"),
 ])
 def test_what_cannot_be_used_is_refused_with_what_it_may_be(changed, trouble):

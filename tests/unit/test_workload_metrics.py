@@ -52,6 +52,11 @@ def test_throughput_is_work_by_each_workers_own_time():
     assert per_worker == [50.0, 25.0]
 
 
+def test_a_time_by_job_is_the_slowest_workers_by_their_number():
+    workload = declared(clock="wall_seconds", better="lower", aggregate="per_job")
+    assert read(workload, 0, worker(wall_seconds=6.0), worker(wall_seconds=8.0))[0]["rate"]["value"] == 4.0
+
+
 def test_printed_metrics_are_summed_or_their_worst_is_taken():
     slower = SYSBENCH.replace("2911.25", "88.75").replace("0.331 |", "0.345 |")
     metrics, per_worker = read(workloads.SYSBENCH_CPU, 500, worker(SYSBENCH), worker(slower))

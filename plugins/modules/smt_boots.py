@@ -1,0 +1,86 @@
+#!/usr/bin/python
+# Copyright: threadwise.smt contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: smt_boots
+short_description: One result from what a host measured in several boots
+version_added: 0.1.0
+description:
+  - Joins, on the controller, the results of a host's boots into one, with SMT on and off as its conditions. The role P(threadwise.smt.smt_bench#role) calls it
+    after each boot, so that a host that does not come back leaves what was measured before.
+  - With one boot in each condition the result is marked as confounded with the reboot. With several, pairs of boots are compared.
+options:
+  run_dir:
+    description: Directory of the run on the controller. Below it C(boots/RUN-boot-N/HOST.json) is read, and C(HOST.json) is written.
+    type: path
+    required: true
+  run:
+    description: Name of the run.
+    type: str
+    required: true
+  conditions:
+    description: The condition of each boot so far, in their order. Two following ones are a pair.
+    type: list
+    elements: str
+    choices: [smt_on, smt_off]
+    required: true
+  boots:
+    description: How many boots of each condition are wanted.
+    type: int
+    required: true
+  before:
+    description: C(ansible_facts.smt) before the first boot.
+    type: dict
+    required: true
+  after:
+    description: C(ansible_facts.smt) after the last boot; without it the host is not yet booted as before.
+    type: dict
+  trouble:
+    description: Why it ended early, if it did.
+    type: str
+extends_documentation_fragment:
+  - threadwise.smt.attributes.controller
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+seealso:
+  - module: threadwise.smt.smt_plan
+author:
+  - threadwise.smt contributors (@threadwise)
+"""
+
+EXAMPLES = r"""
+- name: Join two boots
+  threadwise.smt.smt_boots:
+    run_dir: smt_eval_results/20260102T030405Z
+    run: 20260102T030405Z
+    conditions: [smt_on, smt_off]
+    boots: 1
+    before: "{{ smt_facts_before }}"
+    after: "{{ ansible_facts.smt }}"
+"""
+
+RETURN = r"""
+path:
+  description: The result's file on the controller; null where no boot left one.
+  returned: success
+  type: str
+samples:
+  description: How many samples it holds.
+  returned: success
+  type: int
+outcome:
+  description: V(completed), V(failed) or V(interrupted).
+  returned: success
+  type: str
+restored:
+  description: Whether the host is as it was. C(ok), C(before), C(after) and C(differences), a sentence each; null before the last boot.
+  returned: success
+  type: dict
+"""
