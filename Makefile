@@ -18,7 +18,7 @@ help: ## what can be made
 .PHONY: setup
 setup: $(VENV)/.ready ## Python environment in which threadwise.smt is this working tree
 
-$(VENV)/.ready: requirements.txt requirements-dev.txt requirements.yml tools/setup.sh
+$(VENV)/.ready: requirements.txt requirements-dev.txt requirements.yml requirements-dev.yml tools/setup.sh
 	tools/setup.sh $(PYTHON) $(VENV)
 	touch $@
 

@@ -20,8 +20,8 @@ site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["pur
 mkdir -p "$site/ansible_collections/threadwise"
 ln -sfn "$PWD" "$site/ansible_collections/threadwise/smt"
 
-# ansible.posix comes from Galaxy where it answers, and else out of the "ansible" package of the Python registry, which carries it.
-if ! "$venv/bin/ansible-galaxy" collection install --timeout 10 -p "$site" -r requirements.yml >/dev/null 2>&1; then
+# Other collections come from Galaxy where it answers, and else out of the "ansible" package of the Python registry, which carries them.
+if ! "$venv/bin/ansible-galaxy" collection install --timeout 10 -p "$site" -r requirements-dev.yml >/dev/null 2>&1; then
     wheel=$(mktemp -d)
     trap 'rm -rf "$wheel"' EXIT
     "$venv/bin/pip" download --quiet --disable-pip-version-check --no-deps -d "$wheel" ansible
@@ -32,8 +32,9 @@ import zipfile
 
 wheels, site = sys.argv[1:]
 with zipfile.ZipFile(next(pathlib.Path(wheels).glob("ansible-*.whl"))) as archive:
-    archive.extractall(site, [n for n in archive.namelist() if n.startswith("ansible_collections/ansible/posix/")])
+    wanted = tuple(f"ansible_collections/{name}/" for name in ("ansible/posix", "community/general"))
+    archive.extractall(site, [name for name in archive.namelist() if name.startswith(wanted)])
 PY
 fi
-"$venv/bin/ansible-galaxy" collection list 2>/dev/null | grep -E '^(threadwise.smt|ansible.posix) ' \
+"$venv/bin/ansible-galaxy" collection list 2>/dev/null | grep -E '^(threadwise.smt|ansible.posix|community.general) ' \
     || { echo "setup: the collections did not come up in $venv" >&2; exit 1; }

@@ -33,6 +33,34 @@ def test_an_evaluation_leaves_its_report_below_the_directory_of_the_call(tmp_pat
     assert "smt_eval_results/one/index.html" in seen
 
 
+ASKED = {
+    "the workers that were alone": "samples[?ok && placement == 'single'].workers[].value | length(@)",
+    "what was skipped": "skipped[?contains(reason, 'no')].workload | length(@)",
+    "a core's usage": "length(samples[?core_usage.keys(@) != `[]`])",
+    "the verdicts' words": "hosts[].comparisons[?starts_with(effect, 'smt')].verdict[] | length(@)",
+    "whether it was put back": "restored.ok",
+}
+
+
+def test_results_can_be_asked_by_json_query_as_they_are(tmp_path):
+    """By the filter that playbooks use, on the result of a host and on the report's."""
+    code, seen = play(tmp_path, "threadwise.smt.smt_eval", smt_eval_run="one", **SHORT)
+    assert code == 0, seen
+    # Whoever asks writes such a playbook.
+    tasks = [{"ansible.builtin.copy": {"dest": str(tmp_path / "answers.json"), "mode": "0600", "content": "{{ answers | to_json }}"},
+              "vars": {"answers": {name: "{{ lookup('ansible.builtin.file', '%s') | from_json | community.general.json_query(asked[%r]) }}" % (
+                  tmp_path / "smt_eval_results/one" / ("results.json" if query.startswith("hosts") else "localhost.json"), name)
+                  for name, query in ASKED.items()}}}]
+    (tmp_path / "ask.yml").write_text(json.dumps([{"hosts": "all", "gather_facts": False, "vars": {"asked": ASKED}, "tasks": tasks}]), encoding="utf-8")
+    code, seen = play(tmp_path, "ask.yml")
+    assert code == 0, seen
+    answers = json.loads((tmp_path / "answers.json").read_text(encoding="utf-8"))
+    samples = len([line for line in json.loads((tmp_path / "smt_eval_results/one/localhost.json").read_text(encoding="utf-8"))["samples"] if line["ok"]])
+    assert answers["the workers that were alone"] == samples > 0
+    assert answers["whether it was put back"] is True
+    assert all(isinstance(answer, int) for answer in answers.values()), answers
+
+
 def test_an_evaluation_in_check_mode_leaves_nothing(tmp_path):
     code, seen = play(tmp_path, "threadwise.smt.smt_eval", "--check", smt_eval_run="one", **SHORT)
     assert code == 0, seen
