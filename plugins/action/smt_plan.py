@@ -14,7 +14,7 @@ import time
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.threadwise.smt.plugins.plugin_utils import progress, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils import patience, progress, result_files
 
 MODULE = "threadwise.smt.smt_plan"
 # A look at the progress is one command on the host. More often would disturb what is measured.
@@ -26,8 +26,10 @@ test "\\"$(cat /proc/sys/kernel/random/boot_id)\\"" = "$(cat boot.json)" && test
 LOOKS_PER_STATUS = 6
 # Ansible does not notice when both the plan and its own process beside it are killed. A plan that has just ended is still reported by Ansible.
 LOOKS_WITHOUT_PROCESS = 3
-# A host that does not answer for so long is given up; its plan goes on and puts the host back without us.
-LOST_SECONDS = 180
+# One call that takes so long has lost its host.
+ANSWER_SECONDS = 60
+# A host that does not answer for so long is given up; its plan goes on and puts the host back without us. A large server takes minutes to restart.
+LOST_SECONDS = 900
 # A plan may end later than its budget by its last block and by putting the host back. Only one that hangs takes longer than this.
 EXTRA_SECONDS = 900
 DEFAULT_BUDGET = 300
@@ -110,10 +112,12 @@ class ActionModule(ActionBase):
         for look in range(1, 1 << 30):
             time.sleep(LOOK_SECONDS)
             try:
-                told, lives = self._look(directory)
+                with patience.within(ANSWER_SECONDS):
+                    told, lives = self._look(directory)
                 gone = 0 if lives else gone + 1
                 if look % LOOKS_PER_STATUS == 0 or gone or told is None or told.get("phase") == "ended":
-                    job = self._job(task_vars, job_id)
+                    with patience.within(ANSWER_SECONDS):
+                        job = self._job(task_vars, job_id)
                     if job.get("finished") or job.get("failed"):
                         return job
                 if told is not None and gone >= LOOKS_WITHOUT_PROCESS:
@@ -124,6 +128,8 @@ class ActionModule(ActionBase):
                     raise AnsibleConnectionFailure(
                         "%s: no answer for %d s (%s). Its plan goes on alone, puts the host back, and keeps its samples: the next run of smt_plan "
                         "fetches them" % (host, LOST_SECONDS, error)) from error
+                # What is kept open between calls leads nowhere.
+                self._connection.reset()
                 continue
             if told is not None and told != shown:
                 display.display("%s: %s" % (host, progress.line(told)))

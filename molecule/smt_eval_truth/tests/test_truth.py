@@ -7,7 +7,10 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
+import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -30,10 +33,27 @@ LEEWAY = 0.05
 WIDEST = 0.25
 
 
-@pytest.fixture(name="comparisons", scope="module", params=sorted(TRUTH))
-def evaluated(request):
+def emulators():
+    """The process that emulates each guest of this scenario: name -> pid."""
+    lab = pathlib.Path(os.environ["MOLECULE_PROJECT_DIRECTORY"]) / "lab" / "lab.py"
+    told = subprocess.run([sys.executable, str(lab), "status"], capture_output=True, text=True, check=True).stdout
+    return {name: int(pid) for name, pid in re.findall(r"^(\S+): up, process (\d+)", told, re.MULTILINE) if name in TRUTH}
+
+
+@pytest.fixture(name="guest", scope="module", params=sorted(TRUTH))
+def alone(request):
+    """A guest's name, while the others stand still: also an idle guest takes time from this machine's CPUs."""
+    others = [pid for name, pid in emulators().items() if name != request.param]
+    for pid in others:
+        os.kill(pid, signal.SIGSTOP)
+    yield request.param
+    for pid in others:
+        os.kill(pid, signal.SIGCONT)
+
+
+@pytest.fixture(name="comparisons", scope="module")
+def evaluated(guest):
     """A guest's name and its comparisons of whole machines, as the report has them."""
-    guest = request.param
     command = ["ansible-playbook", "--inventory", str(EPHEMERAL / "inventory"), "--limit", guest, "threadwise.smt.smt_eval",
                "--extra-vars", json.dumps(dict(SETTINGS, smt_eval_run=guest))]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
