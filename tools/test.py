@@ -21,7 +21,9 @@ LAST_LINES = 60
 
 # What CI runs has to end within half an hour on two cores.
 SHORT_SCENARIOS = ("smt_facts", "smt_eval")
-LONG_SCENARIOS = ("smt_runtime", "smt_runtime_deep", "smt_boot_faults", "smt_boot", "smt_memory", "smt_probe", "smt_eval_truth", "smt_eval_faults", "smt_eval_boots", "smt_workloads", "smt_policy")
+LONG_SCENARIOS = (
+    "smt_runtime", "smt_runtime_deep", "smt_boot_faults", "smt_boot", "smt_memory", "smt_probe", "smt_eval_truth", "smt_eval_faults", "smt_eval_boots",
+    "smt_workloads", "smt_policy")
 STEPS = {
     "unit": ["python", "-m", "pytest", "-q", "tests/unit"],
     "lint": ["sh", "-c", "yamllint --strict . && ansible-lint && antsibull-changelog lint && antsibull-docs lint-collection-docs --plugin-docs ."],

@@ -52,8 +52,8 @@ def compare_host(result: Result, margin: float = 0.01, confidence: float = 0.95)
     :param result: a document that :func:`result_files.load` has accepted
     :param margin: effects within +- this share of 1 count as none
     :param confidence: of each interval, after the correction for the number of workloads
-    :returns: ``{workload, title, metric, unit, better, kind, effect, placement, confounded, baseline, candidate, baseline_value, candidate_value, dropped_blocks,
-        ...what smt_compare returns}``, and ``point`` for a workload that has some. ``effect`` is
+    :returns: ``{workload, title, metric, unit, better, kind, effect, placement, confounded, baseline, candidate, baseline_value, candidate_value,
+        dropped_blocks, ...what smt_compare returns}``, and ``point`` for a workload that has some. ``effect`` is
         ``smt_off`` or (of another setting) ``policy`` for a change of the condition, else a value of
         :data:`PLACEMENT_PAIRS`; ``baseline`` and ``candidate`` are ``{condition, placement}``. The workloads of one effect and
         placement are one family for the correction.

@@ -298,7 +298,7 @@ def more_to_measure(result: Result, main: t.Sequence[Comparison]) -> dict[str, t
     :returns: None where nothing is undecided, else ``{blocks, seconds, words}``; None for a number that cannot be said
     """
     if any(one.get("confounded") for one in main):
-        told = f"One boot in each state tells SMT from nothing else that differs between two boots: measure several (smt_eval_boots: {statistics.LEAST_BLOCKS})."
+        told = f"One boot in each state cannot tell SMT from what else differs between two boots: measure several (smt_eval_boots: {statistics.LEAST_BLOCKS})."
         return {"blocks": None, "seconds": None, "words": told}
     open_ones = [one for one in main if one["verdict"] == "inconclusive"]
     if not open_ones:
