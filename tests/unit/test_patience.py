@@ -21,7 +21,7 @@ def process_from_before():
 
 
 def test_a_call_without_an_answer_is_given_up_with_its_process(bystander):
-    with pytest.raises(AnsibleConnectionFailure, match="no answer within 0.3 s"), patience.within(0.3):
+    with pytest.raises(AnsibleConnectionFailure, match="no answer within 2 s"), patience.within(2):
         waiting = subprocess.Popen(["sleep", "100"])
         try:
             waiting.wait()
@@ -32,7 +32,7 @@ def test_a_call_without_an_answer_is_given_up_with_its_process(bystander):
 
 
 def test_a_call_that_tries_anew_is_given_up_again():
-    with pytest.raises(AnsibleConnectionFailure, match="no answer"), patience.within(0.2):
+    with pytest.raises(AnsibleConnectionFailure, match="no answer"), patience.within(1):
         for _attempt in range(2):
             try:
                 subprocess.run(["sleep", "100"], check=False)
@@ -52,9 +52,9 @@ def test_a_task_with_a_clock_of_its_own_keeps_it():
         raise TimeoutError("the task's own")
 
     before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    signal.setitimer(signal.ITIMER_REAL, 2)
     try:
-        with pytest.raises(TimeoutError, match="the task's own"), patience.within(0.1):
+        with pytest.raises(TimeoutError, match="the task's own"), patience.within(0.5):
             subprocess.run(["sleep", "100"], check=False)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
