@@ -35,7 +35,7 @@ class ActionModule(ActionBase):
         missing = [str(library) for library in (charts.MISSING_LIBRARY, result_files.MISSING_LIBRARY, statistics.MISSING_LIBRARY) if library]
         if missing:
             raise AnsibleActionFail(
-                f"smt_report needs further Python packages on the controller ({'; '.join(missing)}): pip install jsonschema-rs scipy vl-convert-python"
+                f"smt_report needs further Python packages on the controller ({'; '.join(missing)}): pip install jsonschema-rs orjson scipy vl-convert-python"
             )
         try:
             return self._build(Path(arguments["run_dir"]), arguments)

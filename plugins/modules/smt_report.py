@@ -56,7 +56,7 @@ attributes:
     support: full
     details: Shows the change of C(summary.md).
 notes:
-  - Needs the Python packages jsonschema-rs, scipy and vl-convert-python on the controller, and duckdb for C(samples.parquet). Without duckdb all else
+  - Needs the Python packages jsonschema-rs, orjson, scipy and vl-convert-python on the controller, and duckdb for C(samples.parquet). Without duckdb all else
     is made, with a warning.
 seealso:
   - module: threadwise.smt.smt_plan

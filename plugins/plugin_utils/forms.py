@@ -52,10 +52,6 @@ def cell(value: t.Any) -> t.Any:
     return value
 
 
-# Where such a beginning may be in a text of CSV. Negative numbers are found as well and are no harm.
-_SUSPECT = re.compile(r"(?:^|[,\n\"])\s*[=+\-@\t\r\uff1d\uff0b\uff0d\uff20]")
-
-
 def csv_text(rows: t.Iterable[t.Iterable[t.Any]]) -> str:
     """Rows as CSV, their texts as they are."""
     text = io.StringIO()
@@ -63,10 +59,10 @@ def csv_text(rows: t.Iterable[t.Iterable[t.Any]]) -> str:
     return text.getvalue()
 
 
-def safe_csv(rows: t.Sequence[t.Sequence[t.Any]]) -> str:
-    """Rows as CSV for a spreadsheet."""
-    text = csv_text(rows)
-    return csv_text([cell(value) for value in row] for row in rows) if _SUSPECT.search(text) else text
+def safe_rows(rows: list[list[t.Any]]) -> list[list[t.Any]]:
+    """Rows for a spreadsheet; the same ones where no cell starts a formula."""
+    texts = {value for row in rows for value in row if isinstance(value, str)}
+    return [[cell(value) for value in row] for row in rows] if any(map(_FORMULA.match, texts)) else rows
 
 
 def sample_rows(result: dict[str, t.Any]) -> list[list[t.Any]]:

@@ -148,8 +148,10 @@ def _make(path: Path, settings: Settings, alone: bool, later: bool) -> _Host | R
         return Refused(source, f"{source}: {error}")
     page = "index.html" if alone else f"{result_files.file_stem(result['host'])}.html"
     samples = forms.sample_rows(result)
+    safe, table = forms.safe_rows(samples), forms.csv_text(samples)
     parts = {
-        "results.csv": forms.safe_csv(samples), samples_table.NAME: forms.csv_text(samples), "comparisons.csv": forms.safe_csv(forms.comparison_rows(summary)),
+        "results.csv": table if safe is samples else forms.csv_text(safe), samples_table.NAME: table,
+        "comparisons.csv": forms.csv_text(forms.safe_rows(forms.comparison_rows(summary))),
         "summary.md": forms.host_markdown(summary), "results.json": forms.json_text(summary),
     }
     return _Host(fleet.row(summary, page), host_page.render(result, summary, alone, settings.margin, later), parts, forms.metric_lines(summary))

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils import cpulist
@@ -36,10 +37,13 @@ RECOMMENDATION_TITLES = {
 
 
 def placement_title(name: str) -> str:
+    if name in PLACEMENT_TITLES:
+        return PLACEMENT_TITLES[name]
     match = analysis.STREAMS.match(name)
-    return f"{match.group(1)} streams" if match else PLACEMENT_TITLES.get(name, name)
+    return f"{match.group(1)} streams" if match else name
 
 
+@functools.lru_cache(maxsize=4096)
 def number(value: float | None, digits: int = 4) -> str:
     """A measured value with the digits that mean something, without an exponent for everyday sizes."""
     if value is None:
