@@ -31,6 +31,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils.forms import Refuse
 MOST_HOSTS_DRAWN = 10
 # A process is worth its start from so many hosts on.
 LEAST_HOSTS_A_PROCESS = 20
+# Of each process, so many hosts are begun or done and not yet taken.
+AHEAD = 4
 # Of a file put together from the hosts' parts, held in memory before it goes to disk.
 MOST_HELD = 4 * 1024 * 1024
 # Of a host's name in a message.
@@ -84,7 +86,7 @@ class _Host:
 def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(), dry_run: bool = False) -> Built:
     """Make the report of these results in ``run_dir``.
 
-    :raises ResultError: a file cannot be written, or a process was killed
+    :raises ResultError: a file cannot be written
     """
     paths = list(paths)
     alone, later = len(paths) == 1, len(paths) > MOST_HOSTS_DRAWN
@@ -180,28 +182,43 @@ def _row(path: Path, settings: Settings) -> fleet.Row | Refused:
 Made = t.TypeVar("Made")
 
 
-def _each(paths: t.Sequence[Path], make: t.Callable[[Path], Made]) -> t.Iterator[Made]:
-    """What is made of each path, in their order, by as many processes as there are CPUs to use.
-
-    :raises ResultError: one of the processes was killed
-    """
+def _each(paths: t.Sequence[Path], make: t.Callable[[Path], Made]) -> t.Iterator[Made | Refused]:
+    """What is made of each path, in their order, by as many processes as there are CPUs to use. A path whose process is killed each time is refused."""
     processes = min(len(os.sched_getaffinity(0)), len(paths) // LEAST_HOSTS_A_PROCESS)
     if processes < 2:
         yield from map(make, paths)
         return
-    # Forked, since a fresh interpreter would not know where Ansible found this collection.
-    with concurrent.futures.ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("fork")) as pool:
-        # Not all at once: what is made waits in memory until it is taken.
-        ahead = 4 * processes
-        waiting = collections.deque(pool.submit(make, path) for path in paths[:ahead])
+    left, waiting = collections.deque(paths), collections.deque()
+    while left:
         try:
-            for path in paths[ahead:]:
-                yield waiting.popleft().result()
-                waiting.append(pool.submit(make, path))
+            with _forked(processes) as pool:
+                while left or waiting:
+                    # Not all at once: what is made waits in memory until it is taken.
+                    while left and len(waiting) < AHEAD * processes:
+                        waiting.append((left[0], pool.submit(make, left[0])))
+                        left.popleft()
+                    made = waiting[0][1].result()
+                    waiting.popleft()
+                    yield made
+        except concurrent.futures.process.BrokenProcessPool:
+            # One process that is killed takes the others' work along: whose file it was shows when each has a process of its own.
             while waiting:
-                yield waiting.popleft().result()
-        except concurrent.futures.process.BrokenProcessPool as error:
-            raise result_files.ResultError("a process that reads results was killed, perhaps for want of memory: build the report on a larger host") from error
+                yield _by_itself(waiting.popleft()[0], make)
+
+
+def _by_itself(path: Path, make: t.Callable[[Path], Made]) -> Made | Refused:
+    """What is made of a path, in a process of its own."""
+    try:
+        with _forked(1) as pool:
+            return pool.submit(make, path).result()
+    except concurrent.futures.process.BrokenProcessPool:
+        name = result_files.showable(path.name)
+        return Refused(name, f"{name}: the process that read it was killed, perhaps for want of memory: build the report on a larger host")
+
+
+def _forked(processes: int) -> concurrent.futures.ProcessPoolExecutor:
+    """Forked, since a fresh interpreter would not know where Ansible found this collection."""
+    return concurrent.futures.ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("fork"))
 
 
 def _accepted(made: t.Iterable[_Host | fleet.Row | Refused]) -> t.Iterator[t.Any]:

@@ -274,15 +274,16 @@ def test_processes_make_the_same_bytes(tmp_path, monkeypatch):
     assert made.written == [] and len(made.hosts) == 25
 
 
-def ends(_path):
-    os._exit(1)
-
-
-def test_a_process_that_is_killed_is_told(monkeypatch):
+def test_a_host_whose_process_is_killed_is_named_and_the_rest_is_built(tmp_path, monkeypatch):
+    render = report.host_page.render
+    monkeypatch.setattr(report.host_page, "render", lambda result, *rest: os._exit(1) if result["host"] in ("web03", "web11") else render(result, *rest))
     monkeypatch.setattr(report, "LEAST_HOSTS_A_PROCESS", 2)
+    monkeypatch.setattr(report, "AHEAD", 2)
     monkeypatch.setattr(report.os, "sched_getaffinity", lambda pid: {0, 1})
-    with pytest.raises(result_files.ResultError, match="was killed"):
-        list(report._each(list(range(20)), ends))
+    hosts = [result_maker.result(host=f"web{number:02d}", blocks=2, shape=(1, 1, 2), seed=number) for number in range(14)]
+    files, refused = built(tmp_path, *hosts)
+    assert [one.file for one in refused] == ["web03.json", "web11.json"] and "web03.json: the process that read it was killed" in refused[0].reason
+    assert [row["host"] for row in json.loads(files["results.json"])["hosts"]] == [one["host"] for one in hosts if one["host"] not in ("web03", "web11")]
 
 
 def test_the_kernel_and_measuring_disagree(tmp_path):
