@@ -32,6 +32,20 @@ WHOLE_MACHINE = "all_threads"
 PLACEMENTS = ("single", "same_cpu", "siblings", "cores", "one_per_core", WHOLE_MACHINE, "unpinned")
 STREAMS = re.compile(r"streams_(\d+)\Z")
 
+PLACEMENT_TITLES = {
+    "single": "one worker alone",
+    "same_cpu": "two workers on one CPU",
+    "siblings": "two workers on one core",
+    "cores": "two workers on two cores",
+    "one_per_core": "one worker per core",
+    WHOLE_MACHINE: "every online thread busy",
+    "unpinned": "as many workers, not pinned",
+}
+# From all CPUs down to one worker: another setting than SMT is judged where the most of a machine was measured. Streams stand before two workers.
+WIDEST_FIRST = (WHOLE_MACHINE, "unpinned", "one_per_core", "streams", "cores", "siblings", "same_cpu", "single")
+# Names of what a run was to switch that are about SMT.
+CHANGES_OF_SMT = (None, "none", "smt_runtime", "smt_boot")
+
 # What each comparison between placements is for: (candidate, baseline) -> the field's name of the effect.
 PLACEMENT_PAIRS = {
     ("siblings", "cores"): "cost_of_sharing",
@@ -71,8 +85,36 @@ def primary(comparisons: t.Iterable[Comparison]) -> list[Comparison]:
 
 
 def of_policy(comparisons: t.Iterable[Comparison]) -> list[Comparison]:
-    """The same where not SMT but another setting was switched, such as the memory policy."""
-    return [one for one in comparisons if one["effect"] == "policy" and one["placement"] == WHOLE_MACHINE]
+    """Where not SMT but another setting was switched, such as the memory policy: each workload's comparison at the widest placement it was measured in."""
+    widest: dict[tuple[str, float | None], Comparison] = {}
+    for one in sorted((one for one in comparisons if one["effect"] == "policy"), key=lambda one: _narrowness(one["placement"])):
+        widest.setdefault((one["workload"], one.get("point")), one)
+    return list(widest.values())
+
+
+def _narrowness(placement: str) -> tuple[int, int]:
+    streams = STREAMS.match(placement)
+    if streams:
+        return WIDEST_FIRST.index("streams"), -int(streams.group(1)[:9])
+    return (WIDEST_FIRST.index(placement) if placement in WIDEST_FIRST else len(WIDEST_FIRST)), 0
+
+
+def policy_of(change: dict[str, t.Any]) -> str | None:
+    """The setting other than SMT that a run switched, or was to switch; None where it is about SMT.
+
+    :param change: of a result
+    """
+    if change["compared"]:
+        return None if (change.get("after") or SMT_OFF) == SMT_OFF else change["after"]
+    return None if change.get("name") in CHANGES_OF_SMT else change["name"]
+
+
+def placement_title(name: str) -> str:
+    """A placement as a person reads it."""
+    if name in PLACEMENT_TITLES:
+        return PLACEMENT_TITLES[name]
+    match = STREAMS.match(name)
+    return f"{match.group(1)} streams" if match else name
 
 
 def sides(result: Result) -> tuple[str, str] | None:

@@ -18,6 +18,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, ch
 from ansible_collections.threadwise.smt.plugins.plugin_utils.analysis import Comparison, Result
 
 ON, OFF, EITHER, BY_WORKLOAD, UNDECIDED, NOT_COMPARED = "on", "off", "either", "by_workload", "undecided", "not_compared"
+WORSE, BETTER, EQUAL = "worse", "better", "equal"
 
 # A share of stolen time or of failed samples above this is worth a word.
 NOTABLE_SHARE = 0.01
@@ -59,20 +60,26 @@ def answer(result: Result, comparisons: t.Sequence[Comparison]) -> dict[str, t.A
 
 
 def recommendation(main: t.Sequence[Comparison]) -> str:
-    """What the comparisons of the whole machine say together, as :func:`answer` names it."""
-    verdicts = {one["verdict"] for one in main}
+    """What the comparisons of the whole machine, SMT off against SMT on, say together, as :func:`answer` names it."""
+    said = outcome(main)
+    return {WORSE: ON, BETTER: OFF, EQUAL: EITHER}.get(said, said)
+
+
+def outcome(group: t.Sequence[Comparison]) -> str:
+    """What comparisons say together of what was switched: ``worse``, ``better``, ``equal``, ``by_workload``, ``undecided`` or ``not_compared``."""
+    verdicts = {one["verdict"] for one in group}
     if not verdicts:
         return NOT_COMPARED
     # What hosts say together is not: each of them has boots of its own.
-    if any(one.get("confounded") for one in main):
+    if any(one.get("confounded") for one in group):
         return UNDECIDED
     if {"gain", "loss"} <= verdicts:
         return BY_WORKLOAD
     if "inconclusive" in verdicts:
         return UNDECIDED
     if "loss" in verdicts:
-        return ON
-    return OFF if "gain" in verdicts else EITHER
+        return WORSE
+    return BETTER if "gain" in verdicts else EQUAL
 
 
 def _sentence(result: Result, comparisons: t.Sequence[Comparison], main: t.Sequence[Comparison], choice: str) -> str:
@@ -140,9 +147,13 @@ def _named(group: t.Sequence[Comparison]) -> str:
 
 def _of_policy(policy: t.Sequence[Comparison]) -> str:
     """What another setting than SMT did, in one sentence."""
-    told = _told(policy, "it", "it", lambda group: f"{_named(group)} {_verb(group, 'is', 'are')} not decided")
+    told = []
+    for placement in dict.fromkeys(one["placement"] for one in policy):
+        group = [one for one in policy if one["placement"] == placement]
+        said = _told(group, "it", "it", lambda open_ones: f"{_named(open_ones)} {_verb(open_ones, 'is', 'are')} not decided")
+        told.append(f"with {analysis.placement_title(placement)}: {said}")
     after, before = (charts.condition_title(policy[0][side]["condition"]) for side in ("candidate", "baseline"))
-    return f"{after[0].upper()}{after[1:]} against {before}, with every online thread busy: {told}. SMT was not switched."
+    return f"{_capital(after)} against {before}, {'; '.join(told)}. SMT was not switched."
 
 
 def _observed(result: Result) -> list[str]:
@@ -161,9 +172,10 @@ def _without_comparison(result: Result, comparisons: t.Sequence[Comparison]) -> 
     if policy:
         return _of_policy(policy)
     reason = result["change"].get("reason") or "the result gives no reason"
+    name = analysis.policy_of(result["change"])
     if result["change"]["compared"]:
-        reason = "no block has good samples with every online thread busy on both sides"
-    what = "SMT on and off were" if result["change"].get("name") in (None, "none", "smt_runtime", "smt_boot") else "The memory policy was"
+        reason = f"no block has good samples {'with every online thread busy ' if name is None else ''}on both sides"
+    what = "SMT on and off were" if name is None else f"{_capital(charts.condition_title(name))} was"
     return f"{what} not compared here: {_clause(reason)}. {_from_placements(result, comparisons)}"
 
 
@@ -383,6 +395,10 @@ def _span(low: float, high: float) -> str:
 
 def _digits(low: float, high: float) -> int:
     return 0 if high - low >= 0.05 else 1
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _clause(text: str) -> str:

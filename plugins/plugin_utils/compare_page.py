@@ -27,12 +27,14 @@ def render(before: t.Sequence[fleet.Row], after: t.Sequence[fleet.Row], settings
     earlier = {row["host"]: row for row in before}
     pairs = [(earlier[row["host"]], row) for row in after if row["host"] in earlier]
     lines = [line for pair in pairs for line in _lines(*pair)]
+    compared = fleet.compared([row for _before, row in pairs])
+    effect = "SMT" if not any(row["policy"] for _before, row in pairs) else "what was switched"
     return page.render(
         "compare.html.j2", hosts=len(pairs), runs=[sorted({row["run"] for row in rows}) for rows in (before, after)],
         only_before=sorted(set(earlier) - {row["host"] for row in after}), only_after=sorted({row["host"] for row in after} - set(earlier)),
         workloads=_workloads(pairs, *settings), environment=_environment(pairs), answers=_answers(pairs), lines=lines,
         changed=sum(1 for line in lines if line[5][0] == CHANGED), first_rows=FIRST_ROWS,
-        heads=[(name, False) for name in ("host", "workload", "SMT off against SMT on, before", "after", "every thread busy, after by before", "effect of SMT",
+        compared=compared, effect=effect, heads=[(name, False) for name in ("host", "workload", f"{compared}, before", "after", "work as it was found, after by before", f"effect of {effect}",
                                           "answer before", "answer after")],
     )
 
@@ -56,7 +58,7 @@ def _lines(before: fleet.Row, after: fleet.Row) -> list[list[t.Any]]:
             found.append([
                 [after["host"], after["host"], "", quote(after["page"])], new["title"], _effect(old), _effect(new), [answer.signed(better), better],
                 [verdict, verdict, "inconclusive" if verdict == CHANGED else ""],
-                words.RECOMMENDATION_TITLES[before["recommendation"]], words.RECOMMENDATION_TITLES[after["recommendation"]],
+                before["title"], after["title"],
             ])
     return found
 
@@ -79,7 +81,7 @@ def _workloads(pairs: t.Sequence[tuple[fleet.Row, fleet.Row]], margin: float, co
         {"title": hosts[0][1]["title"], **one} for hosts, one in zip(both.values(), statistics.compare_family(family, margin, confidence))
     ]
     rows = [{"label": one["title"], **host_page.ratio_row(one)} for one in judged]
-    return {"judged": judged, "chart": host_page.forest(rows, judged, ("SMT off does worse than before", "SMT off does better than before"))}
+    return {"judged": judged, "chart": host_page.forest(rows, judged, ("does worse than before", "does better than before"))}
 
 
 def _environment(pairs: t.Sequence[tuple[fleet.Row, fleet.Row]]) -> list[tuple[str, str, str, int]]:
@@ -97,7 +99,6 @@ def _answers(pairs: t.Sequence[tuple[fleet.Row, fleet.Row]]) -> list[tuple[str, 
     """Recommendation before, after, and of how many hosts, where they differ."""
     counts: dict[tuple[str, str], int] = {}
     for before, after in pairs:
-        if before["recommendation"] != after["recommendation"]:
-            key = (words.RECOMMENDATION_TITLES[before["recommendation"]], words.RECOMMENDATION_TITLES[after["recommendation"]])
-            counts[key] = counts.get(key, 0) + 1
+        if before["title"] != after["title"]:
+            counts[before["title"], after["title"]] = counts.get((before["title"], after["title"]), 0) + 1
     return [(*change, count) for change, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]

@@ -18,7 +18,7 @@ except ImportError as error:
 else:
     MISSING_LIBRARY = None
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, statistics
+from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, charts, statistics, words
 
 # With fewer hosts quartiles say nothing.
 LEAST_HOSTS_FOR_OUTLIERS = 5
@@ -32,15 +32,16 @@ Row = t.Dict[str, t.Any]
 
 def row(summary: dict[str, t.Any], page: str) -> Row:
     """What the overview keeps of one host, small enough for thousands: its answer, and of each workload of the whole machine the comparison's figures."""
-    keep = ("title", "ratio", "ci_low", "ci_high", "verdict", "baseline_value", "candidate_value", "better", "margin")
+    keep = ("effect", "ratio", "ci_low", "ci_high", "verdict", "baseline_value", "candidate_value", "better", "margin")
     return {
         **{key: summary[key] for key in ("host", "run", "outcome", "hardware_class", "vulnerable", "reboot_required", "disagreement", "file")}, "page": page,
         "recommendation": summary["recommendation"]["choice"], "agreed": summary["recommendation"]["agreed"],
+        "policy": (analysis.policy_of(summary["change"]) or "")[:MOST_TEXT] or None, "title": words.answer_title(summary["recommendation"])[:MOST_TEXT],
         "sentence": summary["answer"]["sentence"], "evidence": summary["answer"]["evidence"],
         "environment": _environment(summary),
         "restored": summary["restored"].get("ok") if summary["restored"] else None,
         "differences": (summary["restored"] or {}).get("differences") or [],
-        "workloads": {series(one): {key: one[key] for key in keep} for one in analysis.primary(summary["comparisons"])},
+        "workloads": {series(one): {"title": _title(one), **{key: one[key] for key in keep}} for one in _answering(summary["comparisons"])},
     }
 
 
@@ -51,30 +52,55 @@ def _environment(summary: dict[str, t.Any]) -> dict[str, str]:
     return {name: str(value)[:MOST_TEXT] for name, value in told.items() if value is not None}
 
 
+def _answering(comparisons: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+    return analysis.primary(comparisons) or analysis.of_policy(comparisons)
+
+
 def series(one: dict[str, t.Any]) -> str:
-    """What tells a comparison's workload, and its point if it has one, from the others."""
-    return one["workload"] if one.get("point") is None else f"{one['workload']} {one['point']:g}"
+    """What tells a comparison's workload from the others, with its point if it has one, and with what was switched where that was not SMT."""
+    name = one["workload"] if one.get("point") is None else f"{one['workload']} {one['point']:g}"
+    return name if one["effect"] == "smt_off" else f"{name}, {one['placement']}, {one['candidate']['condition']}"
+
+
+def _title(one: dict[str, t.Any]) -> str:
+    """The same as a person reads it."""
+    if one["effect"] == "smt_off":
+        return one["title"]
+    where = [] if one["placement"] == analysis.WHOLE_MACHINE else [analysis.placement_title(one["placement"])]
+    return ", ".join([one["title"], *where, charts.condition_title(one["candidate"]["condition"])])
+
+
+def asked(rows: t.Sequence[Row]) -> list[str | None]:
+    """What the hosts' runs were about: None for SMT, which comes first, and the names of other settings."""
+    return sorted({row["policy"] for row in rows}, key=lambda policy: (policy is not None, policy))
+
+
+def compared(rows: t.Sequence[Row]) -> str:
+    """What the comparisons of these hosts' rows compare, in words."""
+    settings = asked(rows)
+    told = ["SMT off against SMT on with every online thread busy"] if not settings or None in settings else []
+    return "; ".join([*told, *(f"{charts.condition_title(policy)} against what was found" for policy in settings if policy)])
 
 
 def by_class(rows: t.Sequence[Row], margin: float, confidence: float) -> list[dict[str, t.Any]]:
-    """Each hardware class, the largest first, those without one last.
+    """Each hardware class, the largest first, those without one last; a class that was asked about several settings once for each.
 
-    :returns: ``{hardware_class, hosts, recommendation (of the class as a whole), counts (recommendation -> hosts), vulnerable, reboot_required,
+    :returns: ``{hardware_class, policy, hosts, recommendation and title (of the class as a whole), counts (title -> hosts), vulnerable, reboot_required,
         workloads}``; each workload is
         ``{workload, title, ratios, least, most, deviation, outliers (host -> ratio), ...what smt_compare returns}`` with hosts as blocks;
         ``deviation`` is the standard deviation of the hosts' log-ratios, None for one host
     """
-    classes: dict[str | None, list[Row]] = {}
+    classes: dict[tuple[str | None, str | None], list[Row]] = {}
     for one in rows:
-        classes.setdefault(one["hardware_class"], []).append(one)
-    ordered = sorted(classes.items(), key=lambda pair: (pair[0] is None, -len(pair[1]), pair[0] or ""))
-    return [_class(name, members, margin, confidence) for name, members in ordered]
+        classes.setdefault((one["hardware_class"], one["policy"]), []).append(one)
+    ordered = sorted(classes.items(), key=lambda pair: (pair[0][0] is None, -len(pair[1]), pair[0][0] or "", pair[0][1] or ""))
+    return [_class(*asked, members, margin, confidence) for asked, members in ordered]
 
 
-def _class(name: str | None, members: t.Sequence[Row], margin: float, confidence: float) -> dict[str, t.Any]:
+def _class(name: str | None, policy: str | None, members: t.Sequence[Row], margin: float, confidence: float) -> dict[str, t.Any]:
     counts: dict[str, int] = {}
     for one in members:
-        counts[one["recommendation"]] = counts.get(one["recommendation"], 0) + 1
+        counts[one["title"]] = counts.get(one["title"], 0) + 1
     found = list(dict.fromkeys(key for one in members for key in one["workloads"]))
     hosts = {key: [(one["host"], one["workloads"][key]) for one in members if key in one["workloads"]] for key in found}
     family = [
@@ -82,8 +108,10 @@ def _class(name: str | None, members: t.Sequence[Row], margin: float, confidence
         for key in found
     ]
     judged = statistics.compare_family(family, margin, confidence)
+    recommendation = answer.NOT_COMPARED if policy else answer.recommendation(judged)
     return {
-        "hardware_class": name, "hosts": len(members), "recommendation": answer.recommendation(judged), "counts": counts,
+        "hardware_class": name, "policy": policy, "hosts": len(members), "recommendation": recommendation, "counts": counts,
+        "title": words.policy_title(policy, answer.outcome(judged)) if policy else words.RECOMMENDATION_TITLES[recommendation],
         "vulnerable": sum(1 for one in members if one["vulnerable"]),
         "reboot_required": sum(1 for one in members if one["reboot_required"]),
         "workloads": [{**_spread(key, hosts[key]), **one} for key, one in zip(found, judged)],

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections
 import typing as t
 from urllib.parse import quote
 
@@ -26,23 +27,43 @@ def render(rows: t.Sequence[fleet.Row], refused: t.Sequence[forms.Refused], marg
     :param refused: the files that are not in the report
     """
     classes = fleet.by_class(rows, margin, confidence)
-    counts = {name: sum(1 for row in rows if row["recommendation"] == name) for name in words.RECOMMENDATION_TITLES}
+    counts = collections.Counter(row["title"] for row in rows)
+    order = [*words.RECOMMENDATION_TITLES.values(), *sorted(counts)]
     titles = {key: one["title"] for row in rows for key, one in row["workloads"].items()}
     outliers = {host for one in classes for workload in one["workloads"] for host in workload["outliers"]}
     table = [_cells(row, list(titles)[:MOST_COLUMNS], row["host"] in outliers) for row in rows]
     return page.render(
-        "run.html.j2", rows=rows, refused=refused, counts={name: count for name, count in counts.items() if count}, classes=classes,
-        chart=_chart(rows, classes), heads=_heads(list(titles.values())[:MOST_COLUMNS]), table=table, first_rows=FIRST_ROWS,
+        "run.html.j2", rows=rows, refused=refused, counts={title: counts[title] for title in order if counts[title]}, classes=classes,
+        question=_question(rows), compared=fleet.compared(rows), charts=_charts(rows, classes), heads=_heads(list(titles.values())[:MOST_COLUMNS]), table=table, first_rows=FIRST_ROWS,
         left_out=max(0, len(titles) - MOST_COLUMNS), runs=sorted({row["run"] for row in rows}), most_named=MOST_NAMED,
         notable=_notable(rows, classes), told=[row for row in rows if len(rows) <= MOST_HOSTS_DRAWN],
     )
 
 
-def _chart(rows: t.Sequence[fleet.Row], classes: t.Sequence[dict[str, t.Any]]) -> charts.Picture | None:
+def _question(rows: t.Sequence[fleet.Row]) -> str:
+    asked = fleet.asked(rows)
+    others = " and ".join(charts.condition_title(policy) for policy in asked if policy)
+    questions = [*(["Should SMT be on?"] if not asked or None in asked else []), *([f"What does {others} do?"] if others else [])]
+    return " ".join(questions)
+
+
+def _charts(rows: t.Sequence[fleet.Row], classes: t.Sequence[dict[str, t.Any]]) -> list[tuple[str, charts.Picture]]:
+    """A title and a picture for each setting that was switched."""
+    found = []
+    for policy in fleet.asked(rows):
+        sides = words.SIDES_OF_POLICY if policy else words.SIDES_OF_CHANGE
+        chart = _chart([row for row in rows if row["policy"] == policy], [one for one in classes if one["policy"] == policy], sides)
+        if chart:
+            found.append((f"{charts.condition_title(policy)} against what was found" if policy else "SMT off against SMT on", chart))
+    return found
+
+
+def _chart(rows: t.Sequence[fleet.Row], classes: t.Sequence[dict[str, t.Any]], sides: tuple[str, str]) -> charts.Picture | None:
     """Few hosts one by one, many as the spread of each class."""
     if len(rows) <= MOST_HOSTS_DRAWN:
-        compared = [(row["host"], one) for row in rows for one in row["workloads"].values()]
-        return host_page.forest([{"label": f"{host}: {one['title']}", **host_page.ratio_row(one)} for host, one in compared], [one for _host, one in compared])
+        hosts = [(row["host"], one) for row in rows for one in row["workloads"].values()]
+        lines = [{"label": f"{host}: {one['title']}", **host_page.ratio_row(one)} for host, one in hosts]
+        return host_page.forest(lines, [one for _host, one in hosts], sides)
     shown = [
         {"label": f"{one['hardware_class'] or 'unknown class'}: {workload['title']}", **{key: workload[key] for key in ("ratios", "ratio", "verdict")},
          "text": f"{words.change_and_interval(workload)}, {words.counted(len(workload['ratios']), 'host')}", "margin": workload["margin"]}
@@ -51,7 +72,7 @@ def _chart(rows: t.Sequence[fleet.Row], classes: t.Sequence[dict[str, t.Any]]) -
     if not shown:
         return None
     told = "; ".join(f"{row['label']} {row['text']}, {row['verdict']}" for row in shown[:20])
-    return charts.spread(shown, shown[0]["margin"], words.SIDES_OF_CHANGE, f"Change of each host, by hardware class and workload: {told}")
+    return charts.spread(shown, shown[0]["margin"], sides, f"Change of each host, by hardware class and workload: {told}")
 
 
 def _heads(titles: t.Sequence[str]) -> list[tuple[str, bool]]:
@@ -64,7 +85,7 @@ def _cells(row: fleet.Row, keys: t.Sequence[str], outlier: bool) -> list[t.Any]:
     """A host as a row of the table: each cell a text, or a text, what it is sorted by, its class and its address."""
     restored = {True: "yes", False: "NO", None: "unknown"}[row["restored"]]
     return [
-        [row["host"], row["host"], "", quote(row["page"])], words.RECOMMENDATION_TITLES[row["recommendation"]] + (" *" if _contested(row) else ""),
+        [row["host"], row["host"], "", quote(row["page"])], row["title"] + (" *" if _contested(row) else ""),
         *(_change(row["workloads"].get(key)) for key in keys), row["hardware_class"] or "unknown",
         "unknown" if row["vulnerable"] is None else [", ".join(row["vulnerable"]) or "none", len(row["vulnerable"]), "loss" if row["vulnerable"] else ""],
         {True: ["otherwise", "1", "inconclusive"], False: "as now", None: "unknown"}[row["reboot_required"]],

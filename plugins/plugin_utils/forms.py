@@ -137,8 +137,7 @@ def host_markdown(summary: dict[str, t.Any]) -> str:
     if summary["comparisons"]:
         lines += ["| workload | compared | change | verdict | blocks |", "|---|---|---|---|---|"]
         for one in summary["comparisons"]:
-            what = words.EFFECT_TITLES[one["effect"]] + (f", {words.placement_title(one['placement'])}" if one["kind"] == "change" else "")
-            lines.append(f"| {plain(one['title'])} | {plain(what)} | {plain(words.change_and_interval(one))} | {one['verdict']} | {one['n']} |")
+            lines.append(f"| {plain(one['title'])} | {plain(words.compared(one))} | {plain(words.change_and_interval(one))} | {one['verdict']} | {one['n']} |")
         lines.append("")
     missing = [*summary["not_measured"], *summary["failures"]]
     if missing:
@@ -161,6 +160,10 @@ METRICS = {
     "threadwise_smt_ratio_low": "lower end of the interval of threadwise_smt_ratio",
     "threadwise_smt_ratio_high": "upper end of the interval of threadwise_smt_ratio",
     "threadwise_smt_verdict": "1 for the verdict that was reached: gain, loss, equivalent or inconclusive",
+    "threadwise_smt_policy_ratio": "work with another setting than SMT by work as found, at the widest placement measured; above 1 the setting does more",
+    "threadwise_smt_policy_ratio_low": "lower end of the interval of threadwise_smt_policy_ratio",
+    "threadwise_smt_policy_ratio_high": "upper end of the interval of threadwise_smt_policy_ratio",
+    "threadwise_smt_policy_verdict": "1 for the verdict that was reached: gain, loss, equivalent or inconclusive",
     "threadwise_smt_recommendation": "1 for the choice that is recommended",
     "threadwise_smt_restored": "1 when the host was read back as it was before the run, 0 when not",
     "threadwise_smt_vulnerable": "number of vulnerabilities that the kernel calls open because of SMT",
@@ -178,12 +181,19 @@ def metric_lines(summary: dict[str, t.Any]) -> dict[str, list[str]]:
             told = ",".join(f'{key}="{_label(text)}"' for key, text in {**host, **labels}.items())
             lines.setdefault(name, []).append(f"{name}{{{told}}} {value!r}\n")
 
+    def tell_of(one: dict[str, t.Any], name: str, **labels: str) -> None:
+        labels.update(workload=one["workload"], **({} if one.get("point") is None else {"point": f"{one['point']:.12g}"}))
+        tell(f"{name}_ratio", one["ratio"], **labels)
+        tell(f"{name}_ratio_low", one["ci_low"], **labels)
+        tell(f"{name}_ratio_high", one["ci_high"], **labels)
+        tell(f"{name}_verdict", 1, **labels, verdict=one["verdict"])
+
     for one in analysis.primary(summary["comparisons"]):
-        tell("threadwise_smt_ratio", one["ratio"], workload=one["workload"])
-        tell("threadwise_smt_ratio_low", one["ci_low"], workload=one["workload"])
-        tell("threadwise_smt_ratio_high", one["ci_high"], workload=one["workload"])
-        tell("threadwise_smt_verdict", 1, workload=one["workload"], verdict=one["verdict"])
-    tell("threadwise_smt_recommendation", 1, choice=summary["recommendation"]["choice"])
+        tell_of(one, "threadwise_smt")
+    for one in analysis.of_policy(summary["comparisons"]):
+        tell_of(one, "threadwise_smt_policy", policy=one["candidate"]["condition"], placement=one["placement"])
+    if summary["recommendation"]["policy"] is None:
+        tell("threadwise_smt_recommendation", 1, choice=summary["recommendation"]["choice"])
     tell("threadwise_smt_restored", None if not summary["restored"] or summary["restored"].get("ok") is None else int(summary["restored"]["ok"]))
     tell("threadwise_smt_vulnerable", len(summary["vulnerable"]) if summary["vulnerable"] is not None else None)
     tell("threadwise_smt_finished_timestamp_seconds", answer.moment(summary["finished"]))

@@ -33,12 +33,15 @@ def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, mar
     """
     comparisons = summary["comparisons"]
     main = analysis.primary(comparisons) or analysis.of_policy(comparisons)
+    shown = set(map(id, main))
+    policy = analysis.policy_of(result["change"])
     sides = words.SIDES_OF_CHANGE if analysis.primary(comparisons) else words.SIDES_OF_POLICY
     change = analysis.sides(result) and " against ".join(map(charts.condition_title, reversed(analysis.sides(result))))
     return page.render(
         "host.html.j2", result=result, summary=summary, answer=summary["answer"], alone=alone, later=later, main=main,
         main_chart=forest([{"label": one["title"], **ratio_row(one)} for one in main], main, sides), change=change, sides=sides,
-        others=[one for one in comparisons if one["kind"] == "change" and one["placement"] != analysis.WHOLE_MACHINE],
+        others=[one for one in comparisons if one["kind"] == "change" and id(one) not in shown],
+        busy=" or ".join(dict.fromkeys(analysis.placement_title(one["placement"]) for one in main)), policy=policy and charts.condition_title(policy),
         effects=_effects(comparisons), workloads=_workloads(result, summary, margin), machine=_machine(result), usage=_usage(result),
         sequence=_sequence(result), settings=_settings(result), command=_command(result), sample_heads=SAMPLE_HEADS,
         samples=[_sample_cells(place, sample) for place, sample in enumerate(result["samples"][:MOST_SAMPLES_SHOWN])],
@@ -99,7 +102,7 @@ def _unit(about: dict[str, t.Any]) -> str:
 
 def _bars(levels: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any]) -> charts.Picture | None:
     drawn = [
-        {"label": words.placement_title(level["placement"]), "text": words.number(level["value"]), **_span(level)}
+        {"label": analysis.placement_title(level["placement"]), "text": words.number(level["value"]), **_span(level)}
         for level in levels if level["value"] is not None and level["point"] is None and not analysis.STREAMS.match(level["placement"])
     ][:MOST_ROWS_DRAWN]
     unit = f"{_unit(about)}, {'more' if about['better'] == 'higher' else 'less'} is better"
@@ -125,8 +128,8 @@ def _repeats(result: dict[str, t.Any], samples: t.Sequence[dict[str, t.Any]], ab
             if sample["placement"] == taken[sample["condition"]] and analysis.point_of(sample) is None and (value := analysis.good_value(sample)) is not None
         ]
         if len(rows) > 3:
-            label = f"{about['title']}, {words.placement_title(placement)}: how often which value came in {len(rows)} samples"
-            return charts.histogram(rows, f"{_unit(about)}, {words.placement_title(placement)}", label)
+            label = f"{about['title']}, {analysis.placement_title(placement)}: how often which value came in {len(rows)} samples"
+            return charts.histogram(rows, f"{_unit(about)}, {analysis.placement_title(placement)}", label)
     return None
 
 
@@ -160,7 +163,7 @@ def _points(samples: t.Sequence[dict[str, t.Any]], levels: t.Sequence[dict[str, 
                  if level["placement"] == placement and level["value"] is not None and level["point"] is not None]
         used = [{"x": x, "condition": condition, "value": _short(100 * share), "low": None, "high": None}
                 for (spot, condition, x), share in sorted(usage.items()) if spot == placement]
-        title = f"{about['title']}, {words.placement_title(placement)}"
+        title = f"{about['title']}, {analysis.placement_title(placement)}"
         if rated:
             found.append({
                 "placement": placement,
@@ -206,7 +209,7 @@ def _sample_cells(place: int, sample: dict[str, t.Any]) -> list[t.Any]:
     point = analysis.point_of(sample)
     return [
         place if sample.get("index") is None else sample["index"], sample["block"],
-        sample["workload"] if point is None else f"{sample['workload']}, {point:g}", words.placement_title(sample["placement"]),
+        sample["workload"] if point is None else f"{sample['workload']}, {point:g}", analysis.placement_title(sample["placement"]),
         charts.condition_title(sample["condition"]), "none" if value is None else [words.number(value, 6), value], metric.get("unit") or "",
         "unknown" if wall is None else [words.number(wall), wall], "unknown" if steal is None else [answer.percent(steal), steal],
         sample.get("started") or "unknown", "yes" if sample["ok"] else f"no: {sample.get('error') or 'no reason given'}",
@@ -256,7 +259,7 @@ def _usage(result: dict[str, t.Any]) -> dict[str, t.Any] | None:
     if not cpus:
         return None
     lines = [
-        {"label": f"{words.placement_title(placement)}, {charts.condition_title(condition)}", "shares": [by_cpu.get(cpu) for cpu in cpus]}
+        {"label": f"{analysis.placement_title(placement)}, {charts.condition_title(condition)}", "shares": [by_cpu.get(cpu) for cpu in cpus]}
         for (placement, condition), by_cpu in means.items()
     ]
     rows = [{"label": line["label"], "cpu": cpu, "usage": share} for line in lines for cpu, share in zip(cpus, line["shares"]) if share is not None]
@@ -276,7 +279,7 @@ def _maps(
         by_cpu = means.get((placement, condition))
         if by_cpu:
             usage = {int(cpu): share for cpu, share in by_cpu.items() if cpu.isascii() and cpu.isdigit() and len(cpu) < 8}
-            title = f"{words.placement_title(analysis.WHOLE_MACHINE)}, {charts.condition_title(condition)}"
+            title = f"{analysis.placement_title(analysis.WHOLE_MACHINE)}, {charts.condition_title(condition)}"
             found.append((title, charts.topology(groups, everything - set(usage), f"The machine with {title}: mean usage of each CPU", usage)))
     return found
 

@@ -15,7 +15,7 @@ import jinja2
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils import answer, charts, words
+from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, charts, words
 
 TEMPLATES = Path(__file__).with_name("templates")
 
@@ -28,8 +28,8 @@ def environment() -> jinja2.Environment:
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     made.filters.update(
-        number=words.number, percent=answer.percent, signed=answer.signed, change=words.change, interval=words.interval, placement=words.placement_title,
-        condition=charts.condition_title, effect=words.EFFECT_TITLES.get, recommendation=words.RECOMMENDATION_TITLES.get, address=quote,
+        number=words.number, percent=answer.percent, signed=answer.signed, change=words.change, interval=words.interval, placement=analysis.placement_title,
+        condition=charts.condition_title, effect=words.EFFECT_TITLES.get, answered=words.answer_title, address=quote,
         cpus=words.cpu_list, counted=words.counted, drawn=lambda picture: Markup(charts.draw(picture)),
         told=lambda picture: htmlsafe_json_dumps(vars(picture), **made.policies["json.dumps_kwargs"]),
     )

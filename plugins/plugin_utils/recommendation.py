@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer
+from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, charts
 from ansible_collections.threadwise.smt.plugins.plugin_utils.analysis import Comparison, Result
 
 
@@ -32,10 +32,11 @@ def recommend(result: Result, comparisons: t.Sequence[Comparison], licence: Lice
 
     :param result: a document that :func:`result_files.load` has accepted
     :param comparisons: of :func:`analysis.compare_host`
-    :returns: ``{choice, decided_by, agreed, reasons, measure}``. ``choice`` is one of :mod:`answer`'s; ``decided_by`` is ``performance``, ``other reasons``
+    :returns: ``{choice, decided_by, agreed, reasons, measure, policy}``. ``choice`` is one of :mod:`answer`'s; ``decided_by`` is ``performance``, ``other reasons``
         or None; ``agreed`` is true when a side is chosen and no reason points to the other one; each reason is ``{about, points_to, words, ...}``
         with ``about`` one of ``performance``, ``vulnerability``, ``licence`` and ``points_to`` ``on``, ``off`` or None; ``measure`` is None or
-        ``{blocks, seconds, words}``: what more to measure and how long that takes, None where it cannot be said
+        ``{blocks, seconds, words}``: what more to measure and how long that takes, None where it cannot be said. A run that was about another setting than
+        SMT chooses nothing; its ``policy`` is ``{name, outcome, reasons, measure}`` with ``outcome`` one of :func:`answer.outcome`, and else None
     """
     main = analysis.primary(comparisons)
     performance = answer.recommendation(main)
@@ -48,17 +49,27 @@ def recommend(result: Result, comparisons: t.Sequence[Comparison], licence: Lice
     pointed = {reason["points_to"] for reason in reasons} - {None}
     return {
         "choice": choice, "decided_by": decided_by, "agreed": choice in (answer.ON, answer.OFF) and pointed == {choice}, "reasons": reasons,
-        "measure": answer.more_to_measure(result, main),
+        "measure": answer.more_to_measure(result, main), "policy": _policy(result, comparisons),
     }
 
 
+def _policy(result: Result, comparisons: t.Sequence[Comparison]) -> dict[str, t.Any] | None:
+    """What a run found of another setting than SMT, None where it was about SMT."""
+    name = analysis.policy_of(result["change"])
+    if name is None:
+        return None
+    group = analysis.of_policy(comparisons)
+    return {"name": name, "outcome": answer.outcome(group), "reasons": list(map(_performance, group)), "measure": answer.more_to_measure(result, group)}
+
+
 def _performance(one: Comparison) -> dict[str, t.Any]:
-    points_to = {"gain": answer.OFF, "loss": answer.ON}.get(one["verdict"])
+    points_to = {"gain": answer.OFF, "loss": answer.ON}.get(one["verdict"]) if one["effect"] == "smt_off" else None
+    where = charts.condition_title(one["candidate"]["condition"])
     span = "" if one["ci_low"] is None else f" ({answer.signed(one['ci_low'], one)} to {answer.signed(one['ci_high'], one)})"
     return {
         "about": "performance", "workload": one["workload"], "points_to": points_to, "verdict": one["verdict"],
         **{key: one[key] for key in ("ratio", "ci_low", "ci_high", "n", "margin")},
-        "words": f"{one['title']}: {answer.signed(one['ratio'], one)}{span} with SMT off, {one['verdict']}",
+        "words": f"{one['title']}: {answer.signed(one['ratio'], one)}{span} with {where}, {one['verdict']}",
     }
 
 

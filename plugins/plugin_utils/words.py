@@ -10,18 +10,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils import cpulist
 from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, charts
 
-PLACEMENT_TITLES = {
-    "single": "one worker alone",
-    "same_cpu": "two workers on one CPU",
-    "siblings": "two workers on one core",
-    "cores": "two workers on two cores",
-    "one_per_core": "one worker per core",
-    "all_threads": "every online thread busy",
-    "unpinned": "as many workers, not pinned",
-}
 EFFECT_TITLES = {
-    "smt_off": "SMT off against SMT on",
-    "policy": "the setting that was switched against the one found",
     "cost_of_sharing": "two workers on one core against two on two cores",
     "smt_yield": "all threads against one worker per core",
     "cost_of_one_cpu": "two workers on one CPU against two on two cores",
@@ -34,13 +23,31 @@ RECOMMENDATION_TITLES = {
     answer.ON: "SMT on", answer.OFF: "SMT off", answer.EITHER: "either", answer.BY_WORKLOAD: "by workload", answer.UNDECIDED: "not decided",
     answer.NOT_COMPARED: "not compared",
 }
+OUTCOME_TITLES = {
+    answer.WORSE: "worse", answer.BETTER: "better", answer.EQUAL: "no difference", answer.BY_WORKLOAD: "by workload", answer.UNDECIDED: "not decided",
+    answer.NOT_COMPARED: "not compared",
+}
 
 
-def placement_title(name: str) -> str:
-    if name in PLACEMENT_TITLES:
-        return PLACEMENT_TITLES[name]
-    match = analysis.STREAMS.match(name)
-    return f"{match.group(1)} streams" if match else name
+def answer_title(recommendation: dict[str, t.Any]) -> str:
+    """What :func:`recommendation.recommend` found, in a few words: about SMT, or about the other setting that a run switched."""
+    policy = recommendation["policy"]
+    if policy is None:
+        return RECOMMENDATION_TITLES[recommendation["choice"]]
+    return policy_title(policy["name"], policy["outcome"])
+
+
+def policy_title(name: str, outcome: str) -> str:
+    """``strict overcommit: no difference``."""
+    return f"{charts.condition_title(name)}: {OUTCOME_TITLES[outcome]}"
+
+
+def compared(one: dict[str, t.Any]) -> str:
+    """What a comparison compares: ``SMT off against SMT on, every online thread busy``."""
+    if one["kind"] == "placement":
+        return EFFECT_TITLES[one["effect"]]
+    after, before = (charts.condition_title(one[side]["condition"]) for side in ("candidate", "baseline"))
+    return f"{after} against {before}, {analysis.placement_title(one['placement'])}"
 
 
 @functools.lru_cache(maxsize=4096)
@@ -81,7 +88,7 @@ def cpu_list(value: t.Any) -> str:
 
 def key_words(one: dict[str, t.Any]) -> list[str]:
     """The workload, placement and condition that an entry is about, those that it names."""
-    words = [one.get("workload"), placement_title(one["placement"]) if one.get("placement") else None,
+    words = [one.get("workload"), analysis.placement_title(one["placement"]) if one.get("placement") else None,
              charts.condition_title(one["condition"]) if one.get("condition") else None]
     return [word for word in words if word] or ["everything"]
 

@@ -52,6 +52,23 @@ def worker_rate(cpu, workers, groups, workload):
     return workload["rate"] / on_cpu * (workload["share"] if len(busy) > 1 else 1.0)
 
 
+def policy_result(name="overcommit_strict", without=(), **options):
+    """The same where another setting than SMT was switched.
+
+    :param without: placements that were not measured
+    :param options: as for :func:`result`
+    """
+    document = result(**options)
+    conditions = {"smt_on": "as_found", "smt_off": name}
+    document["change"] = {"name": name, "compared": True, "reason": None, "before": "as_found", "after": name}
+    document["plan"]["placements"] = {
+        conditions[condition]: {spot: about for spot, about in spots.items() if spot not in without}
+        for condition, spots in document["plan"]["placements"].items()
+    }
+    document["samples"] = [{**one, "condition": conditions[one["condition"]]} for one in document["samples"] if one["placement"] not in without]
+    return document
+
+
 def result(host="web01", run="20260102T030405Z", workloads=None, shape=(2, 2, 2), blocks=10, noise=0.005, drift=0.0, seed=1, compared=True,
            reason=None, **changes):
     """A result document.

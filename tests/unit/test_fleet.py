@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import html
+import json
+import re
 
 import pytest
 
@@ -32,7 +34,7 @@ def test_the_host_is_the_unit():
     assert few["workloads"][0]["n"] == 3 and few["workloads"][0]["verdict"] == "inconclusive" and few["recommendation"] == "undecided"
     assert enough["workloads"][0]["n"] == 4 and enough["workloads"][0]["verdict"] == "loss" and enough["recommendation"] == "on"
     assert enough["workloads"][0]["ratio"] == pytest.approx(0.8, rel=0.01) and 0 < enough["workloads"][0]["deviation"] < 0.01
-    assert enough["counts"] == {"on": 4} and enough["vulnerable"] == 4
+    assert enough["counts"] == {"SMT on": 4} and enough["vulnerable"] == 4
 
 
 def test_the_largest_class_comes_first_and_the_unknown_last():
@@ -88,3 +90,19 @@ def test_two_runs_beside_each_other(tmp_path):
     assert "1 host only in the run before: a." in text and "1 host only in the run after: e." in text
     assert "<td>6.1.0-38</td><td>6.1.0-40</td>" in text
     assert [one.reason.partition(":")[0] for one in made.refused] == ["of the run before"]
+
+
+def test_hosts_that_switched_another_setting_are_shown_with_it_and_not_counted_for_smt(tmp_path):
+    for number in range(4):
+        for prefix, make in (("smt", result_maker.result), ("memory", result_maker.policy_result)):
+            result_files.save(tmp_path, make(host=f"{prefix}{number}", blocks=6, shape=(1, 2, 2), seed=number))
+    report.build(result_files.result_paths(tmp_path), tmp_path)
+    text = re.sub(r"\s+", " ", (tmp_path / "index.html").read_text(encoding="utf-8"))
+    assert "Should SMT be on? What does strict overcommit do? 8 hosts" in text
+    assert "SMT on: 4; Strict overcommit: worse: 4." in text
+    assert "gzip of a fixed stream, strict overcommit" in text and "better with the setting" in text and "better with SMT off" in text
+    rows = [fleet.row(one, "page") for one in json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["hosts"]]
+    classes = {one["policy"]: one for one in fleet.by_class(rows, 0.01, 0.95)}
+    assert {policy: (one["hosts"], one["recommendation"], one["title"]) for policy, one in classes.items()} == {
+        None: (4, "on", "SMT on"), "overcommit_strict": (4, "not_compared", "strict overcommit: worse")}
+    assert {workload["workload"] for workload in classes["overcommit_strict"]["workloads"]} == {"gzip, all_threads, overcommit_strict"}

@@ -32,12 +32,13 @@ def test_metrics_are_what_other_parsers_read(tmp_path, parse):
     odd = result_maker.result(host=HOSTILE, blocks=5)
     unknown = result_maker.result(host="unknown", samples=[], restored=None, finished=None)
     unknown["facts"].update(vulnerabilities=None, hardware_class=None)
-    built(tmp_path, odd, unknown)
+    built(tmp_path, odd, unknown, result_maker.policy_result(host="memory", blocks=5, shape=(1, 2, 2)))
     families = {family.name: family for family in parse((tmp_path / "metrics.prom").read_text(encoding="utf-8"))}
     assert set(families) == set(forms.METRICS) and {family.type for family in families.values()} == {"gauge"}
     hosts = {name: {sample.labels["host"]: sample.value for sample in family.samples} for name, family in families.items()}
     assert hosts["threadwise_smt_ratio"] == {HOSTILE: pytest.approx(0.8, rel=0.02)}
-    assert hosts["threadwise_smt_vulnerable"] == {HOSTILE: 1} and hosts["threadwise_smt_restored"] == {HOSTILE: 1}
+    assert hosts["threadwise_smt_vulnerable"] == {HOSTILE: 1, "memory": 1} and hosts["threadwise_smt_restored"] == {HOSTILE: 1, "memory": 1}
+    assert hosts["threadwise_smt_policy_ratio"] == {"memory": pytest.approx(0.8, rel=0.02)}
     assert hosts["threadwise_smt_recommendation"] == {HOSTILE: 1, "unknown": 1}
     choice = {sample.labels["host"]: sample.labels["choice"] for sample in families["threadwise_smt_recommendation"].samples}
     assert choice == {HOSTILE: "on", "unknown": "not_compared"}

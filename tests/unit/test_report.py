@@ -295,12 +295,7 @@ def test_the_kernel_and_measuring_disagree(tmp_path):
 
 
 def test_another_setting_than_smt_is_compared_and_decides_nothing_about_smt(tmp_path):
-    document = result_maker.result(blocks=6, shape=(1, 2, 2))
-    names = {"smt_on": "as_found", "smt_off": "overcommit_strict"}
-    document["change"] = {"name": "overcommit_strict", "compared": True, "reason": None, "before": "as_found", "after": "overcommit_strict"}
-    document["plan"]["placements"] = {names[condition]: spots for condition, spots in document["plan"]["placements"].items()}
-    for sample in document["samples"]:
-        sample["condition"] = names[sample["condition"]]
+    document = result_maker.policy_result(blocks=6, shape=(1, 2, 2))
     for when, value in (("before", "0"), ("after", "0")):
         document["restored"][when] = {**document["restored"][when], "sysctls": {"vm.overcommit_memory": value, "<script>": None}}
     files, _refused = built(tmp_path, document)
@@ -310,6 +305,21 @@ def test_another_setting_than_smt_is_compared_and_decides_nothing_about_smt(tmp_
     assert "vm.overcommit_memory 0 0" in text and "switched between strict overcommit and as found" in text
     host = json.loads(files["results.json"])["hosts"][0]
     assert host["recommendation"]["choice"] == "not_compared" and {one["effect"] for one in host["comparisons"]} >= {"policy", "cost_of_sharing"}
+    policy = host["recommendation"]["policy"]
+    assert policy["name"] == "overcommit_strict" and policy["outcome"] == "worse" and policy["reasons"][0]["points_to"] is None
+    assert "with strict overcommit, loss" in policy["reasons"][0]["words"]
+    assert "What does strict overcommit do here?" in text and "Should SMT be on here?" not in text
+    assert "strict overcommit against as found, every online thread busy" in files["summary.md"]
+    assert 'threadwise_smt_policy_verdict{host="web01",' in files["metrics.prom"] and "threadwise_smt_recommendation{" not in files["metrics.prom"]
+    assert "threadwise_smt_ratio{" not in files["metrics.prom"]
+
+
+def test_a_setting_is_judged_where_the_most_of_the_machine_was_measured(tmp_path):
+    document = result_maker.policy_result(without=("all_threads", "one_per_core"), blocks=6, shape=(1, 2, 2))
+    files, _refused = built(tmp_path, document)
+    text = Page(files["index.html"]).text()
+    assert "Strict overcommit against as found, with two workers on two cores: gzip of a fixed stream stays within 1 % either way" in text
+    assert json.loads(files["results.json"])["hosts"][0]["recommendation"]["policy"]["outcome"] == "equal"
 
 
 def test_a_workload_with_points_is_compared_at_each_and_drawn_against_them(tmp_path):
