@@ -49,12 +49,12 @@ def gain_of_switching_off(smt_on: float, smt_off: float) -> float:
 
 # What the comparisons of a host stand for: effect -> (the measure's name, the measure from candidate / baseline).
 EFFECTS: dict[str, tuple[str, t.Callable[[float], float]]] = {
-    "cost_of_sharing": ("cost of sharing", lambda ratio: 1 - ratio),
+    "cost_of_sharing": ("cost of sharing", lambda ratio: cost_of_sharing(ratio, 1)),
     # Two workers against one: the ratio of their rates together is twice that of one worker's.
-    "cost_of_sharing_alone": ("cost of sharing", lambda ratio: 1 - ratio / 2),
-    "cost_of_one_cpu": ("cost of sharing one CPU", lambda ratio: 1 - ratio),
-    "smt_yield": ("SMT yield", lambda ratio: ratio),
-    "smt_off": ("gain of switching off", lambda ratio: ratio - 1),
+    "cost_of_sharing_alone": ("cost of sharing", lambda ratio: cost_of_sharing(ratio, 2)),
+    "cost_of_one_cpu": ("cost of sharing one CPU", lambda ratio: cost_of_sharing(ratio, 1)),
+    "smt_yield": ("SMT yield", lambda ratio: smt_yield(ratio, 1)),
+    "smt_off": ("gain of switching off", lambda ratio: gain_of_switching_off(1, ratio)),
 }
 
 
@@ -106,7 +106,7 @@ def crossover(ratios: t.Mapping[int, float], margin: float = 0.0) -> int | None:
     return found
 
 
-def most_clients(responses: t.Mapping[int, float], limit: float) -> int | None:
+def most_clients(responses: t.Mapping[float, float], limit: float) -> float | None:
     """The most clients that are answered within a limit: the largest number at which, and at all smaller ones measured, the response time keeps it.
 
     :param responses: number of clients -> response time (median, p99, ...), in the limit's unit; infinity where the load was not sustained

@@ -10,7 +10,7 @@ import statistics as plain_statistics
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils import probe_kept
-from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, charts, derived, page, words
+from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, charts, derived, meanwhile, measures, page, words
 
 # A page with more samples than this shows the first ones and points to the CSV, which has all.
 MOST_SAMPLES_SHOWN = 3000
@@ -43,7 +43,7 @@ def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, mar
         others=[one for one in comparisons if one["kind"] == "change" and id(one) not in shown],
         busy=" or ".join(dict.fromkeys(analysis.placement_title(one["placement"]) for one in main)), policy=policy and charts.condition_title(policy),
         effects=_effects(comparisons), workloads=_workloads(result, summary, margin), machine=_machine(result), usage=_usage(result),
-        sequence=_sequence(result), settings=_settings(result), command=_command(result), sample_heads=SAMPLE_HEADS,
+        sequence=_sequence(result), absent=meanwhile.absent(result), others_used=(result["environment"].get("busy") or {}).get("others"), settings=_settings(result), command=_command(result), sample_heads=SAMPLE_HEADS,
         samples=[_sample_cells(place, sample) for place, sample in enumerate(result["samples"][:MOST_SAMPLES_SHOWN])],
         facts=json.dumps(result["facts"], indent=1, sort_keys=True, ensure_ascii=False),
     )
@@ -92,6 +92,8 @@ def _workloads(result: dict[str, t.Any], summary: dict[str, t.Any], margin: floa
         found.append({
             **about, "levels": levels, "chart": _bars(levels, about), "repeats": _repeats(result, samples.get(name, []), about),
             "streams": _streams(levels, about, margin), "points": _points(samples.get(name, []), levels, about),
+            "measures": measures.lines(about, summary["comparisons"], levels, samples.get(name, []), margin),
+            "meanwhile": meanwhile.table(result, samples.get(name, [])),
         })
     return found
 
@@ -141,10 +143,7 @@ def _streams(levels: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any], marg
     ]
     if not rows:
         return None
-    with_smt, without = ({row["x"]: row["value"] for row in rows if row["condition"] == one} for one in (analysis.SMT_ON, analysis.SMT_OFF))
-    both = {count: with_smt[count] / without[count] for count in set(with_smt) & set(without)}
-    if about["better"] == "lower":
-        both = {count: 1 / ratio for count, ratio in both.items()}
+    both = measures.streams_ratios(levels, about)
     crossing = derived.crossover(both, margin) if both else None
     told = f"SMT helps from {crossing} streams on" if crossing else "no number of streams from which on SMT helps"
     return charts.streams(rows, _unit(about), crossing, f"{about['title']} by number of streams: {told}")

@@ -1,0 +1,105 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One host's comparisons and samples -> the field's measures of each workload (:mod:`derived`), as lines of its page."""
+
+from __future__ import annotations
+
+import typing as t
+from statistics import fmean
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, charts, derived, words
+
+Line = t.Tuple[str, str, str]
+# Response times, the most telling first.
+RESPONSES = ("latency_p99", "latency_median", "latency_mean")
+# The knee of a curve of response times: they are so many times as long as with the fewest clients.
+KNEE = 2.0
+READS = {
+    "cost_of_sharing": "what a worker loses while another runs on its core",
+    "smt_yield": "work of all threads by work of one worker a core: 1 when second threads add nothing",
+    "smt_off": "what the whole machine gains when SMT is switched off",
+}
+
+
+def lines(
+    about: t.Mapping[str, t.Any], comparisons: t.Sequence[analysis.Comparison], levels: t.Sequence[t.Mapping[str, t.Any]],
+    samples: t.Sequence[t.Mapping[str, t.Any]], margin: float,
+) -> list[Line]:
+    """The measures of a workload that was measured so that they can be told.
+
+    :param about: the workload, of :func:`analysis.describe_workload`
+    :param comparisons: all of the host
+    :param levels: those of the workload
+    :param samples: those of the workload
+    :returns: ``(name, value with its interval, how it reads)`` each
+    """
+    return [*_of_comparisons(about, comparisons), *_of_streams(levels, about, margin), *_of_clients(samples)]
+
+
+def _of_comparisons(about: t.Mapping[str, t.Any], comparisons: t.Sequence[analysis.Comparison]) -> list[Line]:
+    found = []
+    for one in comparisons:
+        whole = one["effect"] != "smt_off" or one["placement"] == analysis.WHOLE_MACHINE
+        if one["workload"] == about["workload"] and one["effect"] in READS and whole:
+            measure = derived.of_comparison(one["effect"], one)
+            at = "" if one.get("point") is None else f" at {one['point']:g}"
+            found.append((measure["name"] + at, _value(one["effect"], measure), READS[one["effect"]]))
+    return found
+
+
+def _value(effect: str, measure: t.Mapping[str, t.Any]) -> str:
+    if effect == "smt_yield":
+        return f"{measure['value']:.2f}" + ("" if measure["low"] is None else f" ({measure['low']:.2f} to {measure['high']:.2f})")
+    if measure["low"] is None:
+        return f"{answer.percent(measure['value'])} (no interval)"
+    return answer.estimate(measure["value"], measure["low"], measure["high"])
+
+
+def streams_ratios(levels: t.Iterable[t.Mapping[str, t.Any]], about: t.Mapping[str, t.Any]) -> dict[int, float]:
+    """Number of streams -> rate with SMT on by rate with SMT off, for the numbers that were measured with both."""
+    rates: dict[str, dict[int, float]] = {analysis.SMT_ON: {}, analysis.SMT_OFF: {}}
+    for level in levels:
+        match = analysis.STREAMS.match(level["placement"])
+        if match and level["value"] is not None and level["condition"] in rates:
+            rates[level["condition"]][int(match.group(1))] = level["value"]
+    with_smt, without = rates[analysis.SMT_ON], rates[analysis.SMT_OFF]
+    both = {count: with_smt[count] / without[count] for count in sorted(set(with_smt) & set(without))}
+    return both if about["better"] == "higher" else {count: 1 / ratio for count, ratio in both.items()}
+
+
+def _of_streams(levels: t.Sequence[t.Mapping[str, t.Any]], about: t.Mapping[str, t.Any], margin: float) -> list[Line]:
+    ratios = streams_ratios(levels, about)
+    if not ratios:
+        return []
+    crossing = derived.crossover(ratios, margin)
+    told = f"{crossing} streams" if crossing else f"none up to {max(ratios)} streams"
+    return [("crossover", told, "the number of streams from which on SMT helps")]
+
+
+def _of_clients(samples: t.Sequence[t.Mapping[str, t.Any]]) -> list[Line]:
+    """The most clients (or whatever the point counts) before response times are twice those of the fewest, for each placement and condition."""
+    curves: dict[str, dict[str, dict[float, list[float]]]] = {}
+    name = next((name for name in RESPONSES if any(_response(sample, name) is not None for sample in samples)), None)
+    counted = next((sample["point"]["name"] for sample in samples if sample.get("point")), "")
+    for sample in samples:
+        point, response = analysis.point_of(sample), _response(sample, name)
+        if point is not None and response is not None:
+            curves.setdefault(sample["placement"], {}).setdefault(sample["condition"], {}).setdefault(point, []).append(response)
+    found = []
+    for placement, by_condition in curves.items():
+        means = {condition: {point: fmean(values) for point, values in curve.items()} for condition, curve in by_condition.items()}
+        limit = KNEE * next(curve[min(curve)] for curve in means.values())
+        told = ", ".join(f"{charts.condition_title(condition)} {_most(curve, limit)}" for condition, curve in means.items())
+        reads = f"{counted} before {name.replace('latency_', '')} response times are over {words.number(limit)} ms, twice those of the fewest {counted}"
+        found.append((f"most {counted}, {analysis.placement_title(placement)}", told, reads))
+    return found
+
+
+def _response(sample: t.Mapping[str, t.Any], name: str | None) -> float | None:
+    value = ((sample.get("metrics") or {}).get(name) or {}).get("value") if sample["ok"] else None
+    return value if value is not None and value > 0 else None
+
+
+def _most(curve: t.Mapping[float, float], limit: float) -> str:
+    most = derived.most_clients(curve, limit)
+    return "none" if most is None else f"{most:g}"
