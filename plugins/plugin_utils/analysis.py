@@ -114,7 +114,7 @@ def placement_title(name: str) -> str:
     if name in PLACEMENT_TITLES:
         return PLACEMENT_TITLES[name]
     match = STREAMS.match(name)
-    return f"{match.group(1)} streams" if match else name
+    return f"{match.group(1)} stream{'' if match.group(1) == '1' else 's'}" if match else name
 
 
 def sides(result: Result) -> tuple[str, str] | None:

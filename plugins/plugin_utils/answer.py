@@ -385,7 +385,7 @@ def signed(ratio: float, of: Comparison | None = None) -> str:
 def estimate(value: float, low: float, high: float) -> str:
     """A share with its interval, ``20 % (18 to 22 %)``, with one more digit where the ends are near each other."""
     digits = _digits(low, high)
-    return f"{100 * value:.{digits}f} % ({_span(low, high)})"
+    return f"{100 * value:.{digits}f} % ({_span(low, high)})".replace("-", "−")
 
 
 def _span(low: float, high: float) -> str:

@@ -47,6 +47,8 @@ RATIO_TICKS = (0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2
 LONGEST_LABEL = 46
 # Of a label on the ratio axis with some air, in CSS pixels.
 LABEL_WIDTH = 56
+# Labels of numbers keep clear of each other in the widest of the fonts that they may be shown in.
+SPARSE = {"labelFlush": False, "labelOverlap": "greedy", "labelSeparation": 16}
 # Separates what tells rows of the same words apart from the words that are shown.
 MARK = "\x01"
 
@@ -155,7 +157,7 @@ def _ratio_layers() -> list[Spec]:
 
 def _ratio_axis() -> Spec:
     told = "datum.value == 1 ? '0 %' : replace(format(datum.value - 1, '+.0%'), '%', ' %')"
-    return {"axis": {"values": "@ticks", "labelExpr": told}, "scale": {"type": "log", "domain": ["@low", "@high"], "nice": False, "clamp": True}}
+    return {"axis": {"values": "@ticks", "labelExpr": told, "labelFlush": False}, "scale": {"type": "log", "domain": ["@low", "@high"], "nice": False, "clamp": True}}
 
 
 def _forest() -> Spec:
@@ -192,7 +194,7 @@ def _histogram() -> Spec:
     counts = {"tickMinStep": 1, "format": "d", "tickCount": 3, "minExtent": 30}
     return {"data": _data(), "facet": {"row": row},
             "spec": {"width": WIDTH, "height": 70, "mark": "bar", "encoding": {
-                "x": {"field": "value", "type": "quantitative", "bin": {"maxbins": 30}, "axis": {"title": "@unit"}},
+                "x": {"field": "value", "type": "quantitative", "bin": {"maxbins": 30}, "axis": {"title": "@unit", **SPARSE}},
                 "y": {"aggregate": "count", "type": "quantitative", "title": "samples", "axis": counts},
                 "color": {**_colour(), "legend": None}}}}
 
@@ -206,7 +208,7 @@ def _sequence() -> Spec:
         {"data": {"values": [{}]}, "mark": {"type": "rule", "color": INK, "strokeWidth": 1}, "encoding": {"y": {"datum": 0, "type": "quantitative"}}},
         {"data": _data(), "mark": {"type": "point", "filled": True, "size": 34, "opacity": 0.8}, "encoding": {
             "x": _quantity("index", axis={"title": "sample, in the order taken", "tickMinStep": 1, "format": "d", "grid": False}),
-            "y": _quantity("deviation", axis={"title": "from the median", "format": "+.1%", "tickCount": 5, "minExtent": 56}),
+            "y": _quantity("deviation", axis={"title": "from the median", "format": "+.1%", "tickCount": 5, "minExtent": 72}),
             "color": _colour(), "shape": shape}},
     ]}
 
@@ -240,7 +242,7 @@ def _topology() -> Spec:
 
 def _curve(x: Spec) -> Spec:
     """A value by a number that was chosen: a line with intervals a condition, and marks across."""
-    upward = {"axis": {"title": "@unit"}}
+    upward = {"axis": {"title": "@unit", "minExtent": 60}}
     y = _quantity("value", **upward)
     return {"width": WIDTH, "height": 200, "data": _data(), "layer": [
         {"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"x": x, "y": y, "color": _colour()}},
@@ -276,8 +278,8 @@ CONFIG: Spec = {
 }
 TEMPLATES: dict[str, Spec] = {
     "forest": _forest(), "bars": _bars(), "histogram": _histogram(), "sequence": _sequence(), "usage_map": _usage_map(), "topology": _topology(),
-    "streams": _curve(_quantity("x", axis={"tickMinStep": 1, "format": "d", "grid": False, "title": "@along"})),
-    "points": _curve(_quantity("x", axis={"grid": False, "title": "@along"})),
+    "streams": _curve(_quantity("x", axis={"tickMinStep": 1, "format": "d", "grid": False, "title": "@along", **SPARSE})),
+    "points": _curve(_quantity("x", axis={"grid": False, "title": "@along", **SPARSE})),
     "spread": _spread(),
 }
 

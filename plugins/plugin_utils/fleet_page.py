@@ -62,10 +62,10 @@ def _chart(rows: t.Sequence[fleet.Row], classes: t.Sequence[dict[str, t.Any]], s
     """Few hosts one by one, many as the spread of each class."""
     if len(rows) <= MOST_HOSTS_DRAWN:
         hosts = [(row["host"], one) for row in rows for one in row["workloads"].values()]
-        lines = [{"label": f"{host}: {one['title']}", **host_page.ratio_row(one)} for host, one in hosts]
+        lines = [{"label": f"{host}: {one['name']}", **host_page.ratio_row(one)} for host, one in hosts]
         return host_page.forest(lines, [one for _host, one in hosts], sides)
     shown = [
-        {"label": f"{one['hardware_class'] or 'unknown class'}: {workload['title']}", **{key: workload[key] for key in ("ratios", "ratio", "verdict")},
+        {"label": f"{one['hardware_class'] or 'unknown class'}: {workload['name']}", **{key: workload[key] for key in ("ratios", "ratio", "verdict")},
          "text": f"{words.change_and_interval(workload)}, {words.counted(len(workload['ratios']), 'host')}", "margin": workload["margin"]}
         for one in classes for workload in one["workloads"]
     ][:host_page.MOST_ROWS_DRAWN]

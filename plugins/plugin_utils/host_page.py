@@ -93,7 +93,7 @@ def _workloads(result: dict[str, t.Any], summary: dict[str, t.Any], margin: floa
             **about, "levels": levels, "chart": _bars(levels, about), "repeats": _repeats(result, samples.get(name, []), about),
             "streams": _streams(levels, about, margin), "points": _points(samples.get(name, []), levels, about),
             "measures": measures.lines(about, summary["comparisons"], levels, samples.get(name, []), margin),
-            "meanwhile": meanwhile.table(result, samples.get(name, [])),
+            "meanwhile": meanwhile.table(result, samples.get(name, []), levels),
         })
     return found
 
@@ -154,7 +154,7 @@ def _points(samples: t.Sequence[dict[str, t.Any]], levels: t.Sequence[dict[str, 
     point = next((sample["point"] for sample in samples if sample.get("point")), None)
     if point is None:
         return []
-    along = " ".join(filter(None, [point.get("name") or "point", f"[{point['unit']}]" if point.get("unit") else None]))
+    along = point["name"] + (f" [{point['unit']}]" if point.get("unit") not in (None, point["name"]) else "")
     usage = _usage_by_point(samples)
     found = []
     for placement in dict.fromkeys(level["placement"] for level in levels):

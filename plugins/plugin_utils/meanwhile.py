@@ -19,17 +19,19 @@ Cell = t.Tuple[str, float]
 MOST_REASONS = 3
 
 
-def table(result: analysis.Result, samples: t.Sequence[Sample]) -> dict[str, t.Any] | None:
+def table(result: analysis.Result, samples: t.Sequence[Sample], levels: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, t.Any] | None:
     """What a workload's good samples carry beside its metric.
 
     :param samples: those of one workload
+    :param levels: of :func:`analysis.levels`, whose order the rows have
     :returns: ``{heads, rows}``: the columns that have a value in any row, and a row for each placement, condition and point as cells
         ``[text, what it is sorted by]``; None where no sample carries anything
     """
-    kinds: dict[tuple[str, str, float | None], list[Sample]] = {}
+    kinds: dict[tuple[str, str, float | None], list[Sample]] = {(one["placement"], one["condition"], one["point"]): [] for one in levels}
     for sample in samples:
         if analysis.good_value(sample) is not None:
             kinds.setdefault((sample["placement"], sample["condition"], analysis.point_of(sample)), []).append(sample)
+    kinds = {kind: group for kind, group in kinds.items() if group}
     capacities = _capacities(result, kinds)
     figures = [{**{name: figure(group) for name, (_title, figure) in FIGURES.items()}, **_room(group, capacities.get(kind[1]))} for kind, group in kinds.items()]
     columns = [name for name in TITLES if any(one.get(name) for one in figures)]
@@ -82,8 +84,7 @@ def _frequency(samples: t.Sequence[Sample]) -> Cell | None:
     told = [megahertz for sample in samples for megahertz in (sample.get("frequency") or {}).values() if megahertz]
     if not told:
         return None
-    mean, least, most = fmean(told), min(told), max(told)
-    return (f"{mean:.0f}" if most - least < 1 else f"{mean:.0f} ({least:.0f} to {most:.0f})"), mean
+    return f"{fmean(told):.0f}", fmean(told)
 
 
 def _counts(samples: t.Sequence[Sample], which: str) -> tuple[float, list[float]] | None:

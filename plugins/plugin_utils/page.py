@@ -30,7 +30,7 @@ def environment() -> jinja2.Environment:
     made.filters.update(
         number=words.number, percent=answer.percent, signed=answer.signed, change=words.change, interval=words.interval, placement=analysis.placement_title,
         condition=charts.condition_title, effect=words.EFFECT_TITLES.get, answered=words.answer_title, address=quote,
-        cpus=words.cpu_list, counted=words.counted, drawn=lambda picture: Markup(charts.draw(picture)),
+        tied=words.tied, cpus=words.cpu_list, counted=words.counted, drawn=lambda picture: Markup(charts.draw(picture)),
         told=lambda picture: htmlsafe_json_dumps(vars(picture), **made.policies["json.dumps_kwargs"]),
     )
     made.globals.update(style=Markup(asset("page.css")), script=Markup(script), script_hash=digest)

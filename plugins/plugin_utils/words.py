@@ -61,6 +61,11 @@ def number(value: float | None, digits: int = 4) -> str:
     return f"{value:,.{max(0, digits - 1 - exponent)}f}".replace(",", "\u202f")
 
 
+def tied(text: str) -> str:
+    """A sentence whose numbers do not part from their percent signs at the end of a line."""
+    return text.replace(" %", "\u00a0%")
+
+
 def change(one: dict[str, t.Any]) -> str:
     """``−20 %`` of a comparison."""
     return answer.signed(one["ratio"], one)

@@ -21,13 +21,13 @@ def lines(document, name="gzip"):
 
 def rows(document):
     """(placement, condition) -> column -> what it is sorted by."""
-    made = meanwhile.table(document, document["samples"])
+    made = meanwhile.table(document, document["samples"], analysis.levels(document))
     return {(row[0][0], row[1][0]): dict(zip(made["heads"], [cell[1] for cell in row])) for row in made["rows"]}
 
 
 def test_cost_yield_and_gain():
     told = lines(result_maker.result(noise=0.0005))
-    assert told["cost of sharing"].startswith("37.5 % (37.") and told["SMT yield"].startswith("1.25 (1.25") and told["gain of switching off"].startswith("-20")
+    assert told["cost of sharing"].startswith("37.5 % (37.") and told["SMT yield"].startswith("1.25 (1.25") and told["gain of switching off"].startswith("−20.0 % (−20.")
 
 
 def test_the_crossover_in_streams():
@@ -90,7 +90,7 @@ def test_what_is_not_there_is_no_column_and_has_its_reason():
     document = result_maker.result(blocks=4, shape=(1, 1, 2))
     for sample in document["samples"]:
         sample.update(perf={"reason": "perf is not installed"}, steal=None, frequency={}, cpu_usage={"0": None})
-    assert meanwhile.table(document, document["samples"]) is None
+    assert meanwhile.table(document, document["samples"], analysis.levels(document)) is None
     assert meanwhile.absent(document) == [
         "usage of the CPUs: the samples carry none", "frequency: neither cpufreq nor /proc/cpuinfo tells it on this host",
         "cycles and instructions: perf is not installed", "throttling: this host shows no counter of it (thermal_throttle)",
@@ -106,5 +106,5 @@ def test_odd_records_are_left_out(spoilt):
     document = result_maker.result(blocks=2, shape=(1, 1, 2))
     for sample in document["samples"]:
         sample.update(spoilt)
-    meanwhile.table(document, document["samples"])
+    meanwhile.table(document, document["samples"], analysis.levels(document))
     meanwhile.absent(document)
