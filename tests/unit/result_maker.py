@@ -139,3 +139,30 @@ def result(host="web01", run="20260102T030405Z", workloads=None, shape=(2, 2, 2)
         "restored": {"ok": True, "before": state, "after": dict(state), "differences": []},
     }
     return {**document, **changes}
+
+
+def spoilt(value, attack):
+    """The same with every string that the schema leaves free replaced by an attack."""
+    if isinstance(value, dict):
+        kept = {"schema", "outcome", "better", "condition", "placement", "workload", "name", "sibling_groups", "nodes", "cpus", "online", "host", "run"}
+        return {key: item if key in kept else spoilt(item, attack) for key, item in value.items()}
+    if isinstance(value, list):
+        return [spoilt(item, attack) for item in value]
+    return attack if isinstance(value, str) else value
+
+
+def hostile(attack, host="evil"):
+    """A result whose every free text is an attack, and which lacks and breaks what it may."""
+    document = spoilt(result(host=f"{host}{attack}", run=attack, workloads={attack[:200]: {**GZIP, "title": attack, "unit": attack}}, blocks=5), attack)
+    document["outcome"] = "failed"
+    document["samples"][0].update(ok=False, metric=None, error=attack)
+    document["skipped"] = [{"workload": attack, "placement": attack, "condition": attack, "reason": attack}]
+    document["facts"].update(sibling_groups=[attack, "0-1"], nodes={attack: attack}, vulnerabilities={attack: {"status": attack, "smt": "vulnerable"}})
+    document["environment"][attack] = {attack: [attack]}
+    document["restored"] = {"ok": False, "before": {"control": attack, "online": attack}, "after": None, "differences": [attack]}
+    document["change"].update(name="smt_runtime")
+    for sample in document["samples"][1:3]:
+        sample.update(cpu_usage={attack: 1.0}, perf={"reason": attack}, frequency={attack: 1.0})
+    for sample in document["samples"][3:]:
+        sample["placement"] = attack[:200] if sample["placement"] == "same_cpu" else sample["placement"]
+    return document
