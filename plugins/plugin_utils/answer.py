@@ -9,6 +9,7 @@ switched the sentence says why and what the placements tell instead.
 from __future__ import annotations
 
 import datetime
+import functools
 import math
 import typing as t
 from statistics import median
@@ -365,6 +366,7 @@ def _duration(seconds: float) -> str:
     return f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.0f} hours"
 
 
+@functools.lru_cache(maxsize=4096)
 def percent(share: float, unit: str = " %") -> str:
     """A share as percent with the digits that matter: one below ten."""
     value = 100 * share

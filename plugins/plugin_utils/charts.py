@@ -19,6 +19,7 @@ import typing as t
 from html import escape
 
 try:
+    import orjson
     import vl_convert
 except ImportError as error:
     MISSING_LIBRARY: ImportError | None = error
@@ -70,6 +71,10 @@ class Picture:
     params: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     size: dict[str, t.Any] = dataclasses.field(default_factory=dict)
 
+    def fields(self) -> dict[str, t.Any]:
+        """The picture as plain data, for a page that draws it."""
+        return vars(self)
+
 
 def shorten(label: str) -> str:
     """A label that fits beside a chart; the table beside it has the whole."""
@@ -93,6 +98,11 @@ def draw(picture: Picture) -> str:
     svg = re.sub(r'\bid="([^"]+)"', rf'id="c{number}-\1"', svg)
     svg = re.sub(r"url\(#([^)]+)\)", rf"url(#c{number}-\1)", svg)
     return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(picture.label, quote=True)}" ', 1)
+
+
+def as_json(value: t.Any) -> str:
+    """Plain data for a page's script, such as the fields of a :class:`Picture`."""
+    return orjson.dumps(value).decode("utf-8")
 
 
 def browser_script() -> str:

@@ -37,13 +37,14 @@ def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, mar
     policy = analysis.policy_of(result["change"])
     sides = words.SIDES_OF_CHANGE if analysis.primary(comparisons) else words.SIDES_OF_POLICY
     change = analysis.sides(result) and " against ".join(map(charts.condition_title, reversed(analysis.sides(result))))
+    workloads = _workloads(result, summary, margin)
     return page.render(
         "host.html.j2", result=result, summary=summary, answer=summary["answer"], alone=alone, later=later, main=main,
         main_chart=forest([{"label": one["title"], **ratio_row(one)} for one in main], main, sides), change=change, sides=sides,
         others=[one for one in comparisons if one["kind"] == "change" and id(one) not in shown],
         busy=" or ".join(dict.fromkeys(analysis.placement_title(one["placement"]) for one in main)), policy=policy and charts.condition_title(policy),
-        effects=_effects(comparisons), workloads=_workloads(result, summary, margin), machine=_machine(result), usage=_usage(result),
-        sequence=_sequence(result), absent=meanwhile.absent(result), others_used=(result["environment"].get("busy") or {}).get("others"), settings=_settings(result), command=_command(result), sample_heads=SAMPLE_HEADS,
+        effects=_effects(comparisons), workloads=workloads, machine=_machine(result), usage=_usage(result),
+        sequence=_sequence(result), absent=meanwhile.absent(result, [one["meanwhile"] for one in workloads]) if workloads else [], others_used=(result["environment"].get("busy") or {}).get("others"), settings=_settings(result), command=_command(result), sample_heads=SAMPLE_HEADS,
         samples=[_sample_cells(place, sample) for place, sample in enumerate(result["samples"][:MOST_SAMPLES_SHOWN])],
         facts=json.dumps(result["facts"], indent=1, sort_keys=True, ensure_ascii=False),
     )

@@ -7,16 +7,34 @@ What no sample carries is no column; :func:`absent` says why.
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
-from statistics import fmean
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, charts, derived, words
 
 Sample = t.Dict[str, t.Any]
+Key = t.Tuple[str, str, t.Optional[float]]
 # A text, and the number that it is sorted by.
 Cell = t.Tuple[str, float]
 # Of reasons that samples give for what they lack, so many are named.
 MOST_REASONS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """The good samples of one placement, condition and point.
+
+    :ivar rate: mean rate of all workers together; None for a metric that is no rate
+    :ivar used: summed usage of the logical CPUs, 1 for one that is busy all the time; None where no sample tells
+    :ivar share: the same as a share of all of them
+    :ivar capacity: the highest rate measured with every thread busy under the same condition
+    """
+
+    samples: list[Sample]
+    rate: float | None
+    used: float | None
+    share: float | None
+    capacity: float | None = None
 
 
 def table(result: analysis.Result, samples: t.Sequence[Sample], levels: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, t.Any] | None:
@@ -24,144 +42,141 @@ def table(result: analysis.Result, samples: t.Sequence[Sample], levels: t.Sequen
 
     :param samples: those of one workload
     :param levels: of :func:`analysis.levels`, whose order the rows have
-    :returns: ``{heads, rows}``: the columns that have a value in any row, and a row for each placement, condition and point as cells
-        ``[text, what it is sorted by]``; None where no sample carries anything
+    :returns: ``{columns, words, heads, rows}``: the names of the columns that have a value in any row, how many columns of words stand before them, the
+        titles of all, and a row for each placement, condition and point as cells ``(text, what it is sorted by)``; None where no sample carries anything
     """
-    kinds: dict[tuple[str, str, float | None], list[Sample]] = {(one["placement"], one["condition"], one["point"]): [] for one in levels}
+    groups = _groups(result, samples, levels)
+    figures = [{name: figure(group) for name, (_title, figure) in COLUMNS.items()} for group in groups.values()]
+    columns = [name for name in COLUMNS if any(one[name] for one in figures)]
+    if not columns:
+        return None
+    with_point = any(point is not None for _placement, _condition, point in groups)
+    heads = ["placement", "condition", *(["point"] if with_point else []), *(COLUMNS[name][0] for name in columns)]
+    rows = []
+    for (placement, condition, point), one in zip(groups, figures):
+        place = [(analysis.placement_title(placement), ""), (charts.condition_title(condition), "")]
+        spot = [("", "") if point is None else (f"{point:g}", point)] if with_point else []
+        rows.append([*place, *spot, *(one[name] or ("–", "") for name in columns)])
+    return {"columns": columns, "words": 2, "heads": heads, "rows": rows}
+
+
+def absent(result: analysis.Result, tables: t.Iterable[dict[str, t.Any] | None]) -> list[str]:
+    """What no sample carries, each with the reason.
+
+    :param tables: of :func:`table`, those of all workloads
+    """
+    told = {name for one in tables if one for name in one["columns"]}
+    return [f"{what}: {why(result)}" for name, (what, why) in ABSENCES.items() if name not in told]
+
+
+def _groups(result: analysis.Result, samples: t.Sequence[Sample], levels: t.Sequence[t.Mapping[str, t.Any]]) -> dict[Key, Group]:
+    kinds: dict[Key, list[Sample]] = {(one["placement"], one["condition"], one["point"]): [] for one in levels}
     for sample in samples:
         if analysis.good_value(sample) is not None:
             kinds.setdefault((sample["placement"], sample["condition"], analysis.point_of(sample)), []).append(sample)
-    kinds = {kind: group for kind, group in kinds.items() if group}
-    capacities = _capacities(result, kinds)
-    figures = [{**{name: figure(group) for name, (_title, figure) in FIGURES.items()}, **_room(group, capacities.get(kind[1]))} for kind, group in kinds.items()]
-    columns = [name for name in TITLES if any(one.get(name) for one in figures)]
-    if not columns:
-        return None
-    with_point = any(point is not None for _placement, _condition, point in kinds)
-    heads = ["placement", "condition", *(["point"] if with_point else []), *(TITLES[name] for name in columns)]
-    rows = []
-    for (placement, condition, point), one in zip(kinds, figures):
-        place = [(analysis.placement_title(placement), ""), (charts.condition_title(condition), "")]
-        spot = [("", "") if point is None else (f"{point:g}", point)] if with_point else []
-        rows.append([*place, *spot, *(one.get(name) or ("–", "") for name in columns)])
-    return {"heads": heads, "words": 2, "rows": rows}
-
-
-def absent(result: analysis.Result) -> list[str]:
-    """What the samples do not carry, each with the reason."""
-    good = [sample for sample in result["samples"] if analysis.good_value(sample) is not None]
-    return [f"{what}: {why(good)}" for what, figure, why in ABSENCES if good and figure(good) is None]
-
-
-def _mean_usage(samples: t.Sequence[Sample]) -> tuple[float, float] | None:
-    """Summed usage of the logical CPUs, 1 for one that is busy all the time, and the same as a share of all of them."""
-    told = [[share for share in (sample.get("cpu_usage") or {}).values() if share is not None] for sample in samples]
-    told = [shares for shares in told if shares]
-    return (fmean(map(sum, told)), fmean(map(fmean, told))) if told else None
+    groups = {kind: Group(members, _rate(members), *_usage(members)) for kind, members in kinds.items() if members}
+    capacities: dict[str, float] = {}
+    for (placement, condition, _point), group in groups.items():
+        if group.rate is not None and placement == analysis.sampled_as(result, analysis.WHOLE_MACHINE, condition):
+            capacities[condition] = max(group.rate, capacities.get(condition, 0.0))
+    return {kind: dataclasses.replace(group, capacity=capacities.get(kind[1])) for kind, group in groups.items()}
 
 
 def _rate(samples: t.Sequence[Sample]) -> float | None:
-    """Mean rate of all workers together; None for a metric that is no rate."""
     if any(sample["metric"].get("better") == "lower" for sample in samples):
         return None
-    return fmean(value for value in map(analysis.good_value, samples) if value is not None)
+    return sum(sample["metric"]["value"] for sample in samples) / len(samples)
 
 
-def _used(samples: t.Sequence[Sample]) -> Cell | None:
-    usage = _mean_usage(samples)
-    return usage and (f"{usage[0]:.2f}", usage[0])
+def _usage(samples: t.Sequence[Sample]) -> tuple[float, float] | tuple[None, None]:
+    told = [[share for share in usage.values() if share is not None] for sample in samples if (usage := sample.get("cpu_usage"))]
+    told = [shares for shares in told if shares]
+    if not told:
+        return None, None
+    return sum(map(sum, told)) / len(told), sum(sum(shares) / len(shares) for shares in told) / len(told)
 
 
-def _achieved(samples: t.Sequence[Sample]) -> Cell | None:
-    rate, usage = _rate(samples), _mean_usage(samples)
-    if rate is None or not usage or not usage[0]:
+def _used(group: Group) -> Cell | None:
+    return None if group.used is None else (f"{group.used:.2f}", group.used)
+
+
+def _achieved(group: Group) -> Cell | None:
+    if group.rate is None or not group.used:
         return None
-    value = derived.achievement_rate(rate, usage[0])
+    value = derived.achievement_rate(group.rate, group.used)
     return words.number(value), value
 
 
-def _frequency(samples: t.Sequence[Sample]) -> Cell | None:
-    told = [megahertz for sample in samples for megahertz in (sample.get("frequency") or {}).values() if megahertz]
-    if not told:
-        return None
-    return f"{fmean(told):.0f}", fmean(told)
+def _room(which: str) -> t.Callable[[Group], Cell | None]:
+    """How much more work there is room for, as a share of the work done: ``by_usage``, as usage suggests, or ``real``."""
+
+    def figure(group: Group) -> Cell | None:
+        if group.rate is None or group.capacity is None or group.share is None or not 0 < group.share <= 1:
+            return None
+        more = derived.headroom(group.rate, group.share, group.capacity)[which] / group.rate
+        return answer.signed(1 + more), more
+
+    return figure
 
 
-def _counts(samples: t.Sequence[Sample], which: str) -> tuple[float, list[float]] | None:
+def _frequency(group: Group) -> Cell | None:
+    told = [megahertz for sample in group.samples for megahertz in (sample.get("frequency") or {}).values() if megahertz]
+    return (f"{sum(told) / len(told):.0f}", sum(told) / len(told)) if told else None
+
+
+def _counts(group: Group, which: str) -> tuple[float, list[float]] | None:
     """Cycles of all these threads or cores in all samples, and the instructions of each."""
-    counted = [one for sample in samples for one in ((sample.get("perf") or {}).get(which) or {}).values()]
+    counted = [one for sample in group.samples for one in ((sample.get("perf") or {}).get(which) or {}).values()]
     counted = [one for one in counted if (one.get("cycles") or 0) > 0 and (one.get("instructions") or 0) > 0]
     return (sum(one["cycles"] for one in counted), [one["instructions"] for one in counted]) if counted else None
 
 
-def _ipc(samples: t.Sequence[Sample]) -> Cell | None:
-    counts = _counts(samples, "cpus")
+def _ipc(group: Group) -> Cell | None:
+    counts = _counts(group, "cpus")
     if counts is None:
         return None
     value = 1 / derived.cpi(counts[0], sum(counts[1]))
     return f"{value:.2f}", value
 
 
-def _core_cpi(samples: t.Sequence[Sample]) -> Cell | None:
-    counts = _counts(samples, "cores")
+def _core_cpi(group: Group) -> Cell | None:
+    counts = _counts(group, "cores")
     if counts is None:
         return None
     value = derived.core_cpi(*counts)
     return f"{value:.2f}", value
 
 
-def _throttled(samples: t.Sequence[Sample]) -> Cell | None:
-    told = [sample["throttled"] for sample in samples if sample.get("throttled") is not None]
+def _throttled(group: Group) -> Cell | None:
+    told = [count for sample in group.samples if (count := sample.get("throttled")) is not None]
     return (f"{sum(told)}", sum(told)) if told else None
 
 
-def _stolen(samples: t.Sequence[Sample]) -> Cell | None:
-    told = [sample["steal"] for sample in samples if sample.get("steal") is not None]
+def _stolen(group: Group) -> Cell | None:
+    told = [share for sample in group.samples if (share := sample.get("steal")) is not None]
     if not told:
         return None
-    mean, most = fmean(told), max(told)
+    mean, most = sum(told) / len(told), max(told)
     return (answer.percent(mean) if most - mean < 0.001 else f"{answer.percent(mean)}, up to {answer.percent(most)}"), mean
 
 
-def _capacities(result: analysis.Result, kinds: t.Mapping[tuple[str, str, float | None], t.Sequence[Sample]]) -> dict[str, float]:
-    """Condition -> the highest rate measured with every thread busy."""
-    found: dict[str, float] = {}
-    for (placement, condition, _point), samples in kinds.items():
-        rate = _rate(samples)
-        if rate is not None and placement == analysis.sampled_as(result, analysis.WHOLE_MACHINE, condition):
-            found[condition] = max(rate, found.get(condition, 0.0))
-    return found
-
-
-def _room(samples: t.Sequence[Sample], capacity: float | None) -> dict[str, Cell]:
-    """How much more work there is room for, as usage suggests and in truth, as shares of the work done."""
-    rate, usage = _rate(samples), _mean_usage(samples)
-    if rate is None or capacity is None or not usage or not 0 < usage[1] <= 1:
-        return {}
-    room = derived.headroom(rate, usage[1], capacity)
-    return {name: (answer.signed(1 + room[name] / rate), room[name] / rate) for name in ("by_usage", "real")}
-
-
-# Column -> its title, and the figure from the samples of one kind.
-FIGURES: dict[str, tuple[str, t.Callable[[t.Sequence[Sample]], Cell | None]]] = {
-    "used": ("CPUs used", _used), "achieved": ("work by used CPU", _achieved), "frequency": ("MHz", _frequency), "ipc": ("IPC of a thread", _ipc),
-    "core_cpi": ("CPI of a core", _core_cpi), "throttled": ("throttled", _throttled), "stolen": ("stolen", _stolen),
-}
-TITLES = {
-    "used": FIGURES["used"][0], "achieved": FIGURES["achieved"][0], "by_usage": "room by usage", "real": "real room",
-    **{name: title for name, (title, _figure) in FIGURES.items() if name not in ("used", "achieved")},
+# Column -> its title, and the figure.
+COLUMNS: dict[str, tuple[str, t.Callable[[Group], Cell | None]]] = {
+    "used": ("CPUs used", _used), "achieved": ("work by used CPU", _achieved), "by_usage": ("room by usage", _room("by_usage")),
+    "real": ("real room", _room("real")), "frequency": ("MHz", _frequency), "ipc": ("IPC of a thread", _ipc), "core_cpi": ("CPI of a core", _core_cpi),
+    "throttled": ("throttled", _throttled), "stolen": ("stolen", _stolen),
 }
 
 
-def _why_not_counted(samples: t.Sequence[Sample]) -> str:
-    reasons = list(dict.fromkeys(reason for sample in samples if (reason := (sample.get("perf") or {}).get("reason"))))
+def _why_not_counted(result: analysis.Result) -> str:
+    reasons = list(dict.fromkeys(reason for sample in result["samples"] if (reason := (sample.get("perf") or {}).get("reason"))))
     return "; ".join(reasons[:MOST_REASONS]) or "the samples carry none"
 
 
-ABSENCES: tuple[tuple[str, t.Callable[[t.Sequence[Sample]], Cell | None], t.Callable[[t.Sequence[Sample]], str]], ...] = (
-    ("usage of the CPUs", _used, lambda _samples: "the samples carry none"),
-    ("frequency", _frequency, lambda _samples: "neither cpufreq nor /proc/cpuinfo tells it on this host"),
-    ("cycles and instructions", _ipc, _why_not_counted),
-    ("throttling", _throttled, lambda _samples: "this host shows no counter of it (thermal_throttle)"),
-    ("stolen time", _stolen, lambda _samples: "the samples carry none"),
-)
+ABSENCES: dict[str, tuple[str, t.Callable[[analysis.Result], str]]] = {
+    "used": ("usage of the CPUs", lambda _result: "the samples carry none"),
+    "frequency": ("frequency", lambda _result: "neither cpufreq nor /proc/cpuinfo tells it on this host"),
+    "ipc": ("cycles and instructions", _why_not_counted),
+    "throttled": ("throttling", lambda _result: "this host shows no counter of it (thermal_throttle)"),
+    "stolen": ("stolen time", lambda _result: "the samples carry none"),
+}

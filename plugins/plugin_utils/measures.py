@@ -79,12 +79,14 @@ def _of_streams(levels: t.Sequence[t.Mapping[str, t.Any]], about: t.Mapping[str,
 def _of_clients(samples: t.Sequence[t.Mapping[str, t.Any]]) -> list[Line]:
     """The most clients (or whatever the point counts) before response times are twice those of the fewest, for each placement and condition."""
     curves: dict[str, dict[str, dict[float, list[float]]]] = {}
-    name = next((name for name in RESPONSES if any(_response(sample, name) is not None for sample in samples)), None)
-    counted = next((sample["point"]["name"] for sample in samples if sample.get("point")), "")
-    for sample in samples:
-        point, response = analysis.point_of(sample), _response(sample, name)
-        if point is not None and response is not None:
-            curves.setdefault(sample["placement"], {}).setdefault(sample["condition"], {}).setdefault(point, []).append(response)
+    at_points = [sample for sample in samples if sample["ok"] and sample.get("point")]
+    name = next((name for name in RESPONSES if any(_response(sample, name) for sample in at_points)), "")
+    for sample in at_points:
+        response = _response(sample, name)
+        if response:
+            curve = curves.setdefault(sample["placement"], {}).setdefault(sample["condition"], {})
+            curve.setdefault(sample["point"]["value"], []).append(response)
+    counted = at_points[0]["point"]["name"] if at_points else ""
     found = []
     for placement, by_condition in curves.items():
         means = {condition: {point: fmean(values) for point, values in curve.items()} for condition, curve in by_condition.items()}
@@ -95,8 +97,9 @@ def _of_clients(samples: t.Sequence[t.Mapping[str, t.Any]]) -> list[Line]:
     return found
 
 
-def _response(sample: t.Mapping[str, t.Any], name: str | None) -> float | None:
-    value = ((sample.get("metrics") or {}).get(name) or {}).get("value") if sample["ok"] else None
+def _response(sample: t.Mapping[str, t.Any], name: str) -> float | None:
+    """None where the sample tells none, or one that is not above zero."""
+    value = ((sample.get("metrics") or {}).get(name) or {}).get("value")
     return value if value is not None and value > 0 else None
 
 

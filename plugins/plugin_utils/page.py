@@ -26,12 +26,11 @@ def environment() -> jinja2.Environment:
     made = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     script = asset("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
-    made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     made.filters.update(
         number=words.number, percent=answer.percent, signed=answer.signed, change=words.change, interval=words.interval, placement=analysis.placement_title,
         condition=charts.condition_title, effect=words.EFFECT_TITLES.get, answered=words.answer_title, address=quote,
         tied=words.tied, cpus=words.cpu_list, counted=words.counted, drawn=lambda picture: Markup(charts.draw(picture)),
-        told=lambda picture: htmlsafe_json_dumps(vars(picture), **made.policies["json.dumps_kwargs"]),
+        data=lambda value: htmlsafe_json_dumps(value, dumps=charts.as_json),
     )
     made.globals.update(style=Markup(asset("page.css")), script=Markup(script), script_hash=digest)
     return made

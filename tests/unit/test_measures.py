@@ -19,9 +19,13 @@ def lines(document, name="gzip"):
     return {line[0]: line[1] for line in measures.lines(about, analysis.compare_host(document), levels, samples, 0.01)}
 
 
+def table(document):
+    return meanwhile.table(document, document["samples"], analysis.levels(document))
+
+
 def rows(document):
     """(placement, condition) -> column -> what it is sorted by."""
-    made = meanwhile.table(document, document["samples"], analysis.levels(document))
+    made = table(document)
     return {(row[0][0], row[1][0]): dict(zip(made["heads"], [cell[1] for cell in row])) for row in made["rows"]}
 
 
@@ -83,15 +87,15 @@ def test_what_samples_carry_beside_the_metric():
     assert told["CPI of a core"] == pytest.approx(0.8) and told["IPC of a thread"] == pytest.approx(0.625)
     assert told["MHz"] == 2500 and told["stolen"] == pytest.approx(0.02)
     assert sum(one["throttled"] for one in rows(document).values()) == sum(one["throttled"] for one in document["samples"])
-    assert meanwhile.absent(document) == []
+    assert meanwhile.absent(document, [None, table(document)]) == []
 
 
 def test_what_is_not_there_is_no_column_and_has_its_reason():
     document = result_maker.result(blocks=4, shape=(1, 1, 2))
     for sample in document["samples"]:
         sample.update(perf={"reason": "perf is not installed"}, steal=None, frequency={}, cpu_usage={"0": None})
-    assert meanwhile.table(document, document["samples"], analysis.levels(document)) is None
-    assert meanwhile.absent(document) == [
+    assert table(document) is None
+    assert meanwhile.absent(document, [None]) == [
         "usage of the CPUs: the samples carry none", "frequency: neither cpufreq nor /proc/cpuinfo tells it on this host",
         "cycles and instructions: perf is not installed", "throttling: this host shows no counter of it (thermal_throttle)",
         "stolen time: the samples carry none",
@@ -106,5 +110,4 @@ def test_odd_records_are_left_out(spoilt):
     document = result_maker.result(blocks=2, shape=(1, 1, 2))
     for sample in document["samples"]:
         sample.update(spoilt)
-    meanwhile.table(document, document["samples"], analysis.levels(document))
-    meanwhile.absent(document)
+    meanwhile.absent(document, [table(document)])
