@@ -203,15 +203,15 @@ def _sequence(result: dict[str, t.Any]) -> charts.Picture | None:
 
 
 def _sample_cells(place: int, sample: dict[str, t.Any]) -> list[t.Any]:
-    """A sample as a row of a table: a number is what it is sorted by, a pair is what is shown and what it is sorted by."""
+    """A sample as a row of a table: a number, which the browser shows with six digits, or a text, or what is shown and what it is sorted by."""
     metric = sample["metric"] or {}
     value, steal, wall = metric.get("value"), sample.get("steal"), sample.get("wall_seconds")
     point = analysis.point_of(sample)
     return [
         place if sample.get("index") is None else sample["index"], sample["block"],
         sample["workload"] if point is None else f"{sample['workload']}, {point:g}", analysis.placement_title(sample["placement"]),
-        charts.condition_title(sample["condition"]), "none" if value is None else [words.number(value, 6), value], metric.get("unit") or "",
-        "unknown" if wall is None else [words.number(wall), wall], "unknown" if steal is None else [answer.percent(steal), steal],
+        charts.condition_title(sample["condition"]), "none" if value is None else value, metric.get("unit") or "",
+        "unknown" if wall is None else wall, "unknown" if steal is None else [answer.percent(steal), steal],
         sample.get("started") or "unknown", "yes" if sample["ok"] else f"no: {sample.get('error') or 'no reason given'}",
     ]
 

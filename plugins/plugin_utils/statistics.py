@@ -209,7 +209,7 @@ class _Samples:
         if len(before) * len(after) > MOST_PAIRS:
             inner = numpy.linspace(least, most, MOST_PAIRS)
         else:
-            inner = numpy.unique(numpy.round(numpy.subtract.outer(after, before), 12))
+            inner = _distinct(numpy.round(numpy.subtract.outer(after, before), 12).ravel())
         return numpy.concatenate(([least - 1e-9], inner, [most + 1e-9]))
 
     def _first_shift(self, test: t.Callable[[float], bool]) -> float:
@@ -246,8 +246,14 @@ class _Samples:
 
 def _half_step(values: numpy.ndarray) -> float:
     """Half of the smallest difference between two values that differ; 0 where all are equal."""
-    steps = numpy.diff(numpy.unique(numpy.round(values, 12)))
-    return float(steps.min()) / 2 if len(steps) else 0.0
+    distinct = _distinct(values)
+    return float((distinct[1:] - distinct[:-1]).min()) / 2 if len(distinct) > 1 else 0.0
+
+
+def _distinct(values: numpy.ndarray) -> numpy.ndarray:
+    """The different ones among some values, rising. (As numpy.unique, which takes twice as long for a few.)"""
+    rising = numpy.sort(values)
+    return rising[numpy.concatenate(([True], rising[1:] > rising[:-1]))]
 
 
 def _quantile(probability: float, freedom: int) -> float:

@@ -36,7 +36,9 @@ for (const table of document.querySelectorAll('table.sort')) {
 }
 // A table of many rows: they are data (a cell is a text, or a text, what it is sorted by, its class and its address), and as many are made as are looked at.
 const STEP = 200;
-const shown = (cell) => String(Array.isArray(cell) ? cell[0] : cell);
+const digits = new Intl.NumberFormat('en', { maximumSignificantDigits: 6 });
+const written = (value) => (typeof value === 'number' ? digits.format(value).replaceAll(',', '\u202f') : String(value));
+const shown = (cell) => written(Array.isArray(cell) ? cell[0] : cell);
 const field = (cell, head, first) => {
   const made = document.createElement(first ? 'th' : 'td');
   if (first) made.scope = 'row';
@@ -45,7 +47,7 @@ const field = (cell, head, first) => {
   const holder = address || kind ? made.appendChild(document.createElement(address ? 'a' : 'span')) : made;
   if (address) holder.setAttribute('href', address);
   if (kind) holder.className = `verdict ${kind}`;
-  holder.textContent = text;
+  holder.textContent = written(text);
   return made;
 };
 for (const source of document.querySelectorAll('script[data-rows]')) {
