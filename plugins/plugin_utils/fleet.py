@@ -26,6 +26,8 @@ LEAST_HOSTS_FOR_OUTLIERS = 5
 FENCE = 1.5
 ENVIRONMENT = ("kernel", "cmdline", "cpu_model", "microcode", "governor", "hypervisor")
 MOST_TEXT = 300
+# A setting that this collection does not know by name. What hosts may call it is no column: thousands of them could call it thousands of names.
+OTHER_SETTING = "another setting"
 
 Row = t.Dict[str, t.Any]
 
@@ -33,10 +35,13 @@ Row = t.Dict[str, t.Any]
 def row(summary: dict[str, t.Any], page: str) -> Row:
     """What the overview keeps of one host, small enough for thousands: its answer, and of each workload of the whole machine the comparison's figures."""
     keep = ("effect", "ratio", "ci_low", "ci_high", "verdict", "baseline_value", "candidate_value", "better", "margin")
+    told, policy = summary["recommendation"], analysis.policy_of(summary["change"])
+    if policy is not None and policy not in charts.CONDITIONS:
+        policy = OTHER_SETTING
     return {
         **{key: summary[key] for key in ("host", "run", "outcome", "hardware_class", "vulnerable", "reboot_required", "disagreement", "file")}, "page": page,
-        "recommendation": summary["recommendation"]["choice"], "agreed": summary["recommendation"]["agreed"],
-        "policy": (analysis.policy_of(summary["change"]) or "")[:MOST_TEXT] or None, "title": words.answer_title(summary["recommendation"])[:MOST_TEXT],
+        "recommendation": told["choice"], "agreed": told["agreed"],
+        "policy": policy, "title": words.policy_title(policy, told["policy"]["outcome"]) if policy else words.RECOMMENDATION_TITLES[told["choice"]],
         "sentence": summary["answer"]["sentence"], "evidence": summary["answer"]["evidence"],
         "environment": _environment(summary),
         "restored": summary["restored"].get("ok") if summary["restored"] else None,

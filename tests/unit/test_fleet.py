@@ -105,4 +105,6 @@ def test_hosts_that_switched_another_setting_are_shown_with_it_and_not_counted_f
     classes = {one["policy"]: one for one in fleet.by_class(rows, 0.01, 0.95)}
     assert {policy: (one["hosts"], one["recommendation"], one["title"]) for policy, one in classes.items()} == {
         None: (4, "on", "SMT on"), "overcommit_strict": (4, "not_compared", "strict overcommit: worse")}
+    unknown = {**result_maker.policy_result(name="x" * 200, blocks=5, shape=(1, 2, 2)), "host": "odd"}
+    assert fleet.row(report.summarise(unknown, "odd.json", SETTINGS), "odd.html")["title"] == "another setting: worse"
     assert {workload["workload"] for workload in classes["overcommit_strict"]["workloads"]} == {"gzip, all_threads, overcommit_strict"}
