@@ -132,8 +132,10 @@ def sampled_as(result: Result, placement: str, condition: str) -> str:
 
 def good_value(sample: dict[str, t.Any]) -> float | None:
     """The metric of a sample that worked, else None. A rate or a time of zero or less has no ratio, one beyond any machine's no meaning."""
-    value = (sample.get("metric") or {}).get("value")
-    return float(value) if sample["ok"] and value is not None and statistics.LEAST <= value <= statistics.MOST else None
+    if not sample["ok"] or not sample["metric"]:
+        return None
+    value = sample["metric"]["value"]
+    return float(value) if value is not None and statistics.LEAST <= value <= statistics.MOST else None
 
 
 def cpus_of(text: t.Any) -> tuple[int, ...]:
