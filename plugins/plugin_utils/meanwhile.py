@@ -18,6 +18,8 @@ Key = t.Tuple[str, str, t.Optional[float]]
 Cell = t.Tuple[str, float]
 # Of reasons that samples give for what they lack, so many are named.
 MOST_REASONS = 3
+# Less than this is no usage that a rate could be divided by.
+LEAST_USAGE = 1e-4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +103,7 @@ def _used(group: Group) -> Cell | None:
 
 
 def _achieved(group: Group) -> Cell | None:
-    if group.rate is None or not group.used:
+    if group.rate is None or group.used is None or group.used < LEAST_USAGE:
         return None
     value = derived.achievement_rate(group.rate, group.used)
     return words.number(value), value
@@ -111,7 +113,7 @@ def _room(which: str) -> t.Callable[[Group], Cell | None]:
     """How much more work there is room for, as a share of the work done: ``by_usage``, as usage suggests, or ``real``."""
 
     def figure(group: Group) -> Cell | None:
-        if group.rate is None or group.capacity is None or group.share is None or not 0 < group.share <= 1:
+        if group.rate is None or group.capacity is None or group.share is None or not LEAST_USAGE <= group.share <= 1:
             return None
         more = derived.headroom(group.rate, group.share, group.capacity)[which] / group.rate
         return answer.signed(1 + more), more
@@ -127,7 +129,7 @@ def _frequency(group: Group) -> Cell | None:
 def _counts(group: Group, which: str) -> tuple[float, list[float]] | None:
     """Cycles of all these threads or cores in all samples, and the instructions of each."""
     counted = [one for sample in group.samples for one in ((sample.get("perf") or {}).get(which) or {}).values()]
-    counted = [one for one in counted if (one.get("cycles") or 0) > 0 and (one.get("instructions") or 0) > 0]
+    counted = [one for one in counted if (one.get("cycles") or 0) >= 1 and (one.get("instructions") or 0) >= 1]
     return (sum(one["cycles"] for one in counted), [one["instructions"] for one in counted]) if counted else None
 
 
