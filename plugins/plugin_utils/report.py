@@ -106,6 +106,12 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
             keep(made.row["page"], made.page)
             rows.append(made.row)
             whole.add(made)
+        # Before the first picture is drawn: the libraries of both take a hundred megabytes and more, and only this one gives them back.
+        try:
+            with samples_table.made(whole.samples()) as table:
+                keep(samples_table.NAME, table)
+        except samples_table.TableError as error:
+            missing.append(str(error))
         if not alone or refused:
             keep("index.html", fleet_page.render(rows, refused, settings.margin, settings.confidence))
         if settings.before:
@@ -115,11 +121,6 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
         before = result_files.read_text(run_dir / "summary.md") or ""
         for name, content in whole.files(refused):
             keep(name, content)
-        try:
-            with samples_table.made(whole.samples()) as table:
-                keep(samples_table.NAME, table)
-        except samples_table.TableError as error:
-            missing.append(str(error))
         return Built(written, refused, rows, (before, whole.text("summary.md")), missing)
 
 
