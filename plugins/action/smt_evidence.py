@@ -23,7 +23,9 @@ class ActionModule(ActionBase):
         dummy, options = self.validate_argument_spec(argument_spec={"path": {"type": "path", "required": True}})
         missing = [str(library) for library in (result_files.MISSING_LIBRARY, statistics.MISSING_LIBRARY) if library]
         if missing:
-            raise AnsibleActionFail(f"smt_evidence needs further Python packages on the controller ({'; '.join(missing)}): pip install jsonschema-rs orjson scipy")
+            raise AnsibleActionFail(
+                f"smt_evidence needs further Python packages on the controller ({'; '.join(missing)}): pip install jsonschema-rs orjson scipy"
+            )
         witnesses, refused = [], []
         try:
             for path in evidence.result_files_below(options["path"]):

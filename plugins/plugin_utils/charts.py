@@ -167,7 +167,8 @@ def _ratio_layers() -> list[Spec]:
 
 def _ratio_axis() -> Spec:
     told = "datum.value == 1 ? '0 %' : replace(format(datum.value - 1, '+.0%'), '%', ' %')"
-    return {"axis": {"values": "@ticks", "labelExpr": told, "labelFlush": False}, "scale": {"type": "log", "domain": ["@low", "@high"], "nice": False, "clamp": True}}
+    scale = {"type": "log", "domain": ["@low", "@high"], "nice": False, "clamp": True}
+    return {"axis": {"values": "@ticks", "labelExpr": told, "labelFlush": False}, "scale": scale}
 
 
 def _forest() -> Spec:

@@ -34,8 +34,9 @@ def render(before: t.Sequence[fleet.Row], after: t.Sequence[fleet.Row], settings
         only_before=sorted(set(earlier) - {row["host"] for row in after}), only_after=sorted({row["host"] for row in after} - set(earlier)),
         workloads=_workloads(pairs, *settings), environment=_environment(pairs), answers=_answers(pairs), lines=lines,
         changed=sum(1 for line in lines if line[5][0] == CHANGED), first_rows=FIRST_ROWS,
-        compared=compared, effect=effect, heads=[(name, False) for name in ("host", "workload", f"{compared}, before", "after", "work as it was found, after by before", f"effect of {effect}",
-                                          "answer before", "answer after")],
+        compared=compared, effect=effect, heads=[(name, False) for name in (
+            "host", "workload", f"{compared}, before", "after", "work as it was found, after by before", f"effect of {effect}", "answer before", "answer after",
+        )],
     )
 
 

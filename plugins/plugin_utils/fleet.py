@@ -46,7 +46,9 @@ def row(summary: dict[str, t.Any], page: str) -> Row:
         "environment": _environment(summary),
         "restored": summary["restored"].get("ok") if summary["restored"] else None,
         "differences": (summary["restored"] or {}).get("differences") or [],
-        "workloads": {series(one): {"title": _title(one), "name": one["title"], **{key: one[key] for key in keep}} for one in _answering(summary["comparisons"])},
+        "workloads": {
+            series(one): {"title": _title(one), "name": one["title"], **{key: one[key] for key in keep}} for one in _answering(summary["comparisons"])
+        },
     }
 
 
@@ -127,7 +129,8 @@ def _spread(key: str, hosts: t.Sequence[tuple[str, dict[str, t.Any]]]) -> dict[s
     ratios = {host: one["ratio"] for host, one in hosts}
     logs = numpy.log(list(ratios.values()))
     return {
-        "workload": key, **{name: hosts[0][1][name] for name in ("title", "name")}, "ratios": list(ratios.values()), "least": min(ratios.values()), "most": max(ratios.values()),
+        "workload": key, **{name: hosts[0][1][name] for name in ("title", "name")},
+        "ratios": list(ratios.values()), "least": min(ratios.values()), "most": max(ratios.values()),
         "deviation": float(logs.std(ddof=1)) if len(logs) > 1 else None, "outliers": outliers(ratios),
     }
 

@@ -34,7 +34,8 @@ def render(rows: t.Sequence[fleet.Row], refused: t.Sequence[forms.Refused], marg
     table = [_cells(row, list(titles)[:MOST_COLUMNS], row["host"] in outliers) for row in rows]
     return page.render(
         "run.html.j2", rows=rows, refused=refused, counts={title: counts[title] for title in order if counts[title]}, classes=classes,
-        question=_question(rows), compared=fleet.compared(rows), charts=_charts(rows, classes), heads=_heads(list(titles.values())[:MOST_COLUMNS]), table=table, first_rows=FIRST_ROWS,
+        question=_question(rows), compared=fleet.compared(rows), charts=_charts(rows, classes), heads=_heads(list(titles.values())[:MOST_COLUMNS]),
+        table=table, first_rows=FIRST_ROWS,
         left_out=max(0, len(titles) - MOST_COLUMNS), runs=sorted({row["run"] for row in rows}), most_named=MOST_NAMED,
         notable=_notable(rows, classes), told=[row for row in rows if len(rows) <= MOST_HOSTS_DRAWN],
     )

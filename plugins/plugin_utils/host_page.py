@@ -44,7 +44,9 @@ def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, mar
         others=[one for one in comparisons if one["kind"] == "change" and id(one) not in shown],
         busy=" or ".join(dict.fromkeys(analysis.placement_title(one["placement"]) for one in main)), policy=policy and charts.condition_title(policy),
         effects=_effects(comparisons), workloads=workloads, machine=_machine(result), usage=_usage(result),
-        sequence=_sequence(result), absent=meanwhile.absent(result, [one["meanwhile"] for one in workloads]) if workloads else [], others_used=(result["environment"].get("busy") or {}).get("others"), settings=_settings(result), command=_command(result), sample_heads=SAMPLE_HEADS,
+        sequence=_sequence(result), others_used=(result["environment"].get("busy") or {}).get("others"),
+        absent=meanwhile.absent(result, [one["meanwhile"] for one in workloads]) if workloads else [],
+        settings=_settings(result), command=_command(result), sample_heads=SAMPLE_HEADS,
         samples=[_sample_cells(place, sample) for place, sample in enumerate(result["samples"][:MOST_SAMPLES_SHOWN])],
         facts=json.dumps(result["facts"], indent=1, sort_keys=True, ensure_ascii=False),
     )

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -250,7 +251,13 @@ def test_processes_make_the_same_bytes(tmp_path, monkeypatch):
 
 def test_a_host_whose_process_is_killed_is_named_and_the_rest_is_built(tmp_path, monkeypatch):
     render = report.host_page.render
-    monkeypatch.setattr(report.host_page, "render", lambda result, *rest: os._exit(1) if result["host"] in ("web03", "web11") else render(result, *rest))
+
+    def deadly(result, *rest):
+        if result["host"] in ("web03", "web11"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return render(result, *rest)
+
+    monkeypatch.setattr(report.host_page, "render", deadly)
     monkeypatch.setattr(report, "LEAST_HOSTS_A_PROCESS", 2)
     monkeypatch.setattr(report, "AHEAD", 2)
     monkeypatch.setattr(report.os, "sched_getaffinity", lambda pid: {0, 1})
