@@ -34,9 +34,10 @@ def recommend(result: Result, comparisons: t.Sequence[Comparison], licence: Lice
     :param comparisons: of :func:`analysis.compare_host`
     :returns: ``{choice, decided_by, agreed, reasons, measure, policy}``. ``choice`` is one of :mod:`answer`'s; ``decided_by`` is ``performance``,
         ``other reasons`` or None; ``agreed`` is true when a side is chosen and no reason points to the other one; each reason is
-        ``{about, points_to, words, ...}`` with ``about`` one of ``performance``, ``vulnerability``, ``licence`` and ``points_to`` ``on``, ``off`` or None; ``measure`` is None or
-        ``{blocks, seconds, words}``: what more to measure and how long that takes, None where it cannot be said. A run that was about another setting than
-        SMT chooses nothing; its ``policy`` is ``{name, outcome, reasons, measure}`` with ``outcome`` one of :func:`answer.outcome`, and else None
+        ``{about, points_to, words, ...}`` with ``about`` one of ``performance``, ``vulnerability``, ``licence`` and ``points_to`` ``on``, ``off`` or None;
+        ``measure`` is None or ``{blocks, seconds, words}``: what more to measure and how long that takes, None where it cannot be said. A run that was about
+        another setting than SMT chooses nothing; its ``policy`` is ``{name, outcome, reasons, measure}`` with ``outcome`` one of :func:`answer.outcome`,
+        and else None
     """
     main = analysis.primary(comparisons)
     performance = answer.recommendation(main)
