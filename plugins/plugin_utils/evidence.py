@@ -10,8 +10,7 @@ import os
 import typing as t
 from pathlib import Path
 
-from ansible_collections.threadwise.smt.plugins.module_utils import changes
-from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, boots, policy, recommendation, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, policy, recommendation, result_files
 
 MOST_RUNS = 10_000
 NAMED = 3
@@ -42,7 +41,7 @@ def witness(result: analysis.Result) -> Witness | None:
     :param result: a document that :func:`result_files.load` has accepted
     """
     hardware_class = result["facts"].get("hardware_class")
-    if not hardware_class or result["change"].get("name") not in (changes.SMT_RUNTIME, changes.NONE, boots.NAME):
+    if not hardware_class or result["change"].get("name") not in analysis.CHANGES_OF_SMT:
         return None
     comparisons = analysis.compare_host(result)
     choice = recommendation.recommend(result, comparisons)["choice"]

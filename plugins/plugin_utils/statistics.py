@@ -188,8 +188,8 @@ class _Samples:
         student = _student(self.ratios, alpha)
         critical = _quantile(1 - alpha / 2, self.n - 1)
         # Where the statistic is zero over a stretch, its middle is the estimate.
-        centre = (self._first_shift(lambda statistic: statistic <= 0) + self._first_shift(lambda statistic: statistic < 0)) / 2
-        low, high = (self._first_shift(test) for test in (lambda statistic: statistic <= critical, lambda statistic: statistic < -critical))
+        centre = (self._lowest(0.0) + self._highest(0.0)) / 2
+        low, high = self._lowest(critical), self._highest(critical)
         least, most = self._gaps[0], self._gaps[-1]
         # Even with all values of one side beyond the other's, few blocks may not reach a very high confidence: then ranks set no bound.
         if self._rank_statistic(least) <= critical:
@@ -212,16 +212,25 @@ class _Samples:
             inner = _distinct(numpy.round(numpy.subtract.outer(after, before), 12).ravel())
         return numpy.concatenate(([least - 1e-9], inner, [most + 1e-9]))
 
-    def _first_shift(self, test: t.Callable[[float], bool]) -> float:
-        """The shift from which on the rank statistic, which falls with the shift, passes a test."""
+    def _lowest(self, critical: float) -> float:
+        """The shift from which on the rank statistic is at most critical."""
+        return float(self._gaps[self._first(lambda number: self._statistic_in_gap(number) <= critical)])
+
+    def _highest(self, critical: float) -> float:
+        """The shift up to which the rank statistic is at least -critical, sought from the other end: swapped sides have to give the mirrored interval."""
+        last = len(self._gaps) - 1
+        return float(self._gaps[last - self._first(lambda number: self._statistic_in_gap(last - 1 - number) >= -critical)])
+
+    def _first(self, passes: t.Callable[[int], bool]) -> int:
+        """The first gap that passes a test, by halves; the statistic falls with the shift, but for some wild samples, where another end of a stretch is found."""
         first, last = 0, len(self._gaps) - 1
         while first < last:
             middle = (first + last) // 2
-            if test(self._statistic_in_gap(middle)):
+            if passes(middle):
                 last = middle
             else:
                 first = middle + 1
-        return float(self._gaps[first])
+        return first
 
     def _statistic_in_gap(self, number: int) -> float:
         """The rank statistic between a gap's two ends; the searches for an interval's ends begin at the same gaps."""
