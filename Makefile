@@ -36,8 +36,8 @@ lab-down: setup ## end exactly what `make lab` started
 	python lab/lab.py down --name smt-adjacent --name smt-split
 
 .PHONY: test
-test: setup ## everything that CI runs: unit tests, lint, sanity, scenarios on guests
-	tools/debian-packages.sh gzip sysbench stress-ng fio gcc libc6-dev shellcheck
+test: setup ## everything that CI runs: unit tests, pages in a browser, lint, sanity, scenarios on guests
+	tools/debian-packages.sh gzip sysbench stress-ng fio gcc libc6-dev shellcheck chromium chromium-driver
 	python tools/test.py test
 
 .PHONY: scenarios
@@ -45,8 +45,8 @@ scenarios: setup ## all longer scenarios on guests, more than an hour; not part 
 	tools/debian-packages.sh gzip sysbench
 	python tools/test.py scenarios
 
-.PHONY: unit lint sanity
-unit lint sanity: setup ## one step of `make test`
+.PHONY: unit browser lint sanity
+unit browser lint sanity: setup ## one step of `make test`
 	python tools/test.py $@
 
 .PHONY: scenario

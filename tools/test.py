@@ -26,6 +26,7 @@ LONG_SCENARIOS = (
     "smt_workloads", "smt_policy")
 STEPS = {
     "unit": ["python", "-m", "pytest", "-q", "tests/unit"],
+    "browser": ["python", "-m", "pytest", "-q", "tests/browser"],
     "lint": ["sh", "-c", "yamllint --strict . && ansible-lint && antsibull-changelog lint && antsibull-docs lint-collection-docs --plugin-docs ."],
     "sanity": ["tools/sanity.sh"],
     **{scenario: ["molecule", "test", "-s", scenario] for scenario in SHORT_SCENARIOS + LONG_SCENARIOS},
