@@ -51,14 +51,12 @@ class ActionModule(ActionBase):
         return compliance.judge(facts, wish, scope, memory)
 
     def _memory(self, options, task_vars):
-        """What of the memory policy is not in force; None where none is asked for."""
+        """The verdict's aspects of memory; None where no memory policy is asked for."""
         if not options["memory"] and options["protect"] is None:
             return None
-        wanted = self._ask("smt_memory_facts", options["memory"] or {}, task_vars)["ansible_facts"]["smt_memory"]["wanted"] or {}
-        found = [str(wanted["refusal"])] if wanted.get("refusal") else [str(one) for one in wanted.get("differences") or []]
-        if options["protect"] is not None and self._ask("smt_memory_protect", {"units": options["protect"]}, task_vars, check=True).get("changed"):
-            found.append("services that should be spared by the OOM killer are not, or others are")
-        return found
+        wanted = self._ask("smt_memory_facts", options["memory"] or {}, task_vars)["ansible_facts"]["smt_memory"]["wanted"]
+        spared = options["protect"] is None or not self._ask("smt_memory_protect", {"units": options["protect"]}, task_vars, check=True).get("changed")
+        return compliance.memory_aspects(wanted, spared)
 
     def _ask(self, module, arguments, task_vars, check=False):
         before, self._task.check_mode = self._task.check_mode, check or self._task.check_mode

@@ -9,7 +9,7 @@ import os
 import re
 
 from ansible_collections.threadwise.smt.plugins.module_utils import (
-    boot_entries, boot_facts, cpuinfo, cpulist, hypervisor, probe_kept, saved_map, vulnerabilities)
+    boot_entries, boot_facts, cpuinfo, cpulist, hypervisor, probe_kept, saved_map, vulnerabilities, way_back)
 from ansible_collections.threadwise.smt.plugins.module_utils.topology import read_topology
 
 SMT_DIR = 'sys/devices/system/cpu/smt/'
@@ -59,6 +59,7 @@ def gather(fs):
         'hypervisor': guest_of,
         'methods': {'runtime': _runtime_methods(fs, control, topology), 'boot': boot_facts.methods(loader, _write_hindrance(fs, ('/boot', '/etc')))},
         'hardware_class': hardware_class(fs, topology, guest_of),
+        'unconfirmed': way_back.load(fs),
     }
     facts['problems'] = fs.problems
     return facts

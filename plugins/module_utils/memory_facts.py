@@ -61,6 +61,7 @@ def _wanted(fs, memory, present, options, page):
     settings = memory_policy.settings(options, present)
     later = memory_policy.memory_with(memory, present, settings)
     after = memory_policy.resulting(present, settings)
+    boot_differences, boot_hindrance = sysctl_files.boot_differences(fs, settings)
     return {
         "overcommit": memory_policy.overcommit_name(after[memory_policy.OVERCOMMIT]),
         "commit_limit_bytes": memory_policy.commit_limit(later, after, page),
@@ -69,6 +70,8 @@ def _wanted(fs, memory, present, options, page):
         "sysctls": sysctl_lines(settings),
         "differences": ["%s reads %s instead of %d" % (name, "nothing" if present[name] is None else present[name], value)
                         for name, value in settings.items() if present[name] != value],
+        "boot_differences": boot_differences,
+        "boot_hindrance": boot_hindrance,
         "overrides": sysctl_files.overrides(fs, settings),
     }
 

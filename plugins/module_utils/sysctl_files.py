@@ -77,6 +77,40 @@ def overrides(fs, wanted, ours=OURS):
         wanted: settings as ``memory_policy.settings`` returns them; taken as what our file says, whether it is there yet or not.
         ours: our file, relative to the sysroot.
     """
+    problems = []
+    last = at_boot([(SYSCTL_CONF, fs.read(SYSCTL_CONF) or "")])
+    for name, value in wanted.items():
+        at_last = last.get(name, (str(value),))[0]
+        if at_last != str(value):
+            problems.append("%s makes %s %.20s whenever somebody calls sysctl --system, which reads it last: take the line out of it"
+                            % (fs.path(SYSCTL_CONF), name, at_last))
+    return _file_overrides(fs, wanted, ours) + problems + _tuned_overrides(fs, wanted)
+
+
+def boot_differences(fs, wanted, ours=OURS):
+    """What the next boot makes other than wanted, as the files are now.
+
+    Args:
+        fs: ``hostfs.HostFs``.
+        wanted: settings as ``memory_policy.settings`` returns them.
+        ours: our file, relative to the sysroot.
+
+    Returns:
+        ``(differences, hindrance)``: a sentence (str) for each setting, and why our file could not mend it (str), or None.
+    """
+    effective = at_boot(read(fs))
+    tuned = _tuned_overrides(fs, wanted)
+    differences = []
+    for name, value in wanted.items():
+        at_last, path = effective.get(name, (None, None))
+        if path is None:
+            differences.append("no file sets %s at boot" % name)
+        elif at_last != str(value):
+            differences.append("%s makes %s %.20s instead of %d at boot" % (fs.path(path), name, at_last, value))
+    return differences + tuned, next(iter(_file_overrides(fs, wanted, ours) + tuned), None)
+
+
+def _file_overrides(fs, wanted, ours):
     own_text = "".join("%s=%d\n" % item for item in wanted.items())
     files = [(path, text) for path, text in read(fs) if path != ours]
     effective = at_boot(sorted(files + [(ours, own_text)], key=lambda item: item[0].rpartition("/")[2]))
@@ -85,13 +119,7 @@ def overrides(fs, wanted, ours=OURS):
         at_last, path = effective[name]
         if at_last != str(value):
             problems.append("%s makes %s %.20s at boot, in spite of %s: take the line out of it" % (fs.path(path), name, at_last, fs.path(ours)))
-    last = at_boot([(SYSCTL_CONF, fs.read(SYSCTL_CONF) or "")])
-    for name, value in wanted.items():
-        at_last = last.get(name, (str(value),))[0]
-        if at_last != str(value):
-            problems.append("%s makes %s %.20s whenever somebody calls sysctl --system, which reads it last: take the line out of it"
-                            % (fs.path(SYSCTL_CONF), name, at_last))
-    return problems + _tuned_overrides(fs, wanted)
+    return problems
 
 
 def _tuned_overrides(fs, wanted):

@@ -158,8 +158,9 @@ ansible_facts:
           description:
             - What the wanted policy comes to; null when none is named. C(overcommit), C(commit_limit_bytes) and C(headroom) as above; C(refusal), a
               sentence, or null when it may be put in force; C(sysctls), the lines of the file in the order in which they may be written, each C(name),
-              C(value) and C(state); C(differences), a sentence for each value that is not in force; C(overrides), a sentence for
-              each file or profile that has the last word at boot.
+              C(value) and C(state); C(differences), a sentence for each value that is not in force; C(boot_differences), a sentence for
+              each value that the files as they are make otherwise at the next boot, and C(boot_hindrance), why the role's file could not mend
+              that, or null; C(overrides), a sentence for each file or profile that has the last word at boot.
           type: dict
           returned: always
         problems:

@@ -102,7 +102,10 @@ verdict:
       description: The next boot, likewise.
       type: dict
     memory:
-      description: The memory policy, likewise.
+      description: The memory policy of the running kernel, likewise.
+      type: dict
+    memory_configured:
+      description: The memory policy that the host's files make at the next boot, likewise.
       type: dict
     reboot_pending:
       description: Whether the next boot has other arguments that bear on SMT than the running kernel.
@@ -115,5 +118,10 @@ verdict:
       sample: {"running": {"state": "disabled"}, "configured": {"smt": "disabled"}, "reboot": false}
     before:
       description: What brings the present state back, likewise.
+      type: dict
+    unconfirmed:
+      description:
+        - Where a rollout was interrupted after it changed the host and before the host was found healthy, what brings the state from before that change
+          back, likewise, with C(memory), whether the memory policy was changed too.
       type: dict
 """

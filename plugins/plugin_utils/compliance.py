@@ -8,6 +8,7 @@ compliant where those two would change no CPU and no argument.
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils import boot_args, cpu_state, cpulist
@@ -15,11 +16,16 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils import policy
 
 COMPLIANT, DRIFTED, UNKNOWN, UNREACHABLE = "compliant", "drifted", "unknown", "unreachable"
 STATUSES = (COMPLIANT, DRIFTED, UNKNOWN, UNREACHABLE)
-ASPECTS = ("running", "configured", "memory")
+ASPECTS = ("running", "configured", "memory", "memory_configured")
 
 # A page or a fact that repeats each CPU of a large machine helps nobody.
 MOST_REASONS = 5
 MOST_TEXT = 500
+
+# Options of smt_state and smt_boot_args that lead back; RESTORED, the state from before the first change, stands for one that no word describes.
+RESTORED = "restored"
+_SWITCHED = (boot_args.DISABLED, boot_args.FORCED_OFF, boot_args.MITIGATIONS_NOSMT)
+_NUMBER = re.compile(r"[0-9]{1,9}")
 
 Verdict = t.Dict[str, t.Any]
 Facts = t.Mapping[str, t.Any]
@@ -44,31 +50,32 @@ class _KernelFacts(cpu_state.SysFiles):
         return text[:cpu_state.LONGEST_FILE] if isinstance(text, str) else None
 
 
-def judge(facts: t.Any, wish: policy.Wish, scope: str, memory: t.Any = None) -> Verdict:
+def judge(facts: t.Any, wish: policy.Wish, scope: str, memory: t.Mapping[str, t.Any] | None = None) -> Verdict:
     """The verdict on one host.
 
     :param facts: ``ansible_facts['smt']``; what is not of the expected type counts as unknown.
     :param wish: what is wanted.
     :param scope: one of `policy.SCOPES`.
-    :param memory: what of the memory policy is not in force (list of str), or None where no memory policy is asked for.
-    :returns: ``{status, wanted, scope, evidence, hardware_class, reboot_pending, change, before, running, configured, memory, sentence}``; each of the
+    :param memory: what :func:`memory_aspects` gave, or None where no memory policy is asked for.
+    :returns: ``{status, wanted, scope, evidence, hardware_class, reboot_pending, change, before, unconfirmed, running, configured, memory, sentence}``; each of the
         aspects is None where nothing is asked of it, or ``{status, reasons, hindrance}`` with `hindrance` why it cannot be mended while the host
         runs (or at all). ``change`` leads to what is wanted, ``before`` back to what is there: ``{running, configured, reboot}``, options of
-        `smt_state` and of `smt_boot_args`, None where nothing is to be done or nothing does it, and whether it takes a reboot.
+        `smt_state` and of `smt_boot_args`, None where nothing is to be done or nothing does it, and whether it takes a reboot. ``unconfirmed`` is the
+        way back of a change that an interrupted rollout made and nobody found to be well, with ``memory`` (bool) beside these three, or None.
     """
     if not isinstance(facts, dict):
         return refused("it returned no facts", wanted=str(wish), scope=scope)
     aspects = {
         "running": running(facts, wish) if scope in (policy.RUNTIME, policy.BOTH) else None,
         "configured": configured(facts, wish) if scope in (policy.BOOT, policy.BOTH) else None,
-        "memory": None if memory is None else _aspect(DRIFTED if memory else COMPLIANT, memory),
+        "memory": None, "memory_configured": None, **(memory or {}),
     }
     told = [one["status"] for one in aspects.values() if one]
     pending = _dict(facts, "boot").get("reboot_required")
     verdict = {
         "status": next((status for status in (DRIFTED, UNKNOWN) if status in told), COMPLIANT), "wanted": str(wish), "scope": scope,
         "evidence": wish.evidence, "hardware_class": _text(facts.get("hardware_class")), "reboot_pending": pending if isinstance(pending, bool) else None,
-        **aspects,
+        "unconfirmed": _unconfirmed(facts.get("unconfirmed")), **aspects,
     }
     needs = _needs(verdict)
     back = {"running": _running_way_back(facts), "configured": _boot_way_back(_dict(facts, "boot").get("configured"))}
@@ -78,7 +85,7 @@ def judge(facts: t.Any, wish: policy.Wish, scope: str, memory: t.Any = None) -> 
 def refused(reason: str, status: str = UNKNOWN, **known: t.Any) -> Verdict:
     """The verdict where there is nothing to compare: no facts, no policy, no connection."""
     verdict = {"status": status, "wanted": None, "scope": None, "evidence": None, "hardware_class": None, "reboot_pending": None, "change": None,
-               "before": None, **dict.fromkeys(ASPECTS), **known}
+               "before": None, "unconfirmed": None, **dict.fromkeys(ASPECTS), **known}
     return dict(verdict, sentence=_text(reason) or "no reason was given")
 
 
@@ -117,6 +124,23 @@ def configured(facts: Facts, wish: policy.Wish) -> dict[str, t.Any]:
         return _aspect(UNKNOWN, [f"what the next boot brings is not known (boot loader: {_text(boot.get('loader')) or 'unknown'})"])
     faults = boot_args.faults(arguments, wanted)
     return _aspect(DRIFTED, faults, _hindrance(facts, "boot")) if faults else _aspect(COMPLIANT)
+
+
+def memory_aspects(wanted: t.Any, spared: bool) -> dict[str, dict[str, t.Any] | None]:
+    """Whether the memory policy is in force (``memory``), and whether it will be after the next boot (``memory_configured``).
+
+    :param wanted: ``ansible_facts['smt_memory']['wanted']``; None where only services are to be spared.
+    :param spared: whether the OOM killer spares the services that it should, and no others.
+    """
+    told = wanted if isinstance(wanted, dict) else {}
+    refusal = _text(told.get("refusal"))
+    now = [refusal] if refusal else _list(told, "differences")
+    now = now if spared else [*now, "services that should be spared by the OOM killer are not, or others are"]
+    later = _list(told, "boot_differences")
+    return {
+        "memory": _aspect(DRIFTED if now else COMPLIANT, now, refusal),
+        "memory_configured": _aspect(DRIFTED if later else COMPLIANT, later, _text(told.get("boot_hindrance")) if later else None) if told else None,
+    }
 
 
 def boot_state(facts: Facts, wish: policy.Wish) -> str:
@@ -164,10 +188,9 @@ def _way_forward(facts: Facts, wish: policy.Wish) -> dict[str, t.Any]:
 
 
 def _running_way_back(facts: Facts) -> dict[str, str]:
-    """``restored``, the state from before the first change, stands for a state that no word describes."""
     if facts.get("active") is True and not _dict(facts, "cpus").get("offline"):
         return {"state": policy.ENABLED}
-    return {"state": policy.DISABLED if facts.get("active") is False and facts.get("control") in cpu_state.OFF else "restored"}
+    return {"state": policy.DISABLED if facts.get("active") is False and facts.get("control") in cpu_state.OFF else RESTORED}
 
 
 def _boot_way_back(arguments: t.Any) -> dict[str, str] | None:
@@ -175,12 +198,24 @@ def _boot_way_back(arguments: t.Any) -> dict[str, str] | None:
         return None
     if not arguments:
         return {"smt": boot_args.ENABLED}
-    states = {argument: state for state in (boot_args.DISABLED, boot_args.FORCED_OFF, boot_args.MITIGATIONS_NOSMT)
-              for argument in boot_args.wanted_smt(state).arguments}
+    states = {argument: state for state in _SWITCHED for argument in boot_args.wanted_smt(state).arguments}
     name, dummy, value = str(arguments[0]).partition("=")
-    if name == "maxcpus" and value.isdigit():
+    if name == "maxcpus" and _NUMBER.fullmatch(value):
         return {"maxcpus": value}
     return {"smt": states[arguments[0]]} if arguments[0] in states else None
+
+
+def _unconfirmed(told: t.Any) -> dict[str, t.Any] | None:
+    """A way back as the host tells it; of what is no such thing nothing is taken."""
+    if not isinstance(told, dict):
+        return None
+    state, boot = _text(_dict(told, "running").get("state")), _dict(told, "configured")
+    smt, maxcpus = _text(boot.get("smt")), _text(boot.get("maxcpus"))
+    return {
+        "running": {"state": state} if state in (policy.ENABLED, policy.DISABLED, RESTORED) else None,
+        "configured": {"smt": smt} if smt in (boot_args.ENABLED, *_SWITCHED) else {"maxcpus": maxcpus} if maxcpus and _NUMBER.fullmatch(maxcpus) else None,
+        "reboot": told.get("reboot") is True, "memory": told.get("memory") is True,
+    }
 
 
 def sentence(verdict: Verdict) -> str:
@@ -189,7 +224,7 @@ def sentence(verdict: Verdict) -> str:
     for name in ASPECTS:
         aspect = verdict[name]
         if aspect and aspect["status"] != COMPLIANT:
-            parts.append(f"{name}: {'; '.join(aspect['reasons'])}")
+            parts.append(f"{name.replace('_', ' ')}: {'; '.join(aspect['reasons'])}")
     if not parts and verdict["reboot_pending"] and verdict["scope"] == policy.BOOT:
         parts.append("in force after the next reboot")
     return ". ".join(parts)

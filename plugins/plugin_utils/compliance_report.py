@@ -27,7 +27,7 @@ MOST_WIDTH = 48
 METRICS = {
     "threadwise_smt_compliant": "1 when the host is as its SMT policy wants it, 0 when not or not known",
     "threadwise_smt_status": "1 for the status of the host: compliant, drifted, unknown or unreachable",
-    "threadwise_smt_drifted": "1 when an aspect (running, configured, memory) of the host is not as wanted, 0 when it is",
+    "threadwise_smt_drifted": "1 when an aspect (running, configured, memory, memory_configured) of the host is not as wanted, 0 when it is",
     "threadwise_smt_reboot_pending": "1 when the next boot has other arguments that bear on SMT than the running kernel",
     "threadwise_smt_checked_timestamp_seconds": "when the host was judged, in seconds since 1970",
 }
@@ -63,14 +63,20 @@ def table(judged: t.Sequence[Judged]) -> list[str]:
 
 
 def _cells(host: str, verdict: Verdict) -> tuple[str, ...]:
-    texts = (host, verdict["status"], verdict["wanted"] or "", verdict["hardware_class"] or "", verdict["sentence"] or "-")
+    texts = (host, verdict["status"], verdict["wanted"] or "", verdict["hardware_class"] or "", how(verdict) or "-")
     return tuple("".join(character if character.isprintable() else "?" for character in text) for text in texts)
+
+
+def how(verdict: Verdict) -> str:
+    """What a person should know of a host; empty where there is nothing."""
+    waiting = verdict["unconfirmed"] is not None
+    return ". ".join(filter(None, [verdict["sentence"], "changed by a rollout that was interrupted before the host was found healthy" if waiting else None]))
 
 
 def document(judged: t.Sequence[Judged], at: datetime.datetime) -> str:
     """The verdicts as JSON text for other programs: ``{schema, schema_version, at, counts, hosts: [{host, status, ...}]}``."""
     hosts = [
-        {"host": host, **{key: verdict[key] for key in KEPT},
+        {"host": host, **{key: verdict[key] for key in KEPT}, "unconfirmed": verdict["unconfirmed"] is not None,
          **{aspect: verdict[aspect] and {key: verdict[aspect][key] for key in ("status", "reasons")} for aspect in compliance.ASPECTS}}
         for host, verdict in judged
     ]
@@ -111,7 +117,7 @@ def _written(at: datetime.datetime) -> str:
 
 def page(judged: t.Sequence[Judged], at: datetime.datetime) -> str:
     """The verdicts as one HTML page that needs nothing else."""
-    return frame.render("compliance.html.j2", at=_written(at), judged=judged, classes=_classes(judged), statuses=compliance.STATUSES,
+    return frame.render("compliance.html.j2", at=_written(at), judged=judged, how=how, classes=_classes(judged), statuses=compliance.STATUSES,
                         aspects=compliance.ASPECTS, sentence=sentence(judged))
 
 

@@ -75,17 +75,18 @@ def _size(value: t.Any, fleet: int) -> int:
 
 
 def is_pending(verdict: Verdict, reboot_ok: bool) -> bool:
-    """Whether a host is to be changed and can be."""
+    """Whether a host is to be changed and can be, or was changed and nobody found it to be well."""
     if verdict["status"] == compliance.DRIFTED:
         return obstacle(verdict, reboot_ok) is None
-    return verdict["status"] == compliance.COMPLIANT and reboot_ok and verdict["change"]["reboot"]
+    return verdict["status"] == compliance.COMPLIANT and (verdict["unconfirmed"] is not None or (reboot_ok and verdict["change"]["reboot"]))
 
 
 def obstacle(verdict: Verdict, reboot_ok: bool) -> str | None:
     """Why a drifted host cannot be mended; None where it can."""
-    run, boot = verdict["running"], verdict["configured"]
-    if boot and boot["status"] == compliance.DRIFTED and boot["hindrance"]:
-        return boot["hindrance"]
+    run = verdict["running"]
+    for name in ("configured", "memory", "memory_configured"):
+        if verdict[name] and verdict[name]["status"] == compliance.DRIFTED and verdict[name]["hindrance"]:
+            return verdict[name]["hindrance"]
     if run and run["status"] == compliance.DRIFTED and run["hindrance"] and not (verdict["change"]["reboot"] and reboot_ok):
         return run["hindrance"]
     return None

@@ -40,6 +40,7 @@ def end(module, name, value, **result):
 
 STAND_INS = {
     "smt_facts": r'''
+from ansible_collections.threadwise.smt.plugins.module_utils import hostfs, way_back
 module = AnsibleModule({"sysroot": {"type": "path"}}, supports_check_mode=True)
 with open(os.environ["SMT_HOST"] + "/asked", "a") as stream:
     stream.write("x")
@@ -49,7 +50,8 @@ module.exit_json(changed=False, ansible_facts={"smt": {
     "threads_per_core": {"min": 2, "max": 2, "online_max": 1 + on}, "sibling_groups": ["0,2", "1,3"],
     "cpus": {"present": "0-3", "online": "0-3" if on else "0-1", "offline": "" if on else "2-3"},
     "boot": {"running": [], "configured": host["configured"], "loader": "grub_debian", "reboot_required": bool(host["configured"])},
-    "methods": {"runtime": {"chosen": "smt_control"}, "boot": {"chosen": "grub_debian"}}, "padding": "x" * 30000}})
+    "methods": {"runtime": {"chosen": "smt_control"}, "boot": {"chosen": "grub_debian"}}, "padding": "x" * 30000,
+    "unconfirmed": way_back.load(hostfs.HostFs(module.params["sysroot"]))}})
 ''',
     "smt_state": r'''
 module = AnsibleModule({"state": {}, "threads_per_core": {"type": "int"}, "method": {}, "bystanders": {}, "persist": {},
@@ -87,7 +89,8 @@ class Fleet:
             place.mkdir(parents=True)
             (place / "python").write_text(INTERPRETER % (place, sys.executable))
             (place / "python").chmod(0o755)
-            inventory[name] = dict({"ansible_python_interpreter": str(place / "python"), "ansible_connection": "local"}, **variables)
+            inventory[name] = dict({"ansible_python_interpreter": str(place / "python"), "ansible_connection": "local",
+                                    "smt_facts_sysroot": str(place)}, **variables)
             self.set(name, smt=True, configured=[], hardware_class=variables.get("simulated_class", "x86_64-1s2c4t-split-00000000"))
         (directory / "inventory.yml").write_text(yaml.safe_dump({"all": {"hosts": inventory}}, sort_keys=False))
 

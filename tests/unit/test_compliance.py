@@ -142,9 +142,37 @@ def test_where_any_state_will_do_nothing_drifts(tmp_path):
 
 
 def test_memory_counts_beside_it(tmp_path):
-    verdict = judge(known(tmp_path), Wish("enabled"), memory=["vm.overcommit_memory reads 0 instead of 2"])
+    wanted = {"refusal": None, "differences": ["vm.overcommit_memory reads 0 instead of 2"], "boot_differences": [], "boot_hindrance": None}
+    verdict = judge(known(tmp_path), Wish("enabled"), memory=compliance.memory_aspects(wanted, True))
     assert (verdict["status"], verdict["sentence"]) == ("drifted", "memory: vm.overcommit_memory reads 0 instead of 2")
-    assert judge(known(tmp_path), Wish("enabled"), memory=[])["status"] == "compliant"
+    verdict = judge(known(tmp_path), Wish("enabled"), memory=compliance.memory_aspects(dict(wanted, differences=[]), True))
+    assert verdict["status"] == "compliant"
+
+
+def test_memory_counts_at_the_next_boot_too(tmp_path):
+    wanted = {"differences": [], "boot_differences": ["/etc/sysctl.d/z.conf makes it 0"], "boot_hindrance": "take the line out"}
+    verdict = judge(known(tmp_path), Wish("enabled"), memory=compliance.memory_aspects(wanted, True))
+    assert (verdict["memory"]["status"], verdict["memory_configured"]["status"]) == ("compliant", "drifted")
+    assert verdict["sentence"] == "memory configured: /etc/sysctl.d/z.conf makes it 0"
+    assert verdict["memory_configured"]["hindrance"] == "take the line out"
+
+
+def test_services_alone_say_nothing_of_the_next_boot(tmp_path):
+    aspects = compliance.memory_aspects(None, False)
+    assert aspects["memory"]["status"] == "drifted" and aspects["memory_configured"] is None
+
+
+@pytest.mark.parametrize("told, way", [
+    (None, None), ("x", None), ([], None),
+    ({}, {"running": None, "configured": None, "reboot": False, "memory": False}),
+    ({"running": {"state": "enabled"}, "configured": {"smt": "forced_off"}, "reboot": True, "memory": True},
+     {"running": {"state": "enabled"}, "configured": {"smt": "forced_off"}, "reboot": True, "memory": True}),
+    ({"running": {"state": "{{ 7 }}"}, "configured": {"maxcpus": "4"}, "reboot": "yes"},
+     {"running": None, "configured": {"maxcpus": "4"}, "reboot": False, "memory": False}),
+    ({"running": 7, "configured": {"maxcpus": "4; reboot", "smt": "x"}}, {"running": None, "configured": None, "reboot": False, "memory": False}),
+])
+def test_of_what_a_host_calls_a_way_back_only_what_is_one_is_taken(tmp_path, told, way):
+    assert judge(known(tmp_path, unconfirmed=told), Wish("enabled"))["unconfirmed"] == way
 
 
 def test_what_nothing_tells_is_unknown(tmp_path):
@@ -155,8 +183,8 @@ def test_what_nothing_tells_is_unknown(tmp_path):
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20) | st.text(string.digits + "-,", max_size=9),
                     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["online", "present", "runtime", "configured", "max", "chosen",
-                                                                                                 "impossible", "offline"]), inner, max_size=3), max_leaves=6)
-FIELDS = ["supported", "control", "active", "threads_per_core", "cpus", "sibling_groups", "boot", "methods", "hardware_class", "complete"]
+                                                                                                 "impossible", "offline", "state", "smt", "maxcpus"]), inner, max_size=3), max_leaves=6)
+FIELDS = ["supported", "control", "active", "threads_per_core", "cpus", "sibling_groups", "boot", "methods", "hardware_class", "complete", "unconfirmed"]
 
 
 @pytest.fixture(scope="module", name="usual")

@@ -47,6 +47,14 @@ def test_json_says_all_of_it():
     assert told["hosts"][1]["running"] == {"status": "drifted", "reasons": ["x"]} and told["hosts"][1]["memory"] is None
 
 
+def test_a_change_that_nobody_confirmed_is_told_everywhere():
+    fleet = [("a", dict(verdict(), sentence="", unconfirmed={})), ("b", dict(verdict(), sentence=""))]
+    told = "changed by a rollout that was interrupted before the host was found healthy"
+    assert [told in line for line in compliance_report.table(fleet)[2:4]] == [True, False]
+    assert compliance_report.page(fleet, NOW).count(told) == 1
+    assert [host["unconfirmed"] for host in json.loads(compliance_report.document(fleet, NOW))["hosts"]] == [True, False]
+
+
 def test_metrics_say_what_is_known_and_leave_the_rest_out():
     lines = compliance_report.metrics(FLEET, NOW).splitlines()
     assert 'threadwise_smt_drifted{host="b",hardware_class="c1",aspect="running"} 1' in lines

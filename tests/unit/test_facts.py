@@ -30,7 +30,7 @@ def test_every_name_users_rely_on_is_there(tmp_path):
     told = gather_machine(tmp_path, MACHINE)
     assert set(told) == {'supported', 'control', 'active', 'sockets', 'cores', 'threads_per_core', 'cpus', 'packages', 'sibling_groups', 'primaries',
                          'secondaries', 'nodes', 'numbering', 'source', 'complete', 'measured', 'boot', 'vulnerabilities', 'hypervisor', 'methods',
-                         'hardware_class', 'problems'}
+                         'hardware_class', 'unconfirmed', 'problems'}
     assert json.loads(json.dumps(told)) == told
     assert (told['supported'], told['control'], told['active'], told['sockets'], told['cores']) == (True, 'on', True, 2, 18)
     assert told['cpus'] == {'present': '0-35', 'possible': '0-35', 'online': '0-35', 'offline': '', 'isolated': ''}

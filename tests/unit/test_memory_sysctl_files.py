@@ -86,3 +86,33 @@ def test_any_text_is_read(text):
     for name, value in sysctl_files.assignments(text):
         assert name and "\n" not in name + value
     sysctl_files.at_boot([("a", text)])
+
+
+def boot_differences(root):
+    return sysctl_files.boot_differences(HostFs(str(root)), WANTED)
+
+
+def test_what_the_files_make_at_boot_is_held_against_what_is_wanted(tmp_path):
+    differences, hindrance = boot_differences(tmp_path)
+    assert (differences, hindrance) == (["no file sets vm.overcommit_ratio at boot", "no file sets vm.overcommit_memory at boot"], None)
+    put(tmp_path, "etc/sysctl.d/50-db.conf", "vm.overcommit_memory = 2\nvm.overcommit_ratio = 80\n")
+    assert boot_differences(tmp_path) == ([], None), "whoever wrote it"
+    put(tmp_path, OURS, "vm.overcommit_memory=0\n")
+    (sentence,), hindrance = boot_differences(tmp_path)
+    assert sentence.endswith("%s makes vm.overcommit_memory 0 instead of 2 at boot" % OURS) and hindrance is None
+
+
+def test_a_file_that_would_beat_ours_hinders(tmp_path):
+    put(tmp_path, OURS, "vm.overcommit_memory=2\nvm.overcommit_ratio=80\n")
+    put(tmp_path, "etc/sysctl.d/99-zz.conf", "vm.overcommit_memory=0\n")
+    (sentence,), hindrance = boot_differences(tmp_path)
+    assert "99-zz.conf makes vm.overcommit_memory 0 instead of 2" in sentence and "take the line out of it" in hindrance
+
+
+def test_tuned_hinders(tmp_path):
+    put(tmp_path, OURS, "vm.overcommit_memory=2\nvm.overcommit_ratio=80\n")
+    put(tmp_path, "etc/tuned/tuned-main.conf", "reapply_sysctl = 0\n")
+    put(tmp_path, "etc/tuned/active_profile", "db\n")
+    put(tmp_path, "etc/tuned/db/tuned.conf", "[sysctl]\nvm.overcommit_ratio=50\n")
+    (sentence,), hindrance = boot_differences(tmp_path)
+    assert "tuned profile db makes vm.overcommit_ratio 50" in sentence and hindrance == sentence

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 
@@ -79,16 +80,35 @@ def test_a_wave_that_fails_is_rolled_back_and_the_next_run_goes_on(fleet):
     assert "h1" not in fleet.changes(), "nothing is done twice"
 
 
-def test_after_the_controller_was_killed_the_next_run_finishes_and_does_nothing_twice(fleet):
+def kill_in_wave_2(fleet):
+    """A rollout that is killed when h1 is done, and h2 and h3 are changed and their health checks not yet over."""
     (fleet.directory / "slow.yml").write_text(SLOW)
-    with fleet.start("smt_enforce", **WAVES, smt_enforce_health_check="slow.yml") as process:
-        # h1 is done, and h2 is changed when its health check begins.
-        while fleet.get("smt")["h2"] and process.poll() is None:
+    with fleet.start("smt_enforce", **WAVES, smt_enforce_health_check="slow.yml", smt_policy_scope="both") as process:
+        while not all(fleet.get("configured")[host] for host in ("h2", "h3")) and process.poll() is None:
             time.sleep(0.1)
         os.killpg(process.pid, signal.SIGKILL)
-    code, seen = fleet.play("smt_enforce", **WAVES)
-    assert code == 0 and set(table(seen).values()) == {"compliant"}, seen
-    assert fleet.changes() == dict.fromkeys(HOSTS, ["smt false"])
+
+
+def test_after_the_controller_was_killed_the_next_run_finishes_and_does_nothing_twice(fleet):
+    kill_in_wave_2(fleet)
+    code, seen = fleet.play("smt_compliance", smt_policy="disabled", smt_policy_scope="both")
+    assert re.search("h2 +compliant .* changed by a rollout that was interrupted", seen) and not re.search("h1 .*interrupted", seen), seen
+    code, seen = fleet.play("smt_enforce", **WAVES, smt_enforce_health_check="health.yml", smt_policy_scope="both")
+    assert code == 0 and set(table(seen).values()) == {"compliant"} and "interrupted" not in seen.rpartition("wave 1: h2, h3")[2], seen
+    assert fleet.changes() == dict.fromkeys(HOSTS, ["smt false", 'configured ["nosmt"]'])
+    code, seen = fleet.play("smt_enforce", **WAVES, smt_enforce_health_check="health.yml", sick=HOSTS, smt_policy_scope="both")
+    assert code == 0 and fleet.changes() == {}, "nobody waits for a health check any more"
+
+
+def test_a_host_that_is_sick_after_the_controller_was_killed_is_still_brought_back(fleet):
+    fleet.set("h3", configured=["nosmt"])
+    kill_in_wave_2(fleet)
+    fleet.changes()
+    code, seen = fleet.play("smt_enforce", **WAVES, smt_enforce_health_check="health.yml", sick=["h2"], smt_policy_scope="both")
+    assert code != 0 and "h2 was brought back to the state before the wave: the service is down" in seen, seen
+    assert fleet.get("smt") == {name: name != "h1" for name in HOSTS}
+    assert fleet.get("configured") == dict(dict.fromkeys(HOSTS, []), h1=["nosmt"], h3=["nosmt"]), "what was there before the first rollout"
+    assert set(fleet.changes()) == {"h2", "h3"}
 
 
 def test_few_failures_of_a_wave_stop_nothing(fleet):

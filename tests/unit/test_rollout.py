@@ -50,8 +50,8 @@ def test_what_is_no_size_is_refused(sizes):
         rollout.waves([Member("a")], sizes)
 
 
-def verdict(status="drifted", running=None, configured=None, reboot=False):
-    return dict(compliance.refused("", status), running=running, configured=configured, change={"running": None, "configured": None, "reboot": reboot})
+def verdict(status="drifted", reboot=False, **told):
+    return dict(compliance.refused("", status), change={"running": None, "configured": None, "reboot": reboot}, **told)
 
 
 HINDERED = {"status": "drifted", "reasons": [], "hindrance": "no way"}
@@ -61,6 +61,8 @@ FREE = dict(HINDERED, hindrance=None)
 @pytest.mark.parametrize("told, reboot_ok, pending", [
     (verdict(running=FREE), False, True), (verdict(running=HINDERED), True, False), (verdict(running=HINDERED, reboot=True), False, False),
     (verdict(running=HINDERED, reboot=True), True, True), (verdict(running=FREE, configured=HINDERED), False, False), (verdict("compliant"), True, False),
+    (verdict("compliant", unconfirmed={}), False, True), (verdict(memory_configured=FREE), False, True), (verdict(memory_configured=HINDERED), False, False),
+    (verdict(memory=HINDERED), True, False),
     (verdict("compliant", reboot=True), True, True), (verdict("compliant", reboot=True), False, False), (verdict("unknown"), True, False),
 ])
 def test_who_is_changed(told, reboot_ok, pending):

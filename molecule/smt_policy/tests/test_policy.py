@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A policy on two guests of two hardware classes: drift by hand is named and mended, a sick guest stops a rollout. The tests build on one another."""
+"""One policy on four guests of two hardware classes, from the evaluation of a sample to what keeps it. The tests build on one another."""
 
 from __future__ import annotations
 
@@ -8,92 +8,243 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
+import time
 
+import pytest
 import testinfra
 
-INVENTORY = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory"
+EPHEMERAL = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
+INVENTORY = EPHEMERAL / "inventory"
+RESULTS = EPHEMERAL / "results"
 HEALTH = pathlib.Path(__file__).parent.parent / "files/health.yml"
-GUESTS = ("smt-policy-adjacent", "smt-policy-split")
-ADJACENT, SPLIT = GUESTS
+GUESTS = A1, A2, S1, S2 = [f"smt-policy-{name}" for name in ("adjacent-1", "adjacent-2", "split-1", "split-2")]
 CONTROL = "/sys/devices/system/cpu/smt/control"
-OURS = "/etc/default/grub.d/*threadwise*"
-HELD = {"smt_policy": "disabled", "smt_policy_scope": "both"}
+WAY_BACK = "/var/lib/threadwise-smt/way-back.json"
+BY_HAND = "/etc/default/grub.d/10-lab.cfg"
+MEMORY = "/etc/sysctl.d/99-threadwise-smt-memory.conf"
+PATIENCE = 1800
+
+# A job whose time counts, where siblings contend, and a rate, where all threads together get more done.
+EVALUATION = {
+    "smt_eval_sample": 1, "smt_eval_run": "sample", "smt_bench_dest": str(RESULTS), "smt_bench_budget": 60, "smt_bench_placements": ["all_threads"],
+    "smt_bench_workloads": "{{ {'adjacent': [], 'split': ['gzip']}[lab_numbering] }}",
+    "smt_bench_custom": "{{ {'adjacent': [job], 'split': []}[lab_numbering] }}",
+    "job": {"name": "job", "title": "A job", "argv": ["sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"],
+            "metric": {"name": "time", "unit": "s", "better": "lower", "clock": "wall_seconds"}},
+}
+AUTO = {"smt_policy": "auto", "smt_policy_evidence": str(RESULTS), "smt_policy_scope": "both"}
 
 
-def play(directory, playbook, variables, *arguments):
-    """Call a playbook of the collection. Returns (exit code, host -> status, how many changes each host reports)."""
-    report = directory / "compliance.json"
-    told = dict(variables, smt_compliance_json=str(report), smt_boot_reboot_timeout=1800)
-    done = subprocess.run(["ansible-playbook", "-i", str(INVENTORY), f"threadwise.smt.{playbook}", "-e", json.dumps(told), *arguments],
-                          capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, cwd=directory)
+def command(playbook, variables, *arguments):
+    told = dict(variables, smt_boot_reboot_timeout=PATIENCE)
+    return ["ansible-playbook", "-i", str(INVENTORY), f"threadwise.smt.{playbook}", "-e", json.dumps(told), *arguments]
+
+
+def play(playbook, variables, *arguments):
+    """Call a playbook of the collection. Returns (exit code, host -> status in its last table, host -> how many changes, all that a person sees)."""
+    done = subprocess.run(command(playbook, variables, *arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+                          stdin=subprocess.DEVNULL, cwd=EPHEMERAL)
+    print(done.stdout)
     table = done.stdout.rpartition("\nhost  ")[2].partition("\n\n")[0]
-    statuses = dict(re.findall(r"^(smt-policy-\S+) +([a-z]+)", table, re.MULTILINE))
+    statuses = dict(re.findall(r"^(\S+) +(compliant|drifted|unknown|unreachable)\b", table, re.MULTILINE))
     changes = dict(re.findall(r"^(\S+) +: ok=\d+ +changed=(\d+)", done.stdout, re.MULTILINE))
-    print(done.stdout[-6000:], done.stderr[-2000:])
-    return done.returncode, statuses, {host: int(count) for host, count in changes.items()}
+    return done.returncode, statuses, {host for host, count in changes.items() if int(count)}, done.stdout
+
+
+def judged(variables):
+    """Compliance by the file for programs: (exit code, host -> what is said of it)."""
+    code = play("smt_compliance", variables)[0]
+    return code, {host["host"]: host for host in json.loads((EPHEMERAL / "smt_compliance.json").read_text())["hosts"]}
 
 
 def guest(name):
     return testinfra.get_host(f"ansible://{name}?ansible_inventory={INVENTORY}")
 
 
-def control(name):
-    return guest(name).check_output("cat " + CONTROL)
+def ask(name, what):
+    return guest(name).check_output(what)
 
 
-def arguments(name):
-    """The SMT arguments of the entry that grub boots."""
-    return re.findall(r"nosmt\S*", guest(name).check_output("grep -m1 '^[[:space:]]*linux' /boot/grub/grub.cfg"))
+def control(*names):
+    return [ask(name, "cat " + CONTROL) for name in names]
 
 
-def test_the_policy_holds_now_and_at_the_next_boot(tmp_path):
-    assert [control(name) for name in GUESTS] == ["off", "off"]
-    assert [arguments(name) for name in GUESTS] == [["nosmt"], ["nosmt"]]
-    code, statuses, dummy = play(tmp_path, "smt_compliance", HELD)
-    assert (code, statuses) == (0, dict.fromkeys(GUESTS, "compliant"))
+def arguments(*names):
+    """The SMT arguments of the entry that grub boots, by guest."""
+    return [re.findall(r"nosmt\S*", ask(name, "grep -m1 '^[[:space:]]*linux' /boot/grub/grub.cfg")) for name in names]
 
 
-def test_what_somebody_changed_by_hand_is_named_and_mended(tmp_path):
-    guest(ADJACENT).check_output(f"echo on >{CONTROL}")
-    guest(SPLIT).check_output(f"rm {OURS} && update-grub")
-    files = "find /etc /boot -xdev -type f -newer /run/mark | grep -v -e grub -e ld.so -e mtab || true"
+def boots(*names):
+    return [ask(name, "cat /proc/sys/kernel/random/boot_id") for name in names]
+
+
+def looked_at(name):
+    """When the health check was run on a guest, seconds since 1970 by its clock."""
+    return [int(line) for line in ask(name, "cat /var/tmp/looked-at 2>/dev/null || true").split()]
+
+
+def written(name):
+    """What was written on a guest, of all that somebody would set, since /run/mark was touched."""
+    found = ask(name, "find /etc /boot /var/lib/threadwise-smt -xdev -type f -newer /run/mark").split()
+    return {path for path in found if pathlib.PurePath(path).name not in ("ld.so.cache", "grubenv", "topology.json", "guard.log")}
+
+
+def mark():
     for name in GUESTS:
-        guest(name).check_output("touch /run/mark")
-    code, statuses, dummy = play(tmp_path, "smt_compliance", HELD)
-    assert (code, statuses) == (2, dict.fromkeys(GUESTS, "drifted"))
-    told = {host["host"]: host for host in json.loads((tmp_path / "compliance.json").read_text())["hosts"]}
-    assert (told[ADJACENT]["running"]["status"], told[ADJACENT]["configured"]["status"]) == ("drifted", "compliant")
-    assert (told[SPLIT]["running"]["status"], told[SPLIT]["configured"]["status"]) == ("compliant", "drifted")
-    code, checked, dummy = play(tmp_path, "smt_enforce", HELD, "--check")
-    assert (code, checked) == (2, statuses), "the same answer"
-    assert (control(ADJACENT), arguments(SPLIT)) == ("on", [])
-    code, statuses, dummy = play(tmp_path, "smt_enforce", HELD)
-    assert (code, statuses) == (0, dict.fromkeys(GUESTS, "compliant"))
-    assert (control(ADJACENT), arguments(SPLIT)) == ("off", ["nosmt"])
-    assert guest(ADJACENT).check_output("find /boot/grub/grub.cfg -newer /run/mark") == "", "the boot arguments were as wanted there"
-    assert [guest(name).check_output(files) for name in GUESTS] == ["", ""]
+        ask(name, "touch /run/mark; sleep 1")
 
 
-def test_a_sick_guest_stops_the_rollout_and_is_brought_back(tmp_path):
-    guest(SPLIT).check_output("touch /run/sick")
-    wish = dict(HELD, smt_policy="enabled", smt_enforce_waves=[1], smt_enforce_health_check=str(HEALTH))
-    code, dummy, changes = play(tmp_path, "smt_enforce", wish)
-    assert code != 0 and changes[SPLIT]
-    assert (control(ADJACENT), arguments(ADJACENT)) == ("on", []), "its wave was well"
-    assert (control(SPLIT), arguments(SPLIT)) == ("off", ["nosmt"]), "its wave was rolled back"
-    guest(SPLIT).check_output("rm /run/sick")
-    code, statuses, changes = play(tmp_path, "smt_enforce", wish)
-    assert (code, statuses, changes[ADJACENT]) == (0, dict.fromkeys(GUESTS, "compliant"), 0)
-    assert (control(SPLIT), arguments(SPLIT)) == ("on", [])
+def wish(adjacent, split, **more):
+    """A policy by hardware class, as the guests' facts name the classes."""
+    return {"smt_policy_classes": dict(zip(CLASSES, (adjacent, split))), "smt_policy_scope": "both", "smt_enforce_health_check": str(HEALTH), **more}
 
 
-def test_a_boot_policy_comes_into_force_by_a_reboot_where_that_is_allowed(tmp_path):
-    wish = {"smt_policy": "disabled", "smt_policy_scope": "boot"}
-    code, statuses, dummy = play(tmp_path, "smt_enforce", wish, "--limit", ADJACENT)
-    assert (code, statuses, control(ADJACENT)) == (0, {ADJACENT: "compliant"}, "on"), "no reboot was allowed"
-    code, statuses, dummy = play(tmp_path, "smt_enforce", dict(wish, smt_policy_reboot_ok=True), "--limit", ADJACENT)
-    assert (code, statuses, control(ADJACENT)) == (0, {ADJACENT: "compliant"}, "off")
-    assert guest(ADJACENT).file("/proc/cmdline").content_string.split().count("nosmt") == 1
-    code, statuses, changes = play(tmp_path, "smt_enforce", dict(wish, smt_policy_reboot_ok=True), "--limit", ADJACENT)
-    assert (code, changes[ADJACENT]) == (0, 0), "once is enough"
+CLASSES = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _classes():
+    dummy, hosts = judged({"smt_policy": "enabled"})
+    CLASSES.extend([hosts[A1]["hardware_class"], hosts[S1]["hardware_class"]])
+    assert [hosts[name]["hardware_class"] for name in GUESTS] == [CLASSES[0], CLASSES[0], CLASSES[1], CLASSES[1]] and len(set(CLASSES)) == 2
+
+
+def test_a_sample_of_each_class_is_evaluated_and_speaks_for_the_others():
+    # One after the other: they share this machine's two CPUs.
+    code, dummy, dummy, seen = play("smt_eval", EVALUATION, "--forks=1")
+    assert code == 0
+    assert f"{CLASSES[0]}: {A1} measured, for {A1}, {A2}" in seen and f"{CLASSES[1]}: {S1} measured, for {S1}, {S2}" in seen
+    assert {path.stem for path in (RESULTS / "sample").glob("smt-policy-*.json")} == {A1, S1}
+    assert control(*GUESTS) == ["on", "on", "on", "forceoff"], "as it was"
+
+
+def test_auto_is_put_in_force_with_a_reboot_where_it_takes_one():
+    before = boots(*GUESTS)
+    code, statuses, changed, dummy = play("smt_enforce", dict(AUTO, smt_policy_reboot_ok=True))
+    assert (code, statuses, changed) == (0, dict.fromkeys(GUESTS, "compliant"), {A1, A2, S2})
+    assert control(*GUESTS) == ["off", "off", "on", "on"]
+    assert arguments(*GUESTS) == [["nosmt"], ["nosmt"], [], []]
+    assert [now == then for now, then in zip(boots(*GUESTS), before)] == [True, True, True, False]
+    code, hosts = judged(AUTO)
+    assert code == 0 and {host["status"] for host in hosts.values()} == {"compliant"}
+    assert f"evaluation of {A1} in run sample, less than a day old" in hosts[A2]["evidence"]
+    assert f"evaluation of {S1} in run sample" in hosts[S2]["evidence"]
+
+
+def test_what_somebody_changed_by_hand_is_named_and_mended_and_nothing_else():
+    ask(A1, f"echo on >{CONTROL}")
+    ask(S1, f"sed -i 's/console=ttyS0/console=ttyS0 nosmt/' {BY_HAND} && update-grub")
+    mark()
+    code, hosts = judged(AUTO)
+    assert code == 2 and {name: host["status"] for name, host in hosts.items()} == {A1: "drifted", A2: "compliant", S1: "drifted", S2: "compliant"}
+    assert [hosts[A1][aspect]["status"] for aspect in ("running", "configured")] == ["drifted", "compliant"]
+    assert [hosts[S1][aspect]["status"] for aspect in ("running", "configured")] == ["compliant", "drifted"]
+    code, statuses, dummy, dummy = play("smt_enforce", AUTO, "--check")
+    assert (code, statuses) == (2, {name: host["status"] for name, host in hosts.items()}), "the same answer"
+    assert (control(A1), arguments(S1), [written(name) for name in GUESTS]) == (["on"], [["nosmt"]], [set()] * 4)
+
+    code, statuses, changed, dummy = play("smt_enforce", AUTO)
+    assert (code, statuses, changed) == (0, dict.fromkeys(GUESTS, "compliant"), {A1, S1})
+    assert (control(*GUESTS), arguments(*GUESTS)) == (["off", "off", "on", "on"], [["nosmt"], ["nosmt"], [], []])
+    assert written(A2) == written(S2) == set()
+    assert not any(path.startswith(("/etc", "/boot")) for path in written(A1)), "its boot arguments were as wanted"
+    assert all("grub" in path for path in written(S1)), "its running system was as wanted"
+    code, dummy, changed, dummy = play("smt_enforce", AUTO)
+    assert (code, changed) == (0, set())
+
+
+def test_a_sick_guest_in_wave_2_stops_the_rollout_and_is_brought_back():
+    ask(A2, "touch /run/sick")
+    mark()
+    policy = wish("enabled", "disabled", smt_enforce_waves=[1, 1, 2])
+    code, dummy, changed, seen = play("smt_enforce", policy)
+    assert code != 0 and changed == {A1, A2} and f"{A2} was brought back to the state before the wave" in seen
+    assert (control(*GUESTS), arguments(*GUESTS)) == (["on", "off", "on", "on"], [[], ["nosmt"], [], []])
+    assert written(S1) == written(S2) == set(), "the third wave was not reached"
+    ask(A2, "rm /run/sick")
+    code, statuses, changed, dummy = play("smt_enforce", policy)
+    assert (code, statuses, changed) == (0, dict.fromkeys(GUESTS, "compliant"), {A2, S1, S2}), "it goes on where it stopped"
+    assert (control(*GUESTS), arguments(*GUESTS)) == (["on", "on", "off", "off"], [[], [], ["nosmt"], ["nosmt"]])
+
+
+def kill_when(policy, held):
+    """Start a rollout, and kill its controller with all of its processes while the health check of a guest is held."""
+    ask(held, "touch /run/hold; rm -f /var/tmp/looked-at")
+    with open(EPHEMERAL / "killed.log", "w", encoding="utf-8") as log, subprocess.Popen(
+            command("smt_enforce", policy), stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=EPHEMERAL) as controller:
+        end = time.monotonic() + PATIENCE
+        while not looked_at(held) and controller.poll() is None and time.monotonic() < end:
+            time.sleep(1)
+        for pid in [*workers(controller.pid), controller.pid]:
+            os.kill(pid, signal.SIGKILL)
+    print((EPHEMERAL / "killed.log").read_text())
+    ask(held, "rm /run/hold")
+
+
+def workers(pid):
+    """Pids of a process's descendants: Ansible's workers have sessions of their own."""
+    children = [int(child) for child in subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False).stdout.split()]
+    return [one for child in children for one in [*workers(child), child]]
+
+
+def test_after_a_controller_was_killed_in_wave_3_its_guest_is_looked_at_again_and_can_go_back():
+    policy = wish("disabled", "enabled", smt_enforce_waves=[1])
+    kill_when(policy, S1)
+    assert (control(*GUESTS), arguments(*GUESTS)) == (["off", "off", "on", "off"], [["nosmt"], ["nosmt"], [], ["nosmt"]])
+    mark()
+    dummy, hosts = judged(policy)
+    assert {name: (host["status"], host["unconfirmed"]) for name, host in hosts.items()} == {
+        A1: ("compliant", False), A2: ("compliant", False), S1: ("compliant", True), S2: ("drifted", False)}
+    ask(S1, "touch /run/sick")
+    code, dummy, dummy, seen = play("smt_enforce", policy)
+    assert code != 0 and f"wave 1: {S1}\nwave 2: {S2}\n" in seen and f"{S1} was brought back to the state before the wave" in seen
+    assert (control(S1, S2), arguments(S1, S2)) == (["off", "off"], [["nosmt"], ["nosmt"]])
+    assert [written(name) for name in (A1, A2, S2)] == [set()] * 3
+    assert not guest(S1).file(WAY_BACK).exists
+    ask(S1, "rm /run/sick")
+
+
+def test_after_a_host_rebooted_by_itself_the_next_run_finishes_and_nothing_is_done_twice():
+    policy = wish("disabled", "enabled", smt_enforce_waves=[1])
+    ask(S1, "touch /run/reboot")
+    before = boots(S1)
+    code, dummy, changed, dummy = play("smt_enforce", policy)
+    assert code != 0 and S2 not in changed
+    subprocess.run(["ansible", S1, "-i", str(INVENTORY), "-m", "ansible.builtin.wait_for_connection", "-a", f"timeout={PATIENCE}"], check=True,
+                   stdin=subprocess.DEVNULL)
+    assert boots(S1) != before and (control(S1), arguments(S1)) == (["on"], [[]]) and guest(S1).file(WAY_BACK).exists
+    mark()
+    times = len(looked_at(S1))
+    code, statuses, dummy, seen = play("smt_enforce", policy)
+    assert (code, statuses) == (0, dict.fromkeys(GUESTS, "compliant")) and f"wave 1: {S1}\nwave 2: {S2}\n" in seen
+    assert len(looked_at(S1)) == times + 1 and written(S1) == set(), "it is looked at, and nothing is changed again"
+    assert (control(S2), arguments(S2)) == (["on"], [[]]) and written(A1) == written(A2) == set()
+    assert not any(guest(name).file(WAY_BACK).exists for name in GUESTS)
+
+
+def test_two_of_a_group_are_not_rebooted_at_once_and_a_host_that_is_gone_stops_nobody(tmp_path):
+    gone = {"ansible_host": "127.0.0.1", "ansible_port": 1}
+    (tmp_path / "more.yml").write_text(json.dumps({"lab": {"hosts": {A1: {"smt_policy_group": "db"}, S1: {"smt_policy_group": "db"}, "gone": gone}}}))
+    for name in (A1, S1, S2):
+        ask(name, "rm -f /var/tmp/looked-at")
+    policy = wish("enabled", "disabled", smt_policy_reboot_ok=True, smt_policy_scope="boot", smt_enforce_waves=["100%"])
+    code, statuses, dummy, seen = play("smt_enforce", policy, "-i", str(tmp_path / "more.yml"), "--limit", f"{A1},{S1},{S2},gone")
+    assert code != 0 and statuses == {"gone": "unreachable", **dict.fromkeys((A1, S1, S2), "compliant")}
+    assert f"wave 1: {A1}, {S2}\nwave 2: {S1}\n" in seen
+    (well,) = looked_at(A1)
+    assert int(ask(S1, "awk '/^btime/ {print $2}' /proc/stat")) > well, "it went down after the other one of its group was well again"
+    assert (control(A1, S1, S2), arguments(A1, S1, S2)) == (["on", "off", "off"], [[], ["nosmt"], ["nosmt"]])
+    code, dummy, changed, dummy = play("smt_enforce", policy, "--limit", f"{A1},{S1},{S2}")
+    assert (code, changed) == (0, set()), "once is enough"
+
+
+def test_a_memory_policy_is_held_now_and_at_the_next_boot():
+    policy = {"smt_policy": "disabled", "smt_memory_overcommit": "heuristic"}
+    assert play("smt_enforce", policy, "--limit", A2)[:3] == (0, {A2: "compliant"}, {A2})
+    ask(A2, f"sed -i 's/=0/=1/' {MEMORY}")
+    code, statuses, dummy, seen = play("smt_compliance", policy, "--limit", A2)
+    assert (code, statuses) == (2, {A2: "drifted"}) and f"memory configured: {MEMORY} makes vm.overcommit_memory 1 instead of 0 at boot" in seen
+    assert play("smt_enforce", policy, "--limit", A2)[:3] == (0, {A2: "compliant"}, {A2})
+    assert "vm.overcommit_memory=0" in ask(A2, f"cat {MEMORY}")
