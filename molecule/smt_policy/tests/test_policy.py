@@ -28,10 +28,10 @@ PATIENCE = 1800
 
 # A job whose time counts, where siblings contend, and a rate, where all threads together get more done.
 EVALUATION = {
-    "smt_eval_sample": 1, "smt_eval_run": "sample", "smt_bench_dest": str(RESULTS), "smt_bench_budget": 60, "smt_bench_placements": ["all_threads"],
+    "smt_eval_sample": 1, "smt_eval_run": "sample", "smt_bench_dest": str(RESULTS), "smt_bench_budget": 90, "smt_bench_placements": ["all_threads"],
     "smt_bench_workloads": "{{ {'adjacent': [], 'split': ['gzip']}[lab_numbering] }}",
     "smt_bench_custom": "{{ {'adjacent': [job], 'split': []}[lab_numbering] }}",
-    "job": {"name": "job", "title": "A job", "argv": ["sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"],
+    "job": {"name": "job", "title": "A job", "argv": ["sh", "-c", "i=0; while [ $i -lt 8000 ]; do i=$((i+1)); done"],
             "metric": {"name": "time", "unit": "s", "better": "lower", "clock": "wall_seconds"}},
 }
 AUTO = {"smt_policy": "auto", "smt_policy_evidence": str(RESULTS), "smt_policy_scope": "both"}

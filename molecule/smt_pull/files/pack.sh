@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# usage: pack.sh PYTHON DIRECTORY
+# Packs into DIRECTORY/host.tar.gz what a host needs for ansible-pull and a guest cannot fetch, for it has no network: Ansible for Debian 12's Python from the
+# Python registry, git of this machine (which has to be a Debian 12, too), the collection's archive and ansible.posix.
+set -euo pipefail
+python=$1
+place=$2
+repository=$(cd "$(dirname "$0")/../../.." && pwd)
+
+mkdir -p "$place/opt"
+cd "$place"
+if [ ! -d opt/ansible ]; then
+    rm -rf opt/ansible.new
+    "$python" -m pip install --quiet --disable-pip-version-check --target opt/ansible.new --python-version 3.11 --only-binary=:all: 'ansible-core>=2.19,<2.20'
+    # Console scripts name the Python of this machine.
+    sed -i '1s|^#!.*|#!/usr/bin/python3|' opt/ansible.new/bin/*
+    mv opt/ansible.new opt/ansible
+fi
+"$(dirname "$python")/ansible-galaxy" collection build --force --output-path . "$repository"
+collections=$("$python" -c 'import ansible_collections.ansible.posix as posix; print(list(posix.__path__)[0].rpartition("/ansible/")[0])')
+tar -czf host.tar.gz opt/ansible threadwise-smt-*.tar.gz -C / usr/bin/git usr/bin/git-upload-pack -C "$(dirname "$collections")" ansible_collections/ansible/posix

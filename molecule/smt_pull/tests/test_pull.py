@@ -1,0 +1,70 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A host that keeps its own policy by its timer, seen from outside. Nothing here starts anything on it but drift. The tests build on one another."""
+
+from __future__ import annotations
+
+import re
+import time
+
+CONTROL = "/sys/devices/system/cpu/smt/control"
+METRICS = "/var/lib/prometheus/node-exporter/threadwise_smt.prom"
+PATIENCE = 1200
+
+
+def wait_until(host, what):
+    """Whether something comes to be by itself; a guest on a busy machine takes its time."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        if what():
+            return True
+        time.sleep(5)
+    print(host.run("journalctl --no-pager -n 200 -u threadwise-smt-pull.service").stdout)
+    return False
+
+
+def judged_at(host):
+    """When the host was last judged compliant by its own metrics, seconds since 1970; 0 where it was not."""
+    text = host.run("cat " + METRICS).stdout
+    compliant = re.search(r'^threadwise_smt_compliant\{host="smt-pull",[^}]*\} 1$', text, re.MULTILINE)
+    at = re.search(r'^threadwise_smt_checked_timestamp_seconds\{host="smt-pull",[^}]*\} ([0-9]+)$', text, re.MULTILINE)
+    return int(at[1]) if compliant and at else 0
+
+
+def arguments(host):
+    return re.findall(r"nosmt\S*", host.check_output("grep -m1 '^[[:space:]]*linux' /boot/grub/grub.cfg"))
+
+
+def is_as_wanted(host):
+    return host.check_output("cat " + CONTROL) == "off" and arguments(host) == ["nosmt"]
+
+
+def drift(host):
+    """Somebody changes it by hand. Returns when, by the host's clock."""
+    host.check_output(f"echo on >{CONTROL} && rm /etc/default/grub.d/*threadwise* && update-grub")
+    assert not is_as_wanted(host)
+    return int(host.check_output("date +%s"))
+
+
+def test_the_timer_puts_the_policy_in_force_and_writes_metrics(host):
+    assert wait_until(host, lambda: judged_at(host) and is_as_wanted(host))
+
+
+def test_drift_is_mended_without_a_controller(host):
+    since = drift(host)
+    assert wait_until(host, lambda: judged_at(host) > since and is_as_wanted(host))
+
+
+def test_it_is_mended_also_when_the_repository_is_gone(host):
+    host.check_output("mv /srv/fleet /srv/gone")
+    since = drift(host)
+    assert wait_until(host, lambda: judged_at(host) > since and is_as_wanted(host))
+
+
+def test_it_is_as_wanted_after_a_reboot(host):
+    host.run("systemctl reboot")
+    time.sleep(5)
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end and host.run("true").rc:
+        time.sleep(5)
+    assert is_as_wanted(host) and host.service("threadwise-smt-pull.timer").is_running
