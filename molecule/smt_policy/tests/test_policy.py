@@ -34,7 +34,7 @@ EVALUATION = {
     "job": {"name": "job", "title": "A job", "argv": ["sh", "-c", "i=0; while [ $i -lt 8000 ]; do i=$((i+1)); done"],
             "metric": {"name": "time", "unit": "s", "better": "lower", "clock": "wall_seconds"}},
 }
-AUTO = {"smt_policy": "auto", "smt_policy_evidence": str(RESULTS), "smt_policy_scope": "both"}
+AUTO = {"smt_policy": "auto", "smt_policy_evidence": str(RESULTS), "smt_policy_scope": "both", "smt_enforce_waves": ["100%"]}
 
 
 def command(playbook, variables, *arguments):
