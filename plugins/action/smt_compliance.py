@@ -43,8 +43,7 @@ class ActionModule(ActionBase):
         if isinstance(result, dict) and isinstance(result.get("verdict"), dict):
             return result["verdict"]
         told = result if isinstance(result, dict) else {}
-        answered = told.get("failed") and not told.get("unreachable")
-        return compliance.refused(told.get("msg") or "it was not asked", compliance.UNKNOWN if answered else compliance.UNREACHABLE)
+        return compliance.refused(told.get("msg") or "it was not asked", compliance.UNREACHABLE if told.get("unreachable") else compliance.UNKNOWN)
 
     def _write(self, dest, text):
         """Writes a file, but not in check mode. Returns its path."""

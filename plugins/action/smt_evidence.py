@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 
-from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.threadwise.smt.plugins.plugin_utils import evidence, result_files, statistics
 
@@ -23,17 +22,20 @@ class ActionModule(ActionBase):
         dummy, options = self.validate_argument_spec(argument_spec={"path": {"type": "path", "required": True}})
         missing = [str(library) for library in (result_files.MISSING_LIBRARY, statistics.MISSING_LIBRARY) if library]
         if missing:
-            raise AnsibleActionFail(
-                f"smt_evidence needs further Python packages on the controller ({'; '.join(missing)}): pip install jsonschema-rs orjson scipy"
-            )
-        witnesses, refused = [], []
+            return self._nothing(f"further Python packages are needed on the controller ({'; '.join(missing)}): pip install jsonschema-rs orjson scipy")
         try:
-            for path in evidence.result_files_below(options["path"]):
-                try:
-                    witnesses.append(evidence.witness(result_files.load(path)))
-                except (result_files.ResultError, statistics.SampleError) as error:
-                    refused.append({"file": str(path), "reason": str(error)})
+            paths = evidence.result_files_below(options["path"])
         except result_files.ResultError as error:
-            raise AnsibleActionFail(f"smt_evidence: {error}") from error
+            return self._nothing(str(error))
+        witnesses, refused = [], []
+        for path in paths:
+            try:
+                witnesses.append(evidence.witness(result_files.load(path)))
+            except (result_files.ResultError, statistics.SampleError) as error:
+                refused.append({"file": str(path), "reason": str(error)})
         classes = evidence.decisions(filter(None, witnesses), datetime.datetime.now(datetime.timezone.utc))
-        return {"changed": False, "classes": classes, "refused": refused}
+        return {"changed": False, "classes": classes, "trouble": None, "refused": refused}
+
+    @staticmethod
+    def _nothing(trouble):
+        return {"changed": False, "classes": {}, "trouble": trouble, "refused": []}

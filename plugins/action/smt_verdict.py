@@ -42,12 +42,13 @@ class ActionModule(ActionBase):
 
     @staticmethod
     def _judge(facts, options, memory):
-        known = facts.get("hardware_class")
+        known = facts["hardware_class"] if isinstance(facts.get("hardware_class"), str) else None
+        evidence = options["evidence"] or {}
         try:
             scope = policy.scope(options["scope"])
-            wish = policy.wish(_plain(options["policy"]), _plain(options["classes"]), known if isinstance(known, str) else None, options["evidence"])
+            wish = policy.wish(_plain(options["policy"]), _plain(options["classes"]), known, evidence.get("classes"), evidence.get("trouble"))
         except policy.PolicyError as error:
-            return compliance.refused(str(error), hardware_class=known if isinstance(known, str) else None)
+            return compliance.refused(str(error), hardware_class=known)
         return compliance.judge(facts, wish, scope, memory)
 
     def _memory(self, options, task_vars):

@@ -13,6 +13,7 @@ description:
   - Reads the results of evaluations on the controller and says for each hardware class what they decide about SMT, whose they are and how old.
   - The latest run decides that compared SMT on and off on a host of the class. Hosts of that run that do not agree, or one that is not decided, leave
     the class undecided.
+  - It does not fail where there are no results or they cannot be read, because only hosts whose policy is V(auto) need them.
 options:
   path:
     description: Directory on the controller - a run, or one that holds runs.
@@ -46,6 +47,10 @@ classes:
       C(run) and C(age_days).
   returned: success
   type: dict
+trouble:
+  description: Why nothing could be read, or null.
+  returned: success
+  type: str
 refused:
   description: Files that could not be used, each C(file) and C(reason).
   returned: success

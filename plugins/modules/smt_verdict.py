@@ -27,7 +27,7 @@ options:
     description: Mapping of hardware classes to policies, which go before O(policy) on hosts of these classes.
     type: raw
   evidence:
-    description: What M(threadwise.smt.smt_evidence) returned as C(classes). Needed by V(auto).
+    description: What M(threadwise.smt.smt_evidence) returned. Needed by V(auto).
     type: dict
   memory:
     description: A wanted memory policy, as options of M(threadwise.smt.smt_memory_facts). It takes one more call on the host.

@@ -47,13 +47,14 @@ class Wish:
         return self.state or f"threads_per_core: {self.threads}"
 
 
-def wish(value: t.Any, classes: t.Any, hardware_class: str | None, evidence: t.Mapping[str, t.Any] | None) -> Wish:
+def wish(value: t.Any, classes: t.Any, hardware_class: str | None, evidence: t.Mapping[str, t.Any] | None, trouble: str | None = None) -> Wish:
     """The wish for one host.
 
     :param value: of ``smt_policy``: ``enabled``, ``disabled``, ``auto`` or ``{threads_per_core: N}``; None where none is set.
     :param classes: of ``smt_policy_classes``: hardware class to such a value, which goes before ``value``; None where there is none.
     :param hardware_class: of this host, None where unknown.
-    :param evidence: hardware class to a decision of :func:`evidence.decide`; None where no results were named.
+    :param evidence: hardware class to a decision of :func:`evidence.decisions`; None where no results were named.
+    :param trouble: why the results that were named could not be read, or None.
     :raises PolicyError: there is no policy, it is malformed, or `auto` finds no decision.
     """
     if classes is not None and not isinstance(classes, dict):
@@ -62,7 +63,7 @@ def wish(value: t.Any, classes: t.Any, hardware_class: str | None, evidence: t.M
     if chosen is None:
         raise PolicyError(f"no policy is set: give smt_policy, or its hardware class {hardware_class or '(unknown)'} in smt_policy_classes")
     if chosen == AUTO:
-        return _decided(hardware_class, evidence)
+        return _decided(hardware_class, evidence, trouble)
     if isinstance(chosen, str) and chosen in (ENABLED, DISABLED):
         return Wish(state=str(chosen))
     if isinstance(chosen, dict) and list(chosen) == [THREADS]:
@@ -87,10 +88,12 @@ def _threads(value: t.Any) -> int:
     return number
 
 
-def _decided(hardware_class: str | None, evidence: t.Mapping[str, t.Any] | None) -> Wish:
+def _decided(hardware_class: str | None, evidence: t.Mapping[str, t.Any] | None, trouble: str | None) -> Wish:
     """What an evaluation of the same hardware class decided. Raises PolicyError where nothing did."""
     if not hardware_class:
         raise PolicyError("smt_policy is auto, and the hardware class of this host is not known, so no evaluation speaks for it")
+    if trouble:
+        raise PolicyError(f"smt_policy is auto, and the results cannot be read: {trouble}")
     if evidence is None:
         raise PolicyError("smt_policy is auto, and no results are named: set smt_policy_evidence to a directory of evaluations")
     found = evidence.get(hardware_class)

@@ -130,6 +130,13 @@ def test_a_host_that_is_gone_is_told_and_costs_the_others_nothing(tmp_path):
     assert code != 0 and table(seen) == {"h2": "unreachable", "h1": "compliant"}, seen
 
 
+def test_results_that_are_not_there_concern_auto_alone(tmp_path):
+    fleet = Fleet(tmp_path, {"h1": {"smt_policy": "enabled"}, "h2": {"smt_policy": "auto"}})
+    code, seen = fleet.play("smt_compliance", smt_policy_evidence="nowhere")
+    assert code == 2 and table(seen) == {"h2": "unknown", "h1": "compliant"}, seen
+    assert "the results cannot be read: nowhere: cannot be listed: No such file or directory" in seen
+
+
 def test_auto_takes_the_decision_of_the_same_class(tmp_path):
     fleet = Fleet(tmp_path, {"h1": {"simulated_class": "big"}, "h2": {"simulated_class": "small"}, "h3": {"simulated_class": "other"}})
     run = tmp_path / "results/r1"
