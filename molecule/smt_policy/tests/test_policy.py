@@ -67,13 +67,10 @@ def ask(name, what):
     return guest(name).check_output(what)
 
 
-def control(*names):
-    return [ask(name, "cat " + CONTROL) for name in names]
-
-
-def arguments(*names):
-    """The SMT arguments of the entry that grub boots, by guest."""
-    return [re.findall(r"nosmt\S*", ask(name, "grep -m1 '^[[:space:]]*linux' /boot/grub/grub.cfg")) for name in names]
+def states(*names):
+    """Each guest's smt/control and the SMT arguments of the entry that grub boots, as words."""
+    seen = [ask(name, f"cat {CONTROL}; grep -m1 '^[[:space:]]*linux' /boot/grub/grub.cfg") for name in names]
+    return [" ".join([text.split()[0], *re.findall(r"nosmt\S*", text)]) for text in seen]
 
 
 def boots(*names):
@@ -117,15 +114,14 @@ def test_a_sample_of_each_class_is_evaluated_and_speaks_for_the_others():
     assert code == 0
     assert f"{CLASSES[0]}: {A1} measured, for {A1}, {A2}" in seen and f"{CLASSES[1]}: {S1} measured, for {S1}, {S2}" in seen
     assert {path.stem for path in (RESULTS / "sample").glob("smt-policy-*.json")} == {A1, S1}
-    assert control(*GUESTS) == ["on", "on", "on", "forceoff"], "as it was"
+    assert states(*GUESTS) == ["on", "on", "on", "forceoff nosmt=force"], "as it was"
 
 
 def test_auto_is_put_in_force_with_a_reboot_where_it_takes_one():
     before = boots(*GUESTS)
     code, statuses, changed, dummy = play("smt_enforce", dict(AUTO, smt_policy_reboot_ok=True))
     assert (code, statuses, changed) == (0, dict.fromkeys(GUESTS, "compliant"), {A1, A2, S2})
-    assert control(*GUESTS) == ["off", "off", "on", "on"]
-    assert arguments(*GUESTS) == [["nosmt"], ["nosmt"], [], []]
+    assert states(*GUESTS) == ["off nosmt", "off nosmt", "on", "on"]
     assert [now == then for now, then in zip(boots(*GUESTS), before)] == [True, True, True, False]
     code, hosts = judged(AUTO)
     assert code == 0 and {host["status"] for host in hosts.values()} == {"compliant"}
@@ -143,11 +139,11 @@ def test_what_somebody_changed_by_hand_is_named_and_mended_and_nothing_else():
     assert [hosts[S1][aspect]["status"] for aspect in ("running", "configured")] == ["compliant", "drifted"]
     code, statuses, dummy, dummy = play("smt_enforce", AUTO, "--check")
     assert (code, statuses) == (2, {name: host["status"] for name, host in hosts.items()}), "the same answer"
-    assert (control(A1), arguments(S1), [written(name) for name in GUESTS]) == (["on"], [["nosmt"]], [set()] * 4)
+    assert (states(A1, S1), [written(name) for name in GUESTS]) == (["on nosmt", "on nosmt"], [set()] * 4)
 
     code, statuses, changed, dummy = play("smt_enforce", AUTO)
     assert (code, statuses, changed) == (0, dict.fromkeys(GUESTS, "compliant"), {A1, S1})
-    assert (control(*GUESTS), arguments(*GUESTS)) == (["off", "off", "on", "on"], [["nosmt"], ["nosmt"], [], []])
+    assert states(*GUESTS) == ["off nosmt", "off nosmt", "on", "on"]
     assert written(A2) == written(S2) == set()
     assert not any(path.startswith(("/etc", "/boot")) for path in written(A1)), "its boot arguments were as wanted"
     assert all("grub" in path for path in written(S1)), "its running system was as wanted"
@@ -161,12 +157,12 @@ def test_a_sick_guest_in_wave_2_stops_the_rollout_and_is_brought_back():
     policy = wish("enabled", "disabled", smt_enforce_waves=[1, 1, 2])
     code, dummy, changed, seen = play("smt_enforce", policy)
     assert code != 0 and changed == {A1, A2} and f"{A2} was brought back to the state before the wave" in seen
-    assert (control(*GUESTS), arguments(*GUESTS)) == (["on", "off", "on", "on"], [[], ["nosmt"], [], []])
+    assert states(*GUESTS) == ["on", "off nosmt", "on", "on"]
     assert written(S1) == written(S2) == set(), "the third wave was not reached"
     ask(A2, "rm /run/sick")
     code, statuses, changed, dummy = play("smt_enforce", policy)
     assert (code, statuses, changed) == (0, dict.fromkeys(GUESTS, "compliant"), {A2, S1, S2}), "it goes on where it stopped"
-    assert (control(*GUESTS), arguments(*GUESTS)) == (["on", "on", "off", "off"], [[], [], ["nosmt"], ["nosmt"]])
+    assert states(*GUESTS) == ["on", "on", "off nosmt", "off nosmt"]
 
 
 def kill_when(policy, held):
@@ -192,7 +188,7 @@ def workers(pid):
 def test_after_a_controller_was_killed_in_wave_3_its_guest_is_looked_at_again_and_can_go_back():
     policy = wish("disabled", "enabled", smt_enforce_waves=[1])
     kill_when(policy, S1)
-    assert (control(*GUESTS), arguments(*GUESTS)) == (["off", "off", "on", "off"], [["nosmt"], ["nosmt"], [], ["nosmt"]])
+    assert states(*GUESTS) == ["off nosmt", "off nosmt", "on", "off nosmt"]
     mark()
     dummy, hosts = judged(policy)
     assert {name: (host["status"], host["unconfirmed"]) for name, host in hosts.items()} == {
@@ -200,7 +196,7 @@ def test_after_a_controller_was_killed_in_wave_3_its_guest_is_looked_at_again_an
     ask(S1, "touch /run/sick")
     code, dummy, dummy, seen = play("smt_enforce", policy)
     assert code != 0 and f"wave 1: {S1}\nwave 2: {S2}\n" in seen and f"{S1} was brought back to the state before the wave" in seen
-    assert (control(S1, S2), arguments(S1, S2)) == (["off", "off"], [["nosmt"], ["nosmt"]])
+    assert states(S1, S2) == ["off nosmt", "off nosmt"]
     assert [written(name) for name in (A1, A2, S2)] == [set()] * 3
     assert not guest(S1).file(WAY_BACK).exists
     ask(S1, "rm /run/sick")
@@ -214,13 +210,13 @@ def test_after_a_host_rebooted_by_itself_the_next_run_finishes_and_nothing_is_do
     assert code != 0 and S2 not in changed
     subprocess.run(["ansible", S1, "-i", str(INVENTORY), "-m", "ansible.builtin.wait_for_connection", "-a", f"timeout={PATIENCE}"], check=True,
                    stdin=subprocess.DEVNULL)
-    assert boots(S1) != before and (control(S1), arguments(S1)) == (["on"], [[]]) and guest(S1).file(WAY_BACK).exists
+    assert boots(S1) != before and states(S1) == ["on"] and guest(S1).file(WAY_BACK).exists
     mark()
     times = len(looked_at(S1))
     code, statuses, dummy, seen = play("smt_enforce", policy)
     assert (code, statuses) == (0, dict.fromkeys(GUESTS, "compliant")) and f"wave 1: {S1}\nwave 2: {S2}\n" in seen
     assert len(looked_at(S1)) == times + 1 and written(S1) == set(), "it is looked at, and nothing is changed again"
-    assert (control(S2), arguments(S2)) == (["on"], [[]]) and written(A1) == written(A2) == set()
+    assert states(S2) == ["on"] and written(A1) == written(A2) == set()
     assert not any(guest(name).file(WAY_BACK).exists for name in GUESTS)
 
 
@@ -235,7 +231,7 @@ def test_two_of_a_group_are_not_rebooted_at_once_and_a_host_that_is_gone_stops_n
     assert f"wave 1: {A1}, {S2}\nwave 2: {S1}\n" in seen
     (well,) = looked_at(A1)
     assert int(ask(S1, "awk '/^btime/ {print $2}' /proc/stat")) > well, "it went down after the other one of its group was well again"
-    assert (control(A1, S1, S2), arguments(A1, S1, S2)) == (["on", "off", "off"], [[], ["nosmt"], ["nosmt"]])
+    assert states(A1, S1, S2) == ["on", "off nosmt", "off nosmt"]
     code, dummy, changed, dummy = play("smt_enforce", policy, "--limit", f"{A1},{S1},{S2}")
     assert (code, changed) == (0, set()), "once is enough"
 
