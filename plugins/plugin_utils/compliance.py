@@ -57,8 +57,8 @@ def judge(facts: t.Any, wish: policy.Wish, scope: str, memory: t.Mapping[str, t.
     :param wish: what is wanted.
     :param scope: one of `policy.SCOPES`.
     :param memory: what :func:`memory_aspects` gave, or None where no memory policy is asked for.
-    :returns: ``{status, wanted, scope, evidence, hardware_class, reboot_pending, change, before, unconfirmed, running, configured, memory, sentence}``; each of the
-        aspects is None where nothing is asked of it, or ``{status, reasons, hindrance}`` with `hindrance` why it cannot be mended while the host
+    :returns: ``{status, wanted, scope, evidence, hardware_class, reboot_pending, change, before, unconfirmed, sentence}`` and the `ASPECTS`; each of these
+        is None where nothing is asked of it, or ``{status, reasons, hindrance}`` with `hindrance` why it cannot be mended while the host
         runs (or at all). ``change`` leads to what is wanted, ``before`` back to what is there: ``{running, configured, reboot}``, options of
         `smt_state` and of `smt_boot_args`, None where nothing is to be done or nothing does it, and whether it takes a reboot. ``unconfirmed`` is the
         way back of a change that an interrupted rollout made and nobody found to be well, with ``memory`` (bool) beside these three, or None.

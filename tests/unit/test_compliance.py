@@ -181,9 +181,9 @@ def test_what_nothing_tells_is_unknown(tmp_path):
     assert judge(known(tmp_path, sibling_groups=["0-x"]), Wish("disabled"), "runtime")["status"] == "unknown"
 
 
+NAMES = st.sampled_from(["online", "present", "offline", "runtime", "running", "configured", "max", "chosen", "impossible", "state", "smt", "maxcpus"])
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20) | st.text(string.digits + "-,", max_size=9),
-                    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["online", "present", "runtime", "configured", "max", "chosen",
-                                                                                                 "impossible", "offline", "state", "smt", "maxcpus"]), inner, max_size=3), max_leaves=6)
+                    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3), max_leaves=6)
 FIELDS = ["supported", "control", "active", "threads_per_core", "cpus", "sibling_groups", "boot", "methods", "hardware_class", "complete", "unconfirmed"]
 
 
