@@ -23,7 +23,7 @@ LAST_LINES = 60
 SHORT_SCENARIOS = ("smt_facts", "smt_eval")
 LONG_SCENARIOS = (
     "smt_runtime", "smt_runtime_deep", "smt_boot_faults", "smt_boot", "smt_memory", "smt_probe", "smt_eval_truth", "smt_eval_faults", "smt_eval_boots",
-    "smt_workloads", "smt_policy")
+    "smt_workloads", "smt_policy", "smt_pull")
 STEPS = {
     "unit": ["python", "-m", "pytest", "-q", "tests/unit"],
     "browser": ["python", "-m", "pytest", "-q", "tests/browser"],

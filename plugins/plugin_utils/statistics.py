@@ -222,7 +222,7 @@ class _Samples:
         return float(self._gaps[last - self._first(lambda number: self._statistic_in_gap(last - 1 - number) >= -critical)])
 
     def _first(self, passes: t.Callable[[int], bool]) -> int:
-        """The first gap that passes a test, by halves; the statistic falls with the shift, but for some wild samples, where another end of a stretch is found."""
+        """The first gap that passes a test, by halves. The statistic falls with the shift, but for some wild samples."""
         first, last = 0, len(self._gaps) - 1
         while first < last:
             middle = (first + last) // 2
