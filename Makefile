@@ -54,6 +54,13 @@ scenario: setup ## one Molecule scenario of molecule/: make scenario SCENARIO=sm
 	tools/debian-packages.sh gzip sysbench
 	molecule test -s $(SCENARIO)
 
+.PHONY: docs
+docs: setup ## the documentation site, .cache/docs/build/html/index.html
+	install -d -m 700 .cache/docs
+	antsibull-docs sphinx-init --use-current --lenient --dest-dir .cache/docs threadwise.smt
+	pip install --quiet --disable-pip-version-check -r .cache/docs/requirements.txt
+	.cache/docs/build.sh
+
 .PHONY: calibrate
 calibrate: setup ## record pinned samples for ten minutes and print how often verdicts are wrong; not part of `make test`
 	python tests/calibration/record.py .cache/calibration.json.gz
