@@ -71,5 +71,5 @@ calibrate: setup ## record pinned samples for ten minutes and print how often ve
 bench: setup ## what reading a host's topology costs beside lscpu, pinning beside taskset, a report of many hosts; not part of `make test`
 	PYTHONPATH=tests/unit python tests/benchmarks/bench_facts.py
 	python tests/benchmarks/bench_runner.py
-	PYTHONPATH=tests/unit python tests/benchmarks/bench_report.py --hosts 100 1000
+	PYTHONPATH=tests/unit python tests/benchmarks/bench_report.py --hosts 1000 10000
 	PYTHONPATH=tests/unit python tests/benchmarks/bench_compliance.py
