@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 
@@ -33,21 +34,24 @@ def test_a_plan_that_was_killed_leaves_each_whole_sample(files):
     assert result["plan"]["blocks_done"] == 3
 
 
-@pytest.fixture(name="no_space")
-def files_may_not_grow():
-    """No file of this process may become larger than so many bytes: a write fails half-way, as on a full disk."""
+@contextlib.contextmanager
+def no_file_larger_than(size):
+    """A write of this process fails half-way, as on a full disk; also what pytest writes, so it must not last longer than what is tested."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_a_full_disk_loses_nothing_that_was_written_before(files, no_space):
+def test_a_full_disk_loses_nothing_that_was_written_before(files):
     files.append("samples.jsonl", {"block": 0})
-    no_space(os.path.getsize(files.file("samples.jsonl")) + 5)
-    with pytest.raises(RunDirectoryError, match="samples.jsonl: File too large"):
-        files.append("samples.jsonl", {"block": 1})
-    with pytest.raises(RunDirectoryError, match="header.json"):
-        files.amend(environment={"more": "x" * 100})
+    with no_file_larger_than(os.path.getsize(files.file("samples.jsonl")) + 5):
+        with pytest.raises(RunDirectoryError, match="samples.jsonl: File too large"):
+            files.append("samples.jsonl", {"block": 1})
+        with pytest.raises(RunDirectoryError, match="header.json"):
+            files.amend(environment={"more": "x" * 100})
     result = files.result()
     assert result["samples"] == [{"block": 0}] and result["run"] == "r1" and "environment" not in result
     assert sorted(os.listdir(files.path)) == ["header.json", "samples.jsonl"]
