@@ -17,6 +17,7 @@ import functools
 import multiprocessing
 import os
 import shutil
+import signal
 import tempfile
 import typing as t
 from pathlib import Path
@@ -218,8 +219,12 @@ def _by_itself(path: Path, make: t.Callable[[Path], Made]) -> Made | Refused:
 
 
 def _forked(processes: int) -> concurrent.futures.ProcessPoolExecutor:
-    """Forked, since a fresh interpreter would not know where Ansible found this collection."""
-    return concurrent.futures.ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("fork"))
+    """Forked, since a fresh interpreter would not know where Ansible found this collection.
+
+    When one of them is killed the pool asks the others to end by SIGTERM and waits for them: who forks may have that signal ignored.
+    """
+    return concurrent.futures.ProcessPoolExecutor(
+        processes, multiprocessing.get_context("fork"), initializer=signal.signal, initargs=(signal.SIGTERM, signal.SIG_DFL))
 
 
 def _accepted(made: t.Iterable[_Host | fleet.Row | Refused]) -> t.Iterator[t.Any]:
