@@ -17,7 +17,6 @@ KNEE = 2.0
 READS = {
     "cost_of_sharing": "what a worker loses while another runs on its core",
     "cost_of_sharing_alone": "the same on the only core, against a worker alone",
-    "cost_of_sharing_alone": "what a worker loses while another runs on the only core",
     "smt_yield": "work of all threads by work of one worker a core: 1 when second threads add nothing",
     "smt_off": "what the whole machine gains when SMT is switched off",
 }
