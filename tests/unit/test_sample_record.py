@@ -106,7 +106,8 @@ def test_perf_does_not_outlive_a_sample_that_fails(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", "%s:%s" % (tmp_path, os.environ["PATH"]))
     with pytest.raises(ZeroDivisionError):
         with sample_record.Recorder(CORES).around([[0]], {}):
-            while not (tmp_path / "pid").exists():
+            # The shell makes the file first and writes into it then.
+            while not ((tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip()):
                 pass
             raise ZeroDivisionError
     assert not os.path.exists("/proc/%s" % (tmp_path / "pid").read_text().strip())
