@@ -83,7 +83,9 @@ def test_the_intervals_hold_the_truth(two, guest):
     for effect, (truth, other) in truths.items():
         for one in [one for one in comparisons if one["effect"] == effect]:
             measure = derived.of_comparison(effect, one)
-            holds = measure["low"] - LEEWAY <= truth <= measure["high"] + LEEWAY and not measure["low"] <= other <= measure["high"]
+            # A yield is of two workers, a cost of one: the same samples have to pass as both.
+            leeway = 2 * LEEWAY if effect == "smt_yield" else LEEWAY
+            holds = measure["low"] - leeway <= truth <= measure["high"] + leeway and not measure["low"] <= other <= measure["high"]
             seen[effect, one["workload"], measure["low"], measure["value"], measure["high"], one["n"]] = holds
     print(guest, truths, *seen.items(), sep="\n")
     assert len(seen) == len(truths) and all(seen.values()), (truths, seen)
