@@ -21,6 +21,8 @@ ARGUMENTS = {
     "after": {"type": "dict"},
     "trouble": {"type": "str"},
 }
+# As smt_plan returns it: whoever asks for boots has two conditions.
+COMPARED = {"compared": True, "reason": None}
 
 
 class ActionModule(ActionBase):
@@ -41,10 +43,11 @@ class ActionModule(ActionBase):
                 if path.exists():
                     legs.append(boots.Leg(number, condition, result_files.load(path)))
             if not legs:
-                return {"changed": False, "path": None, "samples": 0, "restored": None, "outcome": "failed"}
+                return {"changed": False, "path": None, "samples": 0, "restored": None, "outcome": "failed", **COMPARED}
             facts = [json.loads(json.dumps(given[name])) for name in ("before", "after")]
             joined = boots.join(given["run"], legs, given["boots"], facts[0], facts[1], given["trouble"])
             path, written = result_files.save(run_dir, joined) if not self._task.check_mode else (run_dir / f"{stem}.json", False)
         except result_files.ResultError as error:
             raise AnsibleActionFail(f"smt_boots: {error}") from error
-        return {"changed": written, "path": str(path), "samples": len(joined["samples"]), "restored": joined["restored"], "outcome": joined["outcome"]}
+        return {"changed": written, "path": str(path), "samples": len(joined["samples"]), "restored": joined["restored"], "outcome": joined["outcome"],
+                **COMPARED}

@@ -79,6 +79,14 @@ outcome:
   description: V(completed), V(failed) or V(interrupted).
   returned: success
   type: str
+compared:
+  description: Always true, as M(threadwise.smt.smt_plan) returns it.
+  returned: success
+  type: bool
+reason:
+  description: Always null, as M(threadwise.smt.smt_plan) returns it.
+  returned: success
+  type: str
 restored:
   description: Whether the host is as it was. C(ok), C(before), C(after) and C(differences), a sentence each; null before the last boot.
   returned: success
