@@ -71,8 +71,7 @@ def outcome(group: t.Sequence[Comparison]) -> str:
     verdicts = {one["verdict"] for one in group}
     if not verdicts:
         return NOT_COMPARED
-    # What hosts say together is not: each of them has boots of its own.
-    if any(one.get("confounded") for one in group):
+    if any(one["confounded"] for one in group):
         return UNDECIDED
     if {"gain", "loss"} <= verdicts:
         return BY_WORKLOAD
@@ -94,7 +93,7 @@ def _sentence(result: Result, comparisons: t.Sequence[Comparison], main: t.Seque
         UNDECIDED: "Not decided",
     }[choice]
     told = _told(main, "turning it off", "that" if choice == OFF else "turning it off", _undecided)
-    confounded = ", all of it confounded with the reboot between" if any(one.get("confounded") for one in main) else ""
+    confounded = ", all of it confounded with the reboot between" if any(one["confounded"] for one in main) else ""
     return f"{opening}: with every online thread busy, {told}{confounded}."
 
 
@@ -242,7 +241,7 @@ def _costs(result: Result, comparisons: t.Sequence[Comparison]) -> list[str]:
                 "while another runs on its sibling."
             )
     for one in comparisons:
-        if one["kind"] == "change" and one["placement"] == "single" and one["verdict"] in ("gain", "loss") and not one.get("confounded"):
+        if one["kind"] == "change" and one["placement"] == "single" and one["verdict"] in ("gain", "loss") and not one["confounded"]:
             costs.append(f"One worker alone does {signed(one['ratio'])} with SMT off ({one['title']}).")
     names = exposed(result)
     if names:
@@ -310,7 +309,7 @@ def more_to_measure(result: Result, main: t.Sequence[Comparison]) -> dict[str, t
 
     :returns: None where nothing is undecided, else ``{blocks, seconds, words}``; None for a number that cannot be said
     """
-    if any(one.get("confounded") for one in main):
+    if any(one["confounded"] for one in main):
         told = f"One boot in each state cannot tell SMT from what else differs between two boots: measure several (smt_eval_boots: {statistics.LEAST_BLOCKS})."
         return {"blocks": None, "seconds": None, "words": told}
     open_ones = [one for one in main if one["verdict"] == "inconclusive"]

@@ -34,7 +34,7 @@ Row = t.Dict[str, t.Any]
 
 def row(summary: dict[str, t.Any], page: str) -> Row:
     """What the overview keeps of one host, small enough for thousands: its answer, and of each workload of the whole machine the comparison's figures."""
-    keep = ("effect", "ratio", "ci_low", "ci_high", "verdict", "baseline_value", "candidate_value", "better", "margin")
+    keep = ("effect", "ratio", "ci_low", "ci_high", "verdict", "baseline_value", "candidate_value", "better", "margin", "confounded")
     told, policy = summary["recommendation"], analysis.policy_of(summary["change"])
     if policy is not None and policy not in charts.CONDITIONS:
         policy = OTHER_SETTING
@@ -114,7 +114,9 @@ def _class(name: str | None, policy: str | None, members: t.Sequence[Row], margi
         ([one["baseline_value"] for _host, one in hosts[key]], [one["candidate_value"] for _host, one in hosts[key]], hosts[key][0][1]["better"])
         for key in found
     ]
-    judged = statistics.compare_family(family, margin, confidence)
+    # Each host's boots came in the same order: more hosts do not tell the change from the reboot either.
+    confounded = [any(one["confounded"] for _host, one in hosts[key]) for key in found]
+    judged = [{**one, "confounded": told} for one, told in zip(statistics.compare_family(family, margin, confidence), confounded)]
     recommendation = answer.NOT_COMPARED if policy else answer.recommendation(judged)
     return {
         "hardware_class": name, "policy": policy, "hosts": len(members), "recommendation": recommendation, "counts": counts,

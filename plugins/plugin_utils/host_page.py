@@ -9,8 +9,9 @@ import shlex
 import statistics as plain_statistics
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils import probe_kept
-from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, charts, derived, meanwhile, measures, page, words
+from ansible_collections.threadwise.smt.plugins.module_utils import changes, probe_kept
+from ansible_collections.threadwise.smt.plugins.module_utils.workloads import BUILT_IN
+from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, boots, charts, derived, meanwhile, measures, page, words
 
 # A page with more samples than this shows the first ones and points to the CSV, which has all.
 MOST_SAMPLES_SHOWN = 3000
@@ -46,7 +47,7 @@ def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, mar
         effects=_effects(comparisons), workloads=workloads, machine=_machine(result), usage=_usage(result),
         sequence=_sequence(result), others_used=(result["environment"].get("busy") or {}).get("others"),
         absent=meanwhile.absent(result, [one["meanwhile"] for one in workloads]) if workloads else [],
-        settings=_settings(result), command=_command(result), sample_heads=SAMPLE_HEADS,
+        settings=_settings(result), command=_command(result), own=_own_commands(result), sample_heads=SAMPLE_HEADS,
         samples=[_sample_cells(place, sample) for place, sample in enumerate(result["samples"][:MOST_SAMPLES_SHOWN])],
         facts=json.dumps(result["facts"], indent=1, sort_keys=True, ensure_ascii=False),
     )
@@ -297,12 +298,24 @@ def _settings(result: dict[str, t.Any]) -> list[tuple[str, str]]:
 
 
 def _command(result: dict[str, t.Any]) -> str:
-    """The command line that measures this again."""
+    """The command line that measures this again, but for what :func:`_own_commands` names."""
     told = ["ansible-playbook", "threadwise.smt.smt_eval", "-i", "INVENTORY", "--limit", result["host"]]
-    if result["change"].get("name") == "none":
+    change = result["change"]
+    if change.get("name") == changes.NONE:
         told += ["-e", "smt_eval_switch=false"]
+    elif change.get("name") == boots.NAME:
+        told += ["-e", f"smt_eval_boots={change.get('boots') or 1}", "-e", "smt_boot_reboot_ok=true"]
+    elif change.get("name") in changes.NAMES:
+        told += ["-e", f"smt_eval_change={change['name']}"]
+    measured = [one["name"] for one in result["plan"].get("workloads") or []]
+    told += ["-e", json.dumps({"smt_bench_workloads": [name for name in measured if name in BUILT_IN]})]
     for variable, field in (("budget", "seconds_budget"), ("sample_seconds", "sample_seconds"), ("settle_seconds", "settle_seconds")):
         value = result["plan"].get(field)
         if isinstance(value, (int, float)):
             told += ["-e", f"smt_bench_{variable}={value}"]
     return shlex.join(told)
+
+
+def _own_commands(result: dict[str, t.Any]) -> list[str]:
+    """Names of what was measured and is no workload of the collection: a declaration of it is needed to measure it again."""
+    return [one["name"] for one in result["plan"].get("workloads") or [] if one["name"] not in BUILT_IN]

@@ -161,7 +161,7 @@ def test_what_more_to_measure_grows_with_the_square_of_what_is_missing():
 
 
 def test_more_blocks_are_not_asked_for_where_they_would_not_help():
-    wild = {"ci_low": 1e-304, "ci_high": 1e304, "ratio": 1.0, "margin": 0.01, "n": 4, "verdict": "inconclusive"}
+    wild = {"ci_low": 1e-304, "ci_high": 1e304, "ratio": 1.0, "margin": 0.01, "n": 4, "verdict": "inconclusive", "confounded": False}
     assert "measure on a quieter host" in answer.more_to_measure(result_maker.result(blocks=1), [wild])["words"]
 
 

@@ -78,6 +78,16 @@ def attacked_fixture(tmp_path_factory):
     return built(tmp_path_factory.mktemp("attacked"), result_maker.hostile(ATTACK))
 
 
+def test_the_page_says_how_to_measure_the_same_again(tmp_path):
+    switched = {"compared": True, "reason": None, "before": "smt_on", "after": "smt_off"}
+    for name, told in (("smt_runtime", "-e smt_eval_change=smt_runtime "), ("smt_boot", "-e smt_eval_boots=4 -e smt_boot_reboot_ok=true "),
+                       ("overcommit_strict", "-e smt_eval_change=overcommit_strict ")):
+        document = result_maker.result(change={**switched, "name": name, "boots": 4}, workloads={"gzip": result_maker.GZIP, "mine": EVEN})
+        page = Page(built(tmp_path, document)[0]["index.html"]).text()
+        command = f"--limit web01 {told}-e '{{\"smt_bench_workloads\": [\"gzip\"]}}' -e smt_bench_budget="
+        assert command in page and "which declares commands of your own: mine." in page
+
+
 def test_one_host_is_one_page(usual):
     files, refused = usual
     assert set(files) == FILES and refused == []
