@@ -25,7 +25,7 @@ class HostFailed(Exception):
 
 
 class ActionModule(ActionBase):
-    """Thin: arguments in, one module call on the host (further ones for memory), a verdict out."""
+    """Thin: arguments in, one module call on the host (another one for memory), a verdict out."""
 
     _supports_check_mode = True
     _supports_async = False
@@ -55,16 +55,13 @@ class ActionModule(ActionBase):
         """The verdict's aspects of memory; None where no memory policy is asked for."""
         if not options["memory"] and options["protect"] is None:
             return None
-        wanted = self._ask("smt_memory_facts", options["memory"] or {}, task_vars)["ansible_facts"]["smt_memory"]["wanted"]
-        spared = options["protect"] is None or not self._ask("smt_memory_protect", {"units": options["protect"]}, task_vars, check=True).get("changed")
-        return compliance.memory_aspects(wanted, spared)
+        arguments = dict(options["memory"] or {}, sysroot=options["sysroot"])
+        if options["protect"] is not None:
+            arguments["protect"] = options["protect"]
+        return compliance.memory_aspects(self._ask("smt_memory_facts", arguments, task_vars)["ansible_facts"]["smt_memory"])
 
-    def _ask(self, module, arguments, task_vars, check=False):
-        before, self._task.check_mode = self._task.check_mode, check or self._task.check_mode
-        try:
-            answer = self._execute_module(f"threadwise.smt.{module}", arguments, task_vars=task_vars)
-        finally:
-            self._task.check_mode = before
+    def _ask(self, module, arguments, task_vars):
+        answer = self._execute_module(f"threadwise.smt.{module}", arguments, task_vars=task_vars)
         if answer.get("failed") or answer.get("unreachable"):
             raise HostFailed(answer)
         return answer

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
@@ -29,12 +31,18 @@ class ActionModule(ActionBase):
         members, left_out = [], {}
         for host in task_vars["ansible_play_hosts_all"]:
             known = task_vars["hostvars"][host]
-            verdict = (known.get(options["verdicts"]) or {}).get("verdict")
+            told = known.get(options["verdicts"]) or {}
+            verdict = told.get("verdict")
             reboot_ok = boolean(known.get("smt_policy_reboot_ok", False), strict=False)
             group = known.get("smt_policy_group")
-            members.append(rollout.Member(host, None if group is None else str(group), bool(verdict) and rollout.is_pending(verdict, reboot_ok)))
-            if verdict and verdict["status"] == compliance.DRIFTED and not members[-1].pending:
-                left_out[host] = rollout.obstacle(verdict, reboot_ok)
+            pending = bool(verdict) and rollout.is_pending(verdict, reboot_ok)
+            members.append(rollout.Member(host, None if group in (None, "") else str(group), pending, not told.get("unreachable")))
+            if verdict and verdict["status"] == compliance.DRIFTED and not pending:
+                left_out[host] = f"it cannot be mended: {rollout.obstacle(verdict, reboot_ok)}"
+        groups = {member.host: member.group for member in members}
+        waiting = rollout.waiting(members)
+        left_out.update({host: f"{gone} of its smt_policy_group {groups[host]} cannot be reached" for host, gone in waiting.items()})
+        members = [dataclasses.replace(member, pending=member.pending and member.host not in waiting) for member in members]
         try:
             waves = rollout.waves(members, options["sizes"])
         except rollout.RolloutError as error:
@@ -43,6 +51,7 @@ class ActionModule(ActionBase):
             more = f" and {len(hosts) - MOST_NAMES} more" if len(hosts) > MOST_NAMES else ""
             display.display(f"wave {number}: {', '.join(hosts[:MOST_NAMES])}{more}")
         for host, reason in left_out.items():
-            display.warning(f"{host} is left out, it cannot be mended: {reason}")
-        members = [{"host": host, "wave": number} for number, hosts in enumerate(waves, 1) for host in hosts]
+            display.warning(f"{host} is left out: {reason}")
+        after = rollout.predecessors(waves, groups)
+        members = [{"host": host, "wave": number, "after": after.get(host)} for number, hosts in enumerate(waves, 1) for host in hosts]
         return {"changed": False, "members": members, "left_out": left_out}

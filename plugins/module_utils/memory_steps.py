@@ -77,6 +77,13 @@ def protect(run, names, check):
             "diff": _diff(before, after, "services that the OOM killer spares")}
 
 
+def protect_differences(run, names):
+    """What ``protect`` would change: a sentence (str) for each service. Nothing is changed; errors as there."""
+    found = protect(run, names, check=True)
+    return (["%s is not spared by the OOM killer, or will not be from its next start on" % unit for unit in found["protected"]]
+            + ["%s is spared by the OOM killer, and is not to be" % unit for unit in found["released"]])
+
+
 def restore(run, margin, check):
     """Bring back all that was kept, and remove what is ours.
 

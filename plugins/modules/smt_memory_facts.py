@@ -13,7 +13,7 @@ description:
   - Reads the overcommit policy, what is promised and what is left, OOM kills since boot, what happens on a panic, and which services are spared
     by the OOM killer, and returns them as C(ansible_facts['smt_memory']).
   - With a wanted policy it works out what that would allow, whether it may be put in force, and which files would override it at boot.
-  - Nothing is written and no program is run. What cannot be known is null or empty, never a guess.
+  - Nothing is written, and no program is run but systemctl, where services are named. What cannot be known is null or empty, never a guess.
 options:
   overcommit:
     description:
@@ -48,6 +48,11 @@ options:
       - Percent of what is promised already that a strict policy has to leave free.
     type: int
     default: 10
+  protect:
+    description:
+      - Services that the OOM killer should spare, and no others. Needs root, and a running systemd, which no recorded tree has.
+    type: list
+    elements: str
   sysroot:
     description:
       - Directory that stands for C(/). With another value than V(/) a recorded tree of another machine is read.
@@ -163,6 +168,11 @@ ansible_facts:
               that, or null; C(overrides), a sentence for each file or profile that has the last word at boot.
           type: dict
           returned: always
+        protect_differences:
+          description: A sentence for each service that is not spared as wanted, or is and should not be; null when none are named.
+          type: list
+          elements: str
+          returned: always
         problems:
           description: Sentences about files that could not be read.
           type: list
@@ -172,8 +182,10 @@ ansible_facts:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.threadwise.smt.plugins.module_utils import hostfs, memory_facts
+from ansible_collections.threadwise.smt.plugins.module_utils import hostfs, memory_facts, memory_steps
 from ansible_collections.threadwise.smt.plugins.module_utils.memory_policy import PolicyError
+from ansible_collections.threadwise.smt.plugins.module_utils.memory_state import MemoryStateError
+from ansible_collections.threadwise.smt.plugins.module_utils.memory_units import UnitError
 
 POLICY = ('overcommit', 'overcommit_ratio', 'overcommit_kbytes', 'on_oom', 'panic_reboot_after', 'nr_hugepages')
 
@@ -188,16 +200,21 @@ def main():
             'panic_reboot_after': {'type': 'str'},
             'nr_hugepages': {'type': 'int'},
             'margin': {'type': 'int', 'default': 10},
+            'protect': {'type': 'list', 'elements': 'str'},
             'sysroot': {'type': 'path', 'default': '/'},
         },
         supports_check_mode=True,
     )
+    protect, sysroot = module.params['protect'], module.params['sysroot']
+    if protect is not None and sysroot != '/':
+        module.fail_json(msg='protect asks the running systemd, which the tree %s does not have: leave one of the two out' % sysroot)
     options = None
     if any(module.params[name] is not None for name in POLICY):
         options = {name: module.params[name] for name in POLICY + ('margin',)}
     try:
-        facts = memory_facts.gather(hostfs.HostFs(module.params['sysroot']), options)
-    except PolicyError as error:
+        facts = memory_facts.gather(hostfs.HostFs(sysroot), options)
+        facts['protect_differences'] = None if protect is None else memory_steps.protect_differences(module.run_command, protect)
+    except (PolicyError, UnitError, MemoryStateError, OSError) as error:
         module.fail_json(msg=str(error))
     for sentence in facts['wanted']['overrides'] if options else []:
         module.warn(sentence)

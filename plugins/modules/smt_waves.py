@@ -11,7 +11,7 @@ short_description: Which drifted hosts are changed in which wave of a rollout
 version_added: 0.1.0
 description:
   - Lays the hosts of the play out in waves, in their order, and returns those that are to be changed. Hosts with the same value of the variable
-    C(smt_policy_group) are never in one wave.
+    C(smt_policy_group) are never in one wave, and wait where one of them cannot be reached.
   - The waves are those of the whole fleet, so a rollout that is begun again goes on in the wave where it stopped. Run it once.
 options:
   verdicts:
@@ -48,14 +48,16 @@ EXAMPLES = r"""
 
 RETURN = r"""
 members:
-  description: The hosts to be changed, each C(host) and C(wave), counted from 1, in the order of changing.
+  description:
+    - The hosts to be changed, each C(host), C(wave), counted from 1, and C(after), the host of its C(smt_policy_group) that was changed before it, or
+      null, in the order of changing.
   returned: success
   type: list
   elements: dict
-  sample: [{"host": "db1", "wave": 1}]
+  sample: [{"host": "db1", "wave": 1, "after": null}]
 left_out:
-  description: Drifted hosts that cannot be mended, and why.
+  description: Hosts that cannot be mended, or not now, and why.
   returned: success
   type: dict
-  sample: {"db2": "only root may write it: use become"}
+  sample: {"db2": "it cannot be mended: only root may write it: use become"}
 """

@@ -126,16 +126,15 @@ def configured(facts: Facts, wish: policy.Wish) -> dict[str, t.Any]:
     return _aspect(DRIFTED, faults, _hindrance(facts, "boot")) if faults else _aspect(COMPLIANT)
 
 
-def memory_aspects(wanted: t.Any, spared: bool) -> dict[str, dict[str, t.Any] | None]:
+def memory_aspects(facts: t.Any) -> dict[str, dict[str, t.Any] | None]:
     """Whether the memory policy is in force (``memory``), and whether it will be after the next boot (``memory_configured``).
 
-    :param wanted: ``ansible_facts['smt_memory']['wanted']``; None where only services are to be spared.
-    :param spared: whether the OOM killer spares the services that it should, and no others.
+    :param facts: ``ansible_facts['smt_memory']``; its ``wanted`` is None where only services are to be spared.
     """
-    told = wanted if isinstance(wanted, dict) else {}
+    known = facts if isinstance(facts, dict) else {}
+    told = _dict(known, "wanted")
     refusal = _text(told.get("refusal"))
-    now = [refusal] if refusal else _list(told, "differences")
-    now = now if spared else [*now, "services that should be spared by the OOM killer are not, or others are"]
+    now = [*([refusal] if refusal else _list(told, "differences")), *_list(known, "protect_differences")]
     later = _list(told, "boot_differences")
     return {
         "memory": _aspect(DRIFTED if now else COMPLIANT, now, refusal),

@@ -85,7 +85,7 @@ def document(judged: t.Sequence[Judged], at: datetime.datetime) -> str:
 
 
 def metrics(judged: t.Sequence[Judged], at: datetime.datetime) -> str:
-    """The verdicts as text in the exposition format of Prometheus. What is not known has no line."""
+    """The verdicts as OpenMetrics text, which the textfile collector takes too. What is not known has no line."""
     lines: dict[str, list[str]] = {name: [] for name in METRICS}
 
     def tell(name: str, value: float, **labels: str) -> None:
@@ -104,7 +104,7 @@ def metrics(judged: t.Sequence[Judged], at: datetime.datetime) -> str:
             tell("threadwise_smt_reboot_pending", int(verdict["reboot_pending"]), **known)
         if verdict["status"] != compliance.UNREACHABLE:
             tell("threadwise_smt_checked_timestamp_seconds", int(at.timestamp()), **known)
-    return "".join(f"# HELP {name} {METRICS[name]}\n# TYPE {name} gauge\n{''.join(found)}" for name, found in lines.items() if found)
+    return "".join(f"# HELP {name} {METRICS[name]}\n# TYPE {name} gauge\n{''.join(found)}" for name, found in lines.items() if found) + "# EOF\n"
 
 
 def _label(text: str) -> str:

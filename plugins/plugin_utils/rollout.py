@@ -24,11 +24,36 @@ class Member:
 
     :ivar group: no two hosts of one group are changed in one wave; None for a host of its own.
     :ivar pending: whether it is to be changed.
+    :ivar reachable: whether it answered.
     """
 
     host: str
     group: str | None = None
     pending: bool = True
+    reachable: bool = True
+
+
+def waiting(members: t.Iterable[Member]) -> dict[str, str]:
+    """Hosts that are to be changed and have to wait, each with the one of its group that cannot be reached: two of them must not be down at once."""
+    members = list(members)
+    gone = {member.group: member.host for member in members if member.group is not None and not member.reachable}
+    return {member.host: gone[member.group] for member in members if member.pending and member.group in gone}
+
+
+def predecessors(waves_of_hosts: t.Iterable[t.Sequence[str]], groups: t.Mapping[str, str | None]) -> dict[str, str]:
+    """Each host that follows one of its group in a later wave, with that one.
+
+    :param waves_of_hosts: as :func:`waves` gives them.
+    :param groups: host to group.
+    """
+    found, last = {}, {}
+    for host in (host for wave in waves_of_hosts for host in wave):
+        group = groups.get(host)
+        if group is not None:
+            if group in last:
+                found[host] = last[group]
+            last[group] = host
+    return found
 
 
 def waves(members: t.Sequence[Member], sizes: t.Sequence[int | str]) -> list[list[str]]:

@@ -143,23 +143,23 @@ def test_where_any_state_will_do_nothing_drifts(tmp_path):
 
 def test_memory_counts_beside_it(tmp_path):
     wanted = {"refusal": None, "differences": ["vm.overcommit_memory reads 0 instead of 2"], "boot_differences": [], "boot_hindrance": None}
-    verdict = judge(known(tmp_path), Wish("enabled"), memory=compliance.memory_aspects(wanted, True))
+    verdict = judge(known(tmp_path), Wish("enabled"), memory=compliance.memory_aspects({"wanted": wanted}))
     assert (verdict["status"], verdict["sentence"]) == ("drifted", "memory: vm.overcommit_memory reads 0 instead of 2")
-    verdict = judge(known(tmp_path), Wish("enabled"), memory=compliance.memory_aspects(dict(wanted, differences=[]), True))
+    verdict = judge(known(tmp_path), Wish("enabled"), memory=compliance.memory_aspects({"wanted": dict(wanted, differences=[])}))
     assert verdict["status"] == "compliant"
 
 
 def test_memory_counts_at_the_next_boot_too(tmp_path):
     wanted = {"differences": [], "boot_differences": ["/etc/sysctl.d/z.conf makes it 0"], "boot_hindrance": "take the line out"}
-    verdict = judge(known(tmp_path), Wish("enabled"), memory=compliance.memory_aspects(wanted, True))
+    verdict = judge(known(tmp_path), Wish("enabled"), memory=compliance.memory_aspects({"wanted": wanted}))
     assert (verdict["memory"]["status"], verdict["memory_configured"]["status"]) == ("compliant", "drifted")
     assert verdict["sentence"] == "memory configured: /etc/sysctl.d/z.conf makes it 0"
     assert verdict["memory_configured"]["hindrance"] == "take the line out"
 
 
 def test_services_alone_say_nothing_of_the_next_boot(tmp_path):
-    aspects = compliance.memory_aspects(None, False)
-    assert aspects["memory"]["status"] == "drifted" and aspects["memory_configured"] is None
+    aspects = compliance.memory_aspects({"wanted": None, "protect_differences": ["db.service is not spared"]})
+    assert aspects["memory"] == {"status": "drifted", "reasons": ["db.service is not spared"], "hindrance": None} and aspects["memory_configured"] is None
 
 
 @pytest.mark.parametrize("told, way", [

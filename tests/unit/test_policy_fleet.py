@@ -124,6 +124,26 @@ def test_hosts_of_a_group_are_never_in_one_wave(tmp_path):
     assert code == 0 and "wave 1: h1, h2, h5, h6\nwave 2: h3\nwave 3: h4\n" in seen, seen
 
 
+def test_a_group_waits_for_its_host_that_failed(tmp_path):
+    fleet = Fleet(tmp_path, {name: {"smt_policy_group": "db"} if name in ("h1", "h3", "h4") else {} for name in HOSTS})
+    (tmp_path / "health.yml").write_text(HEALTH)
+    code, seen = fleet.play("smt_enforce", smt_policy="disabled", smt_enforce_waves=[2], smt_enforce_health_check="health.yml", sick=["h1"],
+                            smt_enforce_max_fail_percentage=60)
+    assert code != 0 and fleet.get("smt") == {name: name in ("h1", "h3", "h4") for name in HOSTS}, seen
+    assert "h3 was left as it was: h1 of its smt_policy_group db failed before it" in seen
+    assert "h4 was left as it was: h3 of its smt_policy_group db failed before it" in seen and set(fleet.changes()) == {"h1", "h2", "h5", "h6"}
+
+
+def test_a_group_waits_for_its_host_that_is_gone(tmp_path):
+    gone = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
+    fleet = Fleet(tmp_path, {"h1": dict(gone, smt_policy_group="db"), "h2": {"smt_policy_group": "db"}, "h3": {"smt_policy_group": ""}, "h4": gone})
+    code, seen = fleet.play("smt_enforce", smt_policy="disabled")
+    assert code != 0 and table(seen) == {"h1": "unreachable", "h2": "drifted", "h3": "compliant", "h4": "unreachable"}, seen
+    assert "h2 is left out: h1 of its smt_policy_group db cannot be reached" in seen
+    code, seen = fleet.play("smt_enforce", "--limit", "h2,h3", smt_policy="disabled")
+    assert code == 0, seen
+
+
 def test_a_host_that_is_gone_is_told_and_costs_the_others_nothing(tmp_path):
     fleet = Fleet(tmp_path, {"h1": {}, "h2": {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}})
     code, seen = fleet.play("smt_enforce", smt_policy="disabled")

@@ -44,6 +44,16 @@ def test_a_share_of_a_small_fleet_is_one_host():
     assert rollout.waves([Member("a"), Member("b")], ["10%"]) == [["a"], ["b"]]
 
 
+def test_a_group_waits_for_the_one_that_is_gone():
+    members = [Member("a", "db", pending=False, reachable=False), Member("b", "db"), Member("c", "db", pending=False), Member("d", "web"), Member("e")]
+    assert rollout.waiting([*members, Member("f", None, False, reachable=False)]) == {"b": "a"}
+
+
+def test_each_of_a_group_follows_the_one_before():
+    groups = {"a": "db", "b": None, "c": "db", "d": "web", "e": "db"}
+    assert rollout.predecessors([["a", "b"], ["c", "d"], ["e"]], groups) == {"c": "a", "e": "c"}
+
+
 @pytest.mark.parametrize("sizes", [[], [0], ["0%"], [-1], ["x"], [True], ["1" * 50], [None], [1.5]])
 def test_what_is_no_size_is_refused(sizes):
     with pytest.raises(rollout.RolloutError, match="size"):
