@@ -92,8 +92,8 @@ def test_the_running_service_is_spared_and_was_not_restarted(host):
     assert facts(host)["protect_differences"] is None and facts(host, protect=["held"])["protect_differences"] == []
     assert facts(host, protect=[])["protect_differences"] == ["held.service is spared by the OOM killer, and is not to be"]
     before = everything(host)
-    assert facts(host, protect=["held", "cron"])["protect_differences"] == [
-        "cron.service is not spared by the OOM killer, or will not be from its next start on"]
+    assert facts(host, protect=["held", "systemd-journald"])["protect_differences"] == [
+        "systemd-journald.service is not spared by the OOM killer, or will not be from its next start on"]
     assert everything(host) == before
     restarts = host.check_output("journalctl -u held -o cat --grep Started | wc -l")
     assert restarts == "1"
