@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -25,6 +26,8 @@ WAY_BACK = "/var/lib/threadwise-smt/way-back.json"
 BY_HAND = "/etc/default/grub.d/10-lab.cfg"
 MEMORY = "/etc/sysctl.d/99-threadwise-smt-memory.conf"
 PATIENCE = 1800
+# Molecule has colours forced where it is called from a terminal; they would stand between the words that tests look for.
+PLAIN = dict(os.environ, ANSIBLE_FORCE_COLOR="false")
 
 # A job whose time counts, where siblings contend, and a rate, where all threads together get more done.
 EVALUATION = {
@@ -45,7 +48,7 @@ def command(playbook, variables, *arguments):
 def play(playbook, variables, *arguments):
     """Call a playbook of the collection. Returns (exit code, host -> status in its last table, host -> how many changes, all that a person sees)."""
     done = subprocess.run(command(playbook, variables, *arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-                          stdin=subprocess.DEVNULL, cwd=EPHEMERAL)
+                          stdin=subprocess.DEVNULL, cwd=EPHEMERAL, env=PLAIN)
     print(done.stdout)
     table = done.stdout.rpartition("\nhost  ")[2].partition("\n\n")[0]
     statuses = dict(re.findall(r"^(\S+) +(compliant|drifted|unknown|unreachable)\b", table, re.MULTILINE))
@@ -169,12 +172,14 @@ def kill_when(policy, held):
     """Start a rollout, and kill its controller with all of its processes while the health check of a guest is held."""
     ask(held, "touch /run/hold; rm -f /var/tmp/looked-at")
     with open(EPHEMERAL / "killed.log", "w", encoding="utf-8") as log, subprocess.Popen(
-            command("smt_enforce", policy), stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=EPHEMERAL) as controller:
+            command("smt_enforce", policy), stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=EPHEMERAL, env=PLAIN) as controller:
         end = time.monotonic() + PATIENCE
         while not looked_at(held) and controller.poll() is None and time.monotonic() < end:
             time.sleep(1)
-        for pid in [*workers(controller.pid), controller.pid]:
-            os.kill(pid, signal.SIGKILL)
+        # The controller first, so that it starts nothing any more; one of its workers may have ended by itself meanwhile.
+        for pid in [controller.pid, *workers(controller.pid)]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
     print((EPHEMERAL / "killed.log").read_text())
     ask(held, "rm /run/hold")
 
