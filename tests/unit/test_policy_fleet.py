@@ -80,6 +80,14 @@ def test_a_wave_that_fails_is_rolled_back_and_the_next_run_goes_on(fleet):
     assert "h1" not in fleet.changes(), "nothing is done twice"
 
 
+@pytest.mark.parametrize("text", [None, "- name: [", "tasks: []", "- nosuch.collection.module: {}"], ids=["missing", "no YAML", "no list", "no module"])
+def test_a_health_check_that_cannot_be_run_ends_the_rollout_before_any_change(fleet, text):
+    if text is not None:
+        (fleet.directory / "odd.yml").write_text(text)
+    code, seen = fleet.play("smt_enforce", **WAVES, smt_enforce_health_check="odd.yml")
+    assert code != 0 and fleet.changes() == {} and "odd.yml" in seen, seen
+
+
 def kill_in_wave_2(fleet):
     """A rollout that is killed when h1 is done, and h2 and h3 are changed and their health checks not yet over."""
     (fleet.directory / "slow.yml").write_text(SLOW)
