@@ -39,8 +39,10 @@ def test_the_host_is_the_unit():
 
 def test_hosts_that_were_all_booted_in_the_same_order_do_not_tell_the_change_from_the_reboot():
     change = {"name": "smt_boot", "compared": True, "reason": None, "before": "smt_on", "after": "smt_off", "boots": 1, "confounded": True}
-    one, = fleet.by_class([row(f"web{number}", seed=number, change=change) for number in range(4)], 0.01, 0.95)
+    rows = [row(f"web{number}", seed=number, change=change) for number in range(4)]
+    one, = fleet.by_class(rows, 0.01, 0.95)
     assert (one["workloads"][0]["verdict"], one["recommendation"], one["title"]) == ("loss", "undecided", "not decided")
+    assert "loss</span> <span class=\"muted\">confounded with the reboot</span>" in fleet_page.render(rows, [], 0.01, 0.95)
 
 
 def test_the_largest_class_comes_first_and_the_unknown_last():
