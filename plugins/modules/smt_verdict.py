@@ -10,8 +10,9 @@ module: smt_verdict
 short_description: Whether a host is as its SMT policy wants it
 version_added: 0.1.0
 description:
-  - Reads the facts of a host by one call of M(threadwise.smt.smt_facts), and by another one where a memory policy is wanted, holds them against the policy
-    on the controller, and returns the verdict alone. A host is compliant where M(threadwise.smt.smt_state) and M(threadwise.smt.smt_boot_args) would change no CPU and no argument.
+  - Reads the facts of a host by one call of M(threadwise.smt.smt_facts), and by another one where a memory policy is wanted, holds them against
+    the policy on the controller, and returns the verdict alone. A host is compliant where M(threadwise.smt.smt_state) and
+    M(threadwise.smt.smt_boot_args) would change no CPU and no argument.
   - Nothing is written and the facts are not kept.
 options:
   policy:
