@@ -13,6 +13,10 @@ from common import LabError, last_lines
 from image import HOST_KEY_ALIAS
 from machine import Machine
 
+# Seconds without a word on the console after which a guest that cannot be reached is taken to stand still. On a machine that four other guests kept busy a
+# whole boot took less.
+SILENCE = 240
+
 
 def ssh_options(image_directory: pathlib.Path) -> list[str]:
     """Options that make ssh know the guests by the key of their image, and nothing of the user's own configuration of hosts."""
@@ -51,25 +55,30 @@ class Login:
         """Wait for a working ssh and return the boot's id; one that is ``but_not_boot`` does not count.
 
         Raises:
-            LabError: it did not come within ``timeout`` seconds, its kernel panicked, or QEMU ended; with the console's last lines.
+            LabError: it did not come within ``timeout`` seconds, its kernel panicked or stands still, or QEMU ended; with the console's last lines.
         """
         deadline = time.monotonic() + timeout
+        heard, since = "", time.monotonic()
         while True:
+            if heard != self.machine.console_text():
+                heard, since = self.machine.console_text(), time.monotonic()
             try:
                 boot = self.run("cat /proc/sys/kernel/random/boot_id", timeout=30).decode(errors="replace").strip()
                 if boot != but_not_boot:
                     return boot
             except LabError as error:
-                self._give_up_when_hopeless(deadline, timeout, error)
+                self._give_up_when_hopeless(deadline, timeout, since, error)
             time.sleep(0.5)
 
-    def _give_up_when_hopeless(self, deadline: float, timeout: float, error: LabError) -> None:
+    def _give_up_when_hopeless(self, deadline: float, timeout: float, since: float, error: LabError) -> None:
         if not self.machine.pid():
             reason = "QEMU has ended"
         elif "Kernel panic" in self.machine.console_text():
             reason = "its kernel panicked"
         elif time.monotonic() > deadline:
             reason = f"no ssh within {timeout:.0f} s"
+        elif time.monotonic() > since + SILENCE:
+            reason = f"neither ssh nor a word on its console for {SILENCE} s"
         else:
             return
         name = self.machine.directory.name

@@ -21,8 +21,8 @@ from shape import Shape
 
 TAG = "up"
 NUMBERINGS = ("adjacent", "split")
-# In QEMU 7.2's emulation boots of trixie's kernel 6.12 die now and then in a double fault; bookworm's 6.1 needs one attempt.
-ATTEMPTS = 6
+# In QEMU 7.2's emulation boots of trixie's kernel 6.12 die now and then in a double fault; of bookworm's 6.1 one in many stands still for ever.
+ATTEMPTS = {"trixie": 6, "bookworm": 3}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +75,7 @@ def snapshot(kind: Kind) -> pathlib.Path:
 
 
 def _make(kind: Kind, base: pathlib.Path, key: str, disk: pathlib.Path) -> None:
-    for left in range((ATTEMPTS if kind.image.startswith("trixie-") else 1) - 1, -1, -1):
+    for left in range(ATTEMPTS[kind.image.partition("-")[0]] - 1, -1, -1):
         machine = Machine(GUESTS / f".snapshot-{key}")
         machine.stop()
         machine.remove()

@@ -235,6 +235,50 @@ def test_a_machine_is_found_and_ended_by_its_pid_file(guests, process):
     assert running.wait() != 0
 
 
+@pytest.mark.parametrize(("talks", "reason"), [(True, "no ssh within 1 s"), (False, "neither ssh nor a word on its console for 0.3 s")])
+def test_a_guest_that_stands_still_is_given_up_before_one_that_only_takes_long(guests, process, monkeypatch, talks, reason):
+    one = machine.Machine(guests / "one")
+    one.directory.mkdir(parents=True)
+    one.pidfile.write_text(f"{process(machine.QEMU, str(one.pidfile)).pid}\n", encoding="ascii")
+    one.console.write_text("a boot\n", encoding="ascii")
+
+    def no_answer(_login, command, timeout):
+        if talks:
+            with open(one.console, "a", encoding="ascii") as console:
+                console.write(f"{command}, {timeout}\n")
+        raise common.LabError("no answer")
+
+    monkeypatch.setattr(login, "SILENCE", 0.3)
+    monkeypatch.setattr(login.Login, "run", no_answer)
+    with pytest.raises(common.LabError, match=f"did not come up: {reason}(?s:.*)a boot"):
+        login.Login(one, guests, 1).wait(timeout=1)
+
+
+def test_a_boot_that_stands_still_is_tried_again(guests, monkeypatch):
+    booted = []
+
+    def boot(_kind, _base, its_machine):
+        its_machine.directory.mkdir(parents=True)
+        booted.append(its_machine.directory)
+        if len(booted) < 3:
+            raise common.LabError("it stands still")
+        (its_machine.directory / "disk.qcow2").write_text("booted", encoding="ascii")
+
+    monkeypatch.setattr(snapshot, "GUESTS", guests)
+    monkeypatch.setattr(snapshot, "_boot_and_save", boot)
+    monkeypatch.setattr(snapshot, "run", lambda command: subprocess.CompletedProcess(command, 0, "QEMU 7.2\n"))
+    monkeypatch.setattr(snapshot, "hardware", lambda shape, memory: [])
+    monkeypatch.setattr(snapshot, "image", lambda key: guests / key)
+    (guests / "bookworm-1" / "snapshots").mkdir(parents=True)
+    made = snapshot.snapshot(snapshot.Kind("bookworm-1", shape.Shape(2, 2, 2), "adjacent", 768))
+    assert made.read_text(encoding="ascii") == "booted" and len(booted) == 3 and not booted[0].exists()
+    booted.clear()
+    with pytest.raises(common.LabError, match="stands still"):
+        monkeypatch.setattr(snapshot, "ATTEMPTS", {"bookworm": 2})
+        snapshot.snapshot(snapshot.Kind("bookworm-1", shape.Shape(2, 2, 2), "split", 768))
+    assert len(booted) == 2
+
+
 @pytest.mark.parametrize(("name", "its_pid_file"), [("an-editor", "one/pid"), (machine.QEMU, "another/pid")])
 def test_a_process_that_got_the_id_of_a_machine_since_is_left_alone(guests, process, name, its_pid_file):
     one = machine.Machine(guests / "one")
