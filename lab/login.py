@@ -60,8 +60,9 @@ class Login:
         deadline = time.monotonic() + timeout
         heard, since = "", time.monotonic()
         while True:
-            if heard != self.machine.console_text():
-                heard, since = self.machine.console_text(), time.monotonic()
+            said = self.machine.console_text()
+            if said != heard:
+                heard, since = said, time.monotonic()
             try:
                 boot = self.run("cat /proc/sys/kernel/random/boot_id", timeout=30).decode(errors="replace").strip()
                 if boot != but_not_boot:
