@@ -1,0 +1,48 @@
+#!/usr/bin/python
+# Copyright: threadwise.smt contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: smt_preflight
+short_description: Which hosts this controller cannot reach, whatever their own state
+version_added: 0.1.0
+description:
+  - Looks, before any host is asked, whether the controller has the program by which each host of the play is reached, and says in one sentence for all of
+    them where it has not. Run it once.
+  - Today that program is C(ssh), or what C(ansible_ssh_executable) names, of hosts with the connection P(ansible.builtin.ssh#connection).
+options: {}
+extends_documentation_fragment:
+  - threadwise.smt.attributes.controller
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+author:
+  - threadwise.smt contributors (@threadwise)
+"""
+
+EXAMPLES = r"""
+- name: See that this controller can reach the hosts
+  threadwise.smt.smt_preflight:
+  run_once: true
+  register: smt_preflight_result
+"""
+
+RETURN = r"""
+unreachable_hosts:
+  description: The hosts that cannot be reached from this controller, in the order of the play.
+  returned: success
+  type: list
+  elements: str
+  sample: [db1, db2]
+reason:
+  description: What is missing, for whom, and the way out; null where nothing is.
+  returned: success
+  type: str
+  sample: "this controller has no ssh, by which 2 of 3 hosts would be reached (db1, db2): install it (Debian's package openssh-client), or name yours by
+    ansible_ssh_executable"
+"""
