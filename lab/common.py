@@ -15,7 +15,11 @@ import time
 from collections.abc import Iterator, Sequence
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-CACHE = ROOT / ".cache" / "lab"
+
+# Images and snapshots outlive a working tree: each clone of the same files finds what another one built. By the rule of the XDG base directories a path that is
+# not absolute is not used.
+_GIVEN = os.environ.get("XDG_CACHE_HOME", "")
+CACHE = (pathlib.Path(_GIVEN) if _GIVEN.startswith("/") else pathlib.Path.home() / ".cache") / "threadwise-smt" / "lab"
 STATE = ROOT / ".lab"
 RECIPE = pathlib.Path(__file__).resolve().parent / "recipe"
 

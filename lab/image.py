@@ -89,7 +89,7 @@ def _make_keys(work: pathlib.Path) -> None:
 def _make_root(suite: str, work: pathlib.Path) -> None:
     """The root file system as root.tar."""
     (work / "apt.conf").write_text(apt_options(run(["apt-config", "dump"]).stdout), encoding="utf-8")
-    (work / "sources.list").write_text(_machine_sources(suite), encoding="utf-8")
+    (work / "sources.list").write_text(machine_sources(suite), encoding="utf-8")
     # Inside the root file system, because hooks may run as another user who cannot read this directory.
     files = " ".join(shlex.quote(str(path)) for path in (work / "id_ed25519.pub", work / "host_ed25519", work / "host_ed25519.pub", RECIPE / "customize.sh"))
     command = ["mmdebstrap", "--variant=minbase", f"--include={','.join(packages((RECIPE / 'packages').read_text(encoding='utf-8')))}",
@@ -104,7 +104,7 @@ def _make_root(suite: str, work: pathlib.Path) -> None:
     run(command)
 
 
-def _machine_sources(suite: str) -> str:
+def machine_sources(suite: str) -> str:
     """This machine's apt sources for the suite; read without the package lists, which a fresh machine has not got."""
     targets = run(["apt-get", "indextargets", "--no-release-info", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"])
     release = re.search(r"^VERSION_CODENAME=(\w+)$", pathlib.Path("/etc/os-release").read_text(encoding="utf-8"), flags=re.MULTILINE)
@@ -152,7 +152,7 @@ def _install_grub(work: pathlib.Path, key: str) -> None:
     machine = Machine(GUESTS / f".image-{key}")
     machine.stop()
     try:
-        machine.start([*hardware(Shape(1, 1, 1), 1024), "-no-reboot", "-drive", f"file={_escaped(work / 'disk.img')},format=raw,if=virtio,cache=unsafe",
+        machine.start([*hardware(Shape(1, 1, 1), 1024), "-no-reboot", "-drive", f"file={escaped(work / 'disk.img')},format=raw,if=virtio,cache=unsafe",
                        "-kernel", str(work / "boot" / "vmlinuz"), "-initrd", str(work / "boot" / "initrd.img"),
                        "-append", "root=/dev/vda1 console=ttyS0 init=/usr/local/sbin/install-grub.sh"])
         machine.wait(timeout=300)
@@ -163,6 +163,6 @@ def _install_grub(work: pathlib.Path, key: str) -> None:
         machine.remove()
 
 
-def _escaped(path: pathlib.Path) -> str:
+def escaped(path: pathlib.Path) -> str:
     """A path as a value within a QEMU option, where a comma ends the value unless it is doubled."""
     return str(path).replace(",", ",,")

@@ -64,7 +64,7 @@ class Login:
             if said != heard:
                 heard, since = said, time.monotonic()
             try:
-                boot = self.run("cat /proc/sys/kernel/random/boot_id", timeout=30).decode(errors="replace").strip()
+                boot = self.run("cat /proc/sys/kernel/random/boot_id", timeout=60).decode(errors="replace").strip()
                 if boot != but_not_boot:
                     return boot
             except LabError as error:

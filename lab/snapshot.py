@@ -13,7 +13,7 @@ import shutil
 
 import madt
 from common import LabError, locked, run, say, step
-from image import image
+from image import escaped, image
 from login import Login
 from machine import GUESTS, QEMU, Machine, hardware
 from qmp import monitor
@@ -44,14 +44,15 @@ class Kind:
 
 
 def snapshot_key(kind: Kind, arguments: list[str], qemu_version: str) -> str:
-    """A short name that changes whenever the memory image inside a snapshot would no longer fit."""
-    made_of = [kind.image, str(kind.shape), kind.numbering, arguments, qemu_version]
+    """A short name that changes whenever a snapshot would be another one, or its memory image would no longer fit."""
+    made_by = [hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest() for path in (__file__, madt.__file__)]
+    made_of = [kind.image, str(kind.shape), kind.numbering, arguments, qemu_version, made_by]
     return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:12]
 
 
-def drive(disk: str) -> list[str]:
-    """Arguments that give a machine its disk, a file in its own directory; what a crash of this machine would lose is no loss."""
-    return ["-drive", f"file={disk},format=qcow2,if=virtio,cache=unsafe,discard=unmap"]
+def drive(disk: pathlib.Path) -> list[str]:
+    """Arguments that give a machine its disk; what a crash of this machine would lose is no loss."""
+    return ["-drive", f"file={escaped(disk)},format=qcow2,if=virtio,cache=unsafe,discard=unmap"]
 
 
 def snapshot(kind: Kind) -> pathlib.Path:
@@ -79,9 +80,10 @@ def _make(kind: Kind, base: pathlib.Path, key: str, disk: pathlib.Path) -> None:
         machine = Machine(GUESTS / f".snapshot-{key}")
         machine.stop()
         machine.remove()
+        building = disk.with_suffix(".building")
         try:
-            _boot_and_save(kind, base, machine)
-            os.rename(machine.directory / "disk.qcow2", disk)
+            _boot_and_save(kind, base, machine, building)
+            os.rename(building, disk)
             return
         except LabError as error:
             if not left:
@@ -90,13 +92,14 @@ def _make(kind: Kind, base: pathlib.Path, key: str, disk: pathlib.Path) -> None:
         finally:
             machine.stop()
             machine.remove()
+            building.unlink(missing_ok=True)
 
 
-def _boot_and_save(kind: Kind, base: pathlib.Path, machine: Machine) -> None:
+def _boot_and_save(kind: Kind, base: pathlib.Path, machine: Machine, disk: pathlib.Path) -> None:
     machine.directory.mkdir(parents=True)
-    overlay(base, machine.directory / "disk.qcow2")
+    overlay(base, disk)
     with step(f"{kind}: boot"):
-        login = Login(machine, base, machine.start([*hardware(kind.shape, kind.memory), *drive("disk.qcow2")]))
+        login = Login(machine, base, machine.start([*hardware(kind.shape, kind.memory), *drive(disk)]))
         boot = login.wait(kind.patience)
     if kind.numbering == "split":
         _renumber(kind, login, boot)

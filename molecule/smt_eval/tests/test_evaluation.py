@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -19,29 +20,28 @@ RESULTS = EPHEMERAL / "results"
 CONTROL = "/sys/devices/system/cpu/smt/control"
 RUNS = "/var/lib/threadwise-smt/runs"
 PLAN = "[s]mt_plan"
-BUDGET = 40
-
-
-@pytest.fixture(name="before")
-def state_before(host):
-    """The SMT state before a test; no test leaves another."""
-    state = smt_state(host)
-    assert state == ("on", "0-3")
-    return state
+# Only there to end what hangs: no state below passes by itself.
+PATIENCE = 1200
+HOLD, HELD = "/run/hold", "/run/held"
+# A workload that stands still while HOLD is there, with SMT off, and leaves word that it does.
+HELD_WORKLOAD = {
+    "name": "held", "timeout": 3600, "metric": {"name": "rate", "unit": "1/s", "better": "higher", "pattern": "rate ([0-9]+)"},
+    "argv": ["sh", "-c", f'if [ "$(cat {CONTROL})" = off ] && [ -e {HOLD} ]; then touch {HELD}; while [ -e {HOLD} ]; do sleep 0.2; done; fi; echo rate 100']}
+# However long it is held, the plan has time left, and it ends as soon as it knows enough.
+HELD_PLAN = {"smt_bench_workloads": [], "smt_bench_custom": [HELD_WORKLOAD], "smt_bench_placements": ["one_per_core", "all_threads"], "smt_bench_budget": 7200,
+             "smt_bench_settle_seconds": 0.2, "smt_probe": "never"}
 
 
 def smt_state(host):
     return host.check_output("cat " + CONTROL), host.check_output("cat /sys/devices/system/cpu/online")
 
 
-def wait_for(what, seconds):
-    """Whether something becomes true within a time; guests are slow when the machine is busy, so the time is generous."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if what():
-            return True
+def wait_until(what, log):
+    """Wait until something is true that then stays true."""
+    end = time.monotonic() + PATIENCE
+    while not what():
+        assert time.monotonic() < end, log.read_text(encoding="utf-8")
         time.sleep(1)
-    return False
 
 
 def plans(host):
@@ -49,12 +49,15 @@ def plans(host):
     return host.run("pgrep -f %s", PLAN).stdout.split()
 
 
-def start(host, run):
+def log_of(run):
+    return EPHEMERAL / f"{run}.log"
+
+
+def start(run, playbook="threadwise.smt.smt_eval", *arguments, **variables):
     """An evaluation in the background, in a process group of its own."""
-    arguments = {"smt_eval_run": run, "smt_bench_budget": BUDGET, "smt_bench_workloads": ["gzip"], "smt_bench_placements": ["cores", "one_per_core"],
-                 "smt_bench_dest": str(RESULTS)}
-    command = ["ansible-playbook", "--inventory", str(EPHEMERAL / "inventory"), "threadwise.smt.smt_eval", "--extra-vars", json.dumps(arguments)]
-    with open(EPHEMERAL / (run + ".log"), "w", encoding="utf-8") as log:
+    command = ["ansible-playbook", "--inventory", str(EPHEMERAL / "inventory"), playbook, *arguments,
+               "--extra-vars", json.dumps(dict(variables, smt_bench_dest=str(RESULTS), smt_eval_run=run))]
+    with log_of(run).open("w", encoding="utf-8") as log:
         return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
 
 
@@ -64,11 +67,75 @@ def workers(pid):
     return [one for child in children for one in [*workers(child), child]]
 
 
+def kill(controller):
+    for pid in [*workers(controller.pid), controller.pid]:
+        # A worker may end by itself between the look and the kill.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    controller.wait()
+
+
+@contextlib.contextmanager
+def held_with_smt_off(host, run):
+    """An evaluation that stands still in the middle, with SMT off, until the block is left; gives its controller."""
+    host.check_output(f"rm -f {HELD} && touch {HOLD}")
+    controller = start(run, **HELD_PLAN)
+    try:
+        wait_until(lambda: host.file(HELD).exists or controller.poll() is not None, log_of(run))
+        assert controller.poll() is None and smt_state(host)[0] == "off", log_of(run).read_text(encoding="utf-8")
+        yield controller
+    except BaseException:
+        kill(controller)
+        raise
+    finally:
+        host.check_output("rm " + HOLD)
+
+
 def result(run, name="smt-eval"):
     return json.loads((RESULTS / run / (name + ".json")).read_text(encoding="utf-8"))
 
 
-def test_the_known_truth_is_found(before):
+@pytest.fixture(scope="module", name="before")
+def state_before(host):
+    """The SMT state before all tests; no test leaves another."""
+    state = smt_state(host)
+    assert state == ("on", "0-3")
+    return state
+
+
+@pytest.fixture(scope="module", name="lost")
+def controller_lost(host, before):
+    """An evaluation whose controller was killed in the middle, with SMT off. Gives what was seen of the guest after that."""
+    with held_with_smt_off(host, "lost") as controller:
+        kill(controller)
+        alive = plans(host)
+    wait_until(lambda: not plans(host), log_of("lost"))
+    return {"plans after the kill": alive, "state at the end": smt_state(host)}
+
+
+@pytest.fixture(scope="module", name="evaluated")
+def evaluated_whole(host, lost):
+    """The evaluation of converge.yml, the first after one whose controller was lost. Gives what it printed."""
+    controller = start("converge", os.environ["MOLECULE_SCENARIO_DIRECTORY"] + "/converge.yml")
+    code, seen = controller.wait(), log_of("converge").read_text(encoding="utf-8")
+    assert code == 0, seen
+    return seen
+
+
+def test_a_controller_that_is_killed_leaves_the_guest_to_put_itself_back(lost, before):
+    """kill -9 of ansible-playbook and all its processes, in the middle, with SMT off."""
+    assert lost["plans after the kill"], "the plan does not need its controller"
+    assert lost["state at the end"] == before
+
+
+def test_the_next_evaluation_fetches_what_no_controller_had_collected(host, evaluated, before):
+    assert "fetched" in evaluated
+    fetched = result("lost")
+    assert fetched["outcome"] == "completed" and fetched["restored"]["ok"]
+    assert result("converge")["restored"]["ok"] and smt_state(host) == before
+
+
+def test_the_known_truth_is_found(evaluated):
     """Two vCPUs that share one CPU of this machine get half of it each, and the evaluation says so."""
     found = json.loads((RESULTS / "converge" / "results.json").read_text(encoding="utf-8"))
     sharing = [one for one in found["hosts"][0]["comparisons"]
@@ -76,7 +143,7 @@ def test_the_known_truth_is_found(before):
     assert sharing and all(one["ratio"] < 0.75 for one in sharing), sharing
 
 
-def test_both_conditions_were_measured_and_the_state_was_put_back(before):
+def test_both_conditions_were_measured_and_the_state_was_put_back(evaluated):
     measured = result("converge")
     assert measured["outcome"] == "completed" and measured["change"]["compared"]
     assert {sample["condition"] for sample in measured["samples"]} == {"smt_on", "smt_off"}
@@ -86,52 +153,32 @@ def test_both_conditions_were_measured_and_the_state_was_put_back(before):
     assert set(off["cpu_usage"]) == {"0", "2"}, "with SMT off only the primaries may be online while it is timed"
 
 
-def test_the_report_is_there_in_all_its_forms():
+def test_the_report_is_there_in_all_its_forms(evaluated):
     for name in ("index.html", "results.json", "results.csv", "summary.md"):
         assert (RESULTS / "converge" / name).stat().st_size > 0
 
 
-def test_nothing_is_left_on_the_guest(host, before):
+def test_nothing_is_left_on_the_guest(host, evaluated, before):
     assert plans(host) == []
     assert host.run("ls " + RUNS).stdout == ""
+    assert smt_state(host) == before
 
 
-def test_check_mode_says_what_it_would_do_and_does_nothing(host, before):
-    arguments = json.dumps({"smt_bench_dest": str(RESULTS), "smt_eval_run": "checked"})
-    done = subprocess.run(["ansible-playbook", "--check", "--inventory", str(EPHEMERAL / "inventory"), "threadwise.smt.smt_eval", "--extra-vars", arguments],
-                          capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"CPUs 1,3", done.stdout)
+def test_check_mode_says_what_it_would_do_and_does_nothing(host, evaluated, before):
+    controller = start("checked", "threadwise.smt.smt_eval", "--check")
+    code, seen = controller.wait(), log_of("checked").read_text(encoding="utf-8")
+    assert code == 0, seen
+    assert re.search(r"CPUs 1,3", seen)
     assert not (RESULTS / "checked").exists()
     assert host.run("ls " + RUNS).stdout == ""
+    assert smt_state(host) == before
 
 
-def test_a_controller_that_is_killed_leaves_the_guest_to_put_itself_back(host, before):
-    """kill -9 of ansible-playbook and all its processes, in the middle, with SMT off."""
-    controller = start(host, "lost")
-    try:
-        assert wait_for(lambda: host.check_output("cat " + CONTROL) == "off", 120), (EPHEMERAL / "lost.log").read_text()
-    finally:
-        for pid in [*workers(controller.pid), controller.pid]:
-            os.kill(pid, signal.SIGKILL)
-        controller.wait()
-    assert plans(host), "the plan does not need its controller"
-    assert wait_for(lambda: not plans(host), BUDGET + 120)
-    assert wait_for(lambda: smt_state(host) == before, 60)
-    again = start(host, "after-lost")
-    assert again.wait() == 0, (EPHEMERAL / "after-lost.log").read_text()
-    assert "fetched" in (EPHEMERAL / "after-lost.log").read_text()
-    fetched = result("lost")
-    assert fetched["outcome"] == "completed" and fetched["restored"]["ok"]
-    assert result("after-lost")["restored"]["ok"] and smt_state(host) == before
-
-
-def test_a_plan_that_is_killed_is_put_back_by_its_guard(host, before):
+def test_a_plan_that_is_killed_is_put_back_by_its_guard(host, evaluated, before):
     """kill -9 of the plan itself, with SMT off: the samples taken so far come home, and the task fails with the reason."""
-    controller = start(host, "killed")
-    assert wait_for(lambda: host.check_output("cat " + CONTROL) == "off", 120), (EPHEMERAL / "killed.log").read_text()
-    for pid in plans(host):
-        host.run("kill -9 %s", pid)
-    assert wait_for(lambda: smt_state(host) == before, 60)
+    with held_with_smt_off(host, "killed") as controller:
+        for pid in plans(host):
+            host.run("kill -9 %s", pid)
+        wait_until(lambda: smt_state(host) == before, log_of("killed"))
     assert controller.wait() != 0
     assert result("killed")["outcome"] == "interrupted" and result("killed")["restored"]["ok"]
