@@ -18,9 +18,19 @@ help: ## what can be made
 .PHONY: setup
 setup: $(VENV)/.ready ## Python environment in which threadwise.smt is this working tree
 
-$(VENV)/.ready: requirements.txt requirements-dev.txt requirements.yml requirements-dev.yml tools/setup.sh
-	tools/setup.sh $(PYTHON) $(VENV)
+$(VENV)/.ready: requirements-dev.lock requirements-collections.lock tools/setup.sh
+	tools/setup.sh $(PYTHON) $(VENV) requirements-dev.lock
 	touch $@
+
+# The oldest versions of libraries that requirements.txt names.
+LOWEST := .cache/lowest
+$(LOWEST)/.ready: requirements-lowest.lock requirements-collections.lock tools/setup.sh
+	tools/setup.sh $(PYTHON) $(LOWEST) requirements-lowest.lock
+	touch $@
+
+.PHONY: lock
+lock: setup ## pin what the set-up installs anew, to the newest versions that requirements*.txt allow
+	tools/lock.sh
 
 .PHONY: eval
 eval: setup ## evaluate this machine, about three minutes
@@ -36,23 +46,29 @@ lab-down: setup ## end exactly what `make lab` started
 	python lab/lab.py down --name smt-adjacent --name smt-split
 
 .PHONY: test
-test: setup ## everything that CI runs: unit tests, pages in a browser, lint, sanity, scenarios on guests
-	tools/debian-packages.sh gzip sysbench stress-ng fio gcc libc6-dev shellcheck chromium chromium-driver
+test: ## everything that CI runs: unit tests, pages in a browser, lint, sanity, scenarios on guests
+	$(MAKE) --no-print-directory --jobs=2 $(VENV)/.ready $(LOWEST)/.ready
 	python tools/test.py test
+
+.PHONY: bare
+bare: ## the proof before a release: `make eval` and `make test` on a bare Debian 12, as root
+	$(PYTHON) lab/bare.py
 
 .PHONY: scenarios
 scenarios: setup ## all longer scenarios on guests, more than an hour; not part of `make test`
-	tools/debian-packages.sh gzip sysbench
 	python tools/test.py scenarios
 
-.PHONY: unit browser lint sanity
-unit browser lint sanity: setup ## one step of `make test`
+.PHONY: unit playbooks browser lint sanity
+unit playbooks browser lint sanity: setup ## one step of `make test`
+	python tools/test.py $@
+
+.PHONY: lowest
+lowest: setup $(LOWEST)/.ready ## the step of `make test` with the oldest versions of libraries that requirements.txt names
 	python tools/test.py $@
 
 .PHONY: scenario
 scenario: setup ## one Molecule scenario of molecule/: make scenario SCENARIO=smt_eval
-	tools/debian-packages.sh gzip sysbench
-	molecule test -s $(SCENARIO)
+	python tools/test.py $(SCENARIO)
 
 .PHONY: docs
 docs: setup ## the documentation site, .cache/docs/build/html/index.html
@@ -72,4 +88,4 @@ bench: setup ## what reading a host's topology costs beside lscpu, pinning besid
 	PYTHONPATH=tests/unit python tests/benchmarks/bench_facts.py
 	python tests/benchmarks/bench_runner.py
 	PYTHONPATH=tests/unit python tests/benchmarks/bench_report.py --hosts 1000 10000
-	PYTHONPATH=tests/unit python tests/benchmarks/bench_compliance.py
+	PYTHONPATH=tests/unit:tests/playbooks python tests/benchmarks/bench_compliance.py

@@ -3,12 +3,19 @@
 # ansible-test wants the collection at a real path .../ansible_collections/threadwise/smt: it gets a copy of what git would commit.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-cache=$PWD/.cache/sanity
-mkdir -p "$cache/home/.ansible/test/cache"
+work=$PWD/.cache/sanity
+# The environments that ansible-test makes for itself, in minutes, are the same for each clone: they lie in the user's cache, under what they are made from.
+made_from=$(python -c 'import ansible.release, sys; print("ansible-core-%s-python-%d.%d" % (ansible.release.__version__, *sys.version_info[:2]))')
+base=${XDG_CACHE_HOME:-}
+[[ $base == /* ]] || base=$HOME/.cache
+home=$base/threadwise-smt/sanity/$made_from
+mkdir -p "$work" "$home/.ansible/test/cache"
+exec 9>"$home/lock"
+flock --nonblock 9 || { echo "sanity: waiting for another run in $home"; flock 9; }
 
 # ansible-test fetches its pip from a host of its own, which a closed network does not reach: it looks into this cache first.
 for version in 20.3.4 21.3.1 24.2 25.2; do
-    cat >"$cache/home/.ansible/test/cache/get_pip_${version//./_}.py" <<PY
+    cat >"$home/.ansible/test/cache/get_pip_${version//./_}.py" <<PY
 import subprocess
 import sys
 
@@ -17,15 +24,13 @@ subprocess.check_call([sys.executable, "-m", "pip", "install", "--quiet", "--dis
 PY
 done
 
-# tests/output stays from run to run: it holds the environment that ansible-test makes for itself.
-collection=$cache/ansible_collections/threadwise/smt
+collection=$work/ansible_collections/threadwise/smt
+rm -rf "$collection"
 mkdir -p "$collection"
-find "$collection" -mindepth 1 -maxdepth 1 ! -name tests -exec rm -rf {} +
-find "$collection" -mindepth 2 -maxdepth 2 -path '*/tests/*' ! -name output -exec rm -rf {} +
 git ls-files --cached --others --exclude-standard -z | while IFS= read -r -d '' file; do
     if [ -e "$file" ]; then printf '%s\0' "$file"; fi
 done | tar -cf - --null -T - | tar -xf - -C "$collection"
 cd "$collection"
 git init --quiet && git add -A
 version=$(python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-HOME=$cache/home ansible-test sanity --venv --requirements --python "$version" --color no "$@"
+HOME=$home ansible-test sanity --venv --requirements --python "$version" --color no "$@"

@@ -1,74 +1,167 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs steps of testing one after the other, shows how each went, and closes with the counts of all.
+"""Runs the steps of testing, shows how each went, and closes with the counts of all.
 
 usage: test.py GROUP|STEP...        (groups: test, what CI runs; scenarios, what takes longer)
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from xml.etree import ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".cache" / "test"
 LAST_LINES = 60
 
-# What CI runs has to end within half an hour on two cores.
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A command, and the Debian packages without which it could not run, or would test less."""
+
+    command: tuple[str, ...]
+    packages: tuple[str, ...] = ()
+
+
+# Three at a time on CI's two cores, because some wait; what runs out of work first takes from the others.
+PYTEST = ("-m", "pytest", "-q", "-n", "3", "--dist", "worksteal", "--durations", "10")
 SHORT_SCENARIOS = ("smt_facts", "smt_eval")
 LONG_SCENARIOS = (
     "smt_runtime", "smt_runtime_deep", "smt_boot_faults", "smt_boot", "smt_memory", "smt_probe", "smt_eval_truth", "smt_eval_faults", "smt_eval_boots",
     "smt_workloads", "smt_policy", "smt_pull")
 STEPS = {
-    "unit": ["python", "-m", "pytest", "-q", "tests/unit"],
-    "browser": ["python", "-m", "pytest", "-q", "tests/browser"],
-    "lint": ["sh", "-c", "yamllint --strict . && ansible-lint && antsibull-changelog lint && antsibull-docs lint-collection-docs --plugin-docs ."],
-    "sanity": ["tools/sanity.sh"],
-    **{scenario: ["molecule", "test", "-s", scenario] for scenario in SHORT_SCENARIOS + LONG_SCENARIOS},
+    "unit": Step(("python", *PYTEST, "tests/unit"), (
+        "fio", "gcc", "gzip", "libc6-dev", "linux-perf", "openssh-client", "postgresql", "procps", "stress-ng", "sysbench", "util-linux")),
+    # One at a time to each worker, so that tests which share a run of a playbook stay together.
+    "playbooks": Step(("python", *PYTEST, "--dist", "loadgroup", "--maxschedchunk", "1", "tests/playbooks"), ("git", "gzip", "openssh-client", "sysbench")),
+    # The rooms that stand on the controller's libraries, and the playbooks, with the oldest versions of these that requirements.txt names.
+    "lowest": Step((".cache/lowest/bin/python", *PYTEST, *(f"tests/unit/test_{name}.py" for name in (
+        "analysis", "compliance_report", "forms", "policy", "report", "result_files", "smt_compare", "survey"))), ("gzip", "sysbench")),
+    "browser": Step(("python", "-m", "pytest", "-q", "tests/browser"), ("chromium", "chromium-driver")),
+    "lint": Step(("sh", "-c", "yamllint --strict . && ansible-lint && antsibull-changelog lint && antsibull-docs lint-collection-docs --plugin-docs .")),
+    "sanity": Step(("tools/sanity.sh",), ("git", "shellcheck", "util-linux")),
+    # The laboratory installs what it needs by itself.
+    **{scenario: Step(("molecule", "test", "-s", scenario)) for scenario in SHORT_SCENARIOS + LONG_SCENARIOS},
+    "smt_eval_truth": Step(("molecule", "test", "-s", "smt_eval_truth"), ("sysbench",)),
 }
-GROUPS = {"test": [name for name in STEPS if name not in LONG_SCENARIOS], "scenarios": list(LONG_SCENARIOS)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Names of steps in the order in which they begin, and how many of them run side by side."""
+
+    steps: tuple[str, ...]
+    side_by_side: int = 1
+
+
+GROUPS = {
+    # CI has two cores, and a guest leaves one of them to another step for most of the time. The one that takes longest begins first.
+    "test": Group(("smt_eval", "unit", "playbooks", "sanity", "smt_facts", "lint", "lowest", "browser"), side_by_side=2),
+    "scenarios": Group(LONG_SCENARIOS),
+}
 
 
 def main(words: list[str]) -> int:
     """Run the named groups and steps; the exit code is 0 when nothing failed."""
-    names = [name for word in words for name in GROUPS.get(word, [word])]
+    groups = [GROUPS.get(word, Group((word,))) for word in words]
+    names = [name for group in groups for name in group.steps]
     unknown = set(names) - set(STEPS)
     if unknown or not names:
         print(f"test: {', '.join(sorted(unknown)) or 'nothing'} is no step: choose from {', '.join([*GROUPS, *STEPS])}", file=sys.stderr)
         return 2
+    # All at once, before anything takes long: apt is asked once, and who is not root learns at the start what is missing.
+    packages = sorted({package for name in names for package in STEPS[name].packages})
+    if subprocess.run([ROOT / "tools/debian-packages.sh", *packages], check=False).returncode:
+        return 1
     LOGS.mkdir(parents=True, exist_ok=True)
     total = {"passed": 0, "failed": 0, "skipped": 0}
     begun = time.monotonic()
-    for name in names:
-        for kind, count in run(name).items():
-            total[kind] += count
+    for group in groups:
+        for counts in run(group):
+            for kind, number in counts.items():
+                total[kind] += number
     print(f"all steps: {time.monotonic() - begun:.0f} s")
     print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped", flush=True)
     return 1 if total["failed"] or not total["passed"] else 0
 
 
-def run(name: str) -> dict[str, int]:
-    """Run one step and say how it went. Returns how many of its tests passed, failed and were skipped."""
-    log, report = LOGS / f"{name}.log", LOGS / f"{name}.xml"
+def run(group: Group) -> Iterator[dict[str, int]]:
+    """Run steps and say how each went. Yields how many of its tests passed, failed and were skipped, as they end."""
+    # Ctrl-C and SIGTERM come here alone, and a step is ended from here with all that it started.
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))
+    waiting = list(group.steps)
+    running: dict[str, tuple[subprocess.Popen[bytes], float]] = {}
+    try:
+        while running or waiting:
+            for name, (process, begun) in list(running.items()):
+                if process.poll() is not None:
+                    del running[name]
+                    yield told(name, process.returncode, time.monotonic() - begun)
+            while waiting and len(running) < group.side_by_side:
+                name = waiting.pop(0)
+                print(f"{name}: {' '.join(STEPS[name].command)}", flush=True)
+                running[name] = (start(name), time.monotonic())
+            time.sleep(0.2)
+    finally:
+        for process, _begun in running.values():
+            end(process)
+        for name in running:
+            if (ROOT / "molecule" / name).is_dir():
+                subprocess.run(["molecule", "destroy", "-s", name], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a step with all that it started, also those in sessions of their own, as Ansible's workers are."""
+    pids = descendants(process.pid)
+    process.terminate()
+    process.wait()
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def descendants(pid: int) -> list[int]:
+    """Pids of the children of a process, their children, and so on."""
+    parents: dict[int, list[int]] = {}
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # The name before the last bracket may hold anything; behind it stand state and parent.
+            parents.setdefault(int(stat.read_text(errors="replace").rpartition(")")[2].split()[1]), []).append(int(stat.parent.name))
+    found = parents.get(pid, [])
+    for child in found:
+        found.extend(parents.get(child, []))
+    return found
+
+
+def start(name: str) -> subprocess.Popen[bytes]:
+    """Start a step; what it prints goes to its log."""
+    report = LOGS / f"{name}.xml"
     report.unlink(missing_ok=True)
-    print(f"{name}: {' '.join(STEPS[name])}", flush=True)
-    begun = time.monotonic()
-    with log.open("w", encoding="utf-8") as output:
-        # Also the pytest that molecule starts for testinfra leaves its counts there.
-        environment = dict(os.environ, PYTEST_ADDOPTS=f"--junitxml={report}")
-        done = subprocess.run(STEPS[name], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, check=False)
-    code = done.returncode
+    # Also the pytest that molecule starts for testinfra leaves its counts there.
+    environment = dict(os.environ, PYTEST_ADDOPTS=f"--junitxml={report}")
+    with (LOGS / f"{name}.log").open("wb") as output:
+        return subprocess.Popen(STEPS[name].command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                                start_new_session=True)
+
+
+def told(name: str, code: int, seconds: float) -> dict[str, int]:
+    """Say how a step went that has ended; the counts of its tests."""
+    log = LOGS / f"{name}.log"
     text = log.read_text(encoding="utf-8", errors="replace")
-    counts = count(report, text, code)
+    counts = count(LOGS / f"{name}.xml", text, code)
     if code:
         print("\n".join(text.splitlines()[-LAST_LINES:]))
-    told = ", ".join(f"{number} {kind}" for kind, number in counts.items())
-    print(f"{name}: {told} in {time.monotonic() - begun:.0f} s ({log.relative_to(ROOT)})", flush=True)
+    numbers = ", ".join(f"{number} {kind}" for kind, number in counts.items())
+    print(f"{name}: {numbers} in {seconds:.0f} s ({log.relative_to(ROOT)})", flush=True)
     return counts
 
 

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import pathlib
 import re
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 from ansible_collections.threadwise.smt.plugins.module_utils.version import COLLECTION_VERSION
 from ansible_collections.threadwise.smt.plugins.modules import smt_plan
@@ -56,12 +57,31 @@ def test_the_house_plan_names_each_file():
     assert sorted(name for name in files if "`%s`" % name not in plan) == []
 
 
-def test_each_scenario_is_run_by_make_test_or_make_scenarios():
-    specification = importlib.util.spec_from_file_location("threadwise_test_steps", ROOT / "tools/test.py")
-    steps = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(steps)
-    scenarios = {path.parent.name for path in (ROOT / "molecule").glob("*/molecule.yml")}
-    assert scenarios == set(steps.SHORT_SCENARIOS + steps.LONG_SCENARIOS)
+def pinned(lock):
+    """Package -> the versions that a lock file pins, for one Python or another."""
+    found = {}
+    for name, version in re.findall(r"^([a-z0-9-]+)==([^ ;]+)", (ROOT / lock).read_text(encoding="utf-8"), re.MULTILINE):
+        found.setdefault(name, []).append(version)
+    return found
+
+
+def wanted(file):
+    """The requirements of a file and of those that it includes."""
+    lines = [line.strip() for line in (ROOT / file).read_text(encoding="utf-8").splitlines() if line.strip() and not line.startswith("#")]
+    return [one for line in lines for one in (wanted(line.removeprefix("-r ")) if line.startswith("-r ") else [Requirement(line)])]
+
+
+def test_what_the_set_up_installs_is_what_the_requirements_allow():
+    locked = pinned("requirements-dev.lock")
+    assert all(requirement.specifier.contains(version) for requirement in wanted("requirements-dev.txt") for version in locked[requirement.name])
+    assert "--hash=sha256:" in (ROOT / "requirements-dev.lock").read_text(encoding="utf-8")
+
+
+def test_the_lowest_versions_are_the_ones_that_requirements_name():
+    lowest = pinned("requirements-lowest.lock")
+    for requirement in wanted("requirements.txt"):
+        (bound,) = requirement.specifier
+        assert bound.operator == ">=" and [Version(version) for version in lowest[requirement.name]] == [Version(bound.version)], requirement
 
 
 def test_the_role_takes_commands_of_ones_own_as_the_module_does():

@@ -235,8 +235,9 @@ def test_a_machine_is_found_and_ended_by_its_pid_file(guests, process):
     assert running.wait() != 0
 
 
-@pytest.mark.parametrize(("talks", "reason"), [(True, "no ssh within 1 s"), (False, "neither ssh nor a word on its console for 0.3 s")])
-def test_a_guest_that_stands_still_is_given_up_before_one_that_only_takes_long(guests, process, monkeypatch, talks, reason):
+@pytest.mark.parametrize(("talks", "silence", "timeout", "reason"), [
+    (True, 3600, 0.3, "no ssh within 0 s"), (False, 0.3, 3600, "neither ssh nor a word on its console for 0.3 s")])
+def test_a_guest_that_stands_still_is_given_up_before_one_that_only_takes_long(guests, process, monkeypatch, talks, silence, timeout, reason):
     one = machine.Machine(guests / "one")
     one.directory.mkdir(parents=True)
     one.pidfile.write_text(f"{process(machine.QEMU, str(one.pidfile)).pid}\n", encoding="ascii")
@@ -248,21 +249,21 @@ def test_a_guest_that_stands_still_is_given_up_before_one_that_only_takes_long(g
                 console.write(f"{command}, {timeout}\n")
         raise common.LabError("no answer")
 
-    monkeypatch.setattr(login, "SILENCE", 0.3)
+    monkeypatch.setattr(login, "SILENCE", silence)
     monkeypatch.setattr(login.Login, "run", no_answer)
     with pytest.raises(common.LabError, match=f"did not come up: {reason}(?s:.*)a boot"):
-        login.Login(one, guests, 1).wait(timeout=1)
+        login.Login(one, guests, 1).wait(timeout)
 
 
 def test_a_boot_that_stands_still_is_tried_again(guests, monkeypatch):
     booted = []
 
-    def boot(_kind, _base, its_machine):
+    def boot(_kind, _base, its_machine, disk):
         its_machine.directory.mkdir(parents=True)
         booted.append(its_machine.directory)
         if len(booted) < 3:
             raise common.LabError("it stands still")
-        (its_machine.directory / "disk.qcow2").write_text("booted", encoding="ascii")
+        disk.write_text("booted", encoding="ascii")
 
     monkeypatch.setattr(snapshot, "GUESTS", guests)
     monkeypatch.setattr(snapshot, "_boot_and_save", boot)
@@ -341,13 +342,13 @@ def test_one_run_at_a_time_holds_a_lock(tmp_path):
         with common.locked(tmp_path / "lock", "a test"):
             first_has_it.set()
             # The other one has begun to wait when it says so; it cannot be past the lock while this one is inside.
-            waiting.wait(timeout=60)
+            waiting.wait(timeout=600)
             order.append("first")
 
     waiting = threading.Event()
     thread = threading.Thread(target=first)
     thread.start()
-    assert first_has_it.wait(timeout=60)
+    assert first_has_it.wait(timeout=600)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(common, "say", lambda text: waiting.set())
         with common.locked(tmp_path / "lock", "a test"):

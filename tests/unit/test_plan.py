@@ -148,13 +148,13 @@ def test_workloads_that_fail_in_every_way_are_given_up_and_spoil_nothing(tmp_pat
     """Each works while it is prepared, then fails, hangs, prints nonsense, or leaves children behind."""
     second = "[ -e {0}/%s ] || {{ touch {0}/%s; echo rate 1; exit; }}; ".format(tmp_path)
     custom = [
-        own("fails", second % ("f", "f") + "echo no paper; exit 3"), own("hangs", second % ("h", "h") + "echo waiting; sleep 300", timeout=1),
+        own("fails", second % ("f", "f") + "echo no paper; exit 3"), own("hangs", second % ("h", "h") + "echo waiting; sleep 300", timeout=4),
         own("babbles", second % ("b", "b") + "echo rate of what"), own("leaves", "setsid sleep 300 & echo $! >> %s/children; echo rate 2" % tmp_path),
     ]
     settings = dict(SETTINGS, change="none", workloads=["gzip"], custom=custom, placements=["single"], blocks=5)
     done, samples, files = measured(tmp_path, settings)
     errors = {name: [sample["error"] for sample in samples if sample["workload"] == name] for name in ("fails", "hangs", "babbles", "leaves", "gzip")}
-    for name, words in (("fails", "failed with exit status 3: no paper"), ("hangs", "did not end within 1 s and was ended: waiting"),
+    for name, words in (("fails", "failed with exit status 3: no paper"), ("hangs", "did not end within 4 s and was ended: waiting"),
                         ("babbles", "printed no rate: rate of what")):
         assert len(errors[name]) == plan.FAILURES_ALLOWED + 1 and all(words in error for error in errors[name])
     assert errors["leaves"] == errors["gzip"] == [None] * 5

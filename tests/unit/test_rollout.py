@@ -44,6 +44,11 @@ def test_a_share_of_a_small_fleet_is_one_host():
     assert rollout.waves([Member("a"), Member("b")], ["10%"]) == [["a"], ["b"]]
 
 
+def test_hosts_of_a_group_are_spread_over_more_waves_than_were_asked_for():
+    members = [Member(name, "db" if name in ("h1", "h3", "h4") else name) for name in ("h1", "h2", "h3", "h4", "h5", "h6")]
+    assert rollout.waves(members, ["100%"]) == [["h1", "h2", "h5", "h6"], ["h3"], ["h4"]]
+
+
 def test_a_group_waits_for_the_one_that_is_gone():
     members = [Member("a", "db", pending=False, reachable=False), Member("b", "db"), Member("c", "db", pending=False), Member("d", "web"), Member("e")]
     assert rollout.waiting([*members, Member("f", None, False, reachable=False)]) == {"b": "a"}

@@ -103,8 +103,8 @@ def test_what_fails_or_prints_nonsense_is_told_with_its_last_lines(line, trouble
 
 def test_what_hangs_is_ended_with_its_children_and_told_with_its_last_lines(files):
     line = "trap '' TERM; setsid sh -c 'trap \"\" TERM; echo $$ > %s; sleep 300' & echo waiting for nothing; wait" % files.file("pid")
-    with pytest.raises(workloads.WorkloadError, match="sh did not end within 1 s and was ended: waiting for nothing"):
-        ready(own("sh", "-c", line, timeout=1), files).sample([[]], None)
+    with pytest.raises(workloads.WorkloadError, match="sh did not end within 5 s and was ended: waiting for nothing"):
+        ready(own("sh", "-c", line, timeout=5), files).sample([[]], None)
     with open(files.file("pid"), encoding="ascii") as told:
         assert not alive(int(told.read()))
 

@@ -56,7 +56,7 @@ def processes_in(folder):
     return found
 
 
-def gone(folder, patience=20.0):
+def gone(folder, patience=600.0):
     until = time.monotonic() + patience
     while (processes_in(folder) or os.path.exists(folder)) and time.monotonic() < until:
         time.sleep(0.05)

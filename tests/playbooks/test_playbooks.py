@@ -4,10 +4,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -17,20 +21,46 @@ SHORT = {"smt_eval_switch": False, "smt_probe": "never", "smt_bench_budget": 1, 
          "smt_bench_sample_seconds": 0.05}
 
 
-def play(directory, playbook, *arguments, **variables):
+@contextlib.contextmanager
+def this_machine():
+    """Nobody else of these tests evaluates this machine meanwhile: one evaluation at a time is all that a host allows."""
+    with open(pathlib.Path(tempfile.gettempdir(), f"threadwise-smt-tests-{os.geteuid()}.lock"), "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def play(directory, playbook, *arguments, inventory=ROOT / "tools/this-machine.yml", **variables):
     """Call a playbook in a directory of its own. Returns (exit code, what a person sees)."""
-    command = [ANSIBLE_PLAYBOOK, "--inventory", str(ROOT / "tools/this-machine.yml"), playbook, "--extra-vars", json.dumps(variables), *arguments]
-    done = subprocess.run(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    command = [ANSIBLE_PLAYBOOK, "--inventory", str(inventory), playbook, "--extra-vars", json.dumps(variables), *arguments]
+    with this_machine():
+        done = subprocess.run(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     return done.returncode, done.stdout
 
 
-@pytest.mark.parametrize("playbook", [str(ROOT / "playbooks/smt_eval.yml"), "threadwise.smt.smt_eval"])
-def test_an_evaluation_leaves_its_report_below_the_directory_of_the_call(tmp_path, playbook):
-    code, seen = play(tmp_path, playbook, smt_eval_run="one", **SHORT)
+@pytest.fixture(scope="module", name="evaluated")
+def evaluation(tmp_path_factory):
+    """A directory in which an evaluation was called. Gives it, and what a person saw."""
+    directory = tmp_path_factory.mktemp("evaluated")
+    code, seen = play(directory, "threadwise.smt.smt_eval", smt_eval_run="one", **SHORT)
     assert code == 0, seen
-    left = {path.name for path in (tmp_path / "smt_eval_results/one").iterdir()}
+    return directory, seen
+
+
+def assert_it_left_a_report(directory, seen):
+    left = {path.name for path in (directory / "smt_eval_results/one").iterdir()}
     assert {"index.html", "localhost.json", "results.json", "results.csv", "summary.md"} <= left
     assert "smt_eval_results/one/index.html" in seen
+
+
+@pytest.mark.xdist_group("evaluated")
+def test_an_evaluation_leaves_its_report_below_the_directory_of_the_call(evaluated):
+    assert_it_left_a_report(*evaluated)
+
+
+def test_an_evaluation_called_by_the_path_of_its_playbook_does_so_too(tmp_path):
+    code, seen = play(tmp_path, str(ROOT / "playbooks/smt_eval.yml"), smt_eval_run="one", **SHORT)
+    assert code == 0, seen
+    assert_it_left_a_report(tmp_path, seen)
 
 
 ASKED = {
@@ -42,20 +72,20 @@ ASKED = {
 }
 
 
-def test_results_can_be_asked_by_json_query_as_they_are(tmp_path):
+@pytest.mark.xdist_group("evaluated")
+def test_results_can_be_asked_by_json_query_as_they_are(tmp_path, evaluated):
     """By the filter that playbooks use, on the result of a host and on the report's."""
-    code, seen = play(tmp_path, "threadwise.smt.smt_eval", smt_eval_run="one", **SHORT)
-    assert code == 0, seen
+    results = evaluated[0] / "smt_eval_results/one"
     # Whoever asks writes such a playbook.
     tasks = [{"ansible.builtin.copy": {"dest": str(tmp_path / "answers.json"), "mode": "0600", "content": "{{ answers | to_json }}"},
               "vars": {"answers": {name: "{{ lookup('ansible.builtin.file', '%s') | from_json | community.general.json_query(asked[%r]) }}" % (
-                  tmp_path / "smt_eval_results/one" / ("results.json" if query.startswith("hosts") else "localhost.json"), name)
+                  results / ("results.json" if query.startswith("hosts") else "localhost.json"), name)
                   for name, query in ASKED.items()}}}]
     (tmp_path / "ask.yml").write_text(json.dumps([{"hosts": "all", "gather_facts": False, "vars": {"asked": ASKED}, "tasks": tasks}]), encoding="utf-8")
     code, seen = play(tmp_path, "ask.yml")
     assert code == 0, seen
     answers = json.loads((tmp_path / "answers.json").read_text(encoding="utf-8"))
-    samples = len([line for line in json.loads((tmp_path / "smt_eval_results/one/localhost.json").read_text(encoding="utf-8"))["samples"] if line["ok"]])
+    samples = len([line for line in json.loads((results / "localhost.json").read_text(encoding="utf-8"))["samples"] if line["ok"]])
     assert answers["the workers that were alone"] == samples > 0
     assert answers["whether it was put back"] is True
     assert all(isinstance(answer, int) for answer in answers.values()), answers
@@ -78,9 +108,7 @@ def test_a_survey_shows_a_table_and_leaves_a_page(tmp_path):
 def test_a_sample_of_each_class_is_measured_and_speaks_for_the_others(tmp_path):
     hosts = {name: {"ansible_connection": "local", "ansible_python_interpreter": sys.executable} for name in ("one", "two", "three")}
     (tmp_path / "inventory.json").write_text(json.dumps({"all": {"hosts": hosts}}))
-    variables = json.dumps(dict(SHORT, smt_eval_run="s", smt_eval_sample=1))
-    command = [ANSIBLE_PLAYBOOK, "--inventory", "inventory.json", "threadwise.smt.smt_eval", "--extra-vars", variables]
-    done = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    assert done.returncode == 0, done.stdout
-    assert "one measured, for one, two, three" in done.stdout
+    code, seen = play(tmp_path, "threadwise.smt.smt_eval", inventory="inventory.json", smt_eval_run="s", smt_eval_sample=1, **SHORT)
+    assert code == 0, seen
+    assert "one measured, for one, two, three" in seen
     assert [path.name for path in (tmp_path / "smt_eval_results/s").glob("*.json") if path.name != "results.json"] == ["one.json"]

@@ -6,6 +6,7 @@ stand-ins that keep a host's state in a file. What a kernel and a boot loader do
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -16,8 +17,10 @@ import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# Each host has an interpreter of its own, which tells a module whose state it works on.
-INTERPRETER = '#!/bin/sh\nSMT_HOST=%s exec %s "$@"\n'
+# Each host has an interpreter of its own, which tells a module whose state it works on. It has Ansible's part of a module loaded from the environment's byte
+# code: a module brings it as sources, whose compilation takes most of the time of a call that does next to nothing.
+INTERPRETER = '#!/bin/sh\nSMT_HOST={place} PYTHONPATH={loaded} exec {python} "$@"\n'
+LOADED = "import ansible.module_utils.basic\n"
 
 COMMON = r'''#!/usr/bin/python
 import json, os
@@ -83,11 +86,14 @@ class Fleet:
         _link(ROOT / "plugins/modules", modules, {f"{name}.py" for name in STAND_INS})
         for name, text in STAND_INS.items():
             (modules / f"{name}.py").write_text(COMMON + text)
+        loaded = directory / "loaded"
+        loaded.mkdir()
+        (loaded / "sitecustomize.py").write_text(LOADED)
         inventory = {}
         for name, variables in hosts.items():
             place = directory / "hosts" / name
             place.mkdir(parents=True)
-            (place / "python").write_text(INTERPRETER % (place, sys.executable))
+            (place / "python").write_text(INTERPRETER.format(place=place, loaded=loaded, python=sys.executable))
             (place / "python").chmod(0o755)
             inventory[name] = dict({"ansible_python_interpreter": str(place / "python"), "ansible_connection": "local",
                                     "smt_facts_sysroot": str(place)}, **variables)
@@ -123,11 +129,20 @@ class Fleet:
             log.unlink(missing_ok=True)
         return found
 
+    def at_work(self) -> list[int]:
+        """Processes that run on a simulated host."""
+        found = []
+        for entry in pathlib.Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if entry.name.isdigit() and os.fsencode(self.directory / "hosts") in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
+        return found
+
     def start(self, playbook: str, *arguments: str, **variables) -> subprocess.Popen:
         """Start a playbook of the collection in a session of its own."""
         command = [str(pathlib.Path(sys.executable).with_name("ansible-playbook")), "-i", "inventory.yml", f"threadwise.smt.{playbook}",
                    "-e", json.dumps(variables), *arguments]
-        environment = dict(os.environ, ANSIBLE_COLLECTIONS_PATH=str(self.directory / "collections"), ANSIBLE_NOCOLOR="1")
+        environment = dict(os.environ, ANSIBLE_COLLECTIONS_PATH=str(self.directory / "collections"), ANSIBLE_NOCOLOR="1", ANSIBLE_PIPELINING="1")
         return subprocess.Popen(command, cwd=self.directory, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                 start_new_session=True)
 

@@ -1,0 +1,17 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What tests of playbooks share: the helpers of the unit tests, and an order in which those that take longest begin first."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "unit"))
+
+# Whoever of several workers is left with one of these at the end keeps the others waiting.
+LONGEST = ("test_policy_fleet.py", "test_playbooks.py", "test_pull.py", "test_archive.py")
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))

@@ -1,0 +1,186 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The playbooks of a policy over simulated hosts: rollout, rollback, going on, compliance, decisions from evidence."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import time
+
+import pytest
+
+import result_maker
+from simulated_fleet import Fleet
+
+HOSTS = ["h1", "h2", "h3", "h4", "h5"]
+WAVES = {"smt_policy": "disabled", "smt_enforce_waves": [1, 2, 3], "smt_policy_scope": "both"}
+COMPLIANCE = {"smt_policy": "disabled", "smt_policy_scope": "both"}
+DONE = ["smt false", 'configured ["nosmt"]']
+HEALTH = "- name: Look\n  ansible.builtin.fail:\n    msg: the service is down\n  when: inventory_hostname in (sick | default([]))\n"
+# Leaves word that a host's change is done and its health not yet known, and waits there for ever.
+HELD = ("- name: Leave word\n  ansible.builtin.file:\n    path: '{{ held }}/{{ inventory_hostname }}'\n    state: touch\n    mode: '0600'\n"
+        "- name: Wait\n  ansible.builtin.wait_for:\n    path: '{{ held }}/never'\n    timeout: 3600\n  when: inventory_hostname in waiting\n")
+GONE = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
+
+
+def table(seen):
+    """The last table of verdicts: host -> status."""
+    lines = seen[seen.rindex("host  "):].splitlines()[2:]
+    return {line.split()[0]: line.split()[1] for line in lines[:lines.index("")]}
+
+
+@pytest.fixture(name="fleet")
+def _fleet(tmp_path):
+    fleet = Fleet(tmp_path, {name: {} for name in HOSTS})
+    (tmp_path / "health.yml").write_text(HEALTH)
+    return fleet
+
+
+def kill_in_wave_of(fleet, *hosts):
+    """A rollout that is killed when these are changed and the health of the last is not known; the waves before are done."""
+    (fleet.directory / "held.yml").write_text(HELD)
+    held = fleet.directory / "held"
+    held.mkdir()
+    with fleet.start("smt_enforce", **WAVES, smt_enforce_health_check="held.yml", held=str(held), waiting=[hosts[-1]]) as process:
+        while not all((held / host).exists() for host in hosts):
+            assert process.poll() is None, process.communicate()[0]
+            time.sleep(0.1)
+        os.killpg(process.pid, signal.SIGKILL)
+    # Ansible's workers have sessions of their own and outlive that; what they wait for on the host comes now, and they have nobody to tell.
+    (held / "never").touch()
+    while fleet.at_work():
+        time.sleep(0.1)
+
+
+def test_a_rollout_is_checked_done_once_also_when_it_is_killed_and_kept(fleet):
+    code, seen = fleet.play("smt_enforce", "--check", **WAVES)
+    assert code == 2 and set(table(seen).values()) == {"drifted"}, seen
+    assert "wave 1: h1\nwave 2: h2, h3\nwave 3: h4, h5\n" in seen
+    assert fleet.changes() == {} and "changed=0" not in seen.split("PLAY RECAP")[1]
+
+    kill_in_wave_of(fleet, "h2", "h3")
+    code, seen = fleet.play("smt_compliance", **COMPLIANCE)
+    assert re.search("h2 +compliant .* changed by a rollout that was interrupted", seen) and not re.search("h1 .*interrupted", seen), seen
+
+    code, seen = fleet.play("smt_enforce", **WAVES, smt_enforce_health_check="health.yml")
+    assert code == 0 and set(table(seen).values()) == {"compliant"} and "interrupted" not in seen.rpartition("wave 1: h2, h3")[2], seen
+    assert fleet.changes() == dict.fromkeys(HOSTS, DONE), "nothing is done twice"
+    code, seen = fleet.play("smt_enforce", **WAVES, smt_enforce_health_check="health.yml", sick=HOSTS)
+    assert code == 0 and fleet.changes() == {}, "nobody waits for a health check any more"
+    fleet.calls()
+
+    fleet.set("h2", smt=True)
+    fleet.set("h5", configured=[])
+    code, seen = fleet.play("smt_compliance", **COMPLIANCE)
+    assert code == 2 and {host for host, status in table(seen).items() if status == "drifted"} == {"h2", "h5"}, seen
+    assert "running: smt/control reads 'on', wanted is off; CPUs 2-3 are online" in seen and "configured: nosmt is missing" in seen
+    assert json.loads((fleet.directory / "smt_compliance.json").read_text())["counts"]["drifted"] == 2
+    assert 'threadwise_smt_drifted{host="h5",hardware_class="x86_64-1s2c4t-split-00000000",aspect="configured"} 1' in (
+        fleet.directory / "smt_compliance.prom").read_text()
+    assert fleet.changes() == {}
+    assert set(fleet.calls().values()) == {1}, "a host costs one module call"
+
+    code, seen = fleet.play("smt_enforce", **WAVES)
+    assert code == 0 and set(table(seen).values()) == {"compliant"}, seen
+    assert fleet.changes() == {"h2": ["smt false"], "h5": ['configured ["nosmt"]']}
+    assert {host: calls for host, calls in fleet.calls().items() if calls > 1} == {"h2": 3, "h5": 3}
+
+    code, seen = fleet.play("smt_enforce", "--check", **WAVES)
+    assert code == 0 and set(table(seen).values()) == {"compliant"}, seen
+
+
+def test_a_wave_that_fails_is_rolled_back_also_after_a_kill_and_the_next_run_goes_on(fleet):
+    fleet.set("h3", configured=["nosmt"])
+    before = dict(dict.fromkeys(HOSTS, []), h1=["nosmt"], h3=["nosmt"])
+    code, seen = fleet.play("smt_enforce", **WAVES, smt_enforce_health_check="health.yml", sick=["h3"])
+    assert code != 0 and "h3 was brought back to the state before the wave: the service is down" in seen, seen
+    assert "h2 was brought back to the state before the wave: too many hosts of its wave failed: h3" in seen
+    assert fleet.get("smt") == {name: name != "h1" for name in HOSTS}
+    assert fleet.get("configured") == before, "what was there before is back, not a guess"
+    assert set(fleet.changes()) == {"h1", "h2", "h3"}
+
+    kill_in_wave_of(fleet, "h2", "h3")
+    assert fleet.get("smt") == {name: name in ("h4", "h5") for name in HOSTS}
+    fleet.changes()
+    code, seen = fleet.play("smt_enforce", **WAVES, smt_enforce_health_check="health.yml", sick=["h2"])
+    assert code != 0 and "h2 was brought back to the state before the wave: the service is down" in seen, seen
+    assert fleet.get("smt") == {name: name != "h1" for name in HOSTS}
+    assert fleet.get("configured") == before, "what was there before the first rollout"
+    assert set(fleet.changes()) == {"h2", "h3"}
+
+    code, seen = fleet.play("smt_enforce", **WAVES, smt_enforce_health_check="health.yml")
+    assert code == 0 and "wave 1: h2, h3\nwave 2: h4, h5\n" in seen, seen
+    assert set(fleet.get("smt").values()) == {False}
+    assert "h1" not in fleet.changes(), "nothing is done twice"
+
+
+@pytest.mark.parametrize("text", [None, "- name: [", "tasks: []", "- nosuch.collection.module: {}"], ids=["missing", "no YAML", "no list", "no module"])
+def test_a_health_check_that_cannot_be_run_ends_the_rollout_before_any_change(tmp_path, text):
+    fleet = Fleet(tmp_path, {"h1": {}, "h2": {}})
+    if text is not None:
+        (fleet.directory / "odd.yml").write_text(text)
+    code, seen = fleet.play("smt_enforce", **WAVES, smt_enforce_health_check="odd.yml")
+    assert code != 0 and fleet.changes() == {} and "odd.yml" in seen, seen
+
+
+def test_few_failures_of_a_wave_stop_nothing_but_those_of_the_same_group(tmp_path):
+    fleet = Fleet(tmp_path, {name: {"smt_policy_group": "db"} if name in ("h1", "h3", "h4") else {} for name in (*HOSTS, "h6")})
+    (tmp_path / "health.yml").write_text(HEALTH)
+    code, seen = fleet.play("smt_enforce", smt_policy="disabled", smt_enforce_waves=[2], smt_enforce_health_check="health.yml", sick=["h1"],
+                            smt_enforce_max_fail_percentage=60)
+    assert "wave 1: h1, h2\nwave 2: h3, h5\nwave 3: h4, h6\n" in seen, "hosts of a group are never in one wave"
+    assert code != 0 and fleet.get("smt") == {name: name in ("h1", "h3", "h4") for name in fleet.hosts}, seen
+    assert table(seen)["h1"] == "drifted" and "h2 was brought back" not in seen
+    assert "h3 was left as it was: h1 of its smt_policy_group db failed before it" in seen
+    assert "h4 was left as it was: h3 of its smt_policy_group db failed before it" in seen and set(fleet.changes()) == {"h1", "h2", "h5", "h6"}
+
+
+def test_a_group_waits_for_its_host_that_is_gone_and_the_others_for_nobody(tmp_path):
+    fleet = Fleet(tmp_path, {"h1": dict(GONE, smt_policy_group="db"), "h2": {"smt_policy_group": "db"}, "h3": {"smt_policy_group": ""}, "h4": GONE})
+    code, seen = fleet.play("smt_enforce", smt_policy="disabled")
+    assert code != 0 and table(seen) == {"h1": "unreachable", "h2": "drifted", "h3": "compliant", "h4": "unreachable"}, seen
+    assert "h2 is left out: h1 of its smt_policy_group db cannot be reached" in seen
+    code, seen = fleet.play("smt_enforce", "--limit", "h2,h3", smt_policy="disabled")
+    assert code == 0, seen
+
+
+def test_a_controller_without_ssh_says_so_once_for_all_hosts_and_asks_the_others(tmp_path):
+    lost = {"ansible_connection": "ssh", "ansible_ssh_executable": "no-such-ssh"}
+    fleet = Fleet(tmp_path, {"h1": lost, "h2": {"smt_policy": "auto"}, "h3": lost, "h4": {"smt_policy": "enabled"}})
+    told = "this controller has no no-such-ssh, by which 2 of 4 hosts would be reached (h1, h3): install it"
+    code, seen = fleet.play("smt_compliance", smt_policy_evidence="nowhere")
+    assert code == 2 and table(seen) == {"h1": "unreachable", "h3": "unreachable", "h2": "unknown", "h4": "compliant"}, seen
+    assert seen.count(told) == 1 and "Unable to execute" not in seen
+    assert "the results cannot be read: nowhere" in seen, "what is done once is done, although the first host is not reached"
+    code, seen = fleet.play("smt_survey")
+    assert code == 2 and "4 hosts: " in seen and "2 without facts." in seen, seen
+    assert "Unable to execute" not in seen and seen.count("fatal: [") == 1
+
+
+def test_results_that_are_not_there_concern_auto_alone(tmp_path):
+    fleet = Fleet(tmp_path, {"h1": {"smt_policy": "enabled"}, "h2": {"smt_policy": "auto"}})
+    code, seen = fleet.play("smt_compliance", smt_policy_evidence="nowhere")
+    assert code == 2 and table(seen) == {"h2": "unknown", "h1": "compliant"}, seen
+    assert "the results cannot be read: nowhere: cannot be listed: No such file or directory" in seen
+
+
+def test_auto_takes_the_decision_of_the_same_class(tmp_path):
+    fleet = Fleet(tmp_path, {"h1": {"simulated_class": "big"}, "h2": {"simulated_class": "small"}, "h3": {"simulated_class": "other"}})
+    run = tmp_path / "results/r1"
+    run.mkdir(parents=True)
+    for host, hardware_class, factor in (("e1", "big", 0.5), ("e2", "small", 4.0)):
+        result = result_maker.result(host=host, run="r1", noise=0.0005)
+        result["facts"]["hardware_class"] = hardware_class
+        for sample in result["samples"]:
+            if sample["condition"] == "smt_off":
+                sample["metric"]["value"] *= factor
+        (run / f"{host}.json").write_text(json.dumps(result))
+    code, seen = fleet.play("smt_enforce", smt_policy="auto", smt_policy_evidence="results")
+    assert code != 0 and table(seen)["h3"] == "unknown" and "no evaluation of hardware class other" in seen, seen
+    assert fleet.get("smt") == {"h1": True, "h2": False, "h3": True}, seen
+    code, seen = fleet.play("smt_compliance", smt_policy="auto", smt_policy_evidence="results")
+    hosts = {host["host"]: host for host in json.loads((tmp_path / "smt_compliance.json").read_text())["hosts"]}
+    assert hosts["h2"]["wanted"] == "disabled" and "evaluation of e2 in run r1" in hosts["h2"]["evidence"]

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Pins what setup.sh installs, with hashes, to the newest versions that requirements*.txt allow; and the lowest ones, for the tests that try these.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+pin() { uv pip compile --quiet --no-config --python-version 3.11 --generate-hashes --no-header --no-annotate "$@"; }
+title() { echo "# Made by 'make lock' from $1: change that, not this."; }
+
+# For each Python from 3.11 on: a version that needs a newer one is marked as such.
+pin --universal requirements-dev.txt >"$work/dev"
+{ title requirements-dev.txt; cat "$work/dev"; } >"$work/requirements-dev.lock"
+
+# What runs the tests is no part of what is tried: it has the versions that it has everywhere.
+grep -v '^#' requirements.txt >"$work/lowest.in"
+sed -nE 's/^((hypothesis|prometheus-client|pytest|pytest-xdist)==[^ ;]+).*/\1/p' "$work/dev" >>"$work/lowest.in"
+{ title requirements.txt; pin --universal --resolution lowest-direct "$work/lowest.in"; } >"$work/requirements-lowest.lock"
+
+echo ansible >"$work/collections.in"
+{ title "the package 'ansible', which carries other collections"; pin --no-deps "$work/collections.in"; } >"$work/requirements-collections.lock"
+mv "$work"/requirements-*.lock .
