@@ -11,11 +11,13 @@ import re
 
 import pytest
 
+from ansible_collections.threadwise.smt.plugins.module_utils import facts as gathered
 from ansible_collections.threadwise.smt.plugins.module_utils import changes, cpu_state, plan, sample_record, stop_rule, workloads
+from ansible_collections.threadwise.smt.plugins.module_utils.hostfs import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils.placement import PlacementError
 from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import RunDirectory
 from ansible_collections.threadwise.smt.plugins.module_utils.topology import Topology
-from ansible_collections.threadwise.smt.plugins.plugin_utils import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 
 HERE = tuple(sorted(os.sched_getaffinity(0)))[:2]
 SETTINGS = {
@@ -208,9 +210,9 @@ def test_what_is_recorded_with_a_sample_passes_the_schema(tmp_path):
     assert samples[0]["point"] is None
     assert set(samples[0]["core_usage"]) == {",".join(map(str, HERE))}
     assert "reason" in samples[0]["perf"] or samples[0]["perf"]["cpus"]
-    files.write("header.json", done.header(FACTS, {}, "r"))
+    files.write("header.json", done.header(gathered.gather(HostFs("/")), {}, "r"))
     files.amend(environment={"busy": {"others": done.others}}, plan={"stopped": "blocks"})
-    found = result_files.parse(json.dumps(dict(files.result(), host="h")), "h")
+    found = results.parse(json.dumps(dict(files.result(), host="h")), "h")
     assert found["plan"]["stopped"] == "blocks" and 0 <= found["environment"]["busy"]["others"] <= 1
 
 
