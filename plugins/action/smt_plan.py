@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import itertools
+import json
 import os
 import pathlib
 import shlex
@@ -63,10 +64,11 @@ class ActionModule(HostAction):
         except HostFailed as failure:
             return failure.answer
         except text.BorderError as error:
-            raise AnsibleActionFail("%s: %s" % (task_vars["inventory_hostname"], error)) from error
+            raise AnsibleActionFail(str(error)) from error
 
     def _evaluate(self, task_vars):
-        host, run = task_vars["inventory_hostname"], str(self._task.args.get("run"))
+        # Ansible's own strings are not the plain ones that a schema knows.
+        host, run = json.loads(json.dumps([task_vars["inventory_hostname"], self._task.args.get("run")]))
         # Before anything is measured: what cannot be kept on the controller is not worth the host's time.
         self._directory(run)
         described = self._step(task_vars, "describe")

@@ -105,6 +105,7 @@ def write_stream(path: str | os.PathLike[str], source: t.IO[bytes], dry_run: boo
             return False
         if dry_run:
             return True
+        path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:60]}.")
         try:
             with os.fdopen(descriptor, "wb") as stream:

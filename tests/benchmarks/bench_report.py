@@ -68,7 +68,7 @@ def write(directory, hosts, workloads, samples):
     for host in range(hosts):
         source = random.Random(host)
         document["host"] = f"host{host:05d}"
-        document["facts"]["hardware_class"] = f"x86-2x2x2-{host % 7:04x}"
+        document["facts"]["hardware_class"] = f"x86_64-2s4c8t-adjacent-{host % 7:08x}"
         for sample in document["samples"]:
             value = sum(one["value"] for one in sample["workers"]) * source.lognormvariate(0, 0.01)
             sample["metric"]["value"] = sample["metrics"]["throughput"]["value"] = value

@@ -49,21 +49,27 @@ with open(os.environ["SMT_HOST"] + "/asked", "a") as stream:
     stream.write("x")
 on = host["smt"]
 module.exit_json(changed=False, ansible_facts={"smt": {
-    "supported": True, "control": "on" if on else "off", "active": on, "complete": True, "hardware_class": host["hardware_class"],
-    "threads_per_core": {"min": 2, "max": 2, "online_max": 1 + on}, "sibling_groups": ["0,2", "1,3"],
-    "cpus": {"present": "0-3", "online": "0-3" if on else "0-1", "offline": "" if on else "2-3"},
+    "supported": True, "control": "on" if on else "off", "active": on, "sockets": 1, "cores": 2, "complete": True, "hardware_class": host["hardware_class"],
+    "threads_per_core": {"min": 2, "max": 2, "online_max": 1 + on}, "sibling_groups": ["0,2", "1,3"], "packages": ["0-3"], "nodes": {"0": "0-3"},
+    "primaries": "0-1", "secondaries": "2-3", "numbering": "split", "source": "sysfs", "measured": None, "vulnerabilities": {}, "hypervisor": None,
+    "cpus": {"present": "0-3", "possible": "0-3", "online": "0-3" if on else "0-1", "offline": "" if on else "2-3", "isolated": ""},
     "boot": {"running": [], "configured": host["configured"], "loader": "grub_debian", "reboot_required": bool(host["configured"])},
-    "methods": {"runtime": {"chosen": "smt_control"}, "boot": {"chosen": "grub_debian"}}, "padding": "x" * 30000,
-    "unconfirmed": way_back.load(hostfs.HostFs(module.params["sysroot"]))}})
+    "methods": {"runtime": {"chosen": "smt_control", "possible": ["smt_control"], "impossible": {}},
+                "boot": {"chosen": "grub_debian", "possible": ["grub_debian"], "impossible": {}}},
+    # As much as large machines say.
+    "problems": ["x" * 3000] * 10, "unconfirmed": way_back.load(hostfs.HostFs(module.params["sysroot"]))}})
 ''',
     "smt_state": r'''
 module = AnsibleModule({"state": {}, "threads_per_core": {"type": "int"}, "method": {}, "bystanders": {}, "persist": {},
                         "neutralise_udev_rules": {"type": "bool"}}, supports_check_mode=True)
-end(module, "smt", module.params["state"] == "enabled" or module.params["threads_per_core"] == 2, revert_pending=False)
+now = {"control": "on", "active": True, "online": "0-3"}
+end(module, "smt", module.params["state"] == "enabled" or module.params["threads_per_core"] == 2, before=now, after=now, bystanders=[], not_restored=[],
+    revert_pending=False, diff=[])
 ''',
     "smt_boot_args": r'''
 module = AnsibleModule({"smt": {}, "maxcpus": {}, "force": {"type": "bool"}}, supports_check_mode=True)
-end(module, "configured", {"enabled": [], "disabled": ["nosmt"]}[module.params["smt"]], reboot_required=True, found=[])
+end(module, "configured", {"enabled": [], "disabled": ["nosmt"]}[module.params["smt"]], reboot_required=True, found=[],
+    loader="grub_debian", arguments=[], configured_before=[], configured=[], running=[], differences=[], diff=[])
 ''',
 }
 

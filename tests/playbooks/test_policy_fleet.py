@@ -168,18 +168,19 @@ def test_results_that_are_not_there_concern_auto_alone(tmp_path):
 
 
 def test_auto_takes_the_decision_of_the_same_class(tmp_path):
-    fleet = Fleet(tmp_path, {"h1": {"simulated_class": "big"}, "h2": {"simulated_class": "small"}, "h3": {"simulated_class": "other"}})
+    kinds = {name: f"x86_64-1s2c4t-split-{name:08x}" for name in (1, 2, 3)}
+    fleet = Fleet(tmp_path, {f"h{number}": {"simulated_class": kind} for number, kind in kinds.items()})
     run = tmp_path / "results/r1"
     run.mkdir(parents=True)
-    for host, hardware_class, factor in (("e1", "big", 0.5), ("e2", "small", 4.0)):
-        result = result_maker.result(host=host, run="r1", noise=0.0005)
-        result["facts"]["hardware_class"] = hardware_class
+    for host, hardware_class, factor in (("e1", kinds[1], 0.5), ("e2", kinds[2], 4.0)):
+        result = result_maker.result(host=host, run="r1", noise=0.0005, shape=(1, 2, 2))
+        result["facts"].update(hardware_class=hardware_class, numbering="split")
         for sample in result["samples"]:
             if sample["condition"] == "smt_off":
                 sample["metric"]["value"] *= factor
         (run / f"{host}.json").write_text(json.dumps(result))
     code, seen = fleet.play("smt_enforce", smt_policy="auto", smt_policy_evidence="results")
-    assert code != 0 and table(seen)["h3"] == "unknown" and "no evaluation of hardware class other" in seen, seen
+    assert code != 0 and table(seen)["h3"] == "unknown" and f"no evaluation of hardware class {kinds[3]}" in seen, seen
     assert fleet.get("smt") == {"h1": True, "h2": False, "h3": True}, seen
     code, seen = fleet.play("smt_compliance", smt_policy="auto", smt_policy_evidence="results")
     hosts = {host["host"]: host for host in json.loads((tmp_path / "smt_compliance.json").read_text())["hosts"]}

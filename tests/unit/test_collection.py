@@ -53,7 +53,7 @@ def test_links_between_pages_lead_somewhere():
 
 def test_the_house_plan_names_each_file():
     plan = (ROOT / "docs" / "development.md").read_text(encoding="utf-8")
-    files = [path.name for room in ("module_utils", "plugin_utils") for path in (ROOT / "plugins" / room).glob("*.py")]
+    files = [path.name for room in ("module_utils", "plugin_utils") for path in (ROOT / "plugins" / room).rglob("*.py")]
     assert sorted(name for name in files if "`%s`" % name not in plan) == []
 
 
