@@ -11,7 +11,7 @@ import re
 
 import pytest
 
-from ansible_collections.threadwise.smt.plugins.module_utils import changes, cpu_state, plan, sample_record, stop_rule, workloads
+from ansible_collections.threadwise.smt.plugins.module_utils import changes, cpu_state, plan, run_directory, sample_record, stop_rule, workloads
 from ansible_collections.threadwise.smt.plugins.module_utils.placement import PlacementError
 from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import RunDirectory
 from ansible_collections.threadwise.smt.plugins.module_utils.topology import Topology
@@ -242,6 +242,30 @@ def test_a_missing_workload_is_skipped_and_none_at_all_is_an_error(tmp_path, mon
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(plan.PlanError, match="no workload can be run here: gzip is not installed .package gzip."):
         measured(tmp_path, dict(SETTINGS, change="none"))
+
+
+def test_a_plan_stops_before_its_result_is_larger_than_a_controller_takes(tmp_path, monkeypatch):
+    settings = dict(SETTINGS, change="none", workloads=[], custom=[own("own", "echo rate 1")], placements=["single"], blocks=50)
+    monkeypatch.setattr(plan, "MOST_BYTES", 12000)
+    done, samples, files = measured(tmp_path, settings)
+    assert files.read("header.json")["plan"]["stopped"] == "size" and 1 < len(samples) == done.block < 50
+    assert 12000 - 2 * done.largest < files.size() <= 12000
+
+
+def test_a_block_that_alone_would_be_larger_is_given_up_with_the_reason(tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "MOST_BYTES", 2000)
+    custom = [own("own_%d" % number, "echo rate 1") for number in range(6)]
+    with pytest.raises(plan.PlanError, match="block 0 was not done, and the samples so far are as large as a result may be"):
+        measured(tmp_path, dict(SETTINGS, change="none", workloads=[], custom=custom, placements=["single"], blocks=1))
+
+
+def test_a_result_at_its_limit_is_one_that_the_controller_takes():
+    """Written with a line for each value a result is longer; the smallest values are those that gain most by it."""
+    sample = {"cpu_usage": {str(cpu): 0 for cpu in range(10)}, "workers": [{"cpus": "0", "value": 0}] * 10,
+              "perf": {"cpus": {str(cpu): {"ipc": 0, "cpi": 0} for cpu in range(10)}, "cores": {"0": {"ipc": 0}}}}
+    kept = len(json.dumps(sample)) + 1
+    document = json.dumps({"samples": [sample] * 100}, indent=1)
+    assert len(document) / 100 / kept * run_directory.MOST_BYTES < result_files.MAX_BYTES
 
 
 RATE_COMMAND = own("own", "echo rate 1")
