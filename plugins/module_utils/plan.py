@@ -246,8 +246,8 @@ class Plan:
                     raise PlanError("block %d was not done %d s after the budget of %d s was spent: give this host more time, fewer workloads or placements, "
                                     "or shorter samples" % (self.block, OVERTIME, self.settings["budget"]))
                 if self.files.size() > MOST_BYTES:
-                    raise PlanError("block %d was not done, and the samples so far are as large as a result may be (%d MiB): measure fewer workloads, placements or "
-                                    "points on this host" % (self.block, MOST_BYTES // 1024 // 1024))
+                    raise PlanError("block %d was not done, and the samples so far are as large as a result may be (%d MiB): measure fewer workloads, "
+                                    "placements or points on this host" % (self.block, MOST_BYTES // 1024 // 1024))
                 if name in self.ready:
                     self._sample(name, spot, workers, point)
 

@@ -357,4 +357,3 @@ _IS_ONE = {
     "observations.jsonl": lambda line: isinstance(line.get("condition"), str),
     "events.jsonl": lambda line: isinstance(line.get("at"), str) and isinstance(line.get("event"), str),
 }
-

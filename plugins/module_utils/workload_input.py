@@ -54,7 +54,8 @@ def verify(workload, stdin):
         return
     try:
         with open(stdin, "rb") as stream:
-            packed = subprocess.run(workload["argv"], stdin=stream, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=VERIFY_SECONDS, check=False).stdout
+            packed = subprocess.run(workload["argv"], stdin=stream, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=VERIFY_SECONDS,
+                                    check=False).stdout
     except subprocess.TimeoutExpired:
         raise WorkloadError("%s did not pack the stream within %d s" % (workload["argv"][0], VERIFY_SECONDS)) from None
     with open(stdin, "rb") as stream:

@@ -26,7 +26,8 @@ def test_a_phase_without_samples_is_named():
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "7", "[" * 5000, " " * (progress.MAX_BYTES + 1)] + [
-    '{"fraction": %s, "block": 1}' % number for number in ("Infinity", "-Infinity", "NaN", "1e400", "-1e400", "1e308", "1" + "0" * 15, "9" * 400, "-" + "9" * 5000)])
+    '{"fraction": %s, "block": 1}' % number
+    for number in ("Infinity", "-Infinity", "NaN", "1e400", "-1e400", "1e308", "1" + "0" * 15, "9" * 400, "-" + "9" * 5000)])
 def test_what_is_no_progress_is_none(text):
     assert progress.parse(text) is None
 

@@ -201,7 +201,8 @@ def test_only_what_a_servers_user_may_remove_is_removed_and_the_rest_is_named(fi
 
 @needs_root
 def test_folders_that_their_owner_closed_are_removed(files, victim):
-    server = started(hostile(victim, fill=[["sh", "-c", "mkdir -p {server}/a/b/c; touch {server}/a/b/c/d; chmod 0 {server}/a/b/c {server}/a/b {server}/a"]]), files)
+    closed = "cd {server}; mkdir -p a/b/c; touch a/b/c/d; chmod 0 a/b/c a/b a"
+    server = started(hostile(victim, fill=[["sh", "-c", closed]]), files)
     assert server.stop() is None
     assert gone(server.folder)
 
