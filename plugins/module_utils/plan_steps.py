@@ -126,6 +126,7 @@ def measure(name, settings):
         ending = _carry_out(files, name, host, outline, settings, saved)
         if change.compared:
             keeper.disarm()
+        files.release()
     return {"outcome": ending["outcome"], "message": ending["message"]}
 
 

@@ -124,7 +124,7 @@ class RunDirectory:
         return os.path.join(self.path, name)
 
     def create(self):
-        """Make the folder, and hold its lock from now on until this process, and whoever keeps ``descriptor`` open, has ended.
+        """Make the folder, and hold its lock from now on until ``release``, or until this process and whoever keeps ``descriptor`` open has ended.
 
         Raises:
             RunDirectoryError: it cannot be made, or is there.
@@ -139,6 +139,10 @@ class RunDirectory:
             raise RunDirectoryError("%s exists: a run never overwrites another" % self.path) from None
         except OSError as error:
             raise RunDirectoryError("cannot keep a run's samples: %s" % error) from error
+
+    def release(self):
+        """The run has ended."""
+        os.close(self.descriptor)
 
     def lives(self):
         """Whether the run's process, or what puts the host back after it, has not ended yet."""

@@ -85,7 +85,7 @@ def test_an_unknown_run_is_named(tmp_path):
 
 def test_runs_are_listed_and_removed(files):
     base = os.path.dirname(files.path)
-    os.close(files.descriptor)
+    files.release()
     assert kept_runs(base) == ["r1"]
     files.remove()
     assert kept_runs(base) == [] == kept_runs(os.path.join(base, "nowhere"))
@@ -141,7 +141,7 @@ def test_a_damaged_header_is_a_sentence_with_the_way_out(files, text):
         header.write(text)
     with pytest.raises(RunDirectoryError, match="header.json is damaged.*by hand"):
         files.result()
-    os.close(files.descriptor)
+    files.release()
     # What was measured lies there: it is not forgotten without a word.
     assert kept_runs(os.path.dirname(files.path)) == ["r1"]
 
@@ -165,7 +165,7 @@ def test_what_is_no_number_is_never_written(files):
 
 def ended(files):
     """The same run after its process has ended: the kernel has let its lock go."""
-    os.close(files.descriptor)
+    files.release()
     return RunDirectory(os.path.dirname(files.path), files.run)
 
 
@@ -199,7 +199,7 @@ def test_no_more_names_are_offered_than_a_controller_takes(tmp_path):
         ended_run = RunDirectory(str(tmp_path), "r%03d" % number)
         ended_run.create()
         ended_run.write("header.json", HEADER)
-        os.close(ended_run.descriptor)
+        ended_run.release()
     (tmp_path / "..hidden").mkdir()
     (tmp_path / "a b").mkdir()
     assert kept_runs(str(tmp_path)) == ["r%03d" % number for number in range(100)]
@@ -252,7 +252,7 @@ def test_a_kill_between_any_two_changes_of_a_run_loses_nothing_that_was_confirme
             RunDirectory(base, name).remove()
         following = RunDirectory(base, "r2")
         following.create()
-        os.close(following.descriptor)
+        following.release()
 
     assert killed_at_each(prepare, work, check) > 20
 
