@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import select
 import shutil
 import signal
@@ -120,25 +121,29 @@ def make_folder(path, owner):
 
 
 def remove_folder(path, owner):
-    """Remove a folder that belongs to a user, and what that user may remove in it.
+    """Remove a folder that belongs to a user, and what that user may remove in it. Its parent has to be one that only this process's user may write.
 
     Returns:
-        None when it is gone, or a sentence about why it is still there.
+        None when it is gone, or a sentence about what is still there. Its name is free then, too, unless the sentence says otherwise.
     """
+    # Where that user cannot find it nothing can be put into it meanwhile.
+    hidden = os.path.join(os.path.dirname(path), ".%s-%s" % (os.path.basename(path), secrets.token_hex(8)))
     try:
-        call(owner, _empty, path)
-        os.rmdir(path)
+        os.rename(path, hidden)
     except FileNotFoundError:
         return None
+    except OSError as error:
+        return "%s could not be removed: %s" % (path, error.strerror)
+    try:
+        call(owner, _empty, hidden)
+        os.rmdir(hidden)
     except (OSError, OtherUserError) as error:
-        return "%s could not be removed: %s" % (path, error)
+        return "%s could not be removed, and is now %s: %s" % (path, hidden, error)
     return None
 
 
 def _empty(path):
     """With the owner's rights: remove what is in a folder."""
-    if not os.path.isdir(path):
-        return
     for folder, folders, _files in os.walk(path):
         for name in folders:
             below = os.path.join(folder, name)

@@ -116,6 +116,8 @@ def measure(name, settings):
         files.write("pid.json", os.getpid())
         # The number of a process from before a reboot may be another's now.
         files.write("boot.json", (HostFs("/").read("proc/sys/kernel/random/boot_id") or "").strip())
+        # From here on who looks sees whether the plan's process is there.
+        files.write("progress.json", {"phase": "starting", "block": 1, "fraction": 0.0, "seconds_left": settings["budget"]}, lasting=False)
         files.write("state.json", saved)
         keeper = guard.Guard("/", saved["cpu"], files.file("guard.log"), restore=lambda: change.put_back(saved),
                              seconds=settings["budget"] + PATIENCE, keep=(lock.descriptor, files.descriptor))

@@ -34,7 +34,9 @@ def gain_no_privileges():
     Raises:
         OSError: the kernel does not do so.
     """
-    _prctl(PR_SET_NO_NEW_PRIVS, 1)
+    if _prctl(PR_SET_NO_NEW_PRIVS, 1) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, "PR_SET_NO_NEW_PRIVS: %s" % os.strerror(number))
 
 
 def end_children(reaped, waiting=frozenset(), polite=signal.SIGTERM, patience=TERM_SECONDS):
@@ -80,6 +82,4 @@ def children():
 
 
 def _prctl(option, value):
-    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, "prctl %d: %s" % (option, os.strerror(number)))
+    return ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)

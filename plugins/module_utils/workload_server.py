@@ -73,8 +73,8 @@ class Server:
         os.kill(self._keeper, signal.SIGTERM)
         status = os.waitpid(self._keeper, 0)[1]
         self._keeper = None
-        # What the keeper could not remove it has no way to say any more, and a second try says why.
-        return other_user.remove_folder(self.folder, self._owner) if status != 0 else None
+        # One that was killed has not removed it, and one that could not has no way to say so any more.
+        return other_user.remove_folder(self.folder, self._owner) or "not all of %s could be removed" % self.folder if status != 0 else None
 
 
 def owner(declaration):

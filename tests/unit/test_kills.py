@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Programs that write on a host, killed before each of their changes: the next call works, and what was there before is there or what was wanted.
 
-Those of an evaluation's run are in test_run_directory.py, single files in test_hostfs.py; changes of the SMT state are killed on a real kernel (molecule/smt_runtime).
+Those of an evaluation's run are in test_run_directory.py, single files in test_hostfs.py; changes of the SMT state are killed on a real kernel
+(molecule/smt_runtime), and whole guests in molecule/smt_hostile_host.
 """
 
 from __future__ import annotations
