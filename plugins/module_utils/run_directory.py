@@ -36,9 +36,8 @@ LOCK = "lock"
 FORGOTTEN = ".forgotten-"
 # More runs than these are not offered at once.
 MOST_RUNS = 100
-# A controller takes a result of 32 MiB, of JSON that it writes with a line for each value. That makes this text not twice as long.
-MOST_BYTES = 16 * 1024 * 1024
-RESULT_FILES = ("header.json", "samples.jsonl", "observations.jsonl", "events.jsonl")
+# A controller takes a result of 32 MiB. How the run ended comes on top of what is counted.
+MOST_BYTES = 30 * 1024 * 1024
 
 # The ending of a plan that could not write one.
 KILLED = {"outcome": "interrupted", "message": "the plan ended without a word: it was killed, or the host went down", "finished": None, "restored": None,
@@ -119,6 +118,8 @@ class RunDirectory:
         self.run = run
         self.path = os.path.join(base, run)
         self.descriptor = -1
+        # Bytes that each file adds to the result.
+        self._sizes = {}
 
     def file(self, name):
         return os.path.join(self.path, name)
@@ -180,6 +181,8 @@ class RunDirectory:
         Raises:
             RunDirectoryError: it cannot be written; the old one, where there is one, is still there.
         """
+        if name == "header.json":
+            self._sizes[name] = _size_in_result(data, 0)
         with self._writing(name), tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=self.path, delete=False) as fresh:
             try:
                 json.dump(data, fresh, allow_nan=False)
@@ -212,10 +215,11 @@ class RunDirectory:
                     durable.sync_names(self.path)
             finally:
                 os.close(descriptor)
+        self._sizes[name] = self._sizes.get(name, 0) + _size_in_result(data, 2)
 
     def size(self):
-        """Bytes of all that the result will hold, so far (int)."""
-        return sum(os.path.getsize(path) for path in map(self.file, RESULT_FILES) if os.path.exists(path))
+        """Bytes of the result so far (int), as the controller writes it: what this object has written."""
+        return sum(self._sizes.values())
 
     @contextlib.contextmanager
     def _writing(self, name):
@@ -345,6 +349,12 @@ def _write_whole(descriptor, data, size):
         with contextlib.suppress(OSError):
             os.ftruncate(descriptor, size)
         raise
+
+
+def _size_in_result(data, depth):
+    """Bytes of data in a result: a line for each value, indented by its depth."""
+    text = json.dumps(data, indent=1)
+    return len(text) + depth * (text.count("\n") + 1) + len(",\n")
 
 
 def _no_number(word):
