@@ -25,8 +25,10 @@ def plant(path):
     if careful and not own(path):
         return
     try:
-        if os.path.lexists(path):
-            os.rename(path, path + ".away-%d" % time.monotonic_ns())
+        if path in planted and os.path.lexists(path):
+            os.rmdir(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)
+        elif os.path.lexists(path):
+            os.rename(path, path + ".away")
         way = next(ways)
         if way == "link":
             os.symlink(next(victim), path)
@@ -49,7 +51,7 @@ while True:
                 found += [os.path.relpath(os.path.join(place, one), top) for one in folders + files]
         for name in found:
             plant(os.path.join(top, name))
-    time.sleep(0.02)
+    time.sleep(0.2)
 '''
 # All files of root's that an evaluation has no business with: name, size, owner, mode, links, and when content and inode changed.
 SNAPSHOT = r"find /etc /boot /usr /opt /root /dev/zero -xdev -not -path '/root/.ansible*' -not -path '*/__pycache__*' -not -name '*.pyc' -user root " \
