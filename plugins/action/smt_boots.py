@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, boots, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts, places
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 
 ARGUMENTS = {
     "run_dir": {"type": "path", "required": True},
@@ -34,8 +35,9 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         super().run(tmp, task_vars)
         dummy, given = self.validate_argument_spec(argument_spec=ARGUMENTS)
-        run_dir, stem = Path(given["run_dir"]), result_files.file_stem(task_vars["inventory_hostname"])
+        stem = result_files.file_stem(task_vars["inventory_hostname"])
         try:
+            run_dir = places.file(given["run_dir"])
             legs = []
             for number, condition in enumerate(given["conditions"], 1):
                 path = run_dir / "boots" / f"{given['run']}-boot-{number}" / f"{stem}.json"
@@ -44,10 +46,11 @@ class ActionModule(ActionBase):
                     legs.append(boots.Leg(number, condition, result_files.load(path)))
             if not legs:
                 return {"changed": False, "path": None, "samples": 0, "restored": None, "outcome": "failed", **COMPARED}
-            facts = [json.loads(json.dumps(given[name])) for name in ("before", "after")]
-            joined = boots.join(given["run"], legs, given["boots"], facts[0], facts[1], given["trouble"])
+            # Any module that a role calls on the host can have changed what Ansible keeps as its facts.
+            before, after = (None if given[name] is None else facts.accept(json.loads(json.dumps(given[name]))) for name in ("before", "after"))
+            joined = boots.join(given["run"], legs, given["boots"], before, after, given["trouble"])
             path, written = result_files.save(run_dir, joined) if not self._task.check_mode else (run_dir / f"{stem}.json", False)
-        except result_files.ResultError as error:
+        except BorderError as error:
             raise AnsibleActionFail(f"smt_boots: {error}") from error
         return {"changed": written, "path": str(path), "samples": len(joined["samples"]), "restored": joined["restored"], "outcome": joined["outcome"],
                 **COMPARED}

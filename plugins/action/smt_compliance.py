@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import datetime
-import os
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.threadwise.smt.plugins.module_utils import hostfs
-from ansible_collections.threadwise.smt.plugins.plugin_utils import compliance, compliance_report
+from ansible_collections.threadwise.smt.plugins.plugin_utils import compliance, compliance_report, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 
 display = Display()
 
@@ -30,7 +30,7 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         super().run(tmp, task_vars)
         dummy, options = self.validate_argument_spec(argument_spec=ARGUMENTS)
-        judged = [(host, self._verdict(task_vars["hostvars"][host].get(options["verdicts"]))) for host in sorted(task_vars["ansible_play_hosts_all"])]
+        judged = [(host, compliance.told(task_vars["hostvars"][host].get(options["verdicts"]))) for host in sorted(task_vars["ansible_play_hosts_all"])]
         for line in compliance_report.table(judged):
             display.display(line)
         now = datetime.datetime.now(datetime.timezone.utc)
@@ -38,18 +38,11 @@ class ActionModule(ActionBase):
         return {"changed": bool(written), "files": written, "compliant": not compliance_report.exit_worthy(judged),
                 "counts": compliance_report.counts(judged), "summary": compliance_report.sentence(judged)}
 
-    @staticmethod
-    def _verdict(result):
-        if isinstance(result, dict) and isinstance(result.get("verdict"), dict):
-            return result["verdict"]
-        told = result if isinstance(result, dict) else {}
-        return compliance.refused(told.get("msg") or "it was not asked", compliance.UNREACHABLE if told.get("unreachable") else compliance.UNKNOWN)
-
     def _write(self, dest, text):
         """Writes a file, but not in check mode. Returns its path."""
         if not self._task.check_mode:
             try:
-                hostfs.HostFs("/").write(os.path.abspath(os.path.expanduser(dest)).lstrip("/"), text)
-            except OSError as error:
-                raise AnsibleActionFail(f"{dest} cannot be written: {error.strerror}") from error
+                result_files.write_text(places.file(dest), text)
+            except BorderError as error:
+                raise AnsibleActionFail(f"smt_compliance: {error}") from error
         return dest

@@ -27,13 +27,13 @@ class ActionModule(ActionBase):
             paths = evidence.result_files_below(options["path"])
         except result_files.ResultError as error:
             return self._nothing(str(error))
-        witnesses, refused = [], []
+        witnesses, refused, now = [], [], datetime.datetime.now(datetime.timezone.utc)
         for path in paths:
             try:
-                witnesses.append(evidence.witness(result_files.load(path)))
-            except (result_files.ResultError, statistics.SampleError) as error:
+                witnesses.append(evidence.witness(result_files.load(path), now))
+            except (result_files.ResultError, statistics.SampleError, evidence.EvidenceError) as error:
                 refused.append({"file": str(path), "reason": str(error)})
-        classes = evidence.decisions(filter(None, witnesses), datetime.datetime.now(datetime.timezone.utc))
+        classes = evidence.decisions(filter(None, witnesses), now)
         return {"changed": False, "classes": classes, "trouble": None, "refused": refused}
 
     @staticmethod

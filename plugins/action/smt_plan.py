@@ -5,18 +5,23 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
+import datetime
+import itertools
 import os
 import pathlib
 import shlex
 import time
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils import patience, progress, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, results, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailed
 
-MODULE = "threadwise.smt.smt_plan"
+MODULE = "smt_plan"
+ASYNC_STATUS = "ansible.legacy.async_status"
+DEST = "smt_eval_results"
 # A look at the progress is one command on the host. More often would disturb what is measured.
 LOOK_SECONDS = 5
 # The names of a boot and of a process as RunDirectory writes them: JSON, so the first is in quotes.
@@ -33,6 +38,8 @@ LOST_SECONDS = 900
 # A plan may end later than its budget by its last block and by putting the host back. Only one that hangs takes longer than this.
 EXTRA_SECONDS = 900
 DEFAULT_BUDGET = 300
+# Of what a host sends as its progress: a few hundred bytes are expected.
+MOST_LOOKED_AT = 2 * progress.MAX_BYTES
 
 display = Display()
 
@@ -46,78 +53,82 @@ def sources():
     return {path.name: path.read_text(encoding="utf-8") for path in sorted(SOURCES.glob("*.c"))}
 
 
-class StepFailed(Exception):
-    """The module failed on the host; holds what it answered, with its own words and traceback."""
-
-    def __init__(self, answer):
-        super().__init__(answer.get("msg") or "the module smt_plan broke on the host")
-        self.answer = answer
-
-
-class ActionModule(ActionBase):
+class ActionModule(HostAction):
     """The controller's side of smt_plan."""
-
-    _supports_check_mode = True
-    _supports_async = False
 
     def run(self, tmp=None, task_vars=None):
         super().run(tmp, task_vars)
         try:
             return self._evaluate(task_vars)
-        except StepFailed as failure:
-            return dict(failure.answer, changed=False)
+        except HostFailed as failure:
+            return failure.answer
+        except text.BorderError as error:
+            raise AnsibleActionFail("%s: %s" % (task_vars["inventory_hostname"], error)) from error
 
     def _evaluate(self, task_vars):
-        host = task_vars["inventory_hostname"]
+        host, run = task_vars["inventory_hostname"], str(self._task.args.get("run"))
+        # Before anything is measured: what cannot be kept on the controller is not worth the host's time.
+        self._directory(run)
         described = self._step(task_vars, "describe")
         told = {key: described[key] for key in ("announcement", "compared", "reason", "missing_packages")}
         for sentence in described["announcement"]:
-            display.display("%s: %s" % (host, result_files.showable(sentence)))
+            display.display("%s: %s" % (host, text.line(sentence)))
         if self._task.check_mode:
             return dict(told, changed=False)
         for earlier in described["uncollected"]:
             self._bring_home_earlier(task_vars, host, earlier)
-        job = self._measure(task_vars, host, os.path.join(described["directory"], self._task.args["run"]))
+        job = self._measure(task_vars, host, os.path.join(described["directory"], run))
         # What the plan answered: where the disk was full it could not leave word of its end.
-        trouble = (job.get("msg") or "the module smt_plan broke on the host") if job.get("failed") else job.get("message")
-        result = self._bring_home(task_vars, host, self._task.args["run"], trouble)
+        trouble = job["msg"] if job.get("failed") else job.get("message")
+        result = self._bring_home(task_vars, host, run, trouble)
         ended = {key: result[key] for key in ("outcome", "restored", "path")}
         if "exception" in job:
             ended["exception"] = job["exception"]
         return dict(told, **ended, samples=len(result["samples"]), changed=False, failed=result["outcome"] != "completed",
                     msg=result["message"] or "%d samples: %s" % (len(result["samples"]), result["path"]))
 
+    def _directory(self, run):
+        """Where the files of a run lie on the controller.
+
+        Raises:
+            BorderError: the name is not one of a run, or no file of a host belongs there.
+        """
+        return places.run_directory(self._task.args.get("dest") or DEST, run)
+
     def _step(self, task_vars, step, **arguments):
         """One call of the module on the host; the task fails as the module does."""
-        answer = self._execute_module(MODULE, dict(self._task.args, step=step, **arguments), task_vars=task_vars)
-        if answer.get("failed"):
-            raise StepFailed(answer)
-        return answer
+        return self.ask(step, MODULE, dict(self._task.args, step=step, **arguments), task_vars)
 
     def _measure(self, task_vars, host, directory):
         """Start the plan, show its progress until it has ended. Returns what its job answered."""
         self._task.async_val = int(self._task.args.get("budget") or DEFAULT_BUDGET) + EXTRA_SECONDS
-        started = self._execute_module(MODULE, dict(self._task.args, step="measure", sources=sources()), task_vars=task_vars, wrap_async=True)
-        self._task.async_val = 0
-        if "ansible_job_id" not in started:
-            raise AnsibleActionFail(started.get("msg", "the plan could not be started"), result=started)
-        job = self._watch(task_vars, host, directory, started["ansible_job_id"])
-        self._job(task_vars, started["ansible_job_id"], mode="cleanup")
+        try:
+            job_id = self.ask("job_started", MODULE, dict(self._task.args, step="measure", sources=sources()), task_vars, wrap_async=True)["ansible_job_id"]
+        finally:
+            self._task.async_val = 0
+        job = self._watch(task_vars, host, directory, job_id)
+        with contextlib.suppress(HostFailed):
+            self._job(task_vars, "job_cleanup", job_id)
         return job
 
     def _watch(self, task_vars, host, directory, job_id):
-        seen_at = time.monotonic()
+        begun = seen_at = time.monotonic()
+        # A host that only says that its plan goes on must not hold up the others for ever.
+        longest = int(self._task.args.get("budget") or DEFAULT_BUDGET) + EXTRA_SECONDS + LOST_SECONDS
         shown = None
         gone = 0
-        for look in range(1, 1 << 30):
+        for look in itertools.count(1):
             time.sleep(LOOK_SECONDS)
+            if time.monotonic() - begun > longest:
+                raise HostFailed({"msg": "%s: its plan has not ended %d s after its start, which is %d s more than its budget: it was left alone. The next run "
+                                         "of smt_plan fetches its samples" % (host, longest, EXTRA_SECONDS + LOST_SECONDS)})
             try:
                 with patience.within(ANSWER_SECONDS):
                     told, lives = self._look(directory)
                 gone = 0 if lives else gone + 1
                 if look % LOOKS_PER_STATUS == 0 or gone or told is None or told.get("phase") == "ended":
                     with patience.within(ANSWER_SECONDS):
-                        job = self._job(task_vars, job_id)
+                        job = self._status(task_vars, job_id)
                     if job.get("finished") or job.get("failed"):
                         return job
                 if told is not None and gone >= LOOKS_WITHOUT_PROCESS:
@@ -134,41 +145,49 @@ class ActionModule(ActionBase):
             if told is not None and told != shown:
                 display.display("%s: %s" % (host, progress.line(told)))
                 shown = told
-        return {}
 
     def _look(self, directory):
         """Returns the plan's progress, or None before there is any, and whether its process is there."""
         answer = self._low_level_execute_command("cd %s && %s" % (shlex.quote(directory), LOOK))
-        told, dummy, rest = answer.get("stdout", "").partition("\n")
+        told, dummy, rest = answer.get("stdout", "")[:MOST_LOOKED_AT].partition("\n")
         return progress.parse(told), rest.strip() == "lives"
 
-    def _job(self, task_vars, job_id, mode="status"):
+    def _status(self, task_vars, job_id):
+        """What the plan's job says: how it ended, when it has, or how it failed."""
+        try:
+            return self._job(task_vars, "job_status", job_id)
+        except HostFailed as failure:
+            return failure.answer
+
+    def _job(self, task_vars, kind, job_id):
         # As Ansible's own action async_status asks; that one takes its arguments from a task of its own.
         where = self.get_shell_option("async_dir", default="~/.ansible_async")
-        return self._execute_module("ansible.legacy.async_status", {"jid": job_id, "mode": mode, "_async_dir": where}, task_vars=task_vars)
+        return self.ask(kind, ASYNC_STATUS, {"jid": job_id, "mode": kind.partition("_")[2], "_async_dir": where}, task_vars)
 
     def _bring_home(self, task_vars, host, run, trouble=None):
         """Fetch a run, keep it on the controller, and only then let the host forget it."""
+        directory = self._directory(run)
         try:
-            result = self._step(task_vars, "collect", run=run)["result"]
-        except StepFailed as failure:
+            document = self._step(task_vars, "collect", run=run)["result"]
+        except HostFailed as failure:
             if trouble:
-                raise AnsibleActionFail("%s (%s)" % (trouble, failure)) from failure
+                raise HostFailed({"msg": "%s (%s)" % (trouble, failure)}) from failure
             raise
-        result.update(host=host, message=trouble or result["message"])
-        dest = os.path.join(self._task.args.get("dest", "smt_eval_results"), run)
-        try:
-            # Through its text, because Ansible's own strings and containers are not the plain ones that a schema knows.
-            path, _written = result_files.save(dest, result_files.parse(json.dumps(result), host))
-        except result_files.ResultError as error:
-            raise AnsibleActionFail("%s: %s" % (host, error)) from error
+        result = results.accept(dict(document, host=host, collected=_now(), **({"message": text.showable(trouble)} if trouble else {})), host)
+        if result["run"] != run:
+            raise results.ResultError("%s: it was asked for run %s and sent run %s" % (host, run, result["run"]))
+        path, _written = result_files.save(directory, result)
         self._step(task_vars, "forget", run=run)
         return dict(result, path=str(path))
 
     def _bring_home_earlier(self, task_vars, host, run):
         try:
             result = self._bring_home(task_vars, host, run)
-        except (StepFailed, AnsibleActionFail) as error:
-            display.warning("%s: the earlier run %s stays on the host: %s" % (host, run, error))
+        except (HostFailed, text.BorderError) as error:
+            display.warning("%s: the earlier run %s stays on the host: %s" % (host, run, text.line(error)))
         else:
             display.display("%s: fetched %d samples of run %s, which no controller had collected: %s" % (host, len(result["samples"]), run, result["path"]))
+
+
+def _now():
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import datetime
-import os
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.threadwise.smt.plugins.module_utils import hostfs
-from ansible_collections.threadwise.smt.plugins.plugin_utils import survey
+from ansible_collections.threadwise.smt.plugins.plugin_utils import result_files, survey
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 
 display = Display()
 
@@ -46,7 +46,7 @@ class ActionModule(ActionBase):
         if not self._task.check_mode:
             now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
             try:
-                hostfs.HostFs("/").write(os.path.abspath(os.path.expanduser(dest)).lstrip("/"), survey.page(rows, now))
-            except OSError as error:
-                raise AnsibleActionFail(f"the page {dest} cannot be written: {error.strerror}") from error
+                result_files.write_text(places.file(dest), survey.page(rows, now))
+            except BorderError as error:
+                raise AnsibleActionFail(f"smt_survey: {error}") from error
         return True

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 
-from ansible.plugins.action import ActionBase
 from ansible_collections.threadwise.smt.plugins.plugin_utils import compliance, policy
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailed
 
 ARGUMENTS = {
     "policy": {"type": "raw"}, "scope": {"type": "str", "default": policy.RUNTIME}, "classes": {"type": "raw"}, "evidence": {"type": "dict"},
@@ -16,33 +16,22 @@ ARGUMENTS = {
 }
 
 
-class HostFailed(Exception):
-    """A module failed on the host; holds what it answered."""
-
-    def __init__(self, answer):
-        super().__init__(answer.get("msg"))
-        self.answer = answer
-
-
-class ActionModule(ActionBase):
+class ActionModule(HostAction):
     """Thin: arguments in, one module call on the host (another one for memory), a verdict out."""
-
-    _supports_check_mode = True
-    _supports_async = False
 
     def run(self, tmp=None, task_vars=None):
         super().run(tmp, task_vars)
         dummy, options = self.validate_argument_spec(argument_spec=ARGUMENTS)
         try:
-            facts = self._ask("smt_facts", {"sysroot": options["sysroot"]}, task_vars)["ansible_facts"]["smt"]
+            facts = self.ask("smt_facts", "smt_facts", {"sysroot": options["sysroot"]}, task_vars)["ansible_facts"]["smt"]
             memory = self._memory(options, task_vars)
         except HostFailed as failure:
-            return dict(failure.answer, changed=False)
+            return failure.answer
         return dict(changed=False, verdict=self._judge(facts, options, memory))
 
     @staticmethod
     def _judge(facts, options, memory):
-        known = facts["hardware_class"] if isinstance(facts.get("hardware_class"), str) else None
+        known = facts["hardware_class"]
         evidence = options["evidence"] or {}
         try:
             scope = policy.scope(options["scope"])
@@ -58,13 +47,8 @@ class ActionModule(ActionBase):
         arguments = dict(options["memory"] or {}, sysroot=options["sysroot"])
         if options["protect"] is not None:
             arguments["protect"] = options["protect"]
-        return compliance.memory_aspects(self._ask("smt_memory_facts", arguments, task_vars)["ansible_facts"]["smt_memory"])
-
-    def _ask(self, module, arguments, task_vars):
-        answer = self._execute_module(f"threadwise.smt.{module}", arguments, task_vars=task_vars)
-        if answer.get("failed") or answer.get("unreachable"):
-            raise HostFailed(answer)
-        return answer
+        answer = self.ask("smt_memory_facts", "smt_memory_facts", arguments, task_vars)
+        return compliance.memory_aspects(answer["ansible_facts"]["smt_memory"])
 
 
 def _plain(value):

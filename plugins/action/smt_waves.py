@@ -31,13 +31,12 @@ class ActionModule(ActionBase):
         members, left_out = [], {}
         for host in task_vars["ansible_play_hosts_all"]:
             known = task_vars["hostvars"][host]
-            told = known.get(options["verdicts"]) or {}
-            verdict = told.get("verdict")
+            verdict = compliance.told(known.get(options["verdicts"]))
             reboot_ok = boolean(known.get("smt_policy_reboot_ok", False), strict=False)
             group = known.get("smt_policy_group")
-            pending = bool(verdict) and rollout.is_pending(verdict, reboot_ok)
-            members.append(rollout.Member(host, None if group in (None, "") else str(group), pending, not told.get("unreachable")))
-            if verdict and verdict["status"] == compliance.DRIFTED and not pending:
+            pending = rollout.is_pending(verdict, reboot_ok)
+            members.append(rollout.Member(host, None if group in (None, "") else str(group), pending, verdict["status"] != compliance.UNREACHABLE))
+            if verdict["status"] == compliance.DRIFTED and not pending:
                 left_out[host] = f"it cannot be mended: {rollout.obstacle(verdict, reboot_ok)}"
         groups = {member.host: member.group for member in members}
         waiting = rollout.waiting(members)

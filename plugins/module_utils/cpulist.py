@@ -24,10 +24,11 @@ class CpuListError(ValueError):
     """A text that is no CPU list or no CPU mask, or a number that is no CPU number."""
 
 
-def parse(text):
+def parse(text, most=MAX_CPU + 1):
     """Read a CPU list.
 
     :param text: such as ``0-3,8``; blanks, newlines and NUL bytes around the list and blanks around its parts are allowed.
+    :param most: a list of more CPUs is an error, before memory is taken for them.
     :returns: the CPU numbers as a sorted tuple of int without repetition.
     :raises CpuListError: with the part that is wrong and why.
     """
@@ -40,9 +41,9 @@ def parse(text):
         first, last = _bounds(part, text)
         if cpus and first <= cpus[-1]:
             ascending = False
+        if len(cpus) + last + 1 - first > most:
+            raise CpuListError('%s is no CPU list here: it names more CPUs than the %d that can be' % (quoted(text), most))
         cpus.extend(range(first, last + 1))
-        if len(cpus) > MAX_CPU + 1:
-            raise CpuListError('%s is no CPU list: it names more CPUs than there are numbers' % quoted(text))
     return tuple(cpus) if ascending else tuple(sorted(set(cpus)))
 
 

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import re
+
 SINGLE = "single"
 SAME_CPU = "same_cpu"
 SIBLINGS = "siblings"
@@ -11,7 +13,8 @@ CORES = "cores"
 ONE_PER_CORE = "one_per_core"
 ALL_THREADS = "all_threads"
 UNPINNED = "unpinned"
-STREAMS = "streams_"
+# A machine has not more CPUs than four digits name.
+_STREAMS = re.compile(r"streams_([0-9]{1,4})")
 
 NAMES = (SINGLE, SAME_CPU, SIBLINGS, CORES, ONE_PER_CORE, ALL_THREADS, UNPINNED)
 
@@ -54,8 +57,9 @@ class Placements:
         Raises:
             PlacementError: no placement has this name.
         """
-        if name.startswith(STREAMS) and name[len(STREAMS):].isdigit():
-            return self._streams(int(name[len(STREAMS):]))
+        streams = _STREAMS.fullmatch(name)
+        if streams:
+            return self._streams(int(streams.group(1)))
         if name not in NAMES:
             raise PlacementError("there is no placement %r: choose from %s, streams_N" % (name, ", ".join(NAMES)))
         if not self.usable:

@@ -11,8 +11,9 @@ short_description: What collected evaluations decide for each hardware class
 version_added: 0.1.0
 description:
   - Reads the results of evaluations on the controller and says for each hardware class what they decide about SMT, whose they are and how old.
-  - The latest run decides that compared SMT on and off on a host of the class. Hosts of that run that do not agree, or one that is not decided, leave
-    the class undecided.
+  - Each host of a class counts once, by its latest run that compared SMT on and off. Hosts that do not agree, or one that is not decided, leave
+    the class undecided. Where one host alone decides for all others of its class, C(whose) says so.
+  - When a run was taken is the time at which the controller fetched it. A result with a time in the future is refused.
   - It does not fail where there are no results or they cannot be read, because only hosts whose policy is V(auto) need them.
 options:
   path:
@@ -44,7 +45,7 @@ RETURN = r"""
 classes:
   description:
     - Hardware class to C(decision) (V(enabled), V(disabled), V(any) where SMT makes no difference that counts, or null), C(whose), C(sentence), C(hosts),
-      C(run) and C(age_days).
+      C(runs), the latest first, and C(age_days), of the oldest of them.
   returned: success
   type: dict
 trouble:

@@ -30,7 +30,7 @@ CONDITIONS = (SMT_ON, SMT_OFF, AS_FOUND)
 WHOLE_MACHINE = "all_threads"
 # From one worker to all CPUs, as a person reads them; streams and others come after.
 PLACEMENTS = ("single", "same_cpu", "siblings", "cores", "one_per_core", WHOLE_MACHINE, "unpinned")
-STREAMS = re.compile(r"streams_(\d+)\Z")
+STREAMS = re.compile(r"streams_([0-9]{1,4})\Z")
 
 PLACEMENT_TITLES = {
     "single": "one worker alone",
@@ -95,7 +95,7 @@ def of_policy(comparisons: t.Iterable[Comparison]) -> list[Comparison]:
 def _narrowness(placement: str) -> tuple[int, int]:
     streams = STREAMS.match(placement)
     if streams:
-        return WIDEST_FIRST.index("streams"), -int(streams.group(1)[:9])
+        return WIDEST_FIRST.index("streams"), -int(streams.group(1))
     return (WIDEST_FIRST.index(placement) if placement in WIDEST_FIRST else len(WIDEST_FIRST)), 0
 
 
@@ -218,24 +218,24 @@ def _family(result: Result, samples: dict[Key, dict[int, list[float]]], pair: Pa
 
 
 def _adds_up(result: Result, name: str) -> bool:
-    """Whether the values of a workload's workers together say how much work was done; results of earlier versions do not tell of rates that they do."""
-    declared = next((one for one in result["plan"].get("workloads") or [] if one["name"] == name), {})
-    return declared["aggregate"] in ADDING_UP if declared.get("aggregate") else describe_workload(result, name)["better"] == "higher"
+    """Whether the values of a workload's workers together say how much work was done."""
+    return declaration(result, name)["aggregate"] in ADDING_UP
+
+
+def declaration(result: Result, name: str) -> dict[str, t.Any]:
+    """What the plan says of one of its workloads: at least its name, title, metric, unit, better and aggregate."""
+    return next(one for one in result["plan"]["workloads"] if one["name"] == name)
 
 
 def describe_workload(result: Result, name: str, point: float | None = None) -> dict[str, t.Any]:
-    """``{workload, title, metric, unit, better}`` as the plan declares it, or else as the samples say; with ``point`` where there is one."""
-    declared = next((one for one in result["plan"].get("workloads") or [] if one["name"] == name), {})
-    measured = next((one["metric"] for one in result["samples"] if one["workload"] == name and one["metric"]), {})
-    title = declared.get("title") or name
-    at = {} if point is None else {"point": point}
-    if at:
-        parameter = next((one["point"] for one in result["samples"] if one["workload"] == name and point_of(one) == point), {})
+    """``{workload, title, metric, unit, better}`` as the plan declares it; with ``point`` where there is one."""
+    declared = declaration(result, name)
+    title = declared["title"] or name
+    if point is not None:
+        parameter = declared.get("point") or {}
         title = " ".join([f"{title}, {parameter.get('name') or 'point'} {point:g}", *filter(None, [parameter.get("unit")])])
-    return {
-        **at, "workload": name, "title": title, "metric": declared.get("metric") or measured.get("name") or "metric",
-        "unit": declared.get("unit") or measured.get("unit") or "", "better": declared.get("better") or measured.get("better") or "higher",
-    }
+    at = {} if point is None else {"point": point}
+    return {**at, "workload": name, "title": title, **{key: declared[key] for key in ("metric", "unit", "better")}}
 
 
 def levels(result: Result, confidence: float = 0.95) -> list[dict[str, t.Any]]:
@@ -279,7 +279,7 @@ def _planned_keys(result: Result, samples: dict[Key, t.Any]) -> list[Key]:
 def _rank(placement: str) -> tuple[int, int]:
     streams = STREAMS.match(placement)
     if streams:
-        return len(PLACEMENTS), int(streams.group(1)[:9])
+        return len(PLACEMENTS), int(streams.group(1))
     return (PLACEMENTS.index(placement), 0) if placement in PLACEMENTS else (len(PLACEMENTS) + 1, 0)
 
 

@@ -251,8 +251,8 @@ def _costs(result: Result, comparisons: t.Sequence[Comparison]) -> list[str]:
 
 def exposed(result: Result) -> list[str] | None:
     """The vulnerabilities that the kernel calls open because siblings are online; None where it tells of none at all."""
-    told = result["facts"].get("vulnerabilities")
-    return None if told is None else sorted(name for name, entry in told.items() if entry.get("smt") == "vulnerable")
+    told = result["facts"]["vulnerabilities"]
+    return sorted(name for name, entry in told.items() if entry["smt"] == "vulnerable") if told else None
 
 
 def _cautions(result: Result) -> list[str]:

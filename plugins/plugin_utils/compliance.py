@@ -13,10 +13,14 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils import boot_args, cpu_state, cpulist
 from ansible_collections.threadwise.smt.plugins.plugin_utils import policy
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 
 COMPLIANT, DRIFTED, UNKNOWN, UNREACHABLE = "compliant", "drifted", "unknown", "unreachable"
 STATUSES = (COMPLIANT, DRIFTED, UNKNOWN, UNREACHABLE)
 ASPECTS = ("running", "configured", "memory", "memory_configured")
+
+# Of a verdict.
+_FIELDS = {"status", "sentence", "wanted", "scope", "evidence", "hardware_class", "reboot_pending", "change", "before", "unconfirmed", *ASPECTS}
 
 # A page or a fact that repeats each CPU of a large machine helps nobody.
 MOST_REASONS = 5
@@ -70,10 +74,10 @@ def judge(facts: t.Any, wish: policy.Wish, scope: str, memory: t.Mapping[str, t.
         "configured": configured(facts, wish) if scope in (policy.BOOT, policy.BOTH) else None,
         "memory": None, "memory_configured": None, **(memory or {}),
     }
-    told = [one["status"] for one in aspects.values() if one]
+    statuses = [one["status"] for one in aspects.values() if one]
     pending = _dict(facts, "boot").get("reboot_required")
     verdict = {
-        "status": next((status for status in (DRIFTED, UNKNOWN) if status in told), COMPLIANT), "wanted": str(wish), "scope": scope,
+        "status": next((status for status in (DRIFTED, UNKNOWN) if status in statuses), COMPLIANT), "wanted": str(wish), "scope": scope,
         "evidence": wish.evidence, "hardware_class": _text(facts.get("hardware_class")), "reboot_pending": pending if isinstance(pending, bool) else None,
         "unconfirmed": _unconfirmed(facts.get("unconfirmed")), **aspects,
     }
@@ -84,9 +88,20 @@ def judge(facts: t.Any, wish: policy.Wish, scope: str, memory: t.Mapping[str, t.
 
 def refused(reason: str, status: str = UNKNOWN, **known: t.Any) -> Verdict:
     """The verdict where there is nothing to compare: no facts, no policy, no connection."""
-    verdict = {"status": status, "wanted": None, "scope": None, "evidence": None, "hardware_class": None, "reboot_pending": None, "change": None,
-               "before": None, "unconfirmed": None, **dict.fromkeys(ASPECTS), **known}
+    verdict = {**dict.fromkeys(_FIELDS), "status": status, **known}
     return dict(verdict, sentence=_text(reason) or "no reason was given")
+
+
+def told(result: t.Any) -> Verdict:
+    """The verdict that smt_verdict registered for a host; one that says why there is none where the task failed or did not run.
+
+    :param result: the registered variable: only what the action itself returned has a verdict, and never when it failed.
+    """
+    registered = result if isinstance(result, dict) else {}
+    verdict = registered.get("verdict")
+    if not registered.get("failed") and isinstance(verdict, dict) and verdict.get("status") in STATUSES and _FIELDS <= set(verdict):
+        return verdict
+    return refused(registered.get("msg") or "it was not asked", UNREACHABLE if registered.get("unreachable") else UNKNOWN)
 
 
 def running(facts: Facts, wish: policy.Wish) -> dict[str, t.Any]:
@@ -255,8 +270,5 @@ def _list(mapping: t.Mapping[str, t.Any], name: str) -> list[t.Any]:
 
 
 def _text(value: t.Any) -> str | None:
-    """A printable text, cut, or None when the value is no text or an empty one."""
-    if not isinstance(value, str):
-        return None
-    shown = "".join(character if character.isprintable() else "?" for character in value[:MOST_TEXT].strip())
-    return shown + "..." if shown and len(value) > MOST_TEXT else shown or None
+    """One line, cut, or None when the value is no text or an empty one."""
+    return text.line(value, MOST_TEXT) or None if isinstance(value, str) else None

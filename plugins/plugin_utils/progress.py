@@ -8,7 +8,7 @@ import json
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils import charts
-from ansible_collections.threadwise.smt.plugins.plugin_utils.result_files import showable
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import showable
 
 # What a host sends as its progress is a few hundred bytes.
 MAX_BYTES = 64 * 1024

@@ -26,6 +26,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils import probe_kept
 from ansible_collections.threadwise.smt.plugins.plugin_utils import (
     analysis, answer, charts, compare_page, fleet, fleet_page, forms, host_page, recommendation, result_files, samples_table, statistics,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils.forms import Refused
 
 # Up to so many hosts each page holds its pictures drawn; beyond, the browser draws them, which is fifty times as fast to build.
@@ -130,7 +131,7 @@ def summarise(result: dict[str, t.Any], file: str, settings: Settings) -> dict[s
     comparisons = analysis.compare_host(result, settings.margin, settings.confidence)
     reboot = (result["facts"].get("boot") or {}).get("reboot_required") if isinstance(result["facts"].get("boot"), dict) else None
     return {
-        "host": result["host"], "run": result["run"], "file": result_files.showable(file), "outcome": result["outcome"], "message": result["message"],
+        "host": result["host"], "run": result["run"], "file": text.showable(file), "outcome": result["outcome"], "message": result["message"],
         "started": result.get("started"), "finished": result["finished"], "collection_version": result.get("collection_version"),
         "hardware_class": result["facts"].get("hardware_class"), "environment": result["environment"], "change": result["change"],
         "answer": answer.answer(result, comparisons), "recommendation": recommendation.recommend(result, comparisons, settings.licence),
@@ -142,14 +143,20 @@ def summarise(result: dict[str, t.Any], file: str, settings: Settings) -> dict[s
 
 def _make(path: Path, settings: Settings, alone: bool, later: bool) -> _Host | Refused:
     """One result, read and turned into its parts."""
-    source = result_files.showable(path.name)
+    source = text.showable(path.name)
     try:
         result = result_files.load(path)
         summary = summarise(result, path.name, settings)
+        return _host(result, summary, settings, alone, later)
     except result_files.ResultError as error:
         return Refused(source, str(error))
     except statistics.SampleError as error:
         return Refused(source, f"{source}: {error}")
+    except Exception as error:  # what nobody thought of in one host's result is no reason that the others' are not shown
+        return _unforeseen(source, error)
+
+
+def _host(result: dict[str, t.Any], summary: dict[str, t.Any], settings: Settings, alone: bool, later: bool) -> _Host:
     page = "index.html" if alone else f"{result_files.file_stem(result['host'])}.html"
     samples = forms.sample_rows(result)
     safe, table = forms.safe_rows(samples), forms.csv_text(samples)
@@ -178,7 +185,14 @@ def _row(path: Path, settings: Settings) -> fleet.Row | Refused:
         result = result_files.load(path)
         return fleet.row(summarise(result, path.name, settings), f"{result_files.file_stem(result['host'])}.html")
     except (result_files.ResultError, statistics.SampleError) as error:
-        return Refused(result_files.showable(path.name), str(error))
+        return Refused(text.showable(path.name), str(error))
+    except Exception as error:  # as in _make
+        return _unforeseen(text.showable(path.name), error)
+
+
+def _unforeseen(source: str, error: Exception) -> Refused:
+    return Refused(source, f"{source}: its numbers or names have the report fail ({type(error).__name__}: {text.line(error, 200)}): evaluate this host again, "
+                           "and report this as a defect of threadwise.smt")
 
 
 Made = t.TypeVar("Made")
@@ -214,7 +228,7 @@ def _by_itself(path: Path, make: t.Callable[[Path], Made]) -> Made | Refused:
         with _forked(1) as pool:
             return pool.submit(make, path).result()
     except concurrent.futures.process.BrokenProcessPool:
-        name = result_files.showable(path.name)
+        name = text.showable(path.name)
         return Refused(name, f"{name}: the process that read it was killed, perhaps for want of memory: build the report on a larger host")
 
 
@@ -252,12 +266,12 @@ class _Whole:
         self._write("summary.md", "# Should SMT be on here?\n\n")
         self._write("results.json", forms.JSON_HEAD)
 
-    def _write(self, name: str, text: str) -> None:
-        self._held[name].write(text.encode("utf-8"))
+    def _write(self, name: str, content: str) -> None:
+        self._held[name].write(content.encode("utf-8"))
 
     def add(self, host: _Host) -> None:
-        for name, text in host.parts.items():
-            self._write(name, (",\n" if name == "results.json" and self._hosts else "") + text)
+        for name, content in host.parts.items():
+            self._write(name, (",\n" if name == "results.json" and self._hosts else "") + content)
         for name, lines in host.metrics.items():
             self._write(name, "".join(lines))
         self._hosts += 1

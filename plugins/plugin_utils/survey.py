@@ -12,6 +12,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils import cpulist, probe_kept
 from ansible_collections.threadwise.smt.plugins.plugin_utils import page as pages
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 
 MOST_TEXT = 200
 
@@ -126,11 +127,8 @@ def _dict(mapping: dict[str, t.Any], name: str) -> dict[str, t.Any]:
 
 
 def _text(value: t.Any) -> str | None:
-    """A printable text, cut, or None when the value is no text or an empty one."""
-    if not isinstance(value, str):
-        return None
-    shown = "".join(character if character.isprintable() else "?" for character in value[:MOST_TEXT].strip())
-    return shown + "..." if shown and len(value) > MOST_TEXT else shown or None
+    """One line, cut, or None when the value is no text or an empty one."""
+    return text.line(value, MOST_TEXT) or None if isinstance(value, str) else None
 
 
 def _texts(value: t.Any) -> tuple[str, ...] | None:

@@ -12,8 +12,9 @@ from __future__ import annotations
 import datetime
 import math
 import random
+import tempfile
 
-from ansible_collections.threadwise.smt.plugins.module_utils import placement
+from ansible_collections.threadwise.smt.plugins.module_utils import facts, hostfs, placement
 
 START = datetime.datetime(2026, 1, 2, 3, 4, 5)
 ORDER = ("single", "same_cpu", "siblings", "cores", "one_per_core", "all_threads")
@@ -106,10 +107,12 @@ def result(host="web01", run="20260102T030405Z", workloads=None, shape=(2, 2, 2)
             "cpu_usage": {str(cpu): (1.0 if str(cpu) in busy else 0.02) for cpu in conditions[condition]}, "steal": 0.0,
         })
     smt = shape[2] > 1
+    numbering = "adjacent" if smt else "none"
     state = {"control": "on" if smt else "notsupported", "online": everything}
     document = {
         "schema": "threadwise.smt/result", "schema_version": 1, "run": run, "host": host, "collection_version": "0.1.0",
-        "started": moment(-5), "finished": moment(len(order) + 5), "outcome": "completed", "message": None,
+        "started": moment(-5), "finished": moment(len(order) + 5), "collected": moment(len(order) + 9),
+        "outcome": "completed", "message": None,
         "facts": {
             "supported": smt, "control": state["control"], "active": smt, "sockets": shape[0], "cores": len(groups),
             "threads_per_core": {"min": shape[2], "max": shape[2], "online_max": shape[2]},
@@ -117,11 +120,13 @@ def result(host="web01", run="20260102T030405Z", workloads=None, shape=(2, 2, 2)
             "sibling_groups": [cpulist(group) for group in groups], "primaries": cpulist(primaries),
             "secondaries": cpulist(cpu for cpu in everything if cpu not in primaries),
             "nodes": {str(number): cpulist(cpus) for number, cpus in enumerate(packages)},
-            "numbering": "adjacent" if smt else "none", "source": "sysfs", "complete": True,
-            "boot": {"running": {}, "configured": None, "loader": None, "reboot_required": False},
+            "packages": [cpulist(cpus) for cpus in packages], "numbering": numbering, "source": "sysfs", "complete": True, "measured": None,
+            "boot": {"running": [], "configured": [], "loader": "grub_debian", "reboot_required": False}, "hypervisor": None,
             "vulnerabilities": {"mds": {"status": "Mitigation: Clear CPU buffers; SMT vulnerable", "smt": "vulnerable"},
                                 "meltdown": {"status": "Mitigation: PTI", "smt": None}},
-            "methods": {"runtime": {"chosen": "smt_control", "impossible": {}}, "boot": {}}, "hardware_class": "x86-2x2x2-0f3a",
+            "methods": {"runtime": {"chosen": "smt_control", "possible": ["smt_control", "cpu_online"], "impossible": {}},
+                        "boot": {"chosen": "grub_debian", "possible": ["grub_debian"], "impossible": {}}},
+            "hardware_class": f"x86_64-{len(packages)}s{len(groups)}c{len(everything)}t-{numbering}-0f3a9c1e", "unconfirmed": None, "problems": [],
         },
         "environment": {"kernel": "6.1.0-38-cloud-amd64", "architecture": "x86_64", "python": "3.11.2",
                         "cmdline": "root=/dev/vda1 ro", "governor": "performance",
@@ -141,28 +146,40 @@ def result(host="web01", run="20260102T030405Z", workloads=None, shape=(2, 2, 2)
     return {**document, **changes}
 
 
+# Fields that hold no free text: what is wrong in them the border refuses.
+NOT_FREE = frozenset({
+    "event",
+    "schema", "run", "host", "started", "finished", "collected", "at", "outcome", "workload", "placement", "condition", "name", "metric", "metrics", "better",
+    "aggregate", "cpus", "cpu_usage", "core_usage", "frequency", "online", "same_as", "placements", "sibling_groups", "packages", "primaries", "secondaries",
+    "nodes", "numbering", "source", "hardware_class", "methods", "loader", "change", "smt"})
+
+
 def spoilt(value, attack):
-    """The same with every string that the schema leaves free replaced by an attack."""
+    """The same with every text that the border leaves free replaced by an attack."""
     if isinstance(value, dict):
-        kept = {"schema", "outcome", "better", "condition", "placement", "workload", "name", "sibling_groups", "nodes", "cpus", "online", "host", "run"}
-        return {key: item if key in kept else spoilt(item, attack) for key, item in value.items()}
+        return {key: item if key in NOT_FREE else spoilt(item, attack) for key, item in value.items()}
     if isinstance(value, list):
         return [spoilt(item, attack) for item in value]
     return attack if isinstance(value, str) else value
 
 
 def hostile(attack, host="evil"):
-    """A result whose every free text is an attack, and which lacks and breaks what it may."""
-    document = spoilt(result(host=f"{host}{attack}", run=attack, workloads={attack[:200]: {**GZIP, "title": attack, "unit": attack}}, blocks=5), attack)
+    """A result whose every free text is an attack."""
+    document = spoilt(result(host=f"{host}{attack}", workloads={"gzip": {**GZIP, "title": attack, "unit": attack}}, blocks=5), attack)
     document["outcome"] = "failed"
+    document["facts"].update(control=attack[:100], hypervisor=attack[:100])
+    document["change"]["reason"] = attack
     document["samples"][0].update(ok=False, metric=None, error=attack)
-    document["skipped"] = [{"workload": attack, "placement": attack, "condition": attack, "reason": attack}]
-    document["facts"].update(sibling_groups=[attack, "0-1"], nodes={attack: attack}, vulnerabilities={attack: {"status": attack, "smt": "vulnerable"}})
-    document["environment"][attack] = {attack: [attack]}
-    document["restored"] = {"ok": False, "before": {"control": attack, "online": attack}, "after": None, "differences": [attack]}
-    document["change"].update(name="smt_runtime")
+    for sample in document["samples"][1:]:
+        sample["metric"]["unit"] = attack
     for sample in document["samples"][1:3]:
-        sample.update(cpu_usage={attack: 1.0}, perf={"reason": attack}, frequency={attack: 1.0})
-    for sample in document["samples"][3:]:
-        sample["placement"] = attack[:200] if sample["placement"] == "same_cpu" else sample["placement"]
+        sample["perf"] = {"reason": attack}
+    document["skipped"] = [{"workload": "gzip", "placement": "same_cpu", "condition": "smt_on", "reason": attack}]
+    document["restored"] = {"ok": False, "before": {"control": attack, "online": [0]}, "after": None, "differences": [attack]}
     return document
+
+
+def nothing_known():
+    """The facts of a host that tells nothing of its CPUs."""
+    with tempfile.TemporaryDirectory() as empty:
+        return facts.gather(hostfs.HostFs(empty))

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import math
 import random
 
@@ -12,7 +13,9 @@ import pytest
 
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, boots, evidence, recommendation, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 
+NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.timezone.utc)
 ORDER = ["smt_on", "smt_off", "smt_off", "smt_on"]
 
 
@@ -37,7 +40,7 @@ def joined(pairs, scatter=0.0, after=None, **changes):
     made = legs(pairs, scatter)
     before = made[0].result["facts"]
     result = boots.join("r", made, pairs, before, before if after is None else after, changes.get("trouble"))
-    result_files.validate(result, "joined")
+    results.accept(result, "joined")
     return result
 
 
@@ -62,7 +65,7 @@ def test_several_boots_are_judged_pair_by_pair():
     assert not one["confounded"] and one["n"] == 6
     assert one["verdict"] == "loss" and one["ci_low"] <= 0.8 * 1.002 and one["ci_high"] >= 0.8
     assert answer.answer(result, analysis.compare_host(result))["recommendation"] == answer.ON
-    assert evidence.witness(result).choice == answer.ON
+    assert evidence.witness(result, NOW).choice == answer.ON
 
 
 def test_what_differs_between_boots_alone_is_rarely_called():
@@ -118,5 +121,5 @@ def test_what_is_not_as_before_is_named():
     after["control"] = "off"
     after["boot"]["configured"] = ["nosmt"]
     result = joined(1, after=after)
-    assert result["restored"]["differences"] == ["smt/control: on before, off now", "the next boot's arguments: unknown before, nosmt now"]
+    assert result["restored"]["differences"] == ["smt/control: on before, off now", "the next boot's arguments: none before, nosmt now"]
     assert not result["restored"]["ok"]

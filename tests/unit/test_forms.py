@@ -30,8 +30,7 @@ def built(directory, *documents):
 )
 def test_metrics_are_what_other_parsers_read(tmp_path, parse):
     odd = result_maker.result(host=HOSTILE, blocks=5)
-    unknown = result_maker.result(host="unknown", samples=[], restored=None, finished=None)
-    unknown["facts"].update(vulnerabilities=None, hardware_class=None)
+    unknown = result_maker.result(host="unknown", samples=[], restored=None, finished=None, facts=result_maker.nothing_known())
     built(tmp_path, odd, unknown, result_maker.policy_result(host="memory", blocks=5, shape=(1, 2, 2)))
     families = {family.name: family for family in parse((tmp_path / "metrics.prom").read_text(encoding="utf-8"))}
     assert set(families) == set(forms.METRICS) and {family.type for family in families.values()} == {"gauge"}
@@ -47,7 +46,8 @@ def test_metrics_are_what_other_parsers_read(tmp_path, parse):
 def test_samples_can_be_asked_in_sql(tmp_path):
     document = result_maker.result(host="=cmd|x", blocks=5)
     document["samples"][0].update(ok=False, error='a "quoted"\nline, with =1', metric=None)
-    document["samples"][1]["point"] = {"name": "clients", "value": 8, "unit": "clients"}
+    document["plan"]["workloads"].append({**document["plan"]["workloads"][0], "name": "served", "points": [8], "point": {"name": "clients", "unit": "clients"}})
+    document["samples"][1].update(workload="served", point={"name": "clients", "value": 8, "unit": "clients"})
     built(tmp_path, document, result_maker.result(host="plain", blocks=4))
     path = tmp_path / samples_table.NAME
 
@@ -78,7 +78,7 @@ def test_results_json_is_as_its_schema_says(tmp_path):
     built(
         tmp_path, result_maker.result(host="a", blocks=4),
         result_maker.result(host="b", blocks=6, noise=0.05, workloads={"even": {**result_maker.GZIP, "share": 0.5}}),
-        result_maker.result(host="empty", samples=[], facts={}, environment={}, plan={}, outcome="failed", message="no such host", restored=None),
+        result_maker.result(host="empty", samples=[], facts=result_maker.nothing_known(), environment={}, plan={}, outcome="failed", message="no such host", restored=None),
         result_maker.result(host="once", blocks=1), result_maker.result(host="plain", blocks=4, compared=False, reason="no SMT", shape=(1, 1, 1)),
     )
     document = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))

@@ -11,10 +11,13 @@ import re
 
 import pytest
 
+from ansible_collections.threadwise.smt.plugins.module_utils import facts as gathered
 from ansible_collections.threadwise.smt.plugins.module_utils import changes, cpu_state, plan, run_directory, sample_record, stop_rule, workloads
+from ansible_collections.threadwise.smt.plugins.module_utils.hostfs import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils.placement import PlacementError
 from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import RunDirectory
 from ansible_collections.threadwise.smt.plugins.module_utils.topology import Topology
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 from ansible_collections.threadwise.smt.plugins.plugin_utils import result_files
 
 HERE = tuple(sorted(os.sched_getaffinity(0)))[:2]
@@ -208,9 +211,9 @@ def test_what_is_recorded_with_a_sample_passes_the_schema(tmp_path):
     assert samples[0]["point"] is None
     assert set(samples[0]["core_usage"]) == {",".join(map(str, HERE))}
     assert "reason" in samples[0]["perf"] or samples[0]["perf"]["cpus"]
-    files.write("header.json", done.header(FACTS, {}, "r"))
+    files.write("header.json", done.header(gathered.gather(HostFs("/")), {}, "r"))
     files.amend(environment={"busy": {"others": done.others}}, plan={"stopped": "blocks"})
-    found = result_files.parse(json.dumps(dict(files.result(), host="h")), "h")
+    found = results.parse(json.dumps(dict(files.result(), host="h")), "h")
     assert found["plan"]["stopped"] == "blocks" and 0 <= found["environment"]["busy"]["others"] <= 1
 
 
@@ -262,11 +265,11 @@ def test_a_block_that_alone_would_be_larger_is_given_up_with_the_reason(tmp_path
 def test_the_size_that_a_plan_counts_is_that_of_the_file_on_the_controller(tmp_path):
     settings = dict(SETTINGS, change="none", workloads=[], custom=[own("own", "echo rate 1")], placements=["single"], blocks=9)
     done, _samples, files = measured(tmp_path, settings)
-    files.write("header.json", done.header(FACTS, {"cpu_model": "\u00e9\u4e2d"}, "r"))
+    files.write("header.json", done.header(gathered.gather(HostFs("/")), {"cpu_model": "\u00e9\u4e2d"}, "r"))
     path, _new = result_files.save(tmp_path / "controller", dict(files.result(), host="h"))
     # How it ended, and the host's name, are not counted.
     assert 0 <= os.path.getsize(path) - files.size() < 1000
-    assert run_directory.MOST_BYTES < 0.95 * result_files.MAX_BYTES
+    assert run_directory.MOST_BYTES < 0.95 * results.MAX_BYTES
 
 
 RATE_COMMAND = own("own", "echo rate 1")

@@ -85,11 +85,30 @@ def test_hosts_of_a_run_decide_together(said, decision):
     assert found[CLASS]["decision"] == decision
 
 
-def test_the_latest_run_that_compared_anything_decides():
-    older, newer, blind = says("on", "a", "r1", 9), says("off", "b", "r2", 5), says("not_compared", "c", "r3", 1)
+def test_a_host_counts_once_by_its_latest_run_that_compared_anything():
+    older, newer, blind = says("on", "b", "r1", 9), says("off", "b", "r2", 5), says("not_compared", "b", "r3", 1)
     found = evidence.decisions([newer, blind, older], NOW)[CLASS]
-    assert (found["decision"], found["hosts"], found["run"], found["age_days"]) == ("disabled", ["b"], "r2", 5)
-    assert found["whose"] == "evaluation of b in run r2, 5 days old"
+    assert (found["decision"], found["hosts"], found["runs"], found["age_days"]) == ("disabled", ["b"], ["r2"], 5)
+    assert found["whose"] == "evaluation of b in run r2, 5 days old, which alone decides for all hosts of this class"
+
+
+def test_one_host_cannot_overrule_others():
+    honest = [says("on", host, "r1", 9) for host in ("a", "b", "c", "d")]
+    found = evidence.decisions([*honest, says("off", "liar", "r2", 0)], NOW)[CLASS]
+    assert found["decision"] is None and found["sentence"].startswith("Its hosts do not agree: liar says off, ")
+    together = evidence.decisions(honest, NOW)[CLASS]
+    assert together["decision"] == "enabled" and together["whose"] == "evaluation of a, b, c and 1 more in run r1, 9 days old"
+
+
+@pytest.mark.parametrize("name", ["started", "finished", "collected"])
+def test_what_has_not_come_yet_decides_nothing(name):
+    with pytest.raises(evidence.EvidenceError, match=f"web01: {name} is 9999-01-01T00:00:00Z, which has not come yet"):
+        evidence.witness(dict(result_maker.result(), **{name: "9999-01-01T00:00:00Z"}), NOW)
+
+
+def test_when_a_run_was_taken_is_what_the_controller_noted():
+    at = evidence.witness(dict(result_maker.result(), finished="2026-01-02T00:00:00Z", collected="2026-01-01T00:00:00Z"), NOW).at
+    assert at == datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
 
 
 def test_each_class_speaks_for_itself():
@@ -100,12 +119,12 @@ def test_each_class_speaks_for_itself():
 def test_a_result_is_read_as_its_report_reads_it():
     result = result_maker.result(host="web01")
     result["facts"]["hardware_class"] = CLASS
-    one = evidence.witness(result)
+    one = evidence.witness(result, NOW)
     assert (one.host, one.hardware_class, one.run) == ("web01", CLASS, result["run"])
     assert one.choice in (answer.ON, answer.OFF, answer.EITHER, answer.BY_WORKLOAD, answer.UNDECIDED)
-    assert evidence.witness(dict(result, change=dict(result["change"], name="overcommit_strict"))) is None
+    assert evidence.witness(dict(result, change=dict(result["change"], name="overcommit_strict")), NOW) is None
     result["facts"]["hardware_class"] = None
-    assert evidence.witness(result) is None
+    assert evidence.witness(result, NOW) is None
 
 
 def test_results_are_found_in_a_run_and_in_a_directory_of_runs(tmp_path):

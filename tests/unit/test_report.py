@@ -166,10 +166,7 @@ def test_a_hostile_host_is_shown_as_text(attacked):
 
 
 def test_no_cell_of_the_csv_starts_a_formula(tmp_path):
-    document = result_maker.result(host="=cmd|' /C calc'!A0", run="+1", blocks=5)
-    for sample in document["samples"]:
-        sample["metric"]["unit"] = "@SUM(A1)"
-        sample["started"] = "-2+3"
+    document = result_maker.result(host="=cmd|' /C calc'!A0", blocks=5, workloads={"gzip": {**result_maker.GZIP, "unit": "@SUM(A1)", "title": "-2+3"}})
     document["samples"][0].update(error="\t=1", ok=False)
     document["samples"][1].update(error=" =1", ok=False)
     files, _refused = built(tmp_path, document)
@@ -284,7 +281,9 @@ def test_a_host_whose_process_is_killed_is_named_and_the_rest_is_built(tmp_path,
 
 def test_the_kernel_and_measuring_disagree(tmp_path):
     document = result_maker.result(blocks=4, shape=(1, 2, 2))
-    document["facts"]["measured"] = {"agrees_with_kernel": False, "pairs": ["0,2", "1,3"], "singles": ""}
+    document["facts"]["measured"] = {
+        "agrees_with_kernel": False, "cpus": "0-3", "pairs": ["0,2", "1,3"], "singles": "", "unclear": "", "ratios": [], "rounds": 200, "seconds": 9.5,
+        "confidence": 0.999, "measured_at": "2026-01-02T03:04:05Z"}
     files, _refused = built(tmp_path, document)
     assert "By measuring, CPUs 0,2 and 1,3 share a core; the kernel says otherwise." in Page(files["index.html"]).text()
     assert json.loads(files["results.json"])["hosts"][0]["disagreement"].startswith("By measuring")
@@ -292,7 +291,7 @@ def test_the_kernel_and_measuring_disagree(tmp_path):
 
 def test_another_setting_than_smt_is_compared_and_decides_nothing_about_smt(tmp_path):
     document = result_maker.policy_result(blocks=6, shape=(1, 2, 2))
-    for when, value in (("before", "0"), ("after", "0")):
+    for when, value in (("before", 0), ("after", 0)):
         document["restored"][when] = {**document["restored"][when], "sysctls": {"vm.overcommit_memory": value, "<script>": None}}
     files, _refused = built(tmp_path, document)
     text = Page(files["index.html"]).text()
@@ -327,6 +326,7 @@ def test_a_workload_with_points_is_compared_at_each_and_drawn_against_them(tmp_p
             samples.append({**sample, "metric": {**sample["metric"], "value": value}, "point": {"name": "load", "value": load, "unit": "CPUs"},
                             "core_usage": {"0,1": load, "2,3": None}})
     document["samples"] = samples
+    document["plan"]["workloads"][0].update(points=[0.25, 1.0], point={"name": "load", "unit": "CPUs"})
     files, _refused = built(tmp_path, document)
     told = json.loads(files["results.json"])["hosts"][0]
     main = [one for one in told["comparisons"] if one["effect"] == "smt_off" and one["placement"] == "all_threads"]
@@ -351,7 +351,7 @@ def test_the_same_results_give_the_same_bytes(tmp_path):
 
 @pytest.mark.parametrize("document", [
     result_maker.result(samples=[]),
-    result_maker.result(samples=[], facts={}, environment={}, plan={}, outcome="failed", message="no such host", restored=None),
+    result_maker.result(samples=[], facts=result_maker.nothing_known(), environment={}, plan={}, outcome="failed", message="no such host", restored=None),
     result_maker.result(compared=False, reason="this host has no SMT to switch", shape=(1, 1, 1), blocks=1),
     result_maker.result(blocks=1), result_maker.result(blocks=2, shape=(1, 1, 2)), result_maker.result(blocks=4, shape=(2, 9, 2)),
     result_maker.result(blocks=4, shape=(1, 2, 4)),

@@ -12,6 +12,7 @@ from hypothesis import given, strategies
 
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 
 
 def write(directory, text, name="web01.json"):
@@ -79,16 +80,27 @@ def test_no_result_at_all(tmp_path, text):
 
 @pytest.mark.parametrize("field, value, place", [
     ("host", "", "host"), ("host", None, "host"), ("host", "x" * 300, "host"), ("outcome", "splendid", "outcome"), ("samples", {}, "samples"),
-    ("samples", [{"workload": "gzip"}], "samples.0"), ("facts", None, "facts"), ("facts", {"sibling_groups": "0-1"}, "facts.sibling_groups"),
-    ("facts", {"vulnerabilities": {"mds": "bad"}}, "facts.vulnerabilities.mds"), ("plan", {"placements": {"smt_on": {"single": {"workers": [["0"]]}}}}, "plan"),
+    ("samples", [{"workload": "gzip"}], "samples.0"), ("facts", None, "facts"), ("facts", {"sibling_groups": "0-1"}, "facts"),
+    ("plan", {"placements": {"smt_on": {"single": {"workers": [["0"]]}}}}, "plan"),
     ("skipped", [{}], "skipped.0"), ("change", {}, "change"), ("restored", {"ok": "yes"}, "restored.ok"), ("message", "y" * 30_000, "message"),
 ])
 def test_a_field_of_another_kind(tmp_path, field, value, place):
     assert place in refusal(write(tmp_path, changed(**{field: value})))
 
 
+@pytest.mark.parametrize("field, value", [("sibling_groups", "0-1"), ("vulnerabilities.mds", "bad"), ("measured", {}), ("more", 1), ("boot.more", 1)])
+def test_a_fact_of_another_kind(tmp_path, field, value):
+    document = result_maker.result(blocks=1)
+    *way, last = field.split(".")
+    at = document["facts"]
+    for part in way:
+        at = at[part]
+    at[last] = value
+    assert "facts" in refusal(write(tmp_path, json.dumps(document)))
+
+
 def test_a_field_of_fifty_megabytes_is_not_even_parsed(tmp_path):
-    assert "larger than 32 MiB" in refusal(write(tmp_path, changed(message="x" * 50_000_000)))
+    assert "larger than the 32 MiB" in refusal(write(tmp_path, changed(message="x" * 50_000_000)))
 
 
 def test_nested_too_deeply(tmp_path):
@@ -139,7 +151,7 @@ def test_hostile_names_stay_in_the_directory(tmp_path, host):
     assert path.resolve().parent == (tmp_path / "run").resolve()
     assert path.name[0] not in ".-" and len(os.fsencode(path.name)) <= 200
     assert path in result_files.result_paths(tmp_path / "run")
-    assert result_files.load(path)["host"] == result_files.showable(host)
+    assert result_files.load(path)["host"] == text.showable(host)
 
 
 @given(strategies.lists(strategies.text(max_size=260), min_size=2, max_size=2, unique=True))

@@ -1,0 +1,15 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Brings the answer of smt_boot_args through the border."""
+
+from __future__ import annotations
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction
+
+
+class ActionModule(HostAction):
+    """Thin: the task's arguments in, one module call on the host, its checked answer out."""
+
+    def run(self, tmp=None, task_vars=None):
+        super().run(tmp, task_vars)
+        return self.pass_on("smt_boot_args", task_vars)

@@ -1,0 +1,133 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The answers of this collection's modules: what each may say when it succeeded, and what is kept of one that failed.
+
+Of an answer only the fields that its kind has go further; what Ansible puts around it (``invocation``, ``deprecations``) does not. A field that is not as it has
+to be is the host's failure.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.module_utils.json_utils import _filter_non_json_lines
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts, results, schema, text
+
+MIB = 1024 * 1024
+# Facts of 8192 CPUs with their problems have less than one.
+MOST_CHARACTERS = 8 * MIB
+MOST_MESSAGE = 4000
+MOST_WARNINGS = 50
+
+_SENTENCES = schema.items(schema.TEXT, 20_000)
+_STATE = schema.whole(control=schema.text(100), active=schema.or_null(schema.BOOL), online=schema.CPU_LIST)
+_ARGUMENTS = schema.items(schema.text(4096), 1000)
+_NAMES = schema.items(schema.text(300), 20_000)
+_DIFF_TEXT = schema.text(4 * MIB)
+_DIFF = schema.strict(before=_DIFF_TEXT, after=_DIFF_TEXT, before_header=schema.text(4096), after_header=schema.text(4096))
+_SYSCTLS = schema.mapping(schema.or_null(schema.INTEGER), 100)
+
+
+class Kind:
+    """A kind of answer.
+
+    Args:
+        fields: schema of each field.
+        optional: the fields that may be missing.
+        characters: the longest text that is read.
+    """
+
+    def __init__(self, fields: dict[str, schema.Schema], optional: t.Sequence[str] = (), characters: int = MOST_CHARACTERS):
+        self.fields = fields
+        self.characters = characters
+        self.check = schema.Checker(schema.strict([name for name in fields if name not in optional], **fields)).check
+
+
+_JOB = schema.text(50, r"^j?[0-9]{1,20}\.[0-9]{1,20}$")
+# The flags that Ansible's own modules for jobs write as true and false, or as 1 and 0.
+_FLAG = schema.one_of(True, False, 1, 0)
+_OUTCOME = schema.one_of("completed", "failed", "interrupted")
+
+KINDS = {
+    "smt_facts": Kind({"changed": schema.BOOL, "ansible_facts": schema.whole(smt=facts.SMT)}),
+    "smt_memory_facts": Kind({"changed": schema.BOOL, "ansible_facts": schema.whole(smt_memory=facts.MEMORY)}),
+    "smt_probe": Kind({"changed": schema.BOOL, "probed": schema.BOOL, "measured": facts.SMT["properties"]["measured"],
+                       "ansible_facts": schema.whole(smt=facts.SMT)}, optional=("ansible_facts",)),
+    "smt_state": Kind({"changed": schema.BOOL, "before": _STATE, "after": _STATE, "bystanders": _SENTENCES, "not_restored": _SENTENCES,
+                       "revert_pending": schema.BOOL, "diff": schema.items(_DIFF, 1000)}),
+    "smt_boot_args": Kind({
+        "changed": schema.BOOL, "loader": schema.text(40), "arguments": _ARGUMENTS,
+        "found": schema.items(schema.whole(argument=schema.text(4096), where=schema.text(4096)), 1000), "configured_before": _ARGUMENTS,
+        "configured": _ARGUMENTS, "running": _ARGUMENTS, "reboot_required": schema.BOOL, "differences": _SENTENCES, "diff": schema.items(_DIFF, 1000)}),
+    "smt_memory_state": Kind({"changed": schema.BOOL, "sysctls": _SYSCTLS, "units": _NAMES, "diff": _DIFF}, optional=("units",)),
+    "smt_memory_protect": Kind({"changed": schema.BOOL, "protected": _NAMES, "released": _NAMES, "diff": _DIFF}),
+    "describe": Kind({
+        "announcement": schema.items(schema.TEXT, 100), "compared": schema.BOOL, "reason": schema.or_null(schema.TEXT),
+        "missing_packages": schema.items(schema.text(100, r"^[A-Za-z0-9][A-Za-z0-9+._-]*$"), 100), "directory": schema.text(1000, r"^/[^\n]*$"),
+        "uncollected": schema.items(schema.text(100, results.RUN_NAME), 100)}),
+    "collect": Kind({"result": {"type": "object"}}, characters=2 * results.MAX_BYTES),
+    "forget": Kind({}),
+    # What Ansible's own modules say of a job that runs by itself.
+    "job_started": Kind({"ansible_job_id": _JOB, "_ansible_suppress_tmpdir_delete": schema.BOOL}, optional=("_ansible_suppress_tmpdir_delete",)),
+    "job_status": Kind({"ansible_job_id": _JOB, "started": _FLAG, "finished": _FLAG, "outcome": _OUTCOME, "message": schema.or_null(schema.TEXT)},
+                       optional=("started", "outcome", "message")),
+    "job_cleanup": Kind({}),
+}
+
+
+def accept(name: str, stdout: str) -> dict[str, t.Any]:
+    """What a module printed, as an answer of which nothing else is left than what its kind has.
+
+    Args:
+        name: the kind, of `KINDS`.
+        stdout: what the host sent.
+
+    Returns:
+        The fields of the kind, and ``warnings`` (list of str) where there are any; of a module that failed ``failed``, ``msg`` and, where its code broke,
+        ``exception`` (str). All text is showable.
+
+    Raises:
+        BorderError: what of it cannot be accepted, and why.
+    """
+    kind = KINDS[name]
+    if len(stdout) > kind.characters:
+        raise text.BorderError(f"it is {len(stdout) / MIB:.0f} MiB long, more than the {kind.characters / MIB:.0f} that such an answer may have")
+    try:
+        document, _junk = _filter_non_json_lines(stdout, objects_only=True)
+    except ValueError as error:
+        raise NoAnswer("it is not JSON") from error
+    answer = text.parse(document)
+    if not isinstance(answer, dict):
+        raise text.BorderError("it is not a JSON object")
+    warnings = [text.line(one.get("msg") if isinstance(one, dict) else one) for one in _list(answer.get("warnings"))[:MOST_WARNINGS]]
+    found = _failure(answer) if answer.get("failed") else _success(kind, answer)
+    return {**found, "warnings": warnings} if warnings else found
+
+
+class NoAnswer(text.BorderError):
+    """A host that printed nothing which could be an answer, as where there is no Python."""
+
+
+def _success(kind: Kind, answer: dict[str, t.Any]) -> dict[str, t.Any]:
+    known = {name: answer[name] for name in kind.fields if name in answer}
+    kind.check(known)
+    told = known.get("ansible_facts") or {}
+    if "smt" in told:
+        facts.check(told["smt"])
+    return known
+
+
+def _failure(answer: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Of a module that failed nothing is taken but its words: no field of it is what the same field of a success is."""
+    told = answer.get("msg")
+    # Lines of its own could be taken for what Ansible says of other hosts.
+    lines = [text.line(one, MOST_MESSAGE) for one in told[:MOST_MESSAGE].splitlines()] if isinstance(told, str) else []
+    kept: dict[str, t.Any] = {"failed": True, "msg": "; ".join(filter(None, lines)) or "it failed without a message"}
+    if isinstance(answer.get("exception"), str):
+        kept["exception"] = answer["exception"][:schema.MAX_TEXT]
+    return kept
+
+
+def _list(value: t.Any) -> list[t.Any]:
+    return value if isinstance(value, list) else []

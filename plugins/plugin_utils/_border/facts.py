@@ -1,0 +1,142 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The facts of a host, ``smt`` and ``smt_memory``: what each part may be, and what parts have to agree."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils import cpulist
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
+
+# As the room `facts` of module_utils makes it.
+_CLASS = re.compile(r"(?P<architecture>[a-z0-9_]{1,20})-(?P<sockets>[0-9]{1,5})s(?P<cores>[0-9]{1,5})c(?P<cpus>[0-9]{1,5})t-(?P<numbering>[a-z]{1,10})-[0-9a-f]{8}")
+# A CPU belongs to one core and one package (the kernel's Documentation/admin-guide/cputopology.rst).
+_PARTITIONS = ("sibling_groups", "packages")
+
+_BOOL = schema.or_null(schema.BOOL)
+_COUNT = schema.or_null(schema.count(schema.MOST_CPUS))
+_SENTENCE = schema.text(4000)
+_SENTENCES = schema.items(_SENTENCE, 1000)
+_ARGUMENTS = schema.or_null(schema.items(schema.text(4096), 100))
+_CPU_LISTS = schema.items(schema.CPU_LIST, schema.MOST_CPUS)
+_WORD = schema.text(100, r"^[A-Za-z0-9_.:/ -]*$")
+
+_METHODS = schema.whole(chosen=schema.or_null(_WORD), possible=schema.items(_WORD, 20), impossible=schema.mapping(_SENTENCE, 20))
+
+_MEASURED = schema.whole(
+    cpus=schema.CPU_LIST, pairs=_CPU_LISTS, singles=schema.CPU_LIST, unclear=schema.CPU_LIST, rounds=schema.NUMBER, seconds=schema.SECONDS,
+    confidence=schema.SHARE, agrees_with_kernel=_BOOL, measured_at=schema.MOMENT,
+    ratios=schema.items(schema.whole(
+        pair=schema.CPU_LIST, verdict=schema.one_of("shares", "apart", None),
+        ratio=schema.or_null(schema.NUMBER), low=schema.or_null(schema.NUMBER), high=schema.or_null(schema.NUMBER)), 100_000),
+)
+
+# What the role smt_policy wrote down on the host before a change; an empty one where the file was damaged.
+_UNCONFIRMED = schema.strict(
+    running=schema.or_null(schema.strict(state=schema.text(20), threads_per_core=schema.count(64))),
+    configured=schema.or_null(schema.strict(smt=schema.text(20), maxcpus=schema.text(10))),
+    reboot=schema.BOOL, memory=schema.BOOL,
+)
+
+SMT = schema.whole(
+    supported=_BOOL, control=schema.text(100), active=_BOOL, sockets=_COUNT, cores=_COUNT,
+    threads_per_core=schema.whole(min=_COUNT, max=_COUNT, online_max=_COUNT),
+    cpus=schema.whole(**dict.fromkeys(("present", "possible", "online", "offline", "isolated"), schema.CPU_LIST)),
+    packages=_CPU_LISTS, sibling_groups=_CPU_LISTS, primaries=schema.CPU_LIST, secondaries=schema.CPU_LIST,
+    nodes=schema.mapping(schema.CPU_LIST, 4096, r"^[0-9]{1,5}$"),
+    numbering=schema.one_of("split", "adjacent", "mixed", "none"), source=schema.one_of("sysfs", "saved", "cpuinfo", "unknown"), complete=schema.BOOL,
+    measured=schema.or_null(_MEASURED),
+    boot=schema.whole(running=_ARGUMENTS, configured=_ARGUMENTS, loader=_WORD, reboot_required=_BOOL),
+    vulnerabilities=schema.mapping(schema.whole(status=_SENTENCE, smt=schema.one_of("vulnerable", "mitigated", "disabled", "unknown", None)), 200,
+                                   r"^[A-Za-z0-9_.-]{1,64}$"),
+    hypervisor=schema.or_null(schema.text(100)),
+    methods=schema.whole(runtime=_METHODS, boot=_METHODS),
+    hardware_class=schema.or_null(schema.text(100, r"^[a-z0-9_]{1,20}-[0-9]{1,5}s[0-9]{1,5}c[0-9]{1,5}t-[a-z]{1,10}-[0-9a-f]{8}$")),
+    unconfirmed=schema.or_null(_UNCONFIRMED),
+    problems=_SENTENCES,
+)
+
+_CHECKER = schema.Checker(SMT)
+
+_BYTES = schema.or_null(schema.INTEGER)
+_HEADROOM = schema.whole(bytes=_BYTES, unprivileged_bytes=_BYTES, largest_request_bytes=_BYTES)
+_OVERCOMMIT = schema.one_of("heuristic", "always", "strict", None)
+
+MEMORY = schema.whole(
+    overcommit=_OVERCOMMIT, overcommit_ratio=_BYTES, overcommit_kbytes=_BYTES, total_bytes=_BYTES, swap_bytes=_BYTES, hugetlb_bytes=_BYTES,
+    nr_hugepages=_BYTES, commit_limit_bytes=_BYTES, committed_bytes=_BYTES, headroom=_HEADROOM,
+    on_oom=schema.one_of("kill", "panic", "panic_always", None), panic_reboot_after=_BYTES, oom_kills=_BYTES,
+    protected_units=schema.items(schema.whole(unit=schema.text(300), oom_score_adj={"type": "integer", "minimum": -1000, "maximum": 1000}), 20_000),
+    wanted=schema.or_null(schema.whole(
+        overcommit=_OVERCOMMIT, commit_limit_bytes=_BYTES, headroom=_HEADROOM, refusal=schema.or_null(_SENTENCE),
+        sysctls=schema.items(schema.whole(name=_WORD, value=_WORD, state=schema.one_of("present", "absent")), 50),
+        differences=_SENTENCES, boot_differences=_SENTENCES, boot_hindrance=schema.or_null(_SENTENCE), overrides=_SENTENCES)),
+    protect_differences=schema.or_null(_SENTENCES), problems=_SENTENCES,
+)
+
+
+def accept(data: t.Any) -> dict[str, t.Any]:
+    """Plain data as ``ansible_facts['smt']``.
+
+    Raises:
+        BorderError: with the place of the first thing that is wrong.
+    """
+    _CHECKER.check(data)
+    check(data)
+    return data
+
+
+def check(facts: dict[str, t.Any]) -> None:
+    """See that facts which are as :data:`SMT` says agree with themselves. Its work grows with the number of CPUs, whatever the lists say.
+
+    Raises:
+        BorderError: a text is not a CPU list, a CPU is in two cores, packages or nodes, or the hardware class speaks of another machine.
+    """
+    for name, cpus in facts["cpus"].items():
+        _disjoint([cpus], f"cpus.{name}")
+    for name in _PARTITIONS:
+        _disjoint(facts[name], name)
+    # Firmware has been seen that puts a CPU into two nodes.
+    left = 4 * schema.MOST_CPUS
+    for cpus in facts["nodes"].values():
+        left -= len(_cpus(cpus, "nodes", min(left, schema.MOST_CPUS)))
+    for name in ("primaries", "secondaries"):
+        _disjoint([facts[name]], name)
+    if facts["measured"]:
+        for name in ("cpus", "singles", "unclear"):
+            _disjoint([facts["measured"][name]], f"measured.{name}")
+        _disjoint(facts["measured"]["pairs"], "measured.pairs")
+        for one in facts["measured"]["ratios"]:
+            _disjoint([one["pair"]], "measured.ratios", most=2)
+    if facts["hardware_class"] is not None:
+        _check_class(facts)
+
+
+def _disjoint(lists: t.Sequence[str], where: str, most: int = schema.MOST_CPUS) -> None:
+    """See that no CPU is in two of the lists, and that they do not name more CPUs than a machine has."""
+    seen: set[int] = set()
+    for cpus in lists:
+        found = _cpus(cpus, where, most - len(seen))
+        if not seen.isdisjoint(found):
+            raise BorderError(f"{where}: CPU {min(seen.intersection(found))} is named twice")
+        seen.update(found)
+
+
+def _cpus(cpus: str, where: str, most: int) -> tuple[int, ...]:
+    try:
+        return cpulist.parse(cpus, most)
+    except cpulist.CpuListError as error:
+        raise BorderError(f"{where}: {error}") from error
+
+
+def _check_class(facts: dict[str, t.Any]) -> None:
+    """The readable part of a hardware class has to be that of the same facts: it decides for which hosts an evaluation speaks."""
+    told = _CLASS.fullmatch(facts["hardware_class"])
+    shape = {"sockets": str(len(facts["packages"])), "cores": str(len(facts["sibling_groups"])), "cpus": str(len(cpulist.parse(facts["cpus"]["present"]))),
+             "numbering": facts["numbering"]}
+    wrong = [name for name, value in shape.items() if told is None or told[name] != value]
+    if wrong:
+        raise BorderError(f"hardware_class: {facts['hardware_class']} is not the class of the machine that these facts show (its {', '.join(wrong)})")

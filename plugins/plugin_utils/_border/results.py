@@ -1,0 +1,242 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The result of one host: its schema, and what its parts have to agree on.
+
+A result comes from a managed host, and a host may be broken or hostile. What passes :func:`parse` has the types and sizes of
+:data:`SCHEMA` and nothing else, finite numbers only, and strings that can be encoded and shown; what does not is refused with the source's name and the reason.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts, schema, text
+
+SCHEMA_NAME = "threadwise.smt/result"
+SCHEMA_VERSION = 1
+MAX_BYTES = 32 * 1024 * 1024
+
+RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+# No machine has more; each of their products is a comparison on the page.
+MOST_WORKLOADS = 200
+MOST_SERIES = 20_000
+# Values closer to zero than this are no measurement: ratios of them overflow.
+LEAST_NUMBER = 1e-30
+
+_RUN = re.compile(RUN_NAME.replace("$", r"\Z"))
+
+_TEXT_OR_NULL = schema.or_null(schema.TEXT)
+_NUMBER_OR_NULL = schema.or_null(schema.NUMBER)
+_COUNT_OR_NULL = schema.or_null(schema.count())
+_SECONDS_OR_NULL = schema.or_null(schema.SECONDS)
+_SHARE_OR_NULL = schema.or_null(schema.SHARE)
+_BOOL_OR_NULL = schema.or_null(schema.BOOL)
+_BETTER = schema.one_of("higher", "lower")
+_SENTENCES = schema.items(schema.TEXT, 100_000)
+_MOMENT = schema.or_null(schema.MOMENT)
+
+# Names that are declared in this collection or by the user, as the rooms that declare them allow.
+_WORKLOAD_NAME = schema.text(100, r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+_METRIC_NAME = r"^[A-Za-z][A-Za-z0-9_]{0,99}$"
+_PLACEMENT_NAME = r"^([a-z_]{1,40}|streams_[0-9]{1,4})$"
+_CONDITION = schema.one_of("smt_on", "smt_off", "as_found", "overcommit_strict", "panic_on_oom")
+_PLACEMENT = schema.text(40, _PLACEMENT_NAME)
+
+_METRIC = schema.strict(("value",), name=schema.text(100, _METRIC_NAME), value=_NUMBER_OR_NULL, unit=_TEXT_OR_NULL, better=_BETTER)
+_WORKER = schema.strict(
+    ("value",), cpus=schema.text(schema.MAX_CPU_LIST, schema.CPU_NUMBERS), value=_NUMBER_OR_NULL, wall_seconds=_SECONDS_OR_NULL,
+    cpu_seconds=_SECONDS_OR_NULL, context_switches=_COUNT_OR_NULL)
+# The parameter of a workload that is measured at several points.
+_POINT = {"name": schema.NAME, "unit": _TEXT_OR_NULL}
+# By the names of CPUs, or of cores ("0,4").
+_USAGE = schema.or_null(schema.mapping(_SHARE_OR_NULL, schema.MOST_CPUS, schema.CPU_NUMBERS))
+_COUNTERS = schema.mapping(
+    schema.strict(cycles=_NUMBER_OR_NULL, instructions=_NUMBER_OR_NULL, ipc=_NUMBER_OR_NULL, cpi=_NUMBER_OR_NULL), schema.MOST_CPUS, schema.CPU_NUMBERS)
+
+_SAMPLE = schema.strict(
+    ("workload", "placement", "condition", "block", "ok", "metric"),
+    workload=_WORKLOAD_NAME, placement=_PLACEMENT, condition=_CONDITION, block=schema.count(1_000_000), index=_COUNT_OR_NULL, ok=schema.BOOL,
+    error=_TEXT_OR_NULL, started=_MOMENT, wall_seconds=_SECONDS_OR_NULL, metric=schema.or_null(_METRIC),
+    metrics=schema.or_null(schema.mapping(_METRIC, 100, _METRIC_NAME)), work=_NUMBER_OR_NULL,
+    workers=schema.or_null(schema.items(_WORKER, schema.MOST_CPUS)),
+    point=schema.or_null(schema.strict(("name", "value"), value=schema.NUMBER, **_POINT)),
+    cpu_usage=_USAGE, core_usage=_USAGE, steal=_SHARE_OR_NULL,
+    frequency=schema.or_null(schema.mapping(_NUMBER_OR_NULL, schema.MOST_CPUS, schema.CPU_NUMBERS)), throttled=_COUNT_OR_NULL,
+    boot=_COUNT_OR_NULL, pair=_COUNT_OR_NULL, perf=schema.or_null(schema.strict(reason=_TEXT_OR_NULL, cpus=_COUNTERS, cores=_COUNTERS)),
+)
+
+_WHERE = schema.strict(
+    workers=schema.or_null(schema.items(schema.items(schema.CPU, schema.MOST_CPUS), schema.MOST_CPUS)),
+    same_as=schema.or_null(_PLACEMENT), reason=_TEXT_OR_NULL,
+)
+
+_WORKLOAD = schema.strict(
+    ("name", "title", "metric", "unit", "better", "aggregate"),
+    name=_WORKLOAD_NAME, title=schema.TEXT, metric=schema.text(100, _METRIC_NAME), unit=schema.TEXT, better=_BETTER,
+    aggregate=schema.one_of("sum", "max", "mean", "per_job"),
+    argv=schema.or_null(schema.items(schema.TEXT, 1000)), package=_TEXT_OR_NULL, nice=_NUMBER_OR_NULL,
+    neighbours=_COUNT_OR_NULL, memory=_NUMBER_OR_NULL,
+    points=schema.or_null(schema.items(schema.NUMBER, 1000)), point=schema.or_null(schema.strict(("name",), **_POINT)),
+)
+
+_SETTINGS = schema.or_null(schema.mapping(_NUMBER_OR_NULL, 100))
+_CPU_STATE = schema.or_null(schema.strict(
+    control=_TEXT_OR_NULL, online=schema.or_null(schema.items(schema.CPU, schema.MOST_CPUS)), sysctls=_SETTINGS))
+
+_OBSERVATION = schema.strict(
+    ("condition",), condition=_CONDITION, settings=_SETTINGS, headroom_bytes=_NUMBER_OR_NULL, asked_bytes=_NUMBER_OR_NULL,
+    allocatable=schema.or_null(schema.strict(largest_bytes=_NUMBER_OR_NULL, total_bytes=_NUMBER_OR_NULL, total_limited=_BOOL_OR_NULL)),
+    allocatable_reason=_TEXT_OR_NULL, overreach=schema.or_null(schema.strict(("outcome",), outcome=schema.TEXT, touched_bytes=_NUMBER_OR_NULL)),
+    overreach_reason=_TEXT_OR_NULL,
+)
+
+# What an event tells: a sentence, or what may change from block to block.
+_DETAIL = {"type": ["string", "object", "null"], "maxLength": schema.MAX_TEXT, "maxProperties": 20,
+           "propertyNames": {"pattern": r"^[a-z_]{1,40}$"}, "additionalProperties": {"type": ["string", "number", "null"], "maxLength": schema.MAX_TEXT}}
+
+SCHEMA: dict[str, t.Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "What one host measured in one run",
+    **schema.strict(
+        ("schema", "schema_version", "run", "host", "outcome", "facts", "environment", "change", "plan", "samples"),
+        schema={"const": SCHEMA_NAME},
+        schema_version={"const": SCHEMA_VERSION},
+        run=schema.text(100, RUN_NAME),
+        host=schema.NAME,
+        collection_version=_TEXT_OR_NULL,
+        started=_MOMENT,
+        finished=_MOMENT,
+        collected=_MOMENT,
+        outcome=schema.one_of("completed", "failed", "interrupted"),
+        message=_TEXT_OR_NULL,
+        facts=facts.SMT,
+        environment=schema.strict(
+            busy=schema.or_null(schema.strict(others=_SHARE_OR_NULL)), load_average=_NUMBER_OR_NULL,
+            **dict.fromkeys(("kernel", "architecture", "python", "cmdline", "governor", "hypervisor", "cpu_model", "microcode"), _TEXT_OR_NULL)),
+        change=schema.strict(("compared",), name=_TEXT_OR_NULL, compared=schema.BOOL, reason=_TEXT_OR_NULL, before=schema.or_null(_CONDITION),
+                             after=schema.or_null(_CONDITION), confounded=_BOOL_OR_NULL, boots=_COUNT_OR_NULL),
+        plan=schema.strict(
+            blocks=_COUNT_OR_NULL, blocks_done=_COUNT_OR_NULL, seconds_budget=_SECONDS_OR_NULL, sample_seconds=_SECONDS_OR_NULL,
+            settle_seconds=_SECONDS_OR_NULL, margin=_SHARE_OR_NULL, order=_TEXT_OR_NULL, stopped=_TEXT_OR_NULL,
+            workloads=schema.or_null(schema.items(_WORKLOAD, MOST_WORKLOADS)),
+            placements=schema.or_null(schema.mapping(schema.mapping(_WHERE, 100, _PLACEMENT_NAME), 10, r"^[a-z_]{1,40}$")),
+        ),
+        samples=schema.items(_SAMPLE, 500_000),
+        skipped=schema.items(schema.strict(("reason",), workload=schema.or_null(_WORKLOAD_NAME), placement=schema.or_null(_PLACEMENT),
+                                           condition=schema.or_null(_CONDITION), reason=schema.TEXT), 100_000),
+        observations=schema.or_null(schema.items(_OBSERVATION, 100)),
+        events=schema.items(schema.strict(("event",), at=_MOMENT, event=schema.text(40, r"^[a-z_]+$"), detail=_DETAIL), 500_000),
+        restored=schema.or_null(schema.strict(("ok",), ok=_BOOL_OR_NULL, before=_CPU_STATE, after=_CPU_STATE, differences=schema.or_null(_SENTENCES))),
+    ),
+}
+_CHECKER = schema.Checker(SCHEMA)
+
+
+class ResultError(text.BorderError):
+    """A result that cannot be read, trusted or written. The message names the file and says why and what to do."""
+
+
+def is_run_name(name: t.Any) -> bool:
+    """Whether a run may be called so: what is allowed is safe as a file name, in a shell and on a terminal."""
+    return isinstance(name, str) and _RUN.match(name) is not None
+
+
+def parse(document_text: str, source: str) -> dict[str, t.Any]:
+    """A result document from its JSON text.
+
+    Args:
+        document_text: the JSON text.
+        source: the file's or host's name, for messages.
+
+    Raises:
+        ResultError: larger than ``MAX_BYTES``, not JSON, NaN or infinite numbers, another schema or version, or not as :data:`SCHEMA` says.
+    """
+    see_size(len(document_text), source)
+    try:
+        document = text.parse(document_text)
+    except text.BorderError as error:
+        raise ResultError(f"{source}: {error}: collect this host again") from error
+    return accept(document, source)
+
+
+def see_size(size: int, source: str) -> None:
+    """See that a result of so many bytes can be read back.
+
+    Raises:
+        ResultError: it is larger than ``MAX_BYTES``.
+    """
+    if size > MAX_BYTES:
+        raise ResultError(f"{source}: {size / 1024 / 1024:.0f} MiB, larger than the {MAX_BYTES // 1024 // 1024} MiB that a result may have: "
+                          "measure fewer blocks, workloads or placements in one run")
+
+
+def accept(document: t.Any, source: str) -> dict[str, t.Any]:
+    """Plain JSON data of which all strings are showable, as a result with all of its optional parts.
+
+    Raises:
+        ResultError: with the place of the first thing that is wrong.
+    """
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA_NAME:
+        raise ResultError(f'{source}: no result of this collection (its "schema" is not "{SCHEMA_NAME}")')
+    version = document.get("schema_version")
+    if version != SCHEMA_VERSION or isinstance(version, bool):
+        raise ResultError(
+            f"{source}: schema_version {text.line(version, 160)}, this collection reads version {SCHEMA_VERSION}: "
+            f'use the version of threadwise.smt that collected it ({text.line(document.get("collection_version"), 160)})'
+        )
+    try:
+        _CHECKER.check(document)
+        facts.check(document["facts"])
+        _check(document)
+    except text.BorderError as error:
+        raise ResultError(f"{source}: {error}") from error
+    # A plan that was killed leaves no word on these.
+    return {"message": None, "finished": None, "collected": None, "restored": None, "skipped": [], "events": [], "observations": [], **document}
+
+
+def _check(document: dict[str, t.Any]) -> None:
+    """See that the samples are those of the plan, that their number of series is one that can be compared, and that times are times."""
+    declared = _points(document)
+    series = set()
+    for position, sample in enumerate(document["samples"]):
+        point = (sample.get("point") or {}).get("value")
+        series.add((sample["workload"], sample["placement"], sample["condition"], point))
+        if sample["workload"] not in declared:
+            raise text.BorderError(f"samples.{position}: the plan has no workload {sample['workload']}")
+        if point not in declared[sample["workload"]]:
+            raise text.BorderError(f"samples.{position}: the plan does not measure {sample['workload']} at {point}")
+        if len(series) > MOST_SERIES:
+            raise text.BorderError(f"samples: more than {MOST_SERIES} combinations of workload, placement, condition and point")
+        for metric in (sample["metric"], *(sample.get("metrics") or {}).values()):
+            if metric and metric["value"] is not None and 0 < abs(metric["value"]) < LEAST_NUMBER:
+                raise text.BorderError(f"samples.{position}: the value {metric['value']} is closer to zero than anything that is measured")
+    for name in ("started", "finished", "collected"):
+        moment(document.get(name), name)
+
+
+def _points(document: dict[str, t.Any]) -> dict[str, set[float | None]]:
+    """The values at which the plan measures each workload; that of one without a parameter is None."""
+    found: dict[str, set[float | None]] = {}
+    for workload in document["plan"].get("workloads") or []:
+        points = workload.get("points") or [None]
+        # As metrics write them: two that look the same there would be one series twice.
+        if workload["name"] in found or len({"" if point is None else f"{point:.12g}" for point in points}) < len(points):
+            raise text.BorderError(f"plan.workloads: {workload['name']}, or one of its points, is there twice")
+        found[workload["name"]] = set(points)
+    return found
+
+
+def moment(told: str | None, name: str) -> datetime.datetime | None:
+    """A time as results have it (UTC, ISO 8601), aware.
+
+    Raises:
+        BorderError: there is no such time.
+    """
+    if told is None:
+        return None
+    try:
+        return datetime.datetime.strptime(told, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=datetime.timezone.utc)
+    except ValueError as error:
+        raise text.BorderError(f"{name}: there is no time {told}") from error
