@@ -94,6 +94,20 @@ def down(name: str) -> None:
         machine.remove()
 
 
+def cut(name: str) -> Guest:
+    """Cut a guest's power, and boot it again from its own disk, reachable as before.
+
+    Raises:
+        LabError: there is no such guest, or it did not come up.
+    """
+    with _locked(name):
+        found = load(name)
+        if not found:
+            raise LabError(f"there is no guest {name!r} whose power could be cut: `lab.py up --name {name}` makes one")
+        found.machine.cut()
+        return _run(found, [], found.kind.patience)
+
+
 def load(name: str) -> Guest | None:
     """The guest of that name as it was last brought up, or None."""
     try:
@@ -117,18 +131,24 @@ def _start(guest: Guest) -> Guest:
     machine.stop()
     with step(f"{guest.name}: {guest.kind} from its snapshot"):
         machine.directory.mkdir(parents=True, exist_ok=True)
-        own = machine.directory / "disk.qcow2"
-        copy(disk, image(guest.kind.image), own)
-        arguments = [*hardware(guest.kind.shape, guest.kind.memory), *drive(own), "-loadvm", TAG]
-        guest = dataclasses.replace(guest, port=machine.start(arguments, guest.port))
-        remember(guest)
-        if guest.pins:
-            with monitor(machine.directory / "qmp.sock") as qemu:
-                _pin(guest, qemu)
-        guest.login.wait(timeout=RESTORED_SECONDS)
+        copy(disk, image(guest.kind.image), machine.directory / "disk.qcow2")
+        guest = _run(guest, ["-loadvm", TAG], RESTORED_SECONDS)
         # The snapshot knows neither its name nor what time it is now.
         guest.login.run(f"date -s @{time.time():.3f} && echo {guest.name} >/etc/hostname && hostname {guest.name}"
                         f" && sed -i 's/^127.0.1.1 .*/127.0.1.1 {guest.name}/' /etc/hosts")
+    return guest
+
+
+def _run(guest: Guest, more: list[str], patience: float) -> Guest:
+    """Run a guest from its own disk, and return it with its port once it answers."""
+    machine = guest.machine
+    arguments = [*hardware(guest.kind.shape, guest.kind.memory), *drive(machine.directory / "disk.qcow2"), *more]
+    guest = dataclasses.replace(guest, port=machine.start(arguments, guest.port))
+    remember(guest)
+    if guest.pins:
+        with monitor(machine.directory / "qmp.sock") as qemu:
+            _pin(guest, qemu)
+    guest.login.wait(timeout=patience)
     return guest
 
 

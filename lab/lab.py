@@ -11,7 +11,7 @@ import signal
 import sys
 
 from common import STATE, LabError, need_packages, say, write_atomic
-from guest import Guest, check_name, down, load, reset, up
+from guest import Guest, check_name, cut, down, load, reset, up
 from image import HOST_PACKAGES, SUITES, need_image
 from inventory import inventory
 from machine import machines
@@ -56,6 +56,10 @@ def parser() -> argparse.ArgumentParser:
     command.set_defaults(command=put_back)
     command.add_argument("--name", action="append", required=True)
 
+    command = commands.add_parser("cut", help="cut guests' power, and boot them again from their own disks")
+    command.set_defaults(command=cut_power)
+    command.add_argument("--name", action="append", required=True)
+
     command = commands.add_parser("down", help="end guests")
     command.set_defaults(command=take_down)
     command.add_argument("--name", action="append", help="a guest (repeatable); default: all of this working tree")
@@ -90,6 +94,12 @@ def put_back(options: argparse.Namespace) -> None:
     """The command ``reset``."""
     for name in options.name:
         reset(check_name(name))
+
+
+def cut_power(options: argparse.Namespace) -> None:
+    """The command ``cut``."""
+    for name in options.name:
+        cut(check_name(name))
 
 
 def take_down(options: argparse.Namespace) -> None:

@@ -18,7 +18,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 
-from ansible_collections.threadwise.smt.plugins.module_utils import boot_args
+from ansible_collections.threadwise.smt.plugins.module_utils import boot_args, durable
 
 NEW = '.threadwise-smt-new'
 BEFORE = '.threadwise-smt-before'
@@ -106,7 +106,7 @@ def replace(fs, path, text):
         if text is None:
             remove(target)
             return
-        os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
+        durable.make_folders(os.path.dirname(target), 0o755)
         remove(new)
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), 'w', encoding='utf-8',
                   errors='surrogateescape', newline='') as stream:
@@ -118,7 +118,7 @@ def replace(fs, path, text):
 
 
 def install(new, target):
-    """Rename a file over another one, with that one's owner and mode, after all of it has reached the disk. Raises OSError."""
+    """Rename a file over another one, with that one's owner and mode, after all of it has reached the disk, and for good. Raises OSError."""
     with open(new, 'rb') as stream:
         try:
             status = os.stat(target)
@@ -127,13 +127,13 @@ def install(new, target):
         except FileNotFoundError:
             os.fchmod(stream.fileno(), 0o644)
         os.fsync(stream.fileno())
-    os.rename(new, target)
+    durable.replace(new, target)
 
 
 def remove(full):
-    """Unlink a file that may not be there. Raises OSError."""
+    """Unlink a file that may not be there, for good. Raises OSError."""
     try:
-        os.unlink(full)
+        durable.unlink(full)
     except FileNotFoundError:
         return
 
@@ -165,6 +165,8 @@ class Undo:
                 shutil.copy2(target, copy)
                 status = os.stat(target)
                 os.chown(copy, status.st_uid, status.st_gid)
+                # Where it is renamed back, a power cut must not find it empty.
+                durable.flush(copy)
             except FileNotFoundError:
                 self._kept.append((target, None))
                 return
@@ -186,7 +188,7 @@ class Undo:
                 elif kind is None:
                     remove(copy)
                 else:
-                    os.rename(copy, target)
+                    durable.replace(copy, target)
             except OSError as failure:
                 failed.append('%s: %s' % (target, failure.strerror))
         if failed:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import os
 
+from ansible_collections.threadwise.smt.plugins.module_utils import durable
+
 
 class ConfigFileError(Exception):
     """A configuration file could not be written or removed; the text names it."""
@@ -26,13 +28,14 @@ def apply(fs, changed: dict) -> None:
     for path, (now, text) in changed.items():
         try:
             if text is None:
-                os.unlink(fs.path(path))
+                durable.unlink(fs.path(path))
                 _remove_if_empty(os.path.dirname(fs.path(path)))
             elif _is_link(path):
-                os.makedirs(os.path.dirname(fs.path(path)), exist_ok=True)
+                durable.make_folders(os.path.dirname(fs.path(path)), 0o755)
                 if now is not None:
                     os.unlink(fs.path(path))
                 os.symlink(text, fs.path(path))
+                durable.sync_names(os.path.dirname(fs.path(path)))
             else:
                 fs.write(path, text)
         except OSError as trouble:

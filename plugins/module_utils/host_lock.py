@@ -22,10 +22,11 @@ class HostLock:
     :param sysroot: root of the host's files
     :param purpose: what the next one is told about this holder, e.g. ``smt_state``
     :param seconds: how long to wait for another holder
+    :param path: another file to lock, for a user who may not reach that one
     """
 
-    def __init__(self, sysroot: str, purpose: str, seconds: float = 0.0):
-        self._path = os.path.join(sysroot, LOCK)
+    def __init__(self, sysroot: str, purpose: str, seconds: float = 0.0, path: str | None = None):
+        self._path = path or os.path.join(sysroot, LOCK)
         self._purpose = purpose
         self._seconds = seconds
         self.descriptor = -1

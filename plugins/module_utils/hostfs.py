@@ -3,14 +3,18 @@
 """The files of a host, or of a recorded tree of one, below a `sysroot`.
 
 Reading never raises and never blocks: a file that is missing is None, one that is there and cannot be read is None with the reason in
-`HostFs.problems`. What is read is bounded in size and decoded with replacement characters.
+`HostFs.problems`. What is read is bounded in size and decoded with replacement characters. No link in a recorded tree, of a file or of a directory, leads out
+of it.
 """
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import secrets
 import stat
-import tempfile
+
+from ansible_collections.threadwise.smt.plugins.module_utils import durable
 
 SMALL = 1 << 20
 """Upper bound for files of sysfs and for configuration files, in bytes."""
@@ -38,7 +42,7 @@ class HostFs:
         self.sysroot = os.path.abspath(sysroot)
         self.problems = []
         self._prefix = self.sysroot.rstrip('/') + '/'
-        self._follow = 0 if self.sysroot == '/' else os.O_NOFOLLOW
+        self._root = os.path.realpath(self.sysroot)
 
     @property
     def is_host(self):
@@ -78,7 +82,7 @@ class HostFs:
 
     def _bytes(self, path, size):
         try:
-            descriptor = self._open(self._prefix + path)
+            descriptor = self._open(path)
             try:
                 # A FIFO or a device below a hostile sysroot could block for ever or never end: only regular files are read.
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -95,21 +99,45 @@ class HostFs:
                 self.note('%s cannot be read: %s.' % (self.path(path), getattr(error, 'strerror', None) or error))
             return None
 
-    def _open(self, full):
+    def _open(self, path):
+        """A descriptor of a file to read from."""
+        if self.is_host:
+            return os.open(self.path(path), _FLAGS)
+        found = self._find(path)
         try:
-            return os.open(full, _FLAGS | self._follow)
-        except OSError as error:
-            if error.errno != errno.ELOOP or not self._follow:
-                raise
-        target = os.path.realpath(full)
-        if not target.startswith(os.path.realpath(self.sysroot) + '/'):
-            raise OSError(errno.EXDEV, 'a symbolic link leads out of the recorded tree')
-        return os.open(target, _FLAGS | self._follow)
+            # What is opened is what was looked at, whatever becomes of its name.
+            return os.open('/proc/self/fd/%d' % found, _FLAGS)
+        finally:
+            os.close(found)
+
+    def _find(self, path, flags=0):
+        """A descriptor (O_PATH: nothing is opened, which for a device can have an effect) of what a path names.
+
+        The kernel follows the links, of each part of the path, and then says where that led to.
+
+        :raises OSError: there is no such file, or a link leads out of the recorded tree.
+        """
+        found = os.open(self._prefix + path, os.O_PATH | os.O_CLOEXEC | flags)
+        try:
+            if not self.is_host:
+                place = os.readlink('/proc/self/fd/%d' % found)
+                if place != self._root and not place.startswith(self._root + '/'):
+                    raise OSError(errno.EXDEV, 'a symbolic link leads out of the recorded tree')
+                if not stat.S_ISREG(os.fstat(found).st_mode) and not flags & os.O_DIRECTORY:
+                    raise OSError(errno.EINVAL, 'it is not a regular file')
+            return found
+        except BaseException:
+            os.close(found)
+            raise
 
     def names(self, path):
         """The names (list of str, sorted) in a directory; empty when it is missing or unreadable."""
         try:
-            return sorted(os.listdir(self._prefix + path))
+            found = self._find(path, os.O_DIRECTORY)
+            try:
+                return sorted(os.listdir('/proc/self/fd/%d' % found))
+            finally:
+                os.close(found)
         except OSError as error:
             if error.errno not in _MISSING:
                 self.note('%s cannot be listed: %s.' % (self.path(path), error.strerror))
@@ -117,31 +145,64 @@ class HostFs:
 
     def status(self, path):
         """`os.stat_result` of what the path names (a symbolic link itself, not its target), or None when there is nothing."""
+        folder, name = os.path.split(path)
         try:
-            return os.lstat(self._prefix + path)
-        except OSError:
+            found = self._find(folder, os.O_DIRECTORY)
+            try:
+                return os.stat(name, dir_fd=found, follow_symlinks=False)
+            finally:
+                os.close(found)
+        except OSError as error:
+            if error.errno == errno.EXDEV:
+                self.note('%s cannot be looked at: %s.' % (self.path(path), error.strerror))
             return None
 
     def write(self, path, text, mode=0o644):
-        """Put an ordinary file in place whole or not at all: a temporary file in the same directory, flushed and renamed.
+        """Put an ordinary file in place whole or not at all, for good: a temporary file in the same directory, flushed and renamed, and the directory flushed.
 
         Directories on the way are made. Not for files of the kernel, which cannot be renamed over.
 
-        :raises OSError: the file is then as it was.
+        :raises OSError: the file is then as it was; or, where only its directory could not be flushed, it may be so again after a power cut.
         """
-        full = self.path(path)
-        os.makedirs(os.path.dirname(full), mode=0o755, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(prefix='.' + os.path.basename(full) + '.', dir=os.path.dirname(full))
+        folder, name = os.path.split(path)
+        temporary = '.%s.%s' % (name, secrets.token_hex(4))
+        found = self._folder(folder)
         try:
-            with os.fdopen(descriptor, 'w', encoding='utf-8') as stream:
-                stream.write(text)
-                stream.flush()
-                os.fchmod(stream.fileno(), mode)
-                os.fsync(stream.fileno())
-            os.rename(temporary, full)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=found)
+            try:
+                with os.fdopen(descriptor, 'w', encoding='utf-8') as stream:
+                    stream.write(text)
+                    stream.flush()
+                    os.fchmod(stream.fileno(), mode)
+                    os.fsync(stream.fileno())
+                os.rename(temporary, name, src_dir_fd=found, dst_dir_fd=found)
+            except BaseException:
+                os.unlink(temporary, dir_fd=found)
+                raise
+            durable.sync(found)
+        finally:
+            os.close(found)
+
+    def _folder(self, path):
+        """A descriptor of a directory, which is made, with those on the way to it, where it is missing. Raises OSError."""
+        if not path:
+            durable.make_folders(self.sysroot, 0o755)
+        try:
+            found = self._find(path, os.O_DIRECTORY)
+        except FileNotFoundError:
+            above = self._folder(os.path.dirname(path))
+            try:
+                # Another process may have just made it.
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(os.path.basename(path), 0o755, dir_fd=above)
+                durable.sync(above)
+            finally:
+                os.close(above)
+            found = self._find(path, os.O_DIRECTORY)
+        try:
+            return os.open('/proc/self/fd/%d' % found, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        finally:
+            os.close(found)
 
 
 def _rest(descriptor, data, size):

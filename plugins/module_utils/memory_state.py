@@ -5,10 +5,9 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 
-from ansible_collections.threadwise.smt.plugins.module_utils import memory_facts, memory_policy, sysctl_files
+from ansible_collections.threadwise.smt.plugins.module_utils import durable, memory_facts, memory_policy, sysctl_files
 
 PATH = "var/lib/threadwise-smt/memory.json"
 SCHEMA = "threadwise.smt/memory"
@@ -69,7 +68,7 @@ def save(fs, saved):
         if saved["sysctls"] or saved["units"]:
             fs.write(PATH, json.dumps(dict(saved, schema=SCHEMA, schema_version=SCHEMA_VERSION), sort_keys=True) + "\n", mode=0o600)
         elif fs.status(PATH) is not None:
-            os.unlink(fs.path(PATH))
+            durable.unlink(fs.path(PATH))
     except OSError as trouble:
         raise MemoryStateError("%s cannot be written: %s. Nothing was changed" % (fs.path(PATH), trouble.strerror)) from trouble
 
@@ -135,5 +134,5 @@ def remove_our_file(fs):
     """Remove our file of sysctl.d, so that the next boot does without it. Returns whether there was one."""
     if fs.status(sysctl_files.OURS) is None:
         return False
-    os.unlink(fs.path(sysctl_files.OURS))
+    durable.unlink(fs.path(sysctl_files.OURS))
     return True

@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 import re
 
+from ansible_collections.threadwise.smt.plugins.module_utils import durable
+
 SYSTEM_UNITS = "etc/systemd/system"
 DROP_IN = "zz-threadwise-smt-memory.conf"
 # Spared until nothing else is left: with -1000 a service that leaks would bring down all others, and then the kernel.
@@ -200,7 +202,7 @@ def carry_out(fs, run, work):
 def _remove_drop_in(fs, unit):
     path = fs.path(drop_in_path(unit))
     if os.path.lexists(path):
-        os.unlink(path)
+        durable.unlink(path)
     try:
         os.rmdir(os.path.dirname(path))
     except OSError:

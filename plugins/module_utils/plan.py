@@ -9,11 +9,12 @@ timed across a toggle: after each the host settles.
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 from ansible_collections.threadwise.smt.plugins.module_utils import (
     changes, cpu_state, environment, placement, runner, sample_record, stop_rule, workload_custom, workloads)
-from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import utc_now
+from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import MOST_BYTES, RunDirectoryError, utc_now
 from ansible_collections.threadwise.smt.plugins.module_utils.version import COLLECTION_VERSION
 from ansible_collections.threadwise.smt.plugins.module_utils.workload_run import Ready
 
@@ -133,6 +134,8 @@ class Plan:
         self.last = None
         self.block = 0
         self.samples_done = 0
+        # Bytes that a block has added to the result, at most.
+        self.largest = 0
         self.condition = None
 
     def header(self, facts, host_environment, run):
@@ -170,16 +173,17 @@ class Plan:
             longest = 0.0
             stopped = None
             while stopped is None:
-                begun = time.monotonic()
+                begun, size = time.monotonic(), self.files.size()
                 self._look_around()
                 self._measure_block()
+                self.largest = max(self.largest, self.files.size() - size)
                 longest = max(longest, time.monotonic() - begun)
                 self.block += 1
                 stopped = self._why_no_more(longest)
             self.files.amend(plan={"stopped": stopped})
         finally:
-            for ready in self.ready.values():
-                ready.close()
+            for name in list(self.ready):
+                self._close(name)
 
     def _prepare(self):
         """Find out which workloads work here and how much work makes a sample of the wanted length."""
@@ -212,13 +216,15 @@ class Plan:
                 name, ", ".join(ready.workload["placements"] or placement.NAMES)))
 
     def _why_no_more(self, longest):
-        """Why no further block is measured (``budget``, ``blocks``, ``precise``, ``nothing``), or None when one is."""
+        """Why no further block is measured (``budget``, ``blocks``, ``precise``, ``nothing``, ``size``), or None when one is."""
         if not self.ready:
             return "nothing"
         if self.settings["blocks"] and self.block >= self.settings["blocks"]:
             return "blocks"
         if self.elapsed() + longest > self.settings["budget"]:
             return "budget"
+        if self.files.size() + self.largest > MOST_BYTES:
+            return "size"
         return "precise" if self.precision.enough() else None
 
     def _look_around(self):
@@ -239,6 +245,9 @@ class Plan:
                 if self.elapsed() > self.settings["budget"] + OVERTIME:
                     raise PlanError("block %d was not done %d s after the budget of %d s was spent: give this host more time, fewer workloads or placements, "
                                     "or shorter samples" % (self.block, OVERTIME, self.settings["budget"]))
+                if self.files.size() > MOST_BYTES:
+                    raise PlanError("block %d was not done, and the samples so far are as large as a result may be (%d MiB): measure fewer workloads, "
+                                    "placements or points on this host" % (self.block, MOST_BYTES // 1024 // 1024))
                 if name in self.ready:
                     self._sample(name, spot, workers, point)
 
@@ -280,8 +289,8 @@ class Plan:
             metric=dict(taken["metrics"][metric], name=metric),
             metrics=taken["metrics"],
             work=ready.work,
-            workers=[{"cpus": ",".join(map(str, worker["cpus"])), "value": value, "wall_seconds": worker["wall_seconds"],
-                      "cpu_seconds": worker["cpu_seconds"], "context_switches": worker["context_switches"]}
+            workers=[{"cpus": ",".join(map(str, worker["cpus"])), "value": value, "wall_seconds": round(worker["wall_seconds"], 6),
+                      "cpu_seconds": round(worker["cpu_seconds"], 6), "context_switches": worker["context_switches"]}
                      for worker, value in zip(taken["workers"], taken["values"])],
             cpu_usage=taken["cpu_usage"], core_usage=self.recorder.core_usage(taken["cpu_usage"]), steal=taken["steal"],
         )
@@ -300,9 +309,16 @@ class Plan:
     def _give_up(self, name, spot, reason):
         self._skip(name, spot, self.condition, reason)
         self.precision.drop(name)
+        self._close(name)
+
+    def _close(self, name):
+        """End what a workload needs, and say what it left behind."""
         ready = self.ready.pop(name, None)
-        if ready:
-            ready.close()
+        left = ready.close() if ready else None
+        if left:
+            # On a full disk it cannot be told; it must not take the place of what is to be told then.
+            with contextlib.suppress(RunDirectoryError):
+                self.files.event("left", left)
 
     def _skip(self, name, spot, condition, reason):
         self.skipped.append({"workload": name, "placement": spot, "condition": condition, "reason": reason})
@@ -320,4 +336,4 @@ class Plan:
         self.files.write("progress.json", {
             "phase": phase, "at": utc_now(), "block": self.block + 1, "samples": self.samples_done, "fraction": round(min(share, 1.0), 3),
             "seconds_left": round(max(0.0, budget - self.elapsed())), "condition": self.condition, "last": self.last,
-        }, durable=False)
+        }, lasting=False)

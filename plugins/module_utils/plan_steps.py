@@ -12,24 +12,34 @@ from ansible_collections.threadwise.smt.plugins.module_utils import (
     changes, cpu_state, environment, facts, guard, plan, probe_kept, runner, saved_map, topology, workloads)
 from ansible_collections.threadwise.smt.plugins.module_utils.host_lock import HostLock
 from ansible_collections.threadwise.smt.plugins.module_utils.hostfs import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import RunDirectory, RunDirectoryError, base_directory, kept_runs, utc_now
+from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import (
+    RunDirectory, RunDirectoryError, base_directory, kept_runs, sweep, utc_now)
 
 # A plan ends later than its budget by its last block and by putting the host back; after so many seconds more it hangs.
 PATIENCE = 600
+# So long the fetching of a run waits until its process, or what puts the host back after one that was killed, has ended.
+END_SECONDS = 60
+# Evaluations of one user who is not root keep out of each other's way by this file beside their runs; root's by the host's lock.
+USER_LOCK = ".lock"
 # A plan that is ended politely still puts the host back; SIGKILL is the guard's business.
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-def describe(_name, settings):
+def describe(name, settings):
     """What the plan would do here, without touching anything.
 
     Args:
+        name: the run's name.
         settings: as for ``plan.Plan``.
 
     Returns:
         dict: ``announcement`` (list of sentences), ``compared``, ``reason``, ``missing_packages``, ``directory`` (of the runs), ``uncollected``
-        (names of runs that are still kept here, of evaluations whose controller was lost).
+        (names of runs that have ended and are still kept here, of evaluations whose controller was lost).
+
+    Raises:
+        RunDirectoryError, PlanError, WorkloadError, PlacementError: the name, or a setting, cannot be.
     """
+    RunDirectory(base_directory(), name)
     plan.check_settings(settings)
     host = facts.gather(HostFs("/"))
     outline = _outline(host, settings, cpu_state.read("/"))
@@ -101,13 +111,16 @@ def measure(name, settings):
         outline = _outline(host, settings, cpu_state.read("/"))
         change = outline.change
         saved = change.saved()
+        sweep(base_directory())
         files.create()
         files.write("pid.json", os.getpid())
         # The number of a process from before a reboot may be another's now.
         files.write("boot.json", (HostFs("/").read("proc/sys/kernel/random/boot_id") or "").strip())
+        # From here on who looks sees whether the plan's process is there.
+        files.write("progress.json", {"phase": "starting", "block": 1, "fraction": 0.0, "seconds_left": settings["budget"]}, lasting=False)
         files.write("state.json", saved)
         keeper = guard.Guard("/", saved["cpu"], files.file("guard.log"), restore=lambda: change.put_back(saved),
-                             seconds=settings["budget"] + PATIENCE, keep=lock)
+                             seconds=settings["budget"] + PATIENCE, keep=(lock.descriptor, files.descriptor))
         for number in ENDING_SIGNALS:
             signal.signal(number, _interrupt)
         if change.compared:
@@ -115,20 +128,18 @@ def measure(name, settings):
         ending = _carry_out(files, name, host, outline, settings, saved)
         if change.compared:
             keeper.disarm()
+        files.release()
     return {"outcome": ending["outcome"], "message": ending["message"]}
 
 
 @contextlib.contextmanager
 def _alone(purpose):
-    """Hold the host against others that change or measure it; yields the lock's file descriptors, for the guard to keep.
+    """Hold the host against others that change or measure it; yields the lock, for the guard to keep.
 
-    Without root nothing can be changed here, and the lock's folder is root's.
+    Without root nothing can be changed here, and the host's lock is root's: then against other evaluations of this user.
     """
-    if os.geteuid() != 0:
-        yield ()
-        return
-    with HostLock("/", purpose) as lock:
-        yield (lock.descriptor,)
+    with HostLock("/", purpose, path=None if os.geteuid() == 0 else os.path.join(base_directory(), USER_LOCK)) as lock:
+        yield lock
 
 
 def _carry_out(files, name, host, outline, settings, saved):
@@ -137,10 +148,10 @@ def _carry_out(files, name, host, outline, settings, saved):
     work = None
     change = outline.change
     try:
+        # Before anything is switched: a run that has a header can be fetched, whenever it is killed.
+        work = _planned(files, name, host, outline, settings)
         if change.compared and change.prepare():
-            host, outline = _look_again(settings, saved["cpu"])
-        work = plan.Plan(files, outline, settings)
-        files.write("header.json", work.header(host, environment.read(host["hypervisor"]), name))
+            work = _planned(files, name, *_look_again(settings, saved["cpu"]), settings)
         work.measure()
     except plan.Interrupted as error:
         ending.update(outcome="interrupted", message=str(error))
@@ -159,6 +170,13 @@ def _carry_out(files, name, host, outline, settings, saved):
         files.write("ending.json", ending)
         files.write("progress.json", {"phase": "ended"})
     return ending
+
+
+def _planned(files, name, host, outline, settings):
+    """The plan, with its header written."""
+    work = plan.Plan(files, outline, settings)
+    files.write("header.json", work.header(host, environment.read(host["hypervisor"]), name))
+    return work
 
 
 def _look_again(settings, origin):
@@ -183,20 +201,31 @@ def collect(name, _settings):
 
     Returns:
         dict: ``result`` (without the host's name, which only the controller knows).
+
+    Raises:
+        RunDirectoryError: there is no such run, it still lives, or its header is damaged.
+        HostLockError: the run was killed, and while another one changes this host nobody can say whether the host was put back.
     """
     files = RunDirectory(base_directory(), name)
-    with _alone("fetching run %s" % name):
-        result = files.result()
-        if result["restored"] is None and result["change"]["compared"]:
-            # The plan was killed and could not say what its guard did: the host as it is now is the proof.
-            saved = files.read("state.json")
+    files.see_that_it_has_ended(END_SECONDS)
+    result = files.result()
+    if result["restored"] is None and result["change"]["compared"]:
+        # The plan was killed and could not say what its guard did: the host as it is now is the proof.
+        saved = files.read("state.json")
+        with _alone("fetching run %s" % name):
             result["restored"] = changes.proof(saved) if saved else None
     return {"result": result}
 
 
 def forget(name, _settings):
-    """Remove a run's folder; its result has arrived elsewhere."""
-    RunDirectory(base_directory(), name).remove()
+    """Remove a run's folder; its result has arrived elsewhere.
+
+    Raises:
+        RunDirectoryError: it still lives, or cannot be removed.
+    """
+    files = RunDirectory(base_directory(), name)
+    files.see_that_it_has_ended(END_SECONDS)
+    files.remove()
     return {}
 
 

@@ -14,6 +14,8 @@ TERM_SECONDS = 1.0
 # prctl(2): be signalled when the parent dies; become the parent of descendants whose own parent has gone (Linux 3.4).
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+# No program that this process executes from now on gives it rights, by set-user-ID or by capabilities of its file (Linux 3.5).
+PR_SET_NO_NEW_PRIVS = 38
 
 
 def die_with_parent(number):
@@ -24,6 +26,17 @@ def die_with_parent(number):
 def adopt_orphans():
     """Become the parent of every descendant whose own parent ends."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def gain_no_privileges():
+    """Have this process and all its descendants never gain rights by what they execute.
+
+    Raises:
+        OSError: the kernel does not do so.
+    """
+    if _prctl(PR_SET_NO_NEW_PRIVS, 1) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, "PR_SET_NO_NEW_PRIVS: %s" % os.strerror(number))
 
 
 def end_children(reaped, waiting=frozenset(), polite=signal.SIGTERM, patience=TERM_SECONDS):
@@ -69,4 +82,4 @@ def children():
 
 
 def _prctl(option, value):
-    ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+    return ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)

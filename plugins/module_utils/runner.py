@@ -13,7 +13,7 @@ import signal
 import tempfile
 import time
 
-from ansible_collections.threadwise.smt.plugins.module_utils import process_tree
+from ansible_collections.threadwise.smt.plugins.module_utils import other_user, process_tree
 
 # A worker's output is read back for its metric and for the last lines of a failure; nobody needs more than this of it.
 OUTPUT_LIMIT = 64 * 1024
@@ -25,15 +25,16 @@ class RunnerError(Exception):
     """The sample could not be started (not: a worker failed)."""
 
 
-_Job = collections.namedtuple("_Job", ("argv", "cpu_lists", "stdin", "directory", "keep_output", "timeout", "nice", "neighbours"))
+_Job = collections.namedtuple("_Job", ("argv", "cpu_lists", "stdin", "directory", "keep_output", "timeout", "nice", "neighbours", "owner"))
 
 
-def run(argv, cpu_lists, stdin=None, directory=None, keep_output=True, timeout=60.0, nice=0, neighbours=0):
+def run(argv, cpu_lists, stdin=None, directory=None, keep_output=True, timeout=60.0, nice=0, neighbours=0, owner=None):
     """Run one command once a worker, all workers started at the same moment.
 
     Each worker is forked and pinned with sched_setaffinity(2), then waits at a gate; the clock starts when the gate opens.
     Pinning and the fork of this interpreter are thus outside of what is timed. A supervisor of its own session owns
-    the workers: whatever they leave behind becomes its child and is ended with it, also when the caller is killed.
+    the workers: whatever they leave behind becomes its child and is ended with it, also when the caller is killed. A worker of an ordinary user cannot become
+    root (no_new_privs): nobody could end it then.
 
     Args:
         argv: list of str: the command; it never reaches a shell.
@@ -44,6 +45,7 @@ def run(argv, cpu_lists, stdin=None, directory=None, keep_output=True, timeout=6
         timeout: seconds after which the sample is killed whole.
         nice: what is added to the workers' niceness (nice(2)).
         neighbours: how many processes that do nothing but keep a CPU busy run beside the workers on each of their CPUs.
+        owner: (uid, gid) of the user whom the workers become, or None for this process's.
 
     Returns:
         dict: ``workers`` (a list of {cpus, wall_seconds, cpu_seconds, context_switches, exit_status, output, errors}, in the order
@@ -58,7 +60,7 @@ def run(argv, cpu_lists, stdin=None, directory=None, keep_output=True, timeout=6
     supervisor = os.fork()
     if supervisor == 0:
         os.close(result_read)
-        _supervise(result_write, _Job(argv, cpu_lists, stdin, directory, keep_output, timeout, nice, neighbours))
+        _supervise(result_write, _Job(argv, cpu_lists, stdin, directory, keep_output, timeout, nice, neighbours, owner))
     os.close(result_write)
     try:
         with os.fdopen(result_read, encoding="utf-8") as told:
@@ -210,18 +212,23 @@ def _become(job, cpus, output, errors, gate_read, gate_write, said):
     """In the worker: be pinned, wait at the gate, become the command. Never returns."""
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        process_tree.die_with_parent(signal.SIGKILL)
         # Python ignores SIGPIPE, and an ignored signal stays ignored over exec: tools in a pipeline would never end.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         if cpus:
             os.sched_setaffinity(0, cpus)
         if job.nice:
             _renice(job.nice)
-        if job.directory:
-            os.chdir(job.directory)
         os.dup2(os.open(job.stdin or os.devnull, os.O_RDONLY), 0)
         os.dup2(output.fileno() if output else os.open(os.devnull, os.O_WRONLY), 1)
         os.dup2(errors.fileno(), 2)
+        if job.owner:
+            other_user.become(job.owner)
+        elif os.geteuid() != 0:
+            process_tree.gain_no_privileges()
+        # After the change of user, which takes it away.
+        process_tree.die_with_parent(signal.SIGKILL)
+        if job.directory:
+            os.chdir(job.directory)
         os.close(gate_write)
         os.write(said, b"ready\n")
         os.read(gate_read, 1)

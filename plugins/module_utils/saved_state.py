@@ -9,11 +9,10 @@ Only where the setting is kept over boots (persistence.py) do the CPUs of an ear
 from __future__ import annotations
 
 import json
-import os
 import stat
 import time
 
-from ansible_collections.threadwise.smt.plugins.module_utils import bystanders, cpu_state
+from ansible_collections.threadwise.smt.plugins.module_utils import bystanders, cpu_state, durable
 
 PATH = 'var/lib/threadwise-smt/state.json'
 SCHEMA = 'threadwise.smt/state'
@@ -44,7 +43,7 @@ def save(fs, saved: dict) -> None:
 
 
 def remove(fs) -> None:
-    os.unlink(fs.path(PATH))
+    durable.unlink(fs.path(PATH))
 
 
 def load(host: bystanders.Host, fs, kept_over_boots: bool) -> dict | None:

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import os
 import random
 import subprocess
+import zlib
 
 from ansible_collections.threadwise.smt.plugins.module_utils.workloads import MEGABYTE, WorkloadError, compiler
 
@@ -16,6 +18,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils.workloads import ME
 STREAM_SEED = 20040817
 STREAM_WORDS = 4096
 COMPILE_SECONDS = 120
+VERIFY_SECONDS = 300
 COMPLAINT = 500
 
 
@@ -49,16 +52,28 @@ def verify(workload, stdin):
     """
     if workload["stdin"] != "stream":
         return
-    with open(stdin, "rb") as stream:
-        packed = subprocess.run(workload["argv"], stdin=stream, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=300, check=False).stdout
-    with open(stdin, "rb") as stream:
-        wanted = hashlib.sha256(stream.read()).hexdigest()
     try:
-        got = hashlib.sha256(gzip.decompress(packed)).hexdigest()
-    except (OSError, EOFError) as error:
+        with open(stdin, "rb") as stream:
+            packed = subprocess.run(workload["argv"], stdin=stream, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=VERIFY_SECONDS,
+                                    check=False).stdout
+    except subprocess.TimeoutExpired:
+        raise WorkloadError("%s did not pack the stream within %d s" % (workload["argv"][0], VERIFY_SECONDS)) from None
+    with open(stdin, "rb") as stream:
+        wanted = _digest(stream)
+    try:
+        got = _digest(gzip.GzipFile(fileobj=io.BytesIO(packed)))
+    except (OSError, EOFError, zlib.error) as error:
         raise WorkloadError("%s wrote what cannot be unpacked: %s" % (workload["argv"][0], error)) from error
     if got != wanted:
         raise WorkloadError("%s changed the stream: what it packed does not unpack to what went in" % workload["argv"][0])
+
+
+def _digest(stream):
+    """The SHA-256 of all that can be read from a stream, piece by piece: what a damaged one unpacks to may be of any length."""
+    digest = hashlib.sha256()
+    for piece in iter(lambda: stream.read(MEGABYTE), b""):
+        digest.update(piece)
+    return digest.digest()
 
 
 def build(name, text, folder, path):

@@ -24,7 +24,9 @@ import json
 import math
 import os
 import re
+import stat
 
+from ansible_collections.threadwise.smt.plugins.module_utils import other_user
 from ansible_collections.threadwise.smt.plugins.module_utils.workloads import WorkloadError
 
 # So much of what a failed worker said goes into the message.
@@ -40,7 +42,7 @@ PER_JOB = "per_job"
 AGGREGATES = {"sum": sum, "max": max, "mean": lambda values: sum(values) / len(values), PER_JOB: lambda values: max(values) / len(values)}
 
 
-def read(workload, work, workers, directory):
+def read(workload, work, workers, directory, owner=None):
     """The metrics of a sample.
 
     Args:
@@ -48,6 +50,7 @@ def read(workload, work, workers, directory):
         work: the amount of work of each process.
         workers: as ``runner.run`` returns them.
         directory: the workers' working directory.
+        owner: (uid, gid) of the workers, who may have put anything there, or None for this process's.
 
     Returns:
         A pair: ``{name: {value, unit, better}}`` over all workers, the declared metric first; and the list of each worker's value of it.
@@ -61,10 +64,13 @@ def read(workload, work, workers, directory):
     metrics = {}
     per_worker = None
     for metric in [workload["metric"]] + workload["metrics"]:
-        values = [_value(workload, metric, work, worker, directory) for worker in workers]
+        values = [_value(workload, metric, work, worker, directory, owner) for worker in workers]
         if per_worker is None:
             per_worker = values
-        metrics[metric["name"]] = {"value": AGGREGATES[metric["aggregate"]](values), "unit": metric["unit"], "better": metric["better"]}
+        value = AGGREGATES[metric["aggregate"]](values)
+        if not math.isfinite(value):
+            raise WorkloadError("the %s of all workers of %s are together no finite number" % (metric["name"], workload["argv"][0]))
+        metrics[metric["name"]] = {"value": value, "unit": metric["unit"], "better": metric["better"]}
     return metrics, per_worker
 
 
@@ -74,22 +80,22 @@ def said(worker):
     return " | ".join(lines[-LAST_LINES:])[:LAST_CHARACTERS] or "it said nothing"
 
 
-def _value(workload, metric, work, worker, directory):
+def _value(workload, metric, work, worker, directory, owner):
     if metric.get("rate"):
         return work / worker["wall_seconds"]
-    value = _measured(metric, worker, directory)
+    value = _measured(metric, worker, directory, owner)
     if not (math.isfinite(value) and value > 0):
         raise WorkloadError("%s printed no %s: %s" % (workload["argv"][0], metric["name"], said(worker)))
     return value * metric.get("scale", 1)
 
 
-def _measured(metric, worker, directory):
+def _measured(metric, worker, directory, owner):
     """The number that the metric's source tells, NaN where it tells none."""
     if "clock" in metric:
         return worker[metric["clock"]]
     if "json" in metric:
         return in_json(worker["output"], metric["json"])
-    text = _files(directory, metric["file"]) if "file" in metric else worker["output"] + "\n" + worker["errors"]
+    text = _files(directory, metric["file"], owner) if "file" in metric else worker["output"] + "\n" + worker["errors"]
     if "quantile" in metric:
         return _quantile(re.findall(metric["pattern"], text), metric["quantile"])
     found = re.search(metric["pattern"], text)
@@ -126,14 +132,28 @@ def _quantile(matches, share):
     return math.nan
 
 
-def _files(directory, pattern):
+def _files(directory, pattern, owner):
+    """The text of the files that a worker left; the folder is entered with its owner's rights."""
+    try:
+        return other_user.call(owner or (os.geteuid(), os.getegid()), _texts, directory, pattern)
+    except other_user.OtherUserError:
+        return ""
+
+
+def _texts(directory, pattern):
     texts = []
     paths = sorted(glob.glob(os.path.join(glob.escape(directory), pattern)))[:MOST_FILES]
     for path in paths:
         share = FILES_LIMIT // len(paths)
-        with open(path, "rb") as stream:
-            stream.seek(max(0, os.fstat(stream.fileno()).st_size - share))
-            texts.append(stream.read(share).decode("utf-8", "replace"))
+        try:
+            # What is no file of the worker's, such as a FIFO that nobody writes to, tells nothing.
+            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
+                status = os.fstat(stream.fileno())
+                if stat.S_ISREG(status.st_mode):
+                    stream.seek(max(0, status.st_size - share))
+                    texts.append(stream.read(share).decode("utf-8", "replace"))
+        except OSError:
+            continue
     return "\n".join(texts)
 
 

@@ -8,7 +8,7 @@ import math
 import os
 import shutil
 
-from ansible_collections.threadwise.smt.plugins.module_utils import runner, workload_input, workload_metrics, workload_server, workloads
+from ansible_collections.threadwise.smt.plugins.module_utils import other_user, runner, workload_input, workload_metrics, workload_server, workloads
 from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import INPUT
 
 # A sample that takes so many times what it takes alone hangs; an emulated or crowded host is slow, but not that slow.
@@ -42,6 +42,8 @@ class Ready:
         self._alone = seconds
         self._stdin = None
         self._server = None
+        # Who runs the workers. The client of a server is run by the server's user: a hostile server could ask root's client for what root's files hold.
+        self._owner = (os.geteuid(), os.getegid())
         path = workloads.search_path(workload, os.environ.get("PATH", os.defpath))
         absent = workloads.missing(workload, path)
         if absent:
@@ -50,13 +52,17 @@ class Ready:
         # Another version's client must not be found before the server's own.
         self._command = shutil.which(workload["argv"][0], path=path) if workload["server"] else workload["argv"][0]
         if workload["server"]:
-            folder = files.folder(workload["name"] + ".server", *workload_server.owner(workload["server"]))
+            self._owner = workload_server.owner(workload["server"])
+            folder = files.folder(workload["name"] + ".server", self._owner)
             self._server = workload_server.Server(workload["server"], folder, path)
 
     def close(self):
-        """End the server, where there is one."""
-        if self._server:
-            self._server.stop()
+        """End the server, where there is one.
+
+        Returns:
+            None, or a sentence about what it left behind.
+        """
+        return self._server.stop() if self._server else None
 
     def applies(self, placement):
         """Whether the workload says something about a placement."""
@@ -116,15 +122,16 @@ class Ready:
         # Without a CPU list a thread may run anywhere, and so may the process that holds it.
         process_cpus = [sorted({cpu for cpus in workers for cpu in cpus}) if all(workers) else []] if together else workers
         timeout = self._timeout()
-        with _Scratch(self._files.file(SCRATCH)) as directory:
+        with _Scratch(self._files, self._owner) as directory:
             taken = runner.run(self._argv(workers, point), process_cpus, stdin=self._stdin, directory=directory, keep_output=self.workload["keep_output"],
-                               timeout=timeout, nice=self.workload["nice"], neighbours=self.workload["neighbours"])
+                               timeout=timeout, nice=self.workload["nice"], neighbours=self.workload["neighbours"],
+                               owner=self._owner if self._server else None)
             if taken["timed_out"]:
                 stuck = next(worker for worker in taken["workers"] if worker["exit_status"] != 0)
                 raise workloads.WorkloadError("%s did not end within %d s and was ended: %s" % (
                     self.workload["argv"][0], timeout, workload_metrics.said(stuck)))
             work = self.work and self.work * (len(workers) if together else 1)
-            taken["metrics"], taken["values"] = workload_metrics.read(self.workload, work, taken["workers"], directory)
+            taken["metrics"], taken["values"] = workload_metrics.read(self.workload, work, taken["workers"], directory, self._owner)
         return taken
 
     def _built(self, sources, path):
@@ -174,18 +181,18 @@ def next_work(workload, work, seconds, wanted_seconds):
 
 
 class _Scratch:
-    """A folder for one sample, empty at its beginning and gone at its end."""
+    """A folder for one sample of a run, the workers' own, empty at its beginning and gone at its end."""
 
-    def __init__(self, path):
-        self._path = path
+    def __init__(self, files, owner):
+        self._files = files
+        self._owner = owner
 
     def __enter__(self):
-        shutil.rmtree(self._path, ignore_errors=True)
-        os.mkdir(self._path, 0o700)
-        return self._path
+        other_user.remove_folder(self._files.file(SCRATCH), self._owner)
+        return self._files.folder(SCRATCH, self._owner)
 
     def __exit__(self, *_raised):
-        shutil.rmtree(self._path, ignore_errors=True)
+        other_user.remove_folder(self._files.file(SCRATCH), self._owner)
 
 
 def _available_megabytes():

@@ -7,6 +7,9 @@ path; ``user`` (who runs it where the plan is root); ``prepare`` and ``fill`` (l
 (the argv that stays); ``ready`` (an argv that succeeds once it serves); ``stop`` and ``kill`` (names of the signals that ask it to end, and that
 it gets when who keeps it dies). ``{server}`` stands for the server's folder.
 
+The folder belongs to the server's user, who may put anything in it at any moment: nothing is opened, read or removed there with root's rights. What the
+server and its commands say goes to a file without a name in the run's own folder.
+
 A process of its own keeps the server: it ends it and removes its folder when it is told to, and also when the plan is killed.
 """
 
@@ -18,16 +21,16 @@ import select
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 
-from ansible_collections.threadwise.smt.plugins.module_utils import process_tree
+from ansible_collections.threadwise.smt.plugins.module_utils import other_user, process_tree
 from ansible_collections.threadwise.smt.plugins.module_utils.workloads import WorkloadError
 
 # An emulated or crowded host takes minutes to fill a database that takes others a second.
 STEP_SECONDS = 600
 READY_SECONDS = 120
 STOP_SECONDS = 15
-LOG = "log"
 LAST_BYTES = 800
 
 
@@ -36,17 +39,18 @@ class Server:
 
     Args:
         declaration: see above.
-        folder: an empty folder, which whoever runs the server owns; removed at the end.
+        folder: an empty folder, which whoever runs the server owns, in one that only this process's user may write; removed at the end.
         path: the search path of its commands.
     """
 
     def __init__(self, declaration, folder, path):
         self.folder = folder
+        self._owner = owner(declaration)
         told_read, told_write = os.pipe()
         self._keeper = os.fork()
         if self._keeper == 0:
             os.close(told_read)
-            _keep(declaration, folder, path, told_write)
+            _keep(declaration, self._owner, folder, path, told_write)
         os.close(told_write)
         try:
             with os.fdopen(told_read, encoding="utf-8", errors="replace") as told:
@@ -59,12 +63,18 @@ class Server:
             raise WorkloadError(trouble)
 
     def stop(self):
-        """End the server and remove its folder."""
+        """End the server and remove its folder.
+
+        Returns:
+            None, or a sentence about what could not be removed.
+        """
         if self._keeper is None:
-            return
+            return None
         os.kill(self._keeper, signal.SIGTERM)
-        os.waitpid(self._keeper, 0)
+        status = os.waitpid(self._keeper, 0)[1]
         self._keeper = None
+        # One that was killed has not removed it, and one that could not has no way to say so any more.
+        return other_user.remove_folder(self.folder, self._owner) or "not all of %s could be removed" % self.folder if status != 0 else None
 
 
 def owner(declaration):
@@ -90,9 +100,10 @@ def _raise_ended(_number, _frame):
     raise _Ended()
 
 
-def _keep(declaration, folder, path, told):
+def _keep(declaration, user, folder, path, told):
     """In the keeper: start, say so by closing the pipe (or say what went wrong), wait for the end, leave nothing. Never returns."""
     wake = None
+    status = 1
     try:
         os.setsid()
         # The plan's own handlers are not for this process; whoever ends the plan with these also ends it by SIGTERM.
@@ -105,7 +116,7 @@ def _keep(declaration, folder, path, told):
         os.set_blocking(wake_write, False)
         # Without it a signal between two instructions and a wait for one would be missed until the next.
         signal.set_wakeup_fd(wake_write)
-        _start(declaration, folder, path)
+        _start(declaration, user, folder, path)
         os.close(told)
         select.select([wake], [], [])
     except _Ended:
@@ -113,14 +124,16 @@ def _keep(declaration, folder, path, told):
     except (WorkloadError, OSError, subprocess.SubprocessError) as error:
         os.write(told, str(error).encode("utf-8", "replace"))
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        process_tree.end_children(lambda pid, status, usage: None, polite=getattr(signal, declaration["stop"]), patience=STOP_SECONDS)
-        shutil.rmtree(folder, ignore_errors=True)
-        os._exit(0)
+        try:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            process_tree.end_children(lambda pid, status, usage: None, polite=getattr(signal, declaration["stop"]), patience=STOP_SECONDS)
+            status = 0 if other_user.remove_folder(folder, user) is None else 1
+        finally:
+            os._exit(status)
 
 
-def _start(declaration, folder, path):
-    run = _Commands(declaration, folder, path)
+def _start(declaration, user, folder, path):
+    run = _Commands(declaration, user, folder, path)
     for argv in declaration["prepare"]:
         run.step(argv)
     serving = run.start(declaration["serve"])
@@ -136,19 +149,18 @@ def _start(declaration, folder, path):
 class _Commands:
     """Runs a server's commands as its owner, in its folder, with a clean environment and a log."""
 
-    def __init__(self, declaration, folder, path):
-        self._owner = owner(declaration)
+    def __init__(self, declaration, user, folder, path):
+        self._owner = user
         self._folder = folder
         self._path = path
         self._kill = getattr(signal, declaration["kill"])
-        self._log = os.path.join(folder, LOG)
+        self._log = tempfile.TemporaryFile(dir=os.path.dirname(folder))
 
     def start(self, argv):
         program = shutil.which(argv[0], path=self._path) or argv[0]
         filled = [program] + [word.replace("{server}", self._folder) for word in argv[1:]]
-        with open(self._log, "ab") as log:
-            return subprocess.Popen(filled, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._folder, env={"LC_ALL": "C", "PATH": self._path},
-                                    preexec_fn=self._become_owner)
+        return subprocess.Popen(filled, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, cwd=self._folder,
+                                env={"LC_ALL": "C", "PATH": self._path}, preexec_fn=self._become_owner)
 
     def step(self, argv):
         """Run a command to its end.
@@ -168,21 +180,14 @@ class _Commands:
 
     def last_words(self):
         """The end of the log as one line."""
-        try:
-            with open(self._log, "rb") as log:
-                log.seek(max(0, os.fstat(log.fileno()).st_size - LAST_BYTES))
-                text = log.read(LAST_BYTES).decode("utf-8", "replace")
-        except OSError:
-            return "it left no log"
+        log = self._log.fileno()
+        # Not by seeking: the commands write where this file description stands.
+        text = os.pread(log, LAST_BYTES, max(0, os.fstat(log).st_size - LAST_BYTES)).decode("utf-8", "replace")
         return " | ".join(line.strip() for line in text.splitlines() if line.strip()) or "it said nothing"
 
     def _become_owner(self):
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
-        uid, gid = self._owner
-        if os.geteuid() == 0:
-            os.setgroups([])
-            os.setgid(gid)
-            os.setuid(uid)
+        other_user.become(self._owner)
         # After the change of user, which takes it away.
         process_tree.die_with_parent(self._kill)

@@ -12,6 +12,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import
 
 # What a host sends as its progress is a few hundred bytes.
 MAX_BYTES = 64 * 1024
+# Beyond what a plan counts or measures.
+MOST = 10**15
+MOST_DIGITS = 30
 PLACES = {
     "single": "one worker alone",
     "same_cpu": "two on one CPU",
@@ -28,10 +31,29 @@ def parse(text: str) -> dict[str, t.Any] | None:
     if len(text) > MAX_BYTES:
         return None
     try:
-        told = json.loads(text)
+        told = json.loads(text, parse_constant=_no_number, parse_int=_integer, parse_float=_float)
     except (ValueError, RecursionError):
         return None
     return told if isinstance(told, dict) else None
+
+
+def _no_number(word):
+    raise ValueError(f"{word} is no number")
+
+
+def _integer(digits):
+    # Of thousands of digits Python makes no number, or only slowly.
+    return _counted(int(digits[:MOST_DIGITS]))
+
+
+def _float(digits):
+    return _counted(float(digits))
+
+
+def _counted(value):
+    if not abs(value) < MOST:
+        raise ValueError("no plan counts so far")
+    return value
 
 
 def line(told: dict[str, t.Any]) -> str:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import pathlib
+import shutil
+import sys
 
 import pytest
 
 from ansible_collections.threadwise.smt.plugins.module_utils import hostfs
+from crash import assert_durable, killed_at_each, needs_trace
 
 
 @pytest.fixture(name='fs')
@@ -84,6 +87,93 @@ def test_a_link_that_stays_inside_is_followed_and_a_dangling_one_is_missing(fs, 
     assert fs.read('link') == 'x'
     assert fs.read('dangling') is None
     assert fs.problems == []
+
+
+@pytest.fixture(name='outside')
+def _outside(tmp_path):
+    """What lies beside the recorded tree."""
+    outside = tmp_path / 'outside'
+    outside.mkdir()
+    (outside / 'secret').write_text('what the tree has not got')
+    return outside
+
+
+@pytest.fixture(name='tree')
+def _tree(tmp_path):
+    (tmp_path / 'tree' / 'real').mkdir(parents=True)
+    (tmp_path / 'tree' / 'real' / 'file').write_text('x')
+    return hostfs.HostFs(str(tmp_path / 'tree'))
+
+
+@pytest.mark.parametrize('target', ['%s', '../outside', '../tree/../outside', 'real/../../outside', '/proc/self/root%s'])
+@pytest.mark.parametrize('path', ['link/secret', 'real/deeper/link/secret'])
+def test_a_link_to_a_directory_leads_nobody_out_of_the_tree(tree, outside, target, path):
+    link = pathlib.Path(tree.path(os.path.dirname(path)))
+    link.parent.mkdir(exist_ok=True, parents=True)
+    up = '../' * (path.count('/') - 1) if target.startswith('..') or target.startswith('real') else ''
+    link.symlink_to(up + (target % outside if '%' in target else target))
+    assert (link / 'secret').exists(), 'it leads where it should not'
+    assert tree.read(path) is None and tree.head(path, 10) is None
+    assert tree.names(os.path.dirname(path)) == []
+    assert tree.status(path) is None
+    assert tree.status(os.path.dirname(path)) is not None
+    assert all('leads out of the recorded tree' in problem for problem in tree.problems) and tree.problems
+    with pytest.raises(OSError, match='leads out of the recorded tree'):
+        tree.write(os.path.dirname(path) + '/new', 'x')
+    with pytest.raises(OSError, match='leads out of the recorded tree'):
+        tree.write(os.path.dirname(path) + '/further/new', 'x')
+    assert os.listdir(outside) == ['secret']
+
+
+def test_a_link_to_a_directory_that_stays_inside_is_followed(tree):
+    root = pathlib.Path(tree.sysroot)
+    (root / 'link').symlink_to('real')
+    (root / 'real' / 'up').symlink_to('../real')
+    (root / 'absolute').symlink_to(root / 'real')
+    for way in ('link', 'real/up', 'real/up/up', 'link/up', 'absolute'):
+        assert tree.read(way + '/file') == 'x' and 'file' in tree.names(way) and tree.status(way + '/file').st_size == 1
+    tree.write('link/new', 'y')
+    assert (root / 'real' / 'new').read_text() == 'y' and tree.problems == []
+
+
+def test_a_sysroot_that_is_itself_reached_by_a_link_is_read(tree, tmp_path):
+    (tmp_path / 'way').symlink_to('tree')
+    assert hostfs.HostFs(str(tmp_path / 'way')).read('real/file') == 'x'
+
+
+def test_no_device_is_opened_to_find_out_that_it_is_none(tree):
+    """Opening one can have an effect: a watchdog begins to bark."""
+    (pathlib.Path(tree.sysroot) / 'dev').symlink_to('/dev')
+    opened = []
+    sys.addaudithook(lambda event, arguments: opened.append(arguments) if event == 'open' and not arguments[2] & os.O_PATH else None)
+    before = len(opened)
+    assert tree.read('dev/zero') is None
+    assert opened[before:] == []
+
+
+@needs_trace
+def test_a_file_that_is_said_to_be_written_is_on_the_disk_with_its_name_and_its_directories(tmp_path):
+    fs = hostfs.HostFs(str(tmp_path))
+    seen = assert_durable(lambda: fs.write('a/b/c', 'text'))
+    assert seen.count('fsync directory') == 3 and seen.count('fsync file') == 1
+
+
+@needs_trace
+def test_a_kill_between_any_two_changes_of_a_write_leaves_the_old_file_or_the_new_one(tmp_path):
+    root = tmp_path / 'tree'
+    fs = hostfs.HostFs(str(root))
+
+    def prepare():
+        shutil.rmtree(root, ignore_errors=True)
+        root.mkdir()
+        fs.write('a/b', 'old')
+
+    def check(_number, killed):
+        assert fs.read('a/b') in (('old', 'new') if killed else ('new',))
+        fs.write('a/b', 'next')
+        assert fs.read('a/b') == 'next'
+
+    assert killed_at_each(prepare, lambda: fs.write('a/b', 'new'), check) >= 4
 
 
 def test_an_error_of_the_device_is_a_problem(fs, tmp_path, monkeypatch):

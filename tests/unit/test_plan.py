@@ -12,12 +12,13 @@ import re
 import pytest
 
 from ansible_collections.threadwise.smt.plugins.module_utils import facts as gathered
-from ansible_collections.threadwise.smt.plugins.module_utils import changes, cpu_state, plan, sample_record, stop_rule, workloads
+from ansible_collections.threadwise.smt.plugins.module_utils import changes, cpu_state, plan, run_directory, sample_record, stop_rule, workloads
 from ansible_collections.threadwise.smt.plugins.module_utils.hostfs import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils.placement import PlacementError
 from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import RunDirectory
 from ansible_collections.threadwise.smt.plugins.module_utils.topology import Topology
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
+from ansible_collections.threadwise.smt.plugins.plugin_utils import result_files
 
 HERE = tuple(sorted(os.sched_getaffinity(0)))[:2]
 SETTINGS = {
@@ -244,6 +245,31 @@ def test_a_missing_workload_is_skipped_and_none_at_all_is_an_error(tmp_path, mon
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(plan.PlanError, match="no workload can be run here: gzip is not installed .package gzip."):
         measured(tmp_path, dict(SETTINGS, change="none"))
+
+
+def test_a_plan_stops_before_its_result_is_larger_than_a_controller_takes(tmp_path, monkeypatch):
+    settings = dict(SETTINGS, change="none", workloads=[], custom=[own("own", "echo rate 1")], placements=["single"], blocks=50)
+    monkeypatch.setattr(plan, "MOST_BYTES", 16000)
+    done, samples, files = measured(tmp_path, settings)
+    assert files.read("header.json")["plan"]["stopped"] == "size" and 1 < len(samples) == done.block < 50
+    assert 16000 - 2 * done.largest < files.size() <= 16000
+
+
+def test_a_block_that_alone_would_be_larger_is_given_up_with_the_reason(tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "MOST_BYTES", 2000)
+    custom = [own("own_%d" % number, "echo rate 1") for number in range(6)]
+    with pytest.raises(plan.PlanError, match="block 0 was not done, and the samples so far are as large as a result may be"):
+        measured(tmp_path, dict(SETTINGS, change="none", workloads=[], custom=custom, placements=["single"], blocks=1))
+
+
+def test_the_size_that_a_plan_counts_is_that_of_the_file_on_the_controller(tmp_path):
+    settings = dict(SETTINGS, change="none", workloads=[], custom=[own("own", "echo rate 1")], placements=["single"], blocks=9)
+    done, _samples, files = measured(tmp_path, settings)
+    files.write("header.json", done.header(gathered.gather(HostFs("/")), {"cpu_model": "\u00e9\u4e2d"}, "r"))
+    path, _new = result_files.save(tmp_path / "controller", dict(files.result(), host="h"))
+    # How it ended, and the host's name, are not counted.
+    assert 0 <= os.path.getsize(path) - files.size() < 1000
+    assert run_directory.MOST_BYTES < 0.95 * results.MAX_BYTES
 
 
 RATE_COMMAND = own("own", "echo rate 1")

@@ -25,9 +25,18 @@ def test_a_phase_without_samples_is_named():
     assert progress.line(dict(TOLD, phase="preparing", last=None)) == " 42 %, block 3, about 2:55 left, preparing"
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "7", "[" * 100000, " " * (progress.MAX_BYTES + 1)])
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "7", "[" * 5000, " " * (progress.MAX_BYTES + 1)] + [
+    '{"fraction": %s, "block": 1}' % number
+    for number in ("Infinity", "-Infinity", "NaN", "1e400", "-1e400", "1e308", "1" + "0" * 15, "9" * 400, "-" + "9" * 5000)])
 def test_what_is_no_progress_is_none(text):
     assert progress.parse(text) is None
+
+
+@pytest.mark.parametrize("value", ["9e14", "-9e14", "5e-324", "9" * 15, "-" + "9" * 15, "true", '"9"', "[9]", "{}", "null", "-0"])
+@pytest.mark.parametrize("field", ["fraction", "block", "seconds_left", "value"])
+def test_each_number_that_json_can_hold_makes_a_short_line(field, value):
+    told = json.dumps(TOLD).replace('"%s": %s' % (field, json.dumps({**TOLD, **TOLD["last"]["metric"]}[field])), '"%s": %s' % (field, value))
+    assert told != json.dumps(TOLD) and len(progress.line(progress.parse(told))) < 400
 
 
 def test_hostile_fields_make_one_harmless_line():

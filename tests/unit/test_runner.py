@@ -4,11 +4,16 @@
 
 from __future__ import annotations
 
+import codecs
 import ctypes
+import importlib
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
@@ -152,3 +157,51 @@ def test_more_than_ones_share_takes_a_capability():
     without = ["setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice"]
     done = subprocess.run([*without, sys.executable, "-c", told], capture_output=True, text=True, check=False)
     assert "RunnerError: nice -20: only root may give a process more than its share" in done.stderr
+
+
+@pytest.fixture(name="root_sleep")
+def sleep_with_roots_rights():
+    """A copy of sleep that becomes root, whoever starts it."""
+    folder = tempfile.mkdtemp(prefix="smt-")
+    os.chmod(folder, 0o755)
+    program = os.path.join(folder, "root-sleep")
+    shutil.copy(shutil.which("sleep"), program)
+    os.chmod(program, 0o4755)
+    yield program
+    shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a program that becomes root")
+def test_no_worker_of_an_ordinary_user_becomes_root(root_sleep):
+    """It could not be ended with its sample."""
+    told_read, told_write = os.pipe()
+    # This interpreter may lie where an ordinary user cannot read what it has not loaded yet.
+    assert codecs.lookup("ascii") and importlib.import_module("resource")
+    plan = os.fork()
+    if plan == 0:
+        try:
+            os.chdir("/")
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            taken = runner.run(["sh", "-c", "grep NoNewPrivs /proc/self/status; exec %s 300" % root_sleep], [[]], timeout=2)
+            os.write(told_write, json.dumps(taken["workers"]).encode("ascii"))
+        finally:
+            os._exit(0)
+    os.close(told_write)
+    os.waitpid(plan, 0)
+    left = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and command_of(pid).startswith(root_sleep.encode())]
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    with os.fdopen(told_read, encoding="ascii") as told:
+        workers = json.loads(told.read() or "null")
+    assert left == []
+    assert workers[0]["output"] == "NoNewPrivs:\t1\n" and workers[0]["exit_status"] == -signal.SIGTERM
+
+
+def command_of(pid):
+    try:
+        with open("/proc/%s/cmdline" % pid, "rb") as line:
+            return line.read()
+    except OSError:
+        return b""

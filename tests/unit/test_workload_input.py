@@ -32,8 +32,19 @@ def test_gzip_is_held_against_what_went_in(tmp_path):
     workload_input.verify(workloads.GZIP, str(stream))
     with pytest.raises(workloads.WorkloadError, match="cannot be unpacked"):
         workload_input.verify(dict(workloads.GZIP, argv=["cat"]), str(stream))
+    # A stream whose frame is whole and whose inside is not: zlib complains of it, not gzip.
+    with pytest.raises(workloads.WorkloadError, match="cannot be unpacked: Error -3"):
+        workload_input.verify(dict(workloads.GZIP, argv=["sh", "-c", "gzip -c | head -c 1000; head -c 100000 /dev/zero | tr '\\\\0' '\\\\377'"]), str(stream))
     with pytest.raises(workloads.WorkloadError, match="does not unpack to what went in"):
         workload_input.verify(dict(workloads.GZIP, argv=["sh", "-c", "head -c 1000 | gzip"]), str(stream))
+
+
+def test_a_packer_that_hangs_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(workload_input, "VERIFY_SECONDS", 0.2)
+    stream = tmp_path / "stream"
+    workload_input.write_stream(str(stream), 1)
+    with pytest.raises(workloads.WorkloadError, match="sleep did not pack the stream"):
+        workload_input.verify(dict(workloads.GZIP, argv=["sleep", "60"]), str(stream))
 
 
 def built(name, tmp_path):

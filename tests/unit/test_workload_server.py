@@ -15,7 +15,8 @@ import time
 
 import pytest
 
-from ansible_collections.threadwise.smt.plugins.module_utils import workload_server, workloads
+from ansible_collections.threadwise.smt.plugins.module_utils import run_directory as run_directory_module
+from ansible_collections.threadwise.smt.plugins.module_utils import workload_run, workload_server, workloads
 from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import RunDirectory
 
 PATH = workloads.search_path(workloads.OLTP, os.environ["PATH"])
@@ -40,7 +41,7 @@ def run_directory():
 
 
 def started(server, files):
-    return workload_server.Server(server, files.folder("own.server", *workload_server.owner(server)), PATH)
+    return workload_server.Server(server, files.folder("own.server", workload_server.owner(server)), PATH)
 
 
 def processes_in(folder):
@@ -141,3 +142,128 @@ def test_a_server_ends_with_a_plan_that_is_killed(number, files):
 def test_a_missing_user_is_named():
     with pytest.raises(workloads.WorkloadError, match="sh refuses to run as root, and this host has no user nobody-at-all"):
         workload_server.owner(dict(SERVER, user="nobody-at-all"))
+
+
+# ---- a server whose user is hostile: whatever it puts into its folder, root does nothing there -------------------------------------------------------
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root works in the name of another user")
+OTHER = "nobody"
+SECRET = "what only root may read\n"
+
+
+@pytest.fixture(name="victim")
+def a_file_of_root(files):
+    """A file that only root may read or write, where others can name it."""
+    path = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(files.path))), "victim")
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as secret:
+        secret.write(SECRET)
+    yield path
+    with open(path, encoding="utf-8") as secret:
+        assert secret.read() == SECRET
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600 and os.stat(path).st_uid == 0
+
+
+def planted(*names):
+    """A command of the server's user that makes each name in its folder a link to the file at {victim}."""
+    return ["sh", "-c", "cd {server}; for name in %s; do rm -rf $name; ln -s {victim} $name; done" % " ".join(names)]
+
+
+def hostile(victim, **changed):
+    """The server, of another user, and with {victim} filled in."""
+    made = dict(SERVER, user=OTHER, **changed)
+    return {key: [[word.replace("{victim}", victim) for word in argv] for argv in made[key]] if key in ("prepare", "fill") else made[key] for key in made}
+
+
+@needs_root
+@pytest.mark.parametrize("changed", [
+    {"prepare": [planted("log"), ["sh", "-c", "echo written by root; exit 1"]]},
+    {"prepare": [planted("log", "log.new", ".log"), ["sh", "-c", "exit 1"]]},
+    {"fill": [planted("log", "pid", "up"), ["sh", "-c", "echo written by root; exit 1"]]},
+])
+def test_links_of_a_servers_user_lead_root_nowhere(changed, files, victim):
+    with pytest.raises(workloads.WorkloadError, match="sh failed with exit status 1") as told:
+        started(hostile(victim, **changed), files)
+    assert SECRET.strip() not in str(told.value)
+    assert gone(files.file("own.server"))
+
+
+@needs_root
+def test_only_what_a_servers_user_may_remove_is_removed_and_the_rest_is_named(files, victim):
+    """What another user of the host put there stays: root would have removed it in the server's name."""
+    server = started(hostile(victim), files)
+    kept = os.path.join(server.folder, "kept")
+    os.mkdir(kept, 0o755)
+    with open(os.path.join(kept, "of-root"), "w", encoding="utf-8") as other:
+        other.write("x")
+    assert "not all of %s could be removed" % server.folder == server.stop()
+    assert [names for _folder, _folders, names in os.walk(files.path) if "of-root" in names] == [["of-root"]]
+    # What is left goes with the run as far as its owner's rights go, and is in nobody's way.
+    files.release()
+    base = os.path.dirname(files.path)
+    files.remove()
+    assert run_directory_module.kept_runs(base) == [] and len(os.listdir(base)) == 1
+    run_directory_module.sweep(base)
+    assert [names for _folder, _folders, names in os.walk(base) if "of-root" in names] == [["of-root"]]
+
+
+@needs_root
+def test_folders_that_their_owner_closed_are_removed(files, victim):
+    closed = "cd {server}; mkdir -p a/b/c; touch a/b/c/d; chmod 0 a/b/c a/b a"
+    server = started(hostile(victim, fill=[["sh", "-c", closed]]), files)
+    assert server.stop() is None
+    assert gone(server.folder)
+
+
+def client(line, **changed):
+    """A workload whose command is the client of a server."""
+    metric = dict({"name": "rate", "unit": "1/s", "better": "higher", "aggregate": "sum"}, **changed.pop("metric", {"pattern": "rate ([0-9.]+)"}))
+    return dict(workloads.PLAIN, name="own", title="own", argv=["sh", "-c", line], metric=metric, server=dict(SERVER, user=OTHER), together=True, **changed)
+
+
+@pytest.fixture(name="sampled")
+def sample_of_a_client(files):
+    """What one sample of a client came to."""
+    def sample(workload):
+        ready = workload_run.Ready(workload, files, {}, 0.05, 1)
+        try:
+            return ready.sample([[]], None)
+        finally:
+            ready.close()
+    return sample
+
+
+@needs_root
+def test_a_client_runs_as_the_servers_user_and_can_gain_nothing(sampled):
+    """Of root a hostile server could ask for root's password files, or have its socket lead to another one's."""
+    line = "id -u; id -G; grep -e NoNewPrivs -e CapEff /proc/self/status; echo rate 1 > left; cat left"
+    said = sampled(client(line))["workers"][0]["output"].split()
+    other = pwd.getpwnam(OTHER)
+    assert said == [str(other.pw_uid), str(other.pw_gid), "CapEff:", "0" * 16, "NoNewPrivs:", "1", "rate", "1"]
+
+
+@needs_root
+@pytest.mark.parametrize("plant", ["ln -s {victim} latency.1", "mkfifo latency.1", "mkdir latency.1"])
+def test_what_a_client_leaves_in_place_of_its_figures_is_not_read_by_root(plant, sampled, victim):
+    with open(victim, "a", encoding="utf-8") as secret:
+        secret.write("0 0 5 \n")
+    workload = client(plant.replace("{victim}", victim), metric={"file": "latency.*", "pattern": workloads.PGBENCH_TRANSACTION, "quantile": 0.5})
+    with pytest.raises(workloads.WorkloadError, match="sh printed no rate"):
+        sampled(workload)
+    with open(victim, "w", encoding="utf-8") as secret:
+        secret.write(SECRET)
+
+
+@needs_root
+@needs_postgresql
+def test_links_beside_a_real_postgresql_lead_root_nowhere(files, victim):
+    """Whoever else runs as the server's user replaces each name in its folder, again and again, while a benchmark goes on."""
+    server = dict(workloads.POSTGRESQL, fill=workloads.POSTGRESQL["fill"] + [["sh", "-c", "setsid sh -c '%s' > /dev/null 2>&1 &" % (
+        "cd {server}; while :; do for name in log data/logfile latency.1 scratch .lock; do ln -snf %s $name; done; sleep 0.05; done" % victim)]])
+    ready = workload_run.Ready(dict(workloads.OLTP, server=server), files, {}, 0.05, 1)
+    try:
+        ready.calibrate([[]])
+        assert ready.sample([[]], 1)["metrics"]["throughput"]["value"] > 0
+        assert os.path.islink(os.path.join(files.file("oltp.server"), "log"))
+    finally:
+        ready.close()
+    assert gone(files.file("oltp.server"))
