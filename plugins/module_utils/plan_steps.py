@@ -9,8 +9,8 @@ import os
 import signal
 
 from ansible_collections.threadwise.smt.plugins.module_utils import (
-    changes, cpu_state, environment, facts, guard, plan, probe_kept, runner, saved_map, topology, workloads)
-from ansible_collections.threadwise.smt.plugins.module_utils.host_lock import HostLock
+    bystanders, changes, cpu_state, environment, facts, guard, plan, probe_kept, restorer, runner, saved_map, topology, workloads)
+from ansible_collections.threadwise.smt.plugins.module_utils.host_lock import HostLock, HostLockError
 from ansible_collections.threadwise.smt.plugins.module_utils.hostfs import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import RunDirectory, RunDirectoryError, base_directory, kept_runs, utc_now
 
@@ -97,6 +97,7 @@ def measure(name, settings):
     plan.check_settings(settings)
     files = RunDirectory(base_directory(), name)
     with _alone("an evaluation (run %s)" % name) as lock:
+        _see_that_no_change_waits(bystanders.Host("/"))
         host = facts.gather(HostFs("/"))
         outline = _outline(host, settings, cpu_state.read("/"))
         change = outline.change
@@ -116,6 +117,20 @@ def measure(name, settings):
         if change.compared:
             keeper.disarm()
     return {"outcome": ending["outcome"], "message": ending["message"]}
+
+
+def _see_that_no_change_waits(host):
+    """Refuse a host with a change that nobody confirmed: the timer that takes it back would wait for the lock as long as the evaluation takes.
+
+    Args:
+        host: ``bystanders.Host``.
+
+    Raises:
+        HostLockError: a change waits to be confirmed.
+    """
+    if restorer.pending(host) is not None:
+        raise HostLockError("a change of this host waits to be confirmed, and goes back by itself if it is not (revert_after of smt_state): confirm it, wait, "
+                            "or ask for state: restored, and evaluate then")
 
 
 @contextlib.contextmanager

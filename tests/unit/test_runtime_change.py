@@ -4,53 +4,14 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils import (
-    bystanders, cpu_state, hostfs, persistence, runtime_change, saved_state, udev_rules)
+    cpu_state, hostfs, persistence, runtime_change, saved_state, udev_rules)
 
-from fake_kernel import FakeKernel, numbered_cores
+from fake_host import Host
 
-CORES = numbered_cores(4, 2, 'adjacent')
 ALL, FIRST = list(range(8)), [0, 2, 4, 6]
 REDHAT = 'SUBSYSTEM=="cpu", ACTION=="add", TEST=="online", ATTR{online}=="0", ATTR{online}="1"\n'
-
-
-class Host(FakeKernel, bystanders.Host):
-    """A fake kernel that a request can be sent to."""
-
-    def __init__(self, sysroot, **options):
-        super().__init__(sysroot, CORES, **options)
-        self.put('proc/self/mounts', '')
-        self.boot('first')
-        self.commands = []
-
-    def put(self, path, text):
-        full = hostfs.HostFs(self.sysroot)
-        full.write(path, text)
-
-    def boot(self, boot_id):
-        self.put(saved_state.BOOT_ID, boot_id)
-
-    def run_command(self, command):
-        self.commands.append(command)
-        return 0, '', ''
-
-    def ask(self, state=None, **options):
-        given = {'threads': None, 'method': 'auto', 'bystanders': 'refuse', 'persist': 'none', 'neutralise': False, 'revert_after': None,
-                 'confirm': False, 'check': False}
-        given.update(options)
-        change = runtime_change.RuntimeChange(runtime_change.Request(state=state, **given), self.run_command, self.sysroot)
-        change.host = change.dead_man._host = self
-        result = change.run()
-        result['warnings'] = change.warnings
-        assert json.loads(json.dumps(result)) == result
-        return result
-
-    def saved(self):
-        text = self.read(saved_state.PATH)
-        return json.loads(text) if text else None
 
 
 @pytest.fixture(name='host')
@@ -167,7 +128,7 @@ def test_dead_man_first_then_the_writes(host):
     assert not host.exists(persistence.TMPFILES_PATH)
     done = host.ask('disabled', confirm=True, persist='tmpfiles')
     assert (done['changed'], done['revert_pending'], host.exists(persistence.TMPFILES_PATH)) == (True, False, True)
-    assert ['systemctl', 'stop', 'threadwise-smt-revert.timer'] in host.commands
+    assert ['systemctl', 'stop', 'threadwise-smt-revert.timer', 'threadwise-smt-revert.service'] in host.commands
     assert host.ask('disabled', revert_after=60, persist='tmpfiles')['changed'] is False
 
 
