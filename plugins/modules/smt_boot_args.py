@@ -110,16 +110,9 @@ differences:
   sample: ["/proc/cmdline: nosmt is missing", "smt/active reads 1, expected is 0"]
 """
 
-import signal
-
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.threadwise.smt.plugins.module_utils import boot_backend, boot_change, hostfs
-
-
-def end(number, dummy):
-    """Signal handler: a run that is told to end takes back what it has begun."""
-    raise boot_backend.BootLoaderError('It was ended by signal %d. Nothing was changed' % number)
 
 
 def main():
@@ -133,8 +126,7 @@ def main():
         required_one_of=[('smt', 'maxcpus')],
         supports_check_mode=True,
     )
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, end)
+    boot_backend.heed_signals()
     given = module.params
     request = boot_change.Request(given['smt'], given['maxcpus'], given['force'], module.check_mode)
     try:
