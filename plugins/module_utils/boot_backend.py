@@ -73,8 +73,8 @@ _ended_by = []
 
 
 def heed_signals():
-    """Take the signals that end a process as a wish, which :func:`go_on` and a running tool hear: an exception out of a handler would tear apart what puts files
-    in place or back. From the moment in which the new configuration is in place nobody asks any more, and the run ends as what it is, done."""
+    """Take the signals that end a process as a wish, which :func:`go_on` and a running tool hear: an exception out of a handler would tear apart what puts
+    files in place or back. From the moment in which the new configuration is in place nobody asks any more, and the run ends as what it is, done."""
     for number in ENDING_SIGNALS:
         signal.signal(number, lambda told, dummy: _ended_by.append(told))
 

@@ -52,8 +52,8 @@ Cpuset.__doc__ = """A cpuset that names CPUs. ``version`` is that of cgroups (1,
 
 Finding = namedtuple('Finding', ['hurts', 'text', 'user'])
 Finding.__new__.__defaults__ = (None,)
-Finding.__doc__ = """One bystander. ``hurts`` is False for what is worth knowing and set right afterwards without anybody's doing; ``user`` is the name (or the id in
-digits) of the user whose own doing it is, None where it is the machine's."""
+Finding.__doc__ = """One bystander. ``hurts`` is False for what is worth knowing and set right afterwards without anybody's doing; ``user`` is the name
+(or the id in digits) of the user whose own doing it is, None where it is the machine's."""
 
 
 class Host(cpu_state.SysFiles):

@@ -43,8 +43,8 @@ def of(facts, topology, settings, origin):
     Args:
         facts: ``ansible_facts['smt']``.
         topology: the host's ``Topology``.
-        settings: dict with ``change`` (one of ``NAMES``), ``bystanders`` (``refuse`` or ``warn``), ``affinity_conflicts_of`` (whose conflicts are refused, as in
-            ``bystanders.counting``), ``overcommit_ratio`` (percent, or None for the host's own).
+        settings: dict with ``change`` (one of ``NAMES``), ``bystanders`` (``refuse`` or ``warn``), ``affinity_conflicts_of`` (whose conflicts are
+            refused, as in ``bystanders.counting``), ``overcommit_ratio`` (percent, or None for the host's own).
         origin: the host's state as from ``cpu_state.read`` before anything was switched: a sibling that is off on purpose in it stays off.
     """
     name = settings["change"]

@@ -34,10 +34,11 @@ class HostLock:
     :param sysroot: root of the host's files
     :param purpose: what the next one is told about this holder, e.g. ``smt_state``
     :param seconds: how long to wait for another holder; ``math.inf`` waits for ever
+    :param path: the file below ``sysroot``; users who are not root have one of their own, in a folder of theirs
     """
 
-    def __init__(self, sysroot: str, purpose: str, seconds: float = 0.0):
-        self._path = os.path.join(sysroot, LOCK)
+    def __init__(self, sysroot: str, purpose: str, seconds: float = 0.0, path: str = LOCK):
+        self._path = os.path.join(sysroot, path)
         self._purpose = purpose
         self._seconds = seconds
         self.descriptor = -1

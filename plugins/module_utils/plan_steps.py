@@ -137,12 +137,10 @@ def _see_that_no_change_waits(host):
 def _alone(purpose):
     """Hold the host against others that change or measure it; yields the lock's file descriptors, for the guard to keep.
 
-    Without root nothing can be changed here, and the lock's folder is root's.
+    Without root nothing can be changed here, and the lock's folder is root's: then it is held against other evaluations of the same user.
     """
-    if os.geteuid() != 0:
-        yield ()
-        return
-    with HostLock("/", purpose) as lock:
+    mine = HostLock("/", purpose) if os.geteuid() == 0 else HostLock(os.path.dirname(base_directory()), purpose, path="lock")
+    with mine as lock:
         yield (lock.descriptor,)
 
 

@@ -18,8 +18,8 @@ Request = namedtuple('Request', ['state', 'threads', 'method', 'bystanders', 'co
 Request.__doc__ = """What is asked for.
 
 state: ``enabled``, ``disabled``, ``restored`` or None; threads: threads per core, or None; method: as in cpu_state; bystanders: ``refuse`` or
-``warn``; conflicts_of: whose conflicts are refused, as in bystanders.counting; persist: as in persistence; neutralise: whether udev rules that online CPUs are to rest; revert_after: seconds, or None;
-confirm: whether an armed timer is stopped; check: nothing is written.
+``warn``; conflicts_of: whose conflicts are refused, as in bystanders.counting; persist: as in persistence; neutralise: whether udev rules that online CPUs
+are to rest; revert_after: seconds, or None; confirm: whether an armed timer is stopped; check: nothing is written.
 """
 
 ERRORS = (cpu_state.StateError, config_files.ConfigFileError, dead_man.DeadManError, guard.GuardError, host_lock.HostLockError,

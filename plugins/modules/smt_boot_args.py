@@ -23,6 +23,7 @@ options:
       - V(disabled) boots with C(nosmt). SMT can be turned on again at run time.
       - V(forced_off) boots with C(nosmt=force). SMT stays off until a reboot without it.
       - V(mitigations_nosmt) boots with C(mitigations=auto,nosmt), which turns SMT off on processors alone whose vulnerabilities ask for it.
+        Attack vectors that another C(mitigations) takes out (Linux 6.17 and later) stay out, in a second one behind it. C(no_cross_thread) goes.
     type: str
     choices: [enabled, disabled, forced_off, mitigations_nosmt]
   maxcpus:

@@ -87,7 +87,8 @@ attributes:
     support: full
 notes:
   - Needs root. Never time a workload across a change.
-  - A confirmation and the end of O(revert_after) exclude each other. Whichever gets the host's lock first decides, and a confirmation that comes too late fails.
+  - A confirmation and the end of O(revert_after) exclude each other. Whichever gets the host's lock first decides, and a confirmation that comes too late
+    fails.
 seealso:
   - module: threadwise.smt.smt_facts
 author:

@@ -84,7 +84,8 @@ def test_only_what_a_trusted_key_signed_is_run(host):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(host.directory / name)], check=True)
     (place / "signers").write_text("x@example.com " + (host.directory / "trusted.pub").read_text())
     (place / ".gitconfig").write_text(f"[gpg \"ssh\"]\nallowedSignersFile = {place}/signers\n")
-    signed = {name: ("-c", "gpg.format=ssh", "-c", f"user.signingkey={host.directory / name}.pub", "-c", "commit.gpgsign=true") for name in ("trusted", "other")}
+    signed = {name: ("-c", "gpg.format=ssh", "-c", f"user.signingkey={host.directory / name}.pub", "-c", "commit.gpgsign=true")
+              for name in ("trusted", "other")}
     code, seen = run(host, smt_pull_verify_commit=True)
     assert host.get("smt") == {"h1": True} and not (place / "verified/local.yml").exists(), seen
     commit(repository, "# 1\n", *signed["trusted"])

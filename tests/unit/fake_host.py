@@ -37,8 +37,8 @@ class Host(FakeKernel, bystanders.Host):
         return next((self.status[word] for word in command if word in self.status), 0), '', ''
 
     def ask(self, state=None, **options):
-        given = {'threads': None, 'method': 'auto', 'bystanders': 'refuse', 'conflicts_of': ['services'], 'persist': 'none', 'neutralise': False, 'revert_after': None,
-                 'confirm': False, 'check': False}
+        given = {'threads': None, 'method': 'auto', 'bystanders': 'refuse', 'conflicts_of': ['services'], 'persist': 'none', 'neutralise': False,
+                 'revert_after': None, 'confirm': False, 'check': False}
         given.update(options)
         change = runtime_change.RuntimeChange(runtime_change.Request(state=state, **given), self.run_command, self.sysroot)
         change.host = change.dead_man._host = self

@@ -346,9 +346,9 @@ def test_a_run_told_to_end_at_any_step_is_whole_and_tells_what_it_did(tmp_path, 
 
 def test_a_tool_that_runs_when_the_end_is_asked_for_goes_with_all_it_started(tmp_path):
     root = boot_maker.grub_tree(tmp_path)
-    tool = boot_maker.write(root, "usr/sbin/grub-mkconfig",
-                            (root / "usr/sbin/grub-mkconfig").read_text().replace("set -e\n", f"set -e\n(kill -TERM $PPID; sleep 600; echo late >>{root}/boot/late)\n", 1))
-    assert "sleep 600" in tool.read_text()
+    held = f"set -e\n(kill -TERM $PPID; sleep 600; echo late >>{root}/boot/late)\n"
+    text = (root / "usr/sbin/grub-mkconfig").read_text().replace("set -e\n", held, 1)
+    assert held in boot_maker.write(root, "usr/sbin/grub-mkconfig", text).read_text()
     before = boot_maker.snapshot(root)
     done = subprocess.run([boot_maker.sys.executable, "-c", ENDED, str(root), "disabled", "-1", ""], check=True, capture_output=True, text=True)
     assert "ended by signal 15. Nothing was changed" in done.stdout

@@ -12,7 +12,7 @@ import sys
 import time
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils import cpu_state, guard, host_lock
+from ansible_collections.threadwise.smt.plugins.module_utils import cpu_state, guard, host_lock, plan_steps
 
 from fake_kernel import FakeKernel, numbered_cores
 
@@ -203,7 +203,8 @@ def test_the_lock_says_for_whom_it_is_held(tmp_path):
 
 @pytest.mark.parametrize('told', ['1.2.3.4 1\x1b[2J', 'x', '', '1.2.3.4 22 1.2.3.4', 'a b c d'])
 def test_a_connection_that_is_none(told):
-    program = 'import sys; sys.path[:0] = %r\nfrom ansible_collections.threadwise.smt.plugins.module_utils import host_lock\nprint(host_lock.asker())' % (sys.path,)
+    program = ('import sys; sys.path[:0] = %r\nfrom ansible_collections.threadwise.smt.plugins.module_utils import host_lock\nprint(host_lock.asker())'
+               % (sys.path,))
     done = subprocess.run([sys.executable, '-c', program], env=dict(os.environ, SSH_CONNECTION=told), capture_output=True, text=True, check=True)
     assert 'for user' in done.stdout and done.stdout.strip().isprintable() and '[2J' not in done.stdout
 
@@ -215,3 +216,15 @@ def test_hostile_words_of_a_holder(tmp_path):
             with host_lock.HostLock(str(tmp_path), 'y'):
                 pytest.fail('two at once')
     assert str(told.value).isprintable()
+
+
+def test_evaluations_of_one_ordinary_user_are_one_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, 'geteuid', lambda: 1001)
+    monkeypatch.setenv('XDG_STATE_HOME', str(tmp_path))
+    with plan_steps._alone('an evaluation (run a)'):
+        with pytest.raises(host_lock.HostLockError, match=r'by an evaluation \(run a\), pid [0-9]+ for user '):
+            with plan_steps._alone('an evaluation (run b)'):
+                pytest.fail('two at once')
+    assert (tmp_path / 'threadwise-smt/lock').stat().st_mode & 0o777 == 0o600
+    with plan_steps._alone('an evaluation (run b)'):
+        pass
