@@ -50,8 +50,7 @@ Cpuset = namedtuple('Cpuset', ['version', 'path', 'inside', 'cpus', 'partition']
 Cpuset.__doc__ = """A cpuset that names CPUs. ``version`` is that of cgroups (1, 2), ``inside`` the path from the mount point on, as tasks know it,
 ``partition`` None unless it is the root of a v2 partition."""
 
-Finding = namedtuple('Finding', ['hurts', 'text', 'user'])
-Finding.__new__.__defaults__ = (None,)
+Finding = namedtuple('Finding', ['hurts', 'text', 'user'], defaults=(None,))
 Finding.__doc__ = """One bystander. ``hurts`` is False for what is worth knowing and set right afterwards without anybody's doing; ``user`` is the name
 (or the id in digits) of the user whose own doing it is, None where it is the machine's."""
 

@@ -38,7 +38,7 @@ def _place(tmp_path_factory):
 def test_what_is_only_for_development_is_not_in_it(place):
     installed = place / "installed/ansible_collections/threadwise/smt"
     assert {path.name for path in installed.iterdir()} == {
-        "CHANGELOG.rst", "FILES.json", "LICENSE", "MANIFEST.json", "README.md", "changelogs", "docs", "examples", "execution-environment.yml", "meta",
+        "CHANGELOG.rst", "FILES.json", "LICENSE", "MANIFEST.json", "README.md", "SECURITY.md", "changelogs", "docs", "examples", "execution-environment.yml", "meta",
         "playbooks", "plugins", "requirements.txt", "requirements.yml", "roles"}
 
 
