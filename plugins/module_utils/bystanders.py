@@ -607,7 +607,7 @@ def _hurt_isolated(host: Host, going: frozenset) -> list[Finding]:
 def _hurt_nodes(host: Host, online: frozenset, going: frozenset) -> list[Finding]:
     found = []
     for name in host.names('sys/devices/system/node'):
-        cpus = _cpus(host.read('sys/devices/system/node/%s/cpulist' % name)) & online if re.match(r'node[0-9]+$', name) else frozenset()
+        cpus = _cpus(host.read('sys/devices/system/node/%s/cpulist' % name)) & online if re.fullmatch(r'node[0-9]+', name) else frozenset()
         if cpus and cpus <= going:
             found.append(Finding(True, '%s: NUMA %s would be left without a CPU' % (_named(cpus), name)))
     return found

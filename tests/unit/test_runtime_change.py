@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils import (
     cpu_state, hostfs, persistence, runtime_change, saved_state, udev_rules)
@@ -189,3 +191,31 @@ def test_rules_rest_and_come_back(host, directory):
 def test_no_warning_where_the_control_is_off(host):
     host.put('usr/lib/udev/rules.d/40-redhat.rules', REDHAT)
     assert host.ask('disabled')['warnings'] == []
+
+
+def put_task(host, uid, cgroup, login):
+    stat = '5 (sleep) S 1 0 0 0 0 4194304' + ' 0' * 12 + ' 1000' + ' 0' * 20
+    for folder in ('proc/5', 'proc/5/task/5'):
+        for name, text in (('stat', stat), ('status', 'Name:\tsleep\nUid:\t%d\t%d\nCpus_allowed_list:\t3\n' % (uid, uid)), ('cgroup', '0::%s\n' % cgroup),
+                           ('loginuid', str(login))):
+            host.put('%s/%s' % (folder, name), text)
+
+
+def test_a_user_who_pins_a_task_stops_nobody_unless_it_was_asked_for(host):
+    put_task(host, 1001, '/user.slice/user-1001.slice/session-3.scope', 1001)
+    what = r'pid 5 sleep \(user 1001, unit session-3.scope, by the user alone\) is pinned to 3 alone'
+    for whose in (['all'], ['services', '1001']):
+        with pytest.raises(runtime_change.ChangeRefused, match=what):
+            host.ask('disabled', conflicts_of=whose)
+    assert host.writes == []
+    told = host.ask('disabled', check=True)
+    assert (told['after']['online'], [re.search('would be hurt: CPU 3: ' + what, warning) is not None for warning in told['warnings']]) == ('0,2,4,6', [True])
+    done = host.ask('disabled')
+    assert re.search('is hurt: CPU 3: ' + what, done['warnings'][0]) and [task['pid'] for task in host.saved()['bystanders']['tasks']] == [5]
+
+
+def test_a_service_that_is_pinned_stops_a_change(host):
+    put_task(host, 1001, '/system.slice/db.service', 4294967295)
+    with pytest.raises(runtime_change.ChangeRefused, match='unit db.service') as refused:
+        host.ask('disabled')
+    assert len(refused.value.findings) == 1 and host.writes == []

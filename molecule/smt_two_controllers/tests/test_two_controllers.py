@@ -115,7 +115,7 @@ def test_a_policy_beside_an_evaluation(host):
     assert code == 0 and result("evaluating")["restored"]["ok"], said
     assert host.check_output("cat %s", CONTROL) == "on"
     code, said = Controller("enforcing-again", "smt_enforce", smt_policy="disabled").ended()
-    assert code == 0 and host.check_output("cat %s %s", CONTROL, ONLINE) == "off\n0,2", said
+    assert code == 0 and host.check_output("cat %s %s", CONTROL, ONLINE) == "off\n0,2,4,6", said
     assert smt_state(host, state="restored")["changed"]
 
 
@@ -125,7 +125,7 @@ def test_two_rollouts_of_one_policy(host):
     assert any(code == 0 for code, _said in ended), ended
     for code, said in ended:
         assert code == 0 or re.search(r"by smt_state, pid \d+ for user root from", said), said
-    assert host.check_output("cat %s %s", CONTROL, ONLINE) == "off\n0,2"
+    assert host.check_output("cat %s %s", CONTROL, ONLINE) == "off\n0,2,4,6"
     assert not host.file(RECORD).exists, "one of them has confirmed it"
     assert smt_state(host, state="restored")["changed"]
 
@@ -137,7 +137,7 @@ def test_one_confirms_what_the_other_has_changed_again(host):
     late = smt_state(host, state="disabled", confirm=True)
     assert "is not in the state asked for" in late["msg"]
     done = smt_state(host, threads_per_core=2, confirm=True)
-    assert done["revert_pending"] is False and host.check_output("cat %s", ONLINE) == "0-3"
+    assert done["revert_pending"] is False and host.check_output("cat %s", ONLINE) == "0-7"
     assert smt_state(host, threads_per_core=2, confirm=True)["changed"] is False, "the same confirmation twice"
     smt_state(host, state="restored")
 
@@ -149,7 +149,7 @@ def test_both_confirm_at_once(host):
     said = [one.communicate(timeout=PATIENCE)[0] for one in both]
     assert [one.returncode for one in both] == [0, 0], said
     assert sorted('"changed": true' in text for text in said) == [False, True], said
-    assert host.check_output("cat %s %s", CONTROL, ONLINE) == "off\n0,2" and not host.file(RECORD).exists
+    assert host.check_output("cat %s %s", CONTROL, ONLINE) == "off\n0,2,4,6" and not host.file(RECORD).exists
     smt_state(host, state="restored")
 
 
@@ -163,7 +163,7 @@ def test_a_user_who_pins_a_task_stops_nobody(host):
     refused = smt_state(host, state="disabled", affinity_conflicts_of=["all"])
     assert re.search(r"pid \d+ \w+ \(user alice, uid \d+, unit \S+, by the user alone\)", refused["msg"]), refused
     assert smt_state(host, state="disabled", affinity_conflicts_of=["services", "alice"])["msg"] == refused["msg"]
-    assert host.check_output("cat %s", ONLINE) == "0-3"
+    assert host.check_output("cat %s", ONLINE) == "0-7"
     done = smt_state(host, state="disabled")
     assert done["changed"] and any("user alice" in warning for warning in done["warnings"]), done
     assert smt_state(host, state="restored")["not_restored"] == []
