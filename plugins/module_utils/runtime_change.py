@@ -93,9 +93,10 @@ class RuntimeChange:
         self.cores = cpu_state.join_cores(self.topology.cores, self.saved['cores'] if self.saved else [])
         self.goal = self._goal()
         self.moves = bool(cpu_state.differences(self.before, self.goal))
-        self.ends = restorer.pending(self.host) is not None and (self.request.confirm or self.request.state == RESTORED)
+        begins = self.moves and self.request.revert_after is not None
+        self.ends = restorer.pending(self.host) is not None and (self.request.confirm or (self.request.state == RESTORED and not begins))
         self.forgets = self.request.state == RESTORED and self.saved is not None
-        self.waits = (self.moves and self.request.revert_after is not None) or (self.dead_man.is_armed() and not self.ends)
+        self.waits = begins or (self.dead_man.is_armed() and not self.ends)
 
     def _goal(self) -> dict:
         """The state that is asked for, as far as it can be told before."""

@@ -155,6 +155,12 @@ def test_a_second_change_that_fails_leaves_the_first_one_to_the_timer(host):
     assert restorer.revert(host) == [] and online(host) == ALL
 
 
+def test_going_back_waits_for_its_confirmation_too_where_that_is_asked_for(host):
+    host.status = {}
+    assert host.ask("restored", revert_after=60)["revert_pending"] is True and restorer.pending(host)
+    assert host.ask("restored", confirm=True)["revert_pending"] is False and online(host) == ALL and not restorer.pending(host)
+
+
 def test_a_record_of_another_boot_is_nobodys(host):
     host.boot("second")
     assert restorer.pending(host) is None
