@@ -37,7 +37,7 @@ PYTEST = ("-m", "pytest", "-q", "-n", "3", "--dist", "worksteal", "--durations",
 SHORT_SCENARIOS = ("smt_facts", "smt_eval")
 LONG_SCENARIOS = (
     "smt_runtime", "smt_runtime_deep", "smt_boot_faults", "smt_boot", "smt_memory", "smt_probe", "smt_eval_truth", "smt_eval_faults", "smt_eval_boots",
-    "smt_workloads", "smt_policy", "smt_pull", "smt_hostile_host")
+    "smt_workloads", "smt_policy", "smt_pull", "smt_hostile_host", "smt_two_controllers")
 STEPS = {
     "unit": Step(("python", *PYTEST, "tests/unit"), (
         "fio", "gcc", "gzip", "libc6-dev", "linux-perf", "openssh-client", "postgresql", "procps", "stress-ng", "sysbench", "util-linux")),

@@ -3,7 +3,8 @@
 """The boot arguments of a wish about SMT: which are to be there, and which of all others have to go.
 
 Sources: Documentation/admin-guide/kernel-parameters.txt, kernel/cpu.c (`nosmt` with whatever value turns SMT off), arch/x86/kernel/cpu/bugs.c
-(the `nosmt` parts, and `l1tf=full`, which includes `nosmt`).
+(the `nosmt` parts, and `l1tf=full`, which includes `nosmt`), Documentation/admin-guide/hw-vuln/attack_vector_controls.rst and kernel/cpu.c
+of 6.17 and later (parts of `mitigations=` that take an attack vector out).
 """
 from __future__ import annotations
 
@@ -26,7 +27,13 @@ LIMITS = ('nr_cpus', 'possible_cpus', 'nosmp')
 
 _ARGUMENT = re.compile(r'[a-z0-9_.-]+(=[a-z0-9_.,-]+)?')
 _COUNT = re.compile(r'[1-9][0-9]{0,3}')
-_NOSMT_PART = re.compile(r',nosmt(?=[,;]|$)')
+_NOSMT_PART = re.compile(r',nosmt(?=[,;]|\Z)')
+
+GLOBAL_PARTS = ('', 'auto', 'off', 'nosmt')
+"""Parts of `mitigations=` that say how all attack vectors are treated; any other one takes one vector out."""
+
+NO_CROSS_THREAD = 'no_cross_thread'
+"""The part that takes out the vector for which SMT would be turned off."""
 
 
 class BootArgsError(Exception):
@@ -40,11 +47,14 @@ class Wanted:
     :ivar arguments: arguments to be there, each once (tuple of str).
     :ivar dropped: names, with underscores, of arguments that go whatever their value (tuple of str).
     :ivar without_parts: also the ``nosmt`` parts of other arguments go (``mds=full,nosmt``), and ``l1tf=full``.
+    :ivar keeps_vectors: of another ``mitigations=`` the attack vectors that it takes out stay out, in a `mitigations=auto,nosmt,...` of its own behind
+        ours: the kernel adds them up, and kernels before 6.17, which take no such parts, still heed ours.
     """
 
     arguments: tuple
     dropped: tuple
     without_parts: bool
+    keeps_vectors: bool = False
 
 
 def without_arguments(wanted):
@@ -68,7 +78,7 @@ def wanted_smt(smt):
     if smt == FORCED_OFF:
         return Wanted(('nosmt=force',), SWITCHES, False)
     if smt == MITIGATIONS_NOSMT:
-        return Wanted((OURS,), SWITCHES + ('mitigations',), False)
+        return Wanted((OURS,), SWITCHES, False, keeps_vectors=True)
     raise BootArgsError('smt is %.60r: it has to be one of %s' % (smt, ', '.join((ENABLED, DISABLED, FORCED_OFF, MITIGATIONS_NOSMT))))
 
 
@@ -102,6 +112,9 @@ def remainder(argument, wanted):
     # The kernel takes dashes and underscores in names as the same (kernel/params.c, parameq).
     if name.replace('-', '_') in wanted.dropped or argument == OURS:
         return None
+    if name == 'mitigations' and wanted.keeps_vectors:
+        vectors = [part for part in re.split('[,;]', value) if part not in GLOBAL_PARTS + (NO_CROSS_THREAD,)]
+        return ','.join([OURS] + vectors) if vectors else None
     if not wanted.without_parts:
         return argument
     if name == 'l1tf' and value.split(',')[0] == 'full':

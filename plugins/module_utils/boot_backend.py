@@ -15,7 +15,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
+import time
 from dataclasses import dataclass
 
 from ansible_collections.threadwise.smt.plugins.module_utils import boot_args, durable
@@ -23,6 +25,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils import boot_args, d
 NEW = '.threadwise-smt-new'
 BEFORE = '.threadwise-smt-before'
 TOOL_SECONDS = 900
+# How often it is looked, while a tool runs, whether the run was told to end.
+LOOK_SECONDS = 0.2
+ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 LARGEST = 16 << 20
 
 _LOCALE_FILES = ('etc/default/locale', 'etc/locale.conf')
@@ -60,6 +65,24 @@ def faulty_entries(entries, wanted):
     faulty = ['%r: %s' % (entry.title or entry.kernel, ', '.join(faults))
               for entry, faults in ((entry, boot_args.faults(entry.arguments, wanted)) for entry in entries) if faults]
     return '; '.join(faulty[:5]) + ('; and %d more' % (len(faulty) - 5) if len(faulty) > 5 else '')
+
+
+# ---- told to end ----------------------------------------------------------------------------------------------------------------------------------
+
+_ended_by = []
+
+
+def heed_signals():
+    """Take the signals that end a process as a wish, which :func:`go_on` and a running tool hear: an exception out of a handler would tear apart what puts
+    files in place or back. From the moment in which the new configuration is in place nobody asks any more, and the run ends as what it is, done."""
+    for number in ENDING_SIGNALS:
+        signal.signal(number, lambda told, dummy: _ended_by.append(told))
+
+
+def go_on():
+    """Raises BootLoaderError when the run was told to end. To be called only where leaving takes everything back."""
+    if _ended_by:
+        raise BootLoaderError('It was ended by signal %d. Nothing was changed' % _ended_by[0])
 
 
 # ---- files ----------------------------------------------------------------------------------------------------------------------------------------
@@ -158,6 +181,7 @@ class Undo:
 
     def keep(self, path):
         """Raises BootLoaderError when no copy can be made."""
+        go_on()
         target, copy = beside(self._fs, path, BEFORE)
         try:
             remove(copy)
@@ -203,21 +227,38 @@ def run_tool(fs, arguments):
     Its locale is the host's, not that of who runs Ansible: menu titles are translated, and GRUB_DEFAULT may name one.
 
     :param arguments: list of str, the first one a full path. No shell is involved.
-    :raises BootLoaderError: it cannot be started, ends with another exit code than 0, or takes longer than `TOOL_SECONDS`.
+    :raises BootLoaderError: it cannot be started, ends with another exit code than 0, or takes longer than `TOOL_SECONDS`; or this run was told to end.
     """
+    go_on()
     environment = {'PATH': os.environ.get('PATH', '') + ':/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin', 'HOME': '/root'}
     match = next((match for match in (_LANG.search(fs.read(path) or '') for path in _LOCALE_FILES) if match is not None), None)
     if match is not None:
         environment['LANG'] = match.group(1)
     try:
-        done = subprocess.run(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, timeout=TOOL_SECONDS,
-                              check=False)
-    except subprocess.TimeoutExpired as trouble:
-        raise BootLoaderError('%s did not end within %d seconds. Nothing was changed' % (arguments[0], TOOL_SECONDS)) from trouble
+        process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, start_new_session=True)
     except OSError as trouble:
         raise BootLoaderError('%s cannot be run: %s. Nothing was changed' % (arguments[0], trouble.strerror)) from trouble
-    if done.returncode != 0:
-        lines = (done.stderr or done.stdout).decode('utf-8', 'replace').strip().split('\n')
+    output, errors = _await(process, arguments[0])
+    if process.returncode != 0:
+        lines = (errors or output).decode('utf-8', 'replace').strip().split('\n')
         said = ' / '.join(lines[-8:])[-800:].rstrip('.')
-        raise BootLoaderError('%s failed with exit code %d: %s. Nothing was changed' % (arguments[0], done.returncode, said))
-    return done.stdout.decode('utf-8', 'surrogateescape')
+        raise BootLoaderError('%s failed with exit code %d: %s. Nothing was changed' % (arguments[0], process.returncode, said))
+    return output.decode('utf-8', 'surrogateescape')
+
+
+def _await(process, name):
+    """(stdout, stderr) of a tool in a session of its own, once it has ended. It goes with all it started when it takes too long, or this run is told to end:
+    what a part of it wrote later would undo that everything was put back."""
+    end = time.monotonic() + TOOL_SECONDS
+    with process:
+        try:
+            while True:
+                try:
+                    return process.communicate(timeout=LOOK_SECONDS)
+                except subprocess.TimeoutExpired as trouble:
+                    go_on()
+                    if time.monotonic() > end:
+                        raise BootLoaderError('%s did not end within %d seconds. Nothing was changed' % (name, TOOL_SECONDS)) from trouble
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise

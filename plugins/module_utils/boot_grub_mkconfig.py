@@ -28,7 +28,7 @@ _SCRIPT = r'''threadwise_smt_rest() (
         text="$after"
         if [ -z "$quoted" ]; then
             case "$word" in
-                %(dropped)s) continue ;;%(parts)s
+                %(dropped)s) continue ;;%(vectors)s%(parts)s
             esac
         fi
         quotes="$word"
@@ -58,6 +58,19 @@ _PARTS = r'''
                         esac
                     done ;;'''
 
+_VECTORS = r'''
+                mitigations | mitigations=*)
+                    parts="${word#mitigations}" word='%(ours)s'
+                    parts="${parts#=},"
+                    while [ -n "$parts" ]; do
+                        case "${parts%%%%[,\;]*}" in
+                            %(others)s) ;;
+                            *) word="$word,${parts%%%%[,\;]*}" ;;
+                        esac
+                        parts="${parts#*[,\;]}"
+                    done
+                    [ "$word" != '%(ours)s' ] || continue ;;'''
+
 _SHOW = r'''set -e
 exec 3>&1 >/dev/null
 for threadwise_smt_file in "$@"; do
@@ -73,6 +86,8 @@ def shell_text(wanted):
     return _SCRIPT % {
         'dropped': ' | '.join(patterns),
         'parts': _PARTS if wanted.without_parts else '',
+        'vectors': _VECTORS % {'ours': boot_args.OURS, 'others': ' | '.join(
+            "'%s'" % part for part in boot_args.GLOBAL_PARTS + (boot_args.NO_CROSS_THREAD,))} if wanted.keeps_vectors else '',
         'assignments': '\n'.join('%s="$(threadwise_smt_rest "${%s-}")"' % (name, name) for name in VARIABLES),
         'ours': 'GRUB_CMDLINE_LINUX="%s${GRUB_CMDLINE_LINUX:+ $GRUB_CMDLINE_LINUX}"\n' % ' '.join(wanted.arguments) if wanted.arguments else '',
     }

@@ -6,6 +6,9 @@ Kernel behaviour: a task that is pinned to vanishing CPUs alone is moved to othe
 (select_fallback_rq); a cgroup v1 ``cpuset.cpus`` shrinks for good (Documentation/admin-guide/cgroup-v1/cpusets.rst); interrupts are moved and
 not moved back. Kernel threads are the kernel's own business.
 
+Anybody may pin a task of his own (sched_setaffinity(2)), so who can stop others from taking CPUs offline is a matter of whose it is: each finding says whether
+it is of the machine - units, cpusets, interrupts, tasks of root and of system users and of services - or the own doing of a user who logged in.
+
 Like cpu_state.py this file is copied to a host as part of the program that restores it: it imports
 nothing but its neighbours that are copied too, by relative imports.
 """
@@ -16,9 +19,10 @@ import errno
 import json
 import os
 import re
+import stat
 from collections import namedtuple
 
-from . import cpu_state, cpulist
+from . import cpu_state, cpulist, host_lock
 
 MOST_CGROUPS = 20000
 MOST_UNIT_FILES = 10000
@@ -32,15 +36,23 @@ UNIT_DIRECTORIES = ('etc/systemd/system', 'run/systemd/system', 'etc/systemd/sys
 LIBVIRT_DIRECTORIES = ('etc/libvirt/qemu', 'run/libvirt/qemu')
 KUBELET_STATE = 'var/lib/kubelet/cpu_manager_state'
 
-Task = namedtuple('Task', ['pid', 'start', 'name', 'mask', 'unit', 'cgroups'])
-Task.__doc__ = """A thread of user space that may not run everywhere. ``mask`` is a frozenset of CPUs, ``cgroups`` its cgroup paths."""
+# Whose conflicts count: a word for the machine's own, a word for everybody's; anything else is a user's name.
+SERVICES, ALL = 'services', 'all'
+# login.defs(5): ordinary users have ids from here on where nothing else is configured.
+FIRST_USER = 1000
+NO_LOGIN = 0xffffffff
+
+Task = namedtuple('Task', ['pid', 'start', 'name', 'mask', 'unit', 'cgroups', 'uid', 'user'])
+Task.__doc__ = """A thread of user space that may not run everywhere. ``mask`` is a frozenset of CPUs, ``cgroups`` its cgroup paths, ``uid`` the real user id of
+its process, ``user`` the id of the user whose own doing it is, None where it is the machine's."""
 
 Cpuset = namedtuple('Cpuset', ['version', 'path', 'inside', 'cpus', 'partition'])
 Cpuset.__doc__ = """A cpuset that names CPUs. ``version`` is that of cgroups (1, 2), ``inside`` the path from the mount point on, as tasks know it,
 ``partition`` None unless it is the root of a v2 partition."""
 
-Finding = namedtuple('Finding', ['hurts', 'text'])
-Finding.__doc__ = """One bystander. ``hurts`` is False for what is worth knowing and set right afterwards without anybody's doing."""
+Finding = namedtuple('Finding', ['hurts', 'text', 'user'], defaults=(None,))
+Finding.__doc__ = """One bystander. ``hurts`` is False for what is worth knowing and set right afterwards without anybody's doing; ``user`` is the name
+(or the id in digits) of the user whose own doing it is, None where it is the machine's."""
 
 
 class Host(cpu_state.SysFiles):
@@ -56,6 +68,24 @@ class Host(cpu_state.SysFiles):
         """Raises OSError."""
         os.sched_setaffinity(pid, cpus)
 
+    def user_name(self, uid: int) -> str:
+        """The name of a user of this host; the id in digits where none is known."""
+        return (host_lock.user_name(uid) if self.is_live() else None) or str(uid)
+
+    def owner(self, path: str) -> int:
+        """Whom a file belongs to; root where there is none."""
+        try:
+            return os.stat(self._full(path)).st_uid
+        except OSError:
+            return 0
+
+    def is_setuid(self, path: str) -> bool:
+        """Whether a program takes on its owner's rights, whoever starts it."""
+        try:
+            return bool(os.stat(self._full(path)).st_mode & (stat.S_ISUID | stat.S_ISGID))
+        except OSError:
+            return False
+
     def is_live(self) -> bool:
         return os.path.realpath(self.sysroot) == '/'
 
@@ -67,15 +97,23 @@ def find(host: Host, online, going) -> list[Finding]:
         return []
     sets = _cpusets(host)
     tasks = [task for task in _restricted_tasks(host, online) if task.mask & going]
-    found = _hurt_cpusets(sets, going) + _hurt_tasks(tasks, [entry for entry in sets if entry.cpus & going], online, going)
+    found = _hurt_cpusets(host, sets, going) + _hurt_tasks(host, tasks, [entry for entry in sets if entry.cpus & going], online, going)
     found += _hurt_units(host, going) + _hurt_kubelet(host, going) + _hurt_guests(host, going)
     found += _hurt_interrupts(host, online, going) + _hurt_isolated(host, going) + _hurt_nodes(host, online, going)
     return found
 
 
+def counting(findings, whose) -> list[Finding]:
+    """Those that are hurt and whose owner counts.
+
+    :param whose: list of ``services``, ``all`` and names of users
+    """
+    return [finding for finding in findings if finding.hurts and (ALL in whose or (SERVICES if finding.user is None else finding.user) in whose)]
+
+
 def readable(findings) -> str:
-    """The list of those that are hurt as one message."""
-    lines = [finding.text for finding in findings if finding.hurts]
+    """A list of findings as one message."""
+    lines = [finding.text for finding in findings]
     more = ['and %d more' % (len(lines) - MOST_LINES)] if len(lines) > MOST_LINES else []
     return '\n'.join('- ' + line for line in lines[:MOST_LINES] + more)
 
@@ -190,32 +228,73 @@ def _restricted_tasks(host: Host, online: frozenset) -> list[Task]:
     """Threads of user space that may not run on all online CPUs. One stat a process, one status a thread (proc(5))."""
     tasks = []
     itself = str(os.getpid()) if host.is_live() else ''
+    first_user = _first_user(host)
     for name in host.names('proc'):
         if not name.isdigit() or name == itself:
             continue
-        stat = _stat(host, 'proc/%s/stat' % name)
-        if stat is None or stat[0] & KERNEL_THREAD:
+        about = _stat(host, 'proc/%s/stat' % name)
+        if about is None or about[0] & KERNEL_THREAD:
             continue
         for thread in host.names('proc/%s/task' % name):
-            task = _task(host, 'proc/%s/task/%s' % (name, thread), int(thread), online) if thread.isdigit() else None
+            task = _task(host, 'proc/%s/task/%s' % (name, thread), int(thread), online, first_user) if thread.isdigit() else None
             if task:
                 tasks.append(task)
     return tasks
 
 
-def _task(host: Host, folder: str, pid: int, online: frozenset) -> Task | None:
+def _task(host: Host, folder: str, pid: int, online: frozenset, first_user: int) -> Task | None:
     status = host.read(folder + '/status') or ''
     found = re.search(r'^Cpus_allowed_list:\s*(\S+)', status, re.MULTILINE)
     mask = _cpus(found.group(1)) if found else frozenset()
     if not mask or mask >= online:
         return None
-    stat = _stat(host, folder + '/stat')
-    if stat is None:
+    about = _stat(host, folder + '/stat')
+    if about is None:
         return None
     name = re.search(r'^Name:\s*(.*)', status)
     cgroups = [line.split(':', 2)[-1] for line in (host.read(folder + '/cgroup') or '').splitlines()]
     unit = next((part for path in cgroups for part in reversed(path.split('/')) if part.endswith(('.service', '.scope'))), None)
-    return Task(pid, stat[1], _printable(name.group(1) if name else '?'), mask, unit, cgroups)
+    uid = _uid(status)
+    return Task(pid, about[1], _printable(name.group(1) if name else '?'), mask, unit and _printable(unit, 128), cgroups, uid,
+                _whose(host, folder, uid, cgroups, first_user))
+
+
+def _uid(status: str) -> int:
+    """The real user id of a process, from its status."""
+    found = re.search(r'^Uid:\s*([0-9]{1,10})\b', status, re.MULTILINE)
+    return int(found.group(1)) if found else 0
+
+
+def _first_user(host: Host) -> int:
+    found = re.search(r'^[ \t]*UID_MIN[ \t]+([0-9]{1,9})[ \t]*$', host.read('etc/login.defs') or '', re.MULTILINE)
+    return int(found.group(1)) if found else FIRST_USER
+
+
+def _whose(host: Host, folder: str, uid: int, cgroups: list, first_user: int) -> int | None:
+    """The user whose own doing the mask of a task is, None where it is the machine's: root's, a system user's, or a service's.
+
+    A mask outlives exec(2), so a program that takes on another user's rights may still have one that an ordinary user gave it (``taskset -c 3 su``).
+    """
+    login, login_slice = _login(host, folder, cgroups, first_user)
+    if uid < first_user:
+        return login if login is not None and host.is_setuid(folder + '/exe') else None
+    if login is not None or login_slice:
+        return uid
+    # A service may well run as an ordinary user; what is in no unit at all was not started by the machine.
+    return None if any(part.endswith(('.service', '.scope', '.slice')) for path in cgroups for part in path.split('/')) else uid
+
+
+def _login(host: Host, folder: str, cgroups: list, first_user: int) -> tuple[int | None, bool]:
+    """The ordinary user from whose login a task descends, None for none, and whether it lives in a login's slice.
+
+    The login uid is the kernel's: set once by PAM (pam_loginuid(8)), also for crontabs, and inherited. Without auditing there is systemd's slice of the user.
+    """
+    told = (host.read(folder + '/loginuid') or '').strip()
+    login = int(told) if told.isdigit() and len(told) < 11 else NO_LOGIN
+    slices = re.search(r'^/user\.slice/user-([0-9]{1,10})\.slice(?:/|$)', '\n'.join(cgroups), re.MULTILINE)
+    if login == NO_LOGIN:
+        login = int(slices.group(1)) if slices else 0
+    return (login if login >= first_user else None), bool(slices)
 
 
 def _stat(host: Host, path: str) -> tuple[int, str] | None:
@@ -227,29 +306,48 @@ def _stat(host: Host, path: str) -> tuple[int, str] | None:
 
 
 def _printable(text: str, most: int = 64) -> str:
-    return ''.join(char if char.isprintable() else '?' for char in text)[:most]
+    return host_lock.printable(text, most)
 
 
-def _hurt_tasks(tasks: list, hurt_sets: list, online: frozenset, going: frozenset) -> list[Finding]:
-    """One line for all threads of a unit that have the same mask; a mask that is that of a listed cpuset is not listed again."""
+def _hurt_tasks(host: Host, tasks: list, hurt_sets: list, online: frozenset, going: frozenset) -> list[Finding]:
+    """One line for all threads of a unit that have the same mask, and one for all that a user pinned to the same CPUs by himself, so that no user fills
+    the list; a mask that is that of a listed cpuset is not listed again."""
     groups = {}
     for task in tasks:
         if not any(task.mask & online == entry.cpus & online and _is_below(task.cgroups, entry.inside) for entry in hurt_sets):
-            groups.setdefault((task.unit or task.name, task.mask), []).append(task)
+            owner = (task.unit or task.name, task.uid, task.mask) if task.user is None else task.user
+            groups.setdefault((task.user is None, owner), []).append(task)
     found = []
-    for (owner, mask), members in groups.items():
+    for (machines, _owner), members in groups.items():
         first = members[0]
-        who = 'pid %d %s' % (first.pid, first.name) + (' (unit %s)' % first.unit if first.unit else '')
-        if len(members) > 1:
-            who += ' and %d more threads like it' % (len(members) - 1)
-        verb = 'is' if len(members) == 1 else 'are'
+        mask = first.mask
+        who = 'pid %d %s (%s)' % (first.pid, first.name, _described(host, first))
+        alike = len([task for task in members if task.mask == mask])
+        if alike > 1:
+            who += ' and %d more threads like it' % (alike - 1)
+        verb = 'is' if alike == 1 else 'are'
         kept = (mask & online) - going
         if kept:
             text = '%s may run on %s only and would keep %s' % (who, cpulist.render(mask & online), cpulist.render(kept))
         else:
             text = '%s %s pinned to %s alone' % (who, verb, cpulist.render(mask & online))
-        found.append(Finding(True, '%s: %s' % (_named(mask & going), text)))
+        if len(members) > alike:
+            text += ', and %d more threads of this user are pinned to other CPUs' % (len(members) - alike)
+        lost = frozenset().union(*(task.mask & going for task in members))
+        found.append(Finding(True, '%s: %s' % (_named(lost), text), None if machines else host.user_name(first.user)))
     return found
+
+
+def _described(host: Host, task: Task) -> str:
+    """Whose a task is and where it lives, for a person."""
+    place = 'unit %s' % task.unit if task.unit else 'cgroup %s' % _printable(next(iter(task.cgroups), '?'), 128)
+    own = '' if task.user is None else ', pinned by user %s' % _user(host, task.user) if task.user != task.uid else ', by the user alone'
+    return 'user %s, %s%s' % (_user(host, task.uid), place, own)
+
+
+def _user(host: Host, uid: int) -> str:
+    name = host.user_name(uid)
+    return name if name == str(uid) else '%s, uid %d' % (name, uid)
 
 
 def _is_below(cgroups: list, inside: str) -> bool:
@@ -259,8 +357,8 @@ def _is_below(cgroups: list, inside: str) -> bool:
 def _current(host: Host, task: dict) -> str | None:
     """The Cpus_allowed_list of a captured task, None when it is gone."""
     folder = 'proc/%d' % task['pid']
-    stat = _stat(host, folder + '/stat')
-    if stat is None or stat[1] != task['start']:
+    about = _stat(host, folder + '/stat')
+    if about is None or about[1] != task['start']:
         return None
     found = re.search(r'^Cpus_allowed_list:\s*(\S+)', host.read(folder + '/status') or '', re.MULTILINE)
     return found.group(1) if found else None
@@ -335,8 +433,10 @@ def _cgroup_mounts(host: Host) -> list[tuple[str, int]]:
     return found
 
 
-def _hurt_cpusets(sets: list, going: frozenset) -> list[Finding]:
+def _hurt_cpusets(host: Host, sets: list, going: frozenset) -> list[Finding]:
+    """A cpuset that belongs to an ordinary user is in a part of the tree that was delegated to him."""
     found = []
+    first_user = _first_user(host)
     for entry in sets:
         hurt, kept = entry.cpus & going, entry.cpus - going
         if not hurt:
@@ -345,7 +445,9 @@ def _hurt_cpusets(sets: list, going: frozenset) -> list[Finding]:
         fate = 'would shrink to %s' % cpulist.render(kept) if kept else 'would lose all its CPUs'
         if entry.partition:
             fate = 'is a partition (%s) and %s' % (entry.partition, fate if kept else 'would turn invalid')
-        found.append(Finding(True, '%s %s' % (where, fate)))
+        owner = host.owner(entry.path + '/cpuset.cpus')
+        whose = host.user_name(owner) if owner >= first_user else None
+        found.append(Finding(True, '%s %s' % (where, fate) if whose is None else '%s of user %s %s' % (where, _user(host, owner), fate), whose))
     return found
 
 
@@ -389,7 +491,9 @@ def _interrupts(host: Host, online: frozenset) -> list[tuple[str, frozenset]]:
 
 def _hurt_interrupts(host: Host, online: frozenset, going: frozenset) -> list[Finding]:
     found = []
-    balanced = any(host.read('proc/%s/comm' % name) == 'irqbalance' for name in host.names('proc') if name.isdigit())
+    # Anybody's process may be called so.
+    balanced = any(host.read('proc/%s/comm' % name) == 'irqbalance' and _uid(host.read('proc/%s/status' % name) or '') == 0
+                   for name in host.names('proc') if name.isdigit())
     for number, cpus in _interrupts(host, online):
         if not cpus & online or (cpus & online) - going or _placed_by_kernel(host, number, cpus):
             continue
@@ -503,7 +607,7 @@ def _hurt_isolated(host: Host, going: frozenset) -> list[Finding]:
 def _hurt_nodes(host: Host, online: frozenset, going: frozenset) -> list[Finding]:
     found = []
     for name in host.names('sys/devices/system/node'):
-        cpus = _cpus(host.read('sys/devices/system/node/%s/cpulist' % name)) & online if re.match(r'node[0-9]+$', name) else frozenset()
+        cpus = _cpus(host.read('sys/devices/system/node/%s/cpulist' % name)) & online if re.fullmatch(r'node[0-9]+', name) else frozenset()
         if cpus and cpus <= going:
             found.append(Finding(True, '%s: NUMA %s would be left without a CPU' % (_named(cpus), name)))
     return found

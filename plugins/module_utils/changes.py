@@ -43,12 +43,13 @@ def of(facts, topology, settings, origin):
     Args:
         facts: ``ansible_facts['smt']``.
         topology: the host's ``Topology``.
-        settings: dict with ``change`` (one of ``NAMES``), ``bystanders`` (``refuse`` or ``warn``), ``overcommit_ratio`` (percent, or None for the host's own).
+        settings: dict with ``change`` (one of ``NAMES``), ``bystanders`` (``refuse`` or ``warn``), ``affinity_conflicts_of`` (whose conflicts are
+            refused, as in ``bystanders.counting``), ``overcommit_ratio`` (percent, or None for the host's own).
         origin: the host's state as from ``cpu_state.read`` before anything was switched: a sibling that is off on purpose in it stays off.
     """
     name = settings["change"]
     if name == SMT_RUNTIME:
-        return SmtRuntime(topology, facts, origin, careful=settings["bystanders"] == "refuse")
+        return SmtRuntime(topology, facts, origin, refused=settings["affinity_conflicts_of"] if settings["bystanders"] == "refuse" else [])
     if name == OVERCOMMIT_STRICT:
         return MemoryPolicy(topology, name, {"overcommit": memory_policy.STRICT, "overcommit_ratio": settings["overcommit_ratio"]})
     if name == PANIC_ON_OOM:
@@ -169,27 +170,26 @@ class SmtRuntime(Change):
         topology: the host's ``Topology``.
         facts: ``ansible_facts['smt']``.
         origin: the host's state before anything was switched.
-        careful: whether the siblings stay online when somebody would be hurt by their going.
+        refused: whose conflicts keep the siblings online, as in ``bystanders.counting``.
     """
 
     name = SMT_RUNTIME
     before = SMT_ON
     after = SMT_OFF
 
-    def __init__(self, topology, facts, origin, careful):
+    def __init__(self, topology, facts, origin, refused):
         super().__init__(topology, why_smt_is_not_switched(facts))
         self._control = facts["control"]
         self._method = facts["methods"]["runtime"]["chosen"]
         self._origin = origin
-        if self.compared and careful:
-            self.reason = self._who_would_be_hurt()
-
-    def _who_would_be_hurt(self):
-        found = bystanders.find(bystanders.Host("/"), self.topology.online, self._going(set(self.topology.online)))
-        if not any(finding.hurts for finding in found):
-            return None
-        return ("others would be hurt when siblings go offline; move them, or set bystanders to warn: %s"
-                % "; ".join(bystanders.readable(found).splitlines()))
+        self._hurt = []
+        if self.compared:
+            found = bystanders.find(bystanders.Host("/"), self.topology.online, self._going(set(self.topology.online)))
+            counting = bystanders.counting(found, refused)
+            if counting:
+                self.reason = ("others would be hurt when siblings go offline; move them, or set bystanders to warn: %s"
+                               % "; ".join(bystanders.readable(counting).splitlines()))
+            self._hurt = [finding for finding in found if finding.hurts]
 
     def _going(self, online):
         """All but the first online thread of each core."""
@@ -206,11 +206,13 @@ class SmtRuntime(Change):
     def announcement(self, length):
         siblings = self.online(SMT_ON) - self.online(SMT_OFF)
         which = "CPUs %s" % render(siblings) if siblings else "the siblings, whose numbers are not known while they are offline,"
+        hurt = ["These are hurt while the siblings are offline, and get back afterwards what they had: %s."
+                % "; ".join(bystanders.readable(self._hurt).splitlines())] if self._hurt else []
         return [
             "SMT will be switched off and on again many times through %s: %s go offline and come back, for %s." % (METHOD_FILES[self._method], which, length),
             "Then SMT is put back as it is now (smt/control %s, CPUs %s online), also when the run fails or loses its controller."
             % (self._control, render(self.topology.online)),
-        ]
+        ] + hurt
 
     def prepare(self):
         if not self.topology.complete:

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The dead man's hand: a systemd timer that brings the host back unless somebody confirms in time that it can still be reached.
 
-The timer starts a copy of the restoring files, because what Ansible sent is gone when a module ends.
+The timer starts a copy of the restoring files, because what Ansible sent is gone when a module ends. Who changes or confirms anything here holds the
+host's lock; restorer.py says what decides.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ import os
 import shutil
 import sys
 
-from ansible_collections.threadwise.smt.plugins.module_utils import bystanders, cpu_state, cpulist, restorer
-from ansible_collections.threadwise.smt.plugins.module_utils.saved_state import BOOT_ID
+from ansible_collections.threadwise.smt.plugins.module_utils import bystanders, cpu_state, cpulist, host_lock, restorer
 
-RECORD = 'var/lib/threadwise-smt/revert.json'
 PROGRAM = 'var/lib/threadwise-smt/restore'
 PACKAGE = 'threadwise_smt'
 UNIT = 'threadwise-smt-revert'
+UNITS = (UNIT + '.timer', UNIT + '.service')
 LONGEST_SECONDS = 7 * 24 * 3600
+# systemctl(1): the unit is not loaded.
+NOT_LOADED = 5
 
 
 class DeadManError(Exception):
@@ -50,50 +52,64 @@ class DeadMan:
         """Restore ``record`` (as in restorer.put_back) after so many seconds; an armed timer is replaced. Raises DeadManError."""
         self.see_that_it_can_be_armed()
         try:
-            for module in (cpulist, cpu_state, bystanders, restorer):
+            for module in (cpulist, cpu_state, host_lock, bystanders, restorer):
                 name = module.__name__.rpartition('.')[2]
                 self._fs.write('%s/%s/%s.py' % (PROGRAM, PACKAGE, name), inspect.getsource(module))
             self._fs.write('%s/%s/__init__.py' % (PROGRAM, PACKAGE), '')
             self._stop()
-            self._fs.write(RECORD, json.dumps(dict(record, boot_id=self._host.read(BOOT_ID))) + '\n', mode=0o600)
+            self.keep(record)
         except OSError as trouble:
             raise DeadManError('the restoring program cannot be put below /var/lib/threadwise-smt: %s' % trouble) from trouble
         command = ['systemd-run', '--unit=' + UNIT, '--on-active=%d' % seconds, '--timer-property=AccuracySec=100ms', '--description=Restore the SMT state',
-                   '--property=WorkingDirectory=' + self._fs.path(PROGRAM), sys.executable, '-m', PACKAGE + '.restorer', self._fs.path(RECORD)]
+                   '--property=WorkingDirectory=' + self._fs.path(PROGRAM), sys.executable, '-m', PACKAGE + '.restorer', self._fs.sysroot]
         status, _out, error = self._run(command)
         if status != 0:
             self._clean()
             raise DeadManError('systemd-run did not arm the timer (status %d): %s' % (status, error.strip()[:500]))
 
+    def keep(self, record: dict) -> None:
+        """Have the timer, which is armed or about to be, restore this record. Raises OSError."""
+        self._fs.write(restorer.PENDING, json.dumps(dict(record, boot_id=self._host.read(restorer.BOOT_ID))) + '\n', mode=0o600)
+
+    def with_unconfirmed(self, record: dict) -> dict:
+        """A record that also takes back what waits to be confirmed already: what nobody confirmed is undone together."""
+        earlier = restorer.pending(self._host)
+        if earlier is None:
+            return record
+        return {'cpu': earlier['cpu'], 'bystanders': bystanders.merge(earlier['bystanders'], record['bystanders']),
+                'remove': sorted(set(earlier['remove']) | set(record['remove']))}
+
     def is_armed(self) -> bool:
-        """Whether a change of this boot waits to be confirmed."""
-        try:
-            record = json.loads(self._fs.read(RECORD) or '')
-            if record['boot_id'] != self._host.read(BOOT_ID):
-                return False
-        except (ValueError, KeyError, TypeError):
+        """Whether a change of this boot waits to be confirmed, and would be taken back."""
+        if restorer.pending(self._host) is None:
             return False
-        # Status 3: not active. The service is active while it restores, and the timer no longer.
-        return self._run(['systemctl', 'is-active', '--quiet', UNIT + '.timer'])[0] == 0
+        # Status 3: not active. Once the timer has elapsed its service is active, until it has restored.
+        return self._run(['systemctl', 'is-active', '--quiet'] + list(UNITS))[0] == 0
 
     def disarm(self) -> None:
         """The change is confirmed, or was undone. Raises DeadManError when the timer cannot be stopped."""
-        if self._fs.status(RECORD) is None:
+        if self._fs.status(restorer.PENDING) is None:
             return
         self._stop()
         self._clean()
 
+    def forget(self) -> None:
+        """That a change was taken back no longer counts once another one follows it."""
+        if self._fs.status(restorer.REVERTED) is not None:
+            os.unlink(self._fs.path(restorer.REVERTED))
+
     def _stop(self) -> None:
-        if self._fs.status(RECORD) is None:
-            return
-        # Without its record the program does nothing, whatever becomes of the timer.
-        os.unlink(self._fs.path(RECORD))
-        status, _out, error = self._run(['systemctl', 'stop', UNIT + '.timer'])
-        if status not in (0, 5):
+        # Without its record the program does nothing, whatever becomes of the timer. One that waits for the lock would take a later record for its own.
+        self._remove_record()
+        status, _out, error = self._run(['systemctl', 'stop'] + list(UNITS))
+        if status not in (0, NOT_LOADED):
             raise DeadManError('the timer %s.timer could not be stopped: %s' % (UNIT, error.strip()[:500]))
-        self._run(['systemctl', 'reset-failed', UNIT + '.service'])
+        self._run(['systemctl', 'reset-failed'] + list(UNITS))
 
     def _clean(self) -> None:
         shutil.rmtree(self._fs.path(PROGRAM), ignore_errors=True)
-        if self._fs.status(RECORD) is not None:
-            os.unlink(self._fs.path(RECORD))
+        self._remove_record()
+
+    def _remove_record(self) -> None:
+        if self._fs.status(restorer.PENDING) is not None:
+            os.unlink(self._fs.path(restorer.PENDING))

@@ -9,8 +9,8 @@ import os
 import signal
 
 from ansible_collections.threadwise.smt.plugins.module_utils import (
-    changes, cpu_state, environment, facts, guard, plan, probe_kept, runner, saved_map, topology, workloads)
-from ansible_collections.threadwise.smt.plugins.module_utils.host_lock import HostLock
+    bystanders, changes, cpu_state, environment, facts, guard, plan, probe_kept, restorer, runner, saved_map, topology, workloads)
+from ansible_collections.threadwise.smt.plugins.module_utils.host_lock import HostLock, HostLockError
 from ansible_collections.threadwise.smt.plugins.module_utils.hostfs import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import (
     RunDirectory, RunDirectoryError, base_directory, kept_runs, sweep, utc_now)
@@ -20,7 +20,7 @@ PATIENCE = 600
 # So long the fetching of a run waits until its process, or what puts the host back after one that was killed, has ended.
 END_SECONDS = 60
 # Evaluations of one user who is not root keep out of each other's way by this file beside their runs; root's by the host's lock.
-USER_LOCK = ".lock"
+USER_LOCK = "lock"
 # A plan that is ended politely still puts the host back; SIGKILL is the guard's business.
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -107,6 +107,7 @@ def measure(name, settings):
     plan.check_settings(settings)
     files = RunDirectory(base_directory(), name)
     with _alone("an evaluation (run %s)" % name) as lock:
+        _see_that_no_change_waits(bystanders.Host("/"))
         host = facts.gather(HostFs("/"))
         outline = _outline(host, settings, cpu_state.read("/"))
         change = outline.change
@@ -132,13 +133,28 @@ def measure(name, settings):
     return {"outcome": ending["outcome"], "message": ending["message"]}
 
 
+def _see_that_no_change_waits(host):
+    """Refuse a host with a change that nobody confirmed: the timer that takes it back would wait for the lock as long as the evaluation takes.
+
+    Args:
+        host: ``bystanders.Host``.
+
+    Raises:
+        HostLockError: a change waits to be confirmed.
+    """
+    if restorer.pending(host) is not None:
+        raise HostLockError("a change of this host waits to be confirmed, and goes back by itself if it is not (revert_after of smt_state): confirm it, wait, "
+                            "or ask for state: restored, and evaluate then")
+
+
 @contextlib.contextmanager
 def _alone(purpose):
     """Hold the host against others that change or measure it; yields the lock, for the guard to keep.
 
-    Without root nothing can be changed here, and the host's lock is root's: then against other evaluations of this user.
+    Without root nothing can be changed here, and the lock's folder is root's: then it is held against other evaluations of the same user.
     """
-    with HostLock("/", purpose, path=None if os.geteuid() == 0 else os.path.join(base_directory(), USER_LOCK)) as lock:
+    mine = HostLock("/", purpose) if os.geteuid() == 0 else HostLock(os.path.dirname(base_directory()), purpose, path=USER_LOCK)
+    with mine as lock:
         yield lock
 
 

@@ -2,20 +2,26 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Bring a host back to a record of it: its CPUs, and then the masks of those that ran there.
 
-The guard and a failed change call it; a copy on the host is the program of the dead man's hand, ``python3 -m PACKAGE.restorer RECORD``.
+The guard and a failed change call it; a copy on the host is the program of the dead man's hand, ``python3 -m PACKAGE.restorer SYSROOT``.
 It imports nothing but what is copied with it, by relative imports.
+
+Whether a change is taken back or stays is decided by one thing: the file `PENDING`, while the host's lock is held. A confirmation removes it, the timer's
+program restores and renames it to `REVERTED`; whoever comes second finds it gone.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
+import math
 import os
 import sys
 
-from . import bystanders, cpu_state
+from . import bystanders, cpu_state, host_lock
 
-LOCK = '/run/threadwise-smt/lock'
+PENDING = 'var/lib/threadwise-smt/revert.json'
+REVERTED = 'var/lib/threadwise-smt/reverted.json'
+BOOT_ID = 'proc/sys/kernel/random/boot_id'
+PURPOSE = 'the timer that takes an unconfirmed change back'
 
 
 def put_back(host: bystanders.Host, record: dict) -> list[str]:
@@ -40,20 +46,40 @@ def put_back(host: bystanders.Host, record: dict) -> list[str]:
     return problems
 
 
+def pending(host: bystanders.Host, path: str = PENDING) -> dict | None:
+    """The record that an unconfirmed change of this boot goes back to, None where none waits. What lasts needs the host's lock."""
+    try:
+        with open(os.path.join(host.sysroot, path), encoding='ascii') as handle:
+            record = json.load(handle)
+        return record if record['boot_id'] == host.read(BOOT_ID) else None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def was_reverted(host: bystanders.Host) -> bool:
+    """Whether the last change of this boot that waited for its confirmation was taken back."""
+    return pending(host, REVERTED) is not None
+
+
+def revert(host: bystanders.Host) -> list[str]:
+    """What the timer does: wait until no other run changes this host, and take back what is then still unconfirmed.
+
+    :returns: what is not as it was, one sentence each
+    """
+    with host_lock.HostLock(host.sysroot, PURPOSE, math.inf):
+        record = pending(host)
+        if record is None:
+            return []
+        problems = put_back(host, record)
+        os.rename(os.path.join(host.sysroot, PENDING), os.path.join(host.sysroot, REVERTED))
+    return problems
+
+
 def main(arguments: list[str]) -> int:
-    """What the timer starts. Waits until no other run changes this host, restores, and removes the record."""
-    with open(LOCK, 'a', encoding='ascii') as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        try:
-            with open(arguments[0], encoding='ascii') as handle:
-                record = json.load(handle)
-        except FileNotFoundError:
-            return 0
-        problems = put_back(bystanders.Host('/'), record)
-        for problem in problems:
-            sys.stderr.write('threadwise-smt: %s\n' % problem)
-        os.unlink(arguments[0])
-        return 1 if problems else 0
+    problems = revert(bystanders.Host(arguments[0]))
+    for problem in problems:
+        sys.stderr.write('threadwise-smt: %s\n' % problem)
+    return 1 if problems else 0
 
 
 if __name__ == '__main__':

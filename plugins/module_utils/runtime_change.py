@@ -11,13 +11,15 @@ from ansible_collections.threadwise.smt.plugins.module_utils import (
 
 LOG = 'var/lib/threadwise-smt/guard.log'
 RESTORED, ENABLED, DISABLED = 'restored', 'enabled', 'disabled'
+# A confirmation waits for whoever has the lock: given up, the change would be taken back.
+CONFIRM_SECONDS = 300
 
-Request = namedtuple('Request', ['state', 'threads', 'method', 'bystanders', 'persist', 'neutralise', 'revert_after', 'confirm', 'check'])
+Request = namedtuple('Request', ['state', 'threads', 'method', 'bystanders', 'conflicts_of', 'persist', 'neutralise', 'revert_after', 'confirm', 'check'])
 Request.__doc__ = """What is asked for.
 
 state: ``enabled``, ``disabled``, ``restored`` or None; threads: threads per core, or None; method: as in cpu_state; bystanders: ``refuse`` or
-``warn``; persist: as in persistence; neutralise: whether udev rules that online CPUs are to rest; revert_after: seconds, or None;
-confirm: whether an armed timer is stopped; check: nothing is written.
+``warn``; conflicts_of: whose conflicts are refused, as in bystanders.counting; persist: as in persistence; neutralise: whether udev rules that online CPUs
+are to rest; revert_after: seconds, or None; confirm: whether an armed timer is stopped; check: nothing is written.
 """
 
 ERRORS = (cpu_state.StateError, config_files.ConfigFileError, dead_man.DeadManError, guard.GuardError, host_lock.HostLockError,
@@ -29,7 +31,7 @@ class ChangeRefused(Exception):
 
     def __init__(self, text: str, findings=()):
         super().__init__(text)
-        self.findings = [finding.text for finding in findings if finding.hurts]
+        self.findings = [finding.text for finding in findings]
 
 
 class RuntimeChange:
@@ -53,33 +55,48 @@ class RuntimeChange:
     def run(self) -> dict:
         """The module's result. Raises ChangeRefused and the ERRORS of the rooms it goes through."""
         self._look()
-        goal = self._goal()
-        moves = bool(cpu_state.differences(self.before, goal))
-        armed = self.dead_man.is_armed()
-        self._see_that_it_may_begin(moves, armed, goal)
-        ends = armed and (self.request.confirm or self.request.state == RESTORED)
-        after, begins = goal, moves and self.request.revert_after is not None
-        waits = begins or (armed and not ends)
-        if self.request.check:
-            files = self._file_changes(goal)
-        else:
-            if moves:
-                after = self._change(goal)
-                moves = bool(cpu_state.differences(self.before, after))
-            elif self.saved and self.request.state == RESTORED:
-                saved_state.remove(self.fs)
-            if ends:
-                self.dead_man.disarm()
-            files = {} if waits else self._write_files(after)
-        forgets = self.request.state == RESTORED and self.saved is not None
-        return self._result(after, moves or ends or forgets or bool(files), files, waits and not self.request.check)
+        if self.request.check or not self._has_to_act():
+            self._see_that_it_may_begin()
+            files = {} if self.waits and not self.request.check else self._file_changes(self.goal)
+            return self._result(self.goal, self.moves or self.ends or self.forgets or bool(files), files, self.waits and not self.request.check)
+        with host_lock.HostLock(self.host.sysroot, 'smt_state', CONFIRM_SECONDS if self.request.confirm else 0.0) as lock:
+            # Another run, or the timer, may have been at it while this one looked or waited.
+            self._look()
+            self._see_that_it_may_begin()
+            return self._act(lock)
+
+    def _has_to_act(self) -> bool:
+        return self.moves or self.forgets or self.request.confirm or self.ends or bool(not self.waits and self._file_changes(self.goal))
+
+    def _act(self, lock) -> dict:
+        """What was asked for, with the lock held."""
+        after, moved = self.goal, False
+        if self.moves:
+            after = self._change(lock)
+            moved = bool(cpu_state.differences(self.before, after))
+        elif self.forgets:
+            saved_state.remove(self.fs)
+        if self.ends:
+            self.dead_man.disarm()
+        if self.moves or self.forgets:
+            self.dead_man.forget()
+        files = {} if self.waits else self._write_files(after)
+        return self._result(after, moved or self.ends or self.forgets or bool(files), files, self.waits)
 
     def _look(self) -> None:
+        """The host as it is now, and what the request makes of it: ``goal``, whether it ``moves`` CPUs, ``ends`` a wait for a confirmation, ``forgets`` a
+        saved state, and whether afterwards a change ``waits`` to be confirmed."""
         self.before = cpu_state.read(files=self.host)
         self.topology = topology.read_topology(self.fs, saved_map.load(self.fs))
         self.saved = saved_state.load(self.host, self.fs, persistence.is_kept(self.fs))
         # What was seen in this boot while more CPUs were online than now.
         self.cores = cpu_state.join_cores(self.topology.cores, self.saved['cores'] if self.saved else [])
+        self.goal = self._goal()
+        self.moves = bool(cpu_state.differences(self.before, self.goal))
+        begins = self.moves and self.request.revert_after is not None
+        self.ends = restorer.pending(self.host) is not None and (self.request.confirm or (self.request.state == RESTORED and not begins))
+        self.forgets = self.request.state == RESTORED and self.saved is not None
+        self.waits = begins or (self.dead_man.is_armed() and not self.ends)
 
     def _goal(self) -> dict:
         """The state that is asked for, as far as it can be told before."""
@@ -93,39 +110,48 @@ class RuntimeChange:
     def _origin(self) -> dict | None:
         return self.saved['cpu'] if self.saved else None
 
-    def _see_that_it_may_begin(self, moves: bool, armed: bool, goal: dict) -> None:
-        if self.request.confirm and moves and not armed:
-            raise ChangeRefused('there is nothing to confirm: no change waits for it, and the host is not in the state asked for. '
-                                'It may have gone back by itself because revert_after was over')
-        if moves and self.request.revert_after is not None:
+    def _see_that_it_may_begin(self) -> None:
+        if self.request.confirm:
+            self._see_that_it_can_be_confirmed()
+        if self.moves and self.request.revert_after is not None:
             self.dead_man.see_that_it_can_be_armed()
-        going = set(self.before['online']) - set(goal['online'])
+        going = set(self.before['online']) - set(self.goal['online'])
         self.findings = bystanders.find(self.host, self.before['online'], going)
-        hurt = [finding for finding in self.findings if finding.hurts]
-        if hurt and self.request.bystanders == 'refuse':
+        counting = bystanders.counting(self.findings, self.request.conflicts_of)
+        if counting and self.request.bystanders == 'refuse':
             raise ChangeRefused('%d bystander(s) would be hurt when %s go offline; nothing was changed. Move them, or set bystanders to warn:\n%s'
-                                % (len(hurt), cpulist.render(going), bystanders.readable(self.findings)), self.findings)
+                                % (len(counting), cpulist.render(going), bystanders.readable(counting)), counting)
 
-    def _change(self, goal: dict) -> dict:
-        """From the lock to the last mask. Returns the state after it."""
-        with host_lock.HostLock(self.host.sysroot, 'smt_state') as lock:
-            # Another run may have been at it while this one looked.
-            if cpu_state.differences(self.before, cpu_state.read(files=self.host)):
-                raise ChangeRefused('the CPUs of this host changed while it was looked at: nothing was changed, try again')
-            saved_map.save(self.fs, self.topology)
-            record = self._record(goal)
-            if self.request.revert_after is not None:
-                self.dead_man.arm(record, self.request.revert_after)
-            keeper = guard.Guard(self.host.sysroot, self.before, self.fs.path(LOG), restore=lambda: restorer.put_back(self.host, record),
-                                 keep=[lock.descriptor])
-            try:
-                with keeper:
-                    return self._carry_out()
-            except BaseException:
-                # The guard has put the host back: the timer has nothing left to do.
-                if self.request.revert_after is not None:
-                    self.dead_man.disarm()
-                raise
+    def _see_that_it_can_be_confirmed(self) -> None:
+        """Only what is there can be confirmed, and only while it waits for that or when it was confirmed before."""
+        if restorer.pending(self.host) is not None:
+            if self.moves:
+                raise ChangeRefused('this is not confirmed: the host is not in the state asked for. The timer that takes the unconfirmed change back is '
+                                    'still armed')
+        elif restorer.was_reverted(self.host):
+            raise ChangeRefused('this comes too late: revert_after was over, and the host was brought back to the state before the change '
+                                '(journalctl -u %s.service). Nothing is confirmed, nothing was changed now' % dead_man.UNIT)
+        elif self.moves:
+            raise ChangeRefused('there is nothing to confirm: no change waits for it, and the host is not in the state asked for')
+
+    def _change(self, lock) -> dict:
+        """From the saved map to the last mask. Returns the state after it."""
+        saved_map.save(self.fs, self.topology)
+        record = self._record(self.goal)
+        unconfirmed = restorer.pending(self.host) is not None
+        if self.request.revert_after is not None:
+            self.dead_man.arm(self.dead_man.with_unconfirmed(record), self.request.revert_after)
+        elif unconfirmed:
+            self.dead_man.keep(self.dead_man.with_unconfirmed(record))
+        keeper = guard.Guard(self.host.sysroot, self.before, self.fs.path(LOG), restore=lambda: restorer.put_back(self.host, record), keep=[lock.descriptor])
+        try:
+            with keeper:
+                return self._carry_out()
+        except BaseException:
+            # The guard has put the host back: the timer has nothing left to do, unless there is an earlier change to take back.
+            if self.request.revert_after is not None and not unconfirmed:
+                self.dead_man.disarm()
+            raise
 
     def _record(self, goal: dict) -> dict:
         """Save what the change could lose, on the disk before the first write; returns what the guard and the timer go back to."""
@@ -174,8 +200,7 @@ class RuntimeChange:
     def _write_files(self, state: dict) -> dict:
         files = self._file_changes(state)
         if files:
-            with host_lock.HostLock(self.host.sysroot, 'smt_state'):
-                config_files.apply(self.fs, files)
+            config_files.apply(self.fs, files)
             if any(path in files for path in (persistence.UNIT_PATH, persistence.WANTED_BY)) and self.fs.status('run/systemd/system') is not None:
                 self.run_command(['systemctl', 'daemon-reload'])
         return files
@@ -186,9 +211,9 @@ class RuntimeChange:
         if rules and held_one_by_one and not self.request.neutralise:
             self.warnings.append('udev rules bring CPUs online when they are added, and would undo this at the next boot or hot-plug: %s. '
                                  'Set neutralise_udev_rules to have them rest' % ', '.join('/' + path for path in rules))
-        if self.request.bystanders == 'warn':
-            self.warnings += ['would be hurt: ' + finding.text if self.request.check else 'is hurt: ' + finding.text
-                              for finding in self.findings if finding.hurts][:bystanders.MOST_LINES]
+        # Those that are refused never come here.
+        verb = 'would be hurt' if self.request.check else 'is hurt'
+        self.warnings += ['%s: %s' % (verb, finding.text) for finding in self.findings if finding.hurts][:bystanders.MOST_LINES]
         self.warnings += self.fs.problems
         return {
             'changed': changed,

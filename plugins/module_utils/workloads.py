@@ -213,7 +213,11 @@ def described(workload, cpus):
     """
     kept = ("name", "title", "argv", "package", "nice", "neighbours", "memory")
     metric = {key: workload["metric"][key] for key in ("name", "unit", "better", "aggregate")}
-    about = dict({key: workload[key] for key in kept}, metric=metric["name"], unit=metric["unit"], better=metric["better"], aggregate=metric["aggregate"])
+    about = {key: workload[key] for key in kept}
+    if workload["name"] not in BUILT_IN:
+        # The words of a user's own command may hold what is not for all who read results; its title says what it is.
+        about["argv"] = workload["argv"][:1]
+    about = dict(about, metric=metric["name"], unit=metric["unit"], better=metric["better"], aggregate=metric["aggregate"])
     if workload["point"]:
         about.update(points=points(workload, cpus), point={key: workload["point"][key] for key in ("name", "unit")})
     return about

@@ -23,6 +23,7 @@ options:
       - V(disabled) boots with C(nosmt). SMT can be turned on again at run time.
       - V(forced_off) boots with C(nosmt=force). SMT stays off until a reboot without it.
       - V(mitigations_nosmt) boots with C(mitigations=auto,nosmt), which turns SMT off on processors alone whose vulnerabilities ask for it.
+        Attack vectors that another C(mitigations) takes out (Linux 6.17 and later) stay out, in a second one behind it. C(no_cross_thread) goes.
     type: str
     choices: [enabled, disabled, forced_off, mitigations_nosmt]
   maxcpus:
@@ -110,16 +111,9 @@ differences:
   sample: ["/proc/cmdline: nosmt is missing", "smt/active reads 1, expected is 0"]
 """
 
-import signal
-
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.threadwise.smt.plugins.module_utils import boot_backend, boot_change, hostfs
-
-
-def end(number, dummy):
-    """Signal handler: a run that is told to end takes back what it has begun."""
-    raise boot_backend.BootLoaderError('It was ended by signal %d. Nothing was changed' % number)
 
 
 def main():
@@ -133,8 +127,7 @@ def main():
         required_one_of=[('smt', 'maxcpus')],
         supports_check_mode=True,
     )
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, end)
+    boot_backend.heed_signals()
     given = module.params
     request = boot_change.Request(given['smt'], given['maxcpus'], given['force'], module.check_mode)
     try:

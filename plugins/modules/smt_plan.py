@@ -155,6 +155,11 @@ options:
     type: str
     choices: [refuse, warn]
     default: refuse
+  affinity_conflicts_of:
+    description: Whose conflicts O(bystanders=refuse) counts, as in M(threadwise.smt.smt_state). The others are named before the start.
+    type: list
+    elements: str
+    default: [services]
   sources:
     description:
       - C sources of workloads that are compiled on the host, by file name. The task sends them; there is no need to set it.
@@ -260,7 +265,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils.workloads import Wo
 
 PLACEMENTS = ["single", "same_cpu", "siblings", "cores", "one_per_core", "all_threads"]
 SETTINGS = ("change", "overcommit_ratio", "workloads", "custom", "placements", "budget", "blocks", "margin", "sample_seconds", "settle_seconds", "bystanders",
-            "sources")
+            "affinity_conflicts_of", "sources")
 METRIC = {
     "name": {"type": "str", "required": True},
     "unit": {"type": "str", "required": True},
@@ -297,6 +302,7 @@ def main():
             "sample_seconds": {"type": "float", "default": 0.5},
             "settle_seconds": {"type": "float", "default": 1.0},
             "bystanders": {"type": "str", "choices": ["refuse", "warn"], "default": "refuse"},
+            "affinity_conflicts_of": {"type": "list", "elements": "str", "default": ["services"]},
             "sources": {"type": "dict", "default": {}},
             "step": {"type": "str", "choices": ["describe", "measure", "collect", "forget"], "default": "measure"},
         },

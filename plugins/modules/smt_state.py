@@ -45,6 +45,16 @@ options:
     type: str
     choices: [refuse, warn]
     default: refuse
+  affinity_conflicts_of:
+    description:
+      - Whose conflicts O(bystanders=refuse) refuses. The others are warned of by name, and what they lose is saved and given back as everybody's.
+      - V(services) is what the machine's administrators set up - units, cpusets, guests, interrupts, isolated CPUs, and tasks of root, of system users and
+        of services, whoever they run as.
+      - A user's name is what this user pinned by himself, such as a C(taskset) in a login or a crontab. V(all) is everybody's. Any user may pin a task of his
+        own, so with V(all) any user can stop a change of the host.
+    type: list
+    elements: str
+    default: [services]
   persist:
     description:
       - Keeps the setting over boots without touching boot arguments.
@@ -77,6 +87,8 @@ attributes:
     support: full
 notes:
   - Needs root. Never time a workload across a change.
+  - A confirmation and the end of O(revert_after) exclude each other. Whichever gets the host's lock first decides, and a confirmation that comes too late
+    fails.
 seealso:
   - module: threadwise.smt.smt_facts
 author:
@@ -92,6 +104,11 @@ EXAMPLES = r"""
   threadwise.smt.smt_state:
     threads_per_core: 2
     bystanders: warn
+
+- name: Refuse also where the database that its user starts by hand is pinned
+  threadwise.smt.smt_state:
+    state: disabled
+    affinity_conflicts_of: [services, oracle]
 
 - name: As it was before the first change
   threadwise.smt.smt_state:
@@ -114,7 +131,7 @@ bystanders:
   returned: always
   type: list
   elements: str
-  sample: ["CPU 3: pid 812 sleep (unit foo.service) is pinned to 3 alone"]
+  sample: ["CPU 3: pid 812 sleep (user root, uid 0, unit foo.service) is pinned to 3 alone"]
 not_restored:
   description: What could not be given back when CPUs came back, one sentence each.
   returned: success
@@ -139,6 +156,7 @@ def main():
             'threads_per_core': {'type': 'int'},
             'method': {'type': 'str', 'choices': ['auto', 'smt_control', 'cpu_online'], 'default': 'auto'},
             'bystanders': {'type': 'str', 'choices': ['refuse', 'warn'], 'default': 'refuse'},
+            'affinity_conflicts_of': {'type': 'list', 'elements': 'str', 'default': ['services']},
             'persist': {'type': 'str', 'choices': ['none', 'tmpfiles', 'systemd'], 'default': 'none'},
             'neutralise_udev_rules': {'type': 'bool', 'default': False},
             'revert_after': {'type': 'int'},
@@ -151,8 +169,9 @@ def main():
     given = module.params
     if given['revert_after'] is not None and not 1 <= given['revert_after'] <= dead_man.LONGEST_SECONDS:
         module.fail_json(msg='revert_after is %d: it must be from 1 to %d seconds' % (given['revert_after'], dead_man.LONGEST_SECONDS))
-    request = runtime_change.Request(given['state'], given['threads_per_core'], given['method'], given['bystanders'], given['persist'],
-                                     given['neutralise_udev_rules'], given['revert_after'], given['confirm'], module.check_mode)
+    request = runtime_change.Request(given['state'], given['threads_per_core'], given['method'], given['bystanders'],
+                                     given['affinity_conflicts_of'], given['persist'], given['neutralise_udev_rules'], given['revert_after'],
+                                     given['confirm'], module.check_mode)
     change = runtime_change.RuntimeChange(request, module.run_command)
     try:
         result = change.run()

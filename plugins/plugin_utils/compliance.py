@@ -208,15 +208,20 @@ def _running_way_back(facts: Facts) -> dict[str, str]:
 
 
 def _boot_way_back(arguments: t.Any) -> dict[str, str] | None:
-    if not isinstance(arguments, list) or len(arguments) > 1:
+    if not isinstance(arguments, list) or not all(isinstance(argument, str) for argument in arguments):
         return None
     if not arguments:
         return {"smt": boot_args.ENABLED}
-    states = {argument: state for state in _SWITCHED for argument in boot_args.wanted_smt(state).arguments}
-    name, dummy, value = str(arguments[0]).partition("=")
-    if name == "maxcpus" and _NUMBER.fullmatch(value):
+    name, dummy, value = arguments[0].partition("=")
+    if name == "maxcpus" and _NUMBER.fullmatch(value) and len(arguments) == 1:
         return {"maxcpus": value}
-    return {"smt": states[arguments[0]]} if arguments[0] in states else None
+    return next(({"smt": state} for state in _SWITCHED if _are_all_of(arguments, boot_args.wanted_smt(state))), None)
+
+
+def _are_all_of(arguments: list[str], wanted: boot_args.Wanted) -> bool:
+    """Whether asking for a state brings back all of these arguments."""
+    kept = [argument for argument in arguments if wanted.keeps_vectors and argument.startswith(boot_args.OURS + ",")]
+    return not boot_args.faults(arguments, wanted) and len(arguments) == len(wanted.arguments) + len(kept)
 
 
 def _unconfirmed(told: t.Any) -> dict[str, t.Any] | None:

@@ -60,7 +60,7 @@ module.exit_json(changed=False, ansible_facts={"smt": {
     "problems": ["x" * 3000] * 10, "unconfirmed": way_back.load(hostfs.HostFs(module.params["sysroot"]))}})
 ''',
     "smt_state": r'''
-module = AnsibleModule({"state": {}, "threads_per_core": {"type": "int"}, "method": {}, "bystanders": {}, "persist": {},
+module = AnsibleModule({"state": {}, "threads_per_core": {"type": "int"}, "method": {}, "bystanders": {}, "affinity_conflicts_of": {}, "persist": {},
                         "neutralise_udev_rules": {"type": "bool"}}, supports_check_mode=True)
 now = {"control": "on", "active": True, "online": "0-3"}
 end(module, "smt", module.params["state"] == "enabled" or module.params["threads_per_core"] == 2, before=now, after=now, bystanders=[], not_restored=[],

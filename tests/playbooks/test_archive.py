@@ -38,8 +38,8 @@ def _place(tmp_path_factory):
 def test_what_is_only_for_development_is_not_in_it(place):
     installed = place / "installed/ansible_collections/threadwise/smt"
     assert {path.name for path in installed.iterdir()} == {
-        "CHANGELOG.rst", "FILES.json", "LICENSE", "MANIFEST.json", "README.md", "changelogs", "docs", "examples", "execution-environment.yml", "meta",
-        "playbooks", "plugins", "requirements.txt", "requirements.yml", "roles"}
+        "CHANGELOG.rst", "FILES.json", "LICENSE", "MANIFEST.json", "README.md", "SECURITY.md", "changelogs", "docs", "examples", "execution-environment.yml",
+        "meta", "playbooks", "plugins", "requirements.txt", "requirements.yml", "roles"}
 
 
 def test_its_playbooks_run_from_there(place):

@@ -40,6 +40,28 @@ def test_an_argument_is_replaced_never_repeated(smt, argument, before):
     assert not any(word in after for word in {"nosmt", "nosmt=force", "maxcpus=4"} - {argument})
 
 
+@pytest.mark.parametrize("before, after", [
+    ("mitigations=auto,no_user_kernel,no_guest_host quiet", "mitigations=auto,nosmt mitigations=auto,nosmt,no_user_kernel,no_guest_host quiet"),
+    ("mitigations=auto,nosmt,no_user_user", "mitigations=auto,nosmt mitigations=auto,nosmt,no_user_user"),
+    ("mitigations=off,no_user_user mitigations=,no_guest_guest",
+     "mitigations=auto,nosmt mitigations=auto,nosmt,no_user_user mitigations=auto,nosmt,no_guest_guest"),
+    ("mitigations=auto,no_cross_thread", "mitigations=auto,nosmt"),
+    ("mitigations=auto,no_cross_thread,no_user_user", "mitigations=auto,nosmt mitigations=auto,nosmt,no_user_user"),
+    ("mitigations=off mitigations=auto mitigations", "mitigations=auto,nosmt"),
+    ("mitigations=auto;no_user_kernel", "mitigations=auto,nosmt mitigations=auto,nosmt,no_user_kernel"),
+])
+def test_attack_vectors_that_are_taken_out_stay_so(before, after):
+    """Linux 6.17 and later (attack_vector_controls.rst). Without its vector across threads SMT would stay on."""
+    wanted = boot_args.wanted_smt("mitigations_nosmt")
+    assert " ".join(boot_args.applied(before.split(), wanted)) == after
+    assert boot_args.faults(after.split(), wanted) == []
+    for shell in ("dash", "bash"):
+        assert through_shell(shell, wanted, before) == after
+    back = boot_args.applied(after.split(), boot_args.wanted_smt("enabled"))
+    assert [argument.replace("=auto", "") for argument in back] == [
+        word.replace(",nosmt", "").replace("=auto", "") for word in after.split() if word != boot_args.OURS]
+
+
 def test_maxcpus_and_nosmt_are_never_both_there():
     after = boot_args.applied(["nosmt", "mitigations=auto,nosmt", "maxcpus=2", "quiet"], boot_args.wanted_maxcpus(4))
     assert after == ["maxcpus=4", "quiet"]
@@ -84,7 +106,8 @@ def through_shell(shell: str, wanted: boot_args.Wanted, value: str) -> str:
     return done.stdout.decode()[:-1]
 
 
-words = st.sampled_from(["nosmt", "nosmt=force", "maxcpus=4", "quiet", "mds=full,nosmt", "mitigations=auto,nosmt", "a,nosmt", "x=1,nosmt,nosmt,2", "l1tf=full",
+words = st.sampled_from(["nosmt", "nosmt=force", "maxcpus=4", "quiet", "mds=full,nosmt", "mitigations=auto,nosmt", "mitigations=auto,no_user_user",
+                         "mitigations=off", "mitigations=*,?,nosmt", "mitigations", "a,nosmt", "x=1,nosmt,nosmt,2", "l1tf=full",
                          "l1tf=full,force", "l1tf=flush,nosmt", "smt-enabled=off", "smt=1", "nr_cpus=3", "nosmtx", "*", "?", "[a-z]", "$HOME",
                          "`id`", "\\", "'",
                          "a=b,nosmt;c", "~", "-n", "-e", "é", "#", "console=ttyS0,115200n8", "%s", "m=;nosmt"])

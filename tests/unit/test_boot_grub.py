@@ -258,7 +258,7 @@ def counted(function):
             os.kill(os.getpid(), signal.SIGKILL)
         return function(*args, **kwargs)
     return step
-for module, name in ((os, 'rename'), (os, 'unlink'), (os, 'fsync'), (shutil, 'copy2'), (subprocess, 'run')):
+for module, name in ((os, 'rename'), (os, 'unlink'), (os, 'fsync'), (shutil, 'copy2'), (subprocess, 'Popen')):
     setattr(module, name, counted(getattr(module, name)))
 boot_change.run(hostfs.HostFs(root), boot_change.Request(smt, None, False, False), 'x86_64', '6.1.0-13-amd64')
 '''
@@ -289,6 +289,70 @@ def test_a_run_killed_at_any_step_leaves_a_whole_grub_cfg_and_the_next_run_goes_
             break
         assert done.returncode == -signal.SIGKILL, done.stderr
     assert ends == {True, False} and number > 8
+
+
+ENDED = r'''
+import os, shutil, signal, subprocess, sys
+from ansible_collections.threadwise.smt.plugins.module_utils import boot_backend, boot_change, hostfs
+root, smt, number, when = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+steps = [0]
+def counted(function):
+    def step(*args, **kwargs):
+        steps[0] += 1
+        if steps[0] == number and when == 'before':
+            os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            if steps[0] == number and when == 'after':
+                os.kill(os.getpid(), signal.SIGTERM)
+    return step
+boot_backend.heed_signals()
+for module, name in ((os, 'rename'), (os, 'unlink'), (os, 'fsync'), (shutil, 'copy2'), (subprocess, 'Popen')):
+    setattr(module, name, counted(getattr(module, name)))
+try:
+    boot_change.run(hostfs.HostFs(root), boot_change.Request(smt, None, False, False), 'x86_64', '6.1.0-13-amd64')
+    print('done')
+except boot_backend.BootLoaderError as trouble:
+    print(trouble)
+print(steps[0] >= number)
+'''
+NO_FAULT, SICK = None, "script-check-fails"
+
+
+@pytest.mark.parametrize("fault", [NO_FAULT, SICK])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_run_told_to_end_at_any_step_is_whole_and_tells_what_it_did(tmp_path, fault, when):
+    """Also while it takes back what it had begun, and once grub.cfg is replaced."""
+    number, told = 0, set()
+    while True:
+        number += 1
+        root = boot_maker.grub_tree(tmp_path / str(number))
+        run(root, "disabled")
+        before = boot_maker.snapshot(root)
+        if fault:
+            boot_maker.write(root, fault, "")
+        done = subprocess.run([boot_maker.sys.executable, "-c", ENDED, str(root), "enabled", str(number), when], check=True, capture_output=True, text=True)
+        said, reached = done.stdout.splitlines()
+        if said == "done":
+            assert not run(root, "enabled", check=True)["changed"] and lines(root)[0][3:] == ["quiet"], number
+        else:
+            assert boot_maker.snapshot(root) == before and said.endswith("Nothing was changed"), (number, said)
+        told.add("done" if said == "done" else "ended" if "ended by signal 15" in said else "failed")
+        if reached == "False":
+            break
+    assert told == ({"failed", "ended"} if fault else {"done", "ended"}) and number > 8
+
+
+def test_a_tool_that_runs_when_the_end_is_asked_for_goes_with_all_it_started(tmp_path):
+    root = boot_maker.grub_tree(tmp_path)
+    held = f"set -e\n(kill -TERM $PPID; sleep 600; echo late >>{root}/boot/late)\n"
+    text = (root / "usr/sbin/grub-mkconfig").read_text().replace("set -e\n", held, 1)
+    assert held in boot_maker.write(root, "usr/sbin/grub-mkconfig", text).read_text()
+    before = boot_maker.snapshot(root)
+    done = subprocess.run([boot_maker.sys.executable, "-c", ENDED, str(root), "disabled", "-1", ""], check=True, capture_output=True, text=True)
+    assert "ended by signal 15. Nothing was changed" in done.stdout
+    assert boot_maker.snapshot(root) == before
 
 
 # ---- what is told -------------------------------------------------------------------------------------------------------------------------------------

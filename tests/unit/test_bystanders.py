@@ -21,6 +21,9 @@ class Tree(bystanders.Host):
         super().__init__(str(root))
         self.root = root
         self.refused = {}
+        self.names_of_users = {1001: 'alice', 110: 'postgres', 0: 'root'}
+        self.setuid = set()
+        self.owners = {}
         self.put('proc/self/mounts', '')
         self.put('sys/devices/system/cpu/online', '0,2,4,6')
 
@@ -28,12 +31,22 @@ class Tree(bystanders.Host):
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
         (self.root / path).write_text(text, encoding='utf-8')
 
-    def task(self, pid, name, mask, unit=None, thread=None, kernel=False, start=1000, cgroup=None):
+    def user_name(self, uid):
+        return self.names_of_users.get(uid, str(uid))
+
+    def is_setuid(self, path):
+        return path.rpartition('/')[0] in self.setuid
+
+    def owner(self, path):
+        return self.owners.get(path, 0)
+
+    def task(self, pid, name, mask, unit=None, thread=None, kernel=False, start=1000, cgroup=None, uid=0, login=bystanders.NO_LOGIN):
         cgroup = cgroup or ('/system.slice/' + unit if unit else '/')
         fields = ['S', '1'] + ['0'] * 4 + [str(0x00200000 if kernel else 0x400000)] + ['0'] * 12 + [str(start)] + ['0'] * 20
         for folder in ('proc/%d' % pid, 'proc/%d/task/%d' % (pid, thread or pid)):
             self.put(folder + '/stat', '%d (%s) %s\n' % (pid, name, ' '.join(fields)))
-            self.put(folder + '/status', 'Name:\t%s\nCpus_allowed:\tff\nCpus_allowed_list:\t%s\n' % (name, mask))
+            self.put(folder + '/status', 'Name:\t%s\nUid:\t%d\t%d\t0\t0\nCpus_allowed:\tff\nCpus_allowed_list:\t%s\n' % (name, uid, uid, mask))
+            self.put(folder + '/loginuid', str(login))
             self.put(folder + '/cgroup', '0::%s\n' % cgroup)
             self.put(folder + '/comm', name + '\n')
 
@@ -64,13 +77,89 @@ def test_tasks_by_unit_and_mask(tree):
     tree.task(900, 'java) R 1', '2-3', unit='db.service')
     for thread in (901, 902, 903):
         tree.task(900, 'java) R 1', '2-3', unit='db.service', thread=thread)
-    assert hurt(tree) == ['CPU 3: pid 812 sleep (unit foo.service) is pinned to 3 alone',
-                          'CPU 3: pid 900 java) R 1 (unit db.service) and 3 more threads like it may run on 2-3 only and would keep 2']
+    assert hurt(tree) == ['CPU 3: pid 812 sleep (user root, uid 0, unit foo.service) is pinned to 3 alone',
+                          'CPU 3: pid 900 java) R 1 (user root, uid 0, unit db.service) and 3 more threads like it may run on 2-3 only and would keep 2']
 
 
 def test_name_of_a_hostile_task(tree):
     tree.task(6, 'a\x1b[2Jb', '7')
-    assert hurt(tree) == ['CPU 7: pid 6 a?[2Jb is pinned to 7 alone']
+    assert hurt(tree) == ['CPU 7: pid 6 a?[2Jb (user root, uid 0, cgroup /) is pinned to 7 alone']
+
+
+def test_names_of_a_hostile_cgroup(tree):
+    tree.task(6, 'sleep', '7', cgroup='/user.slice/user-1001.slice/user@1001.service/a\x1b[2J\u202eb.scope', uid=1001)
+    tree.task(7, 'sleep', '7', cgroup='/user.slice/user-1002.slice/\x9b2J', uid=1002)
+    tree.names_of_users[1002] = '1002'
+    assert all(text.isprintable() for text in hurt(tree)) and len(hurt(tree)) == 2
+
+
+SESSION = '/user.slice/user-1001.slice/session-3.scope'
+CRON = '/system.slice/cron.service'
+# Whose it is: the name of the user whose own doing it is, None for the machine's.
+WHOSE = {
+    'a login': ({'uid': 1001, 'cgroup': SESSION, 'login': 1001}, 'alice'),
+    'a login, in a kernel without auditing': ({'uid': 1001, 'cgroup': SESSION}, 'alice'),
+    'a unit of the user': ({'uid': 1001, 'cgroup': '/user.slice/user-1001.slice/user@1001.service/app.slice/postgresql.service'}, 'alice'),
+    'a login on a host without pam_systemd': ({'uid': 1001, 'cgroup': '/system.slice/ssh.service', 'login': 1001}, 'alice'),
+    'a crontab': ({'uid': 1001, 'cgroup': CRON, 'login': 1001}, 'alice'),
+    'a user without a name': ({'uid': 100123, 'cgroup': SESSION, 'login': 1001}, '100123'),
+    'a host without systemd': ({'uid': 1001, 'cgroup': '/'}, 'alice'),
+    'a setuid program of a login': ({'uid': 0, 'cgroup': SESSION, 'login': 1001, 'setuid': True}, 'alice'),
+    'the same without auditing': ({'uid': 0, 'cgroup': SESSION, 'setuid': True}, 'alice'),
+    'a service': ({'uid': 0, 'cgroup': '/system.slice/db.service'}, None),
+    'a service of a system user': ({'uid': 110, 'cgroup': '/system.slice/db.service'}, None),
+    'a service of an ordinary user': ({'uid': 1001, 'cgroup': '/system.slice/app.service'}, None),
+    'a container': ({'uid': 1001, 'cgroup': '/system.slice/docker-0123.scope'}, None),
+    'a pod': ({'uid': 1001, 'cgroup': '/kubepods.slice/kubepods-burstable.slice/cri-1.scope'}, None),
+    'root by sudo': ({'uid': 0, 'cgroup': SESSION, 'login': 1001}, None),
+    'a system user by sudo': ({'uid': 110, 'cgroup': SESSION, 'login': 1001}, None),
+    'a setuid program of a service': ({'uid': 0, 'cgroup': '/system.slice/x.service', 'setuid': True}, None),
+    'root on a host without systemd': ({'uid': 0, 'cgroup': '/'}, None),
+}
+
+
+@pytest.mark.parametrize('case', WHOSE)
+def test_whose_a_pinned_task_is(tree, case):
+    given, whose = WHOSE[case]
+    given = dict(given)
+    if given.pop('setuid', False):
+        tree.setuid.add('proc/5/task/5')
+    tree.task(5, 'sleep', '3', **given)
+    found = bystanders.find(tree, ONLINE, GOING)
+    assert [finding.user for finding in found] == [whose], found
+    assert bystanders.counting(found, ['services']) == ([] if whose else found)
+    assert bystanders.counting(found, ['all']) == found
+    assert bystanders.counting(found, ['services', 'bob', whose or 'x']) == found
+    assert bystanders.counting(found, []) == []
+    assert 'user %s' % tree.user_name(given['uid']) in found[0].text and 'pid 5 sleep' in found[0].text
+
+
+def test_ordinary_users_begin_where_the_host_says(tree):
+    tree.put('etc/login.defs', '#UID_MIN 1\nUID_MIN\t\t 2000\n')
+    tree.task(5, 'sleep', '3', cgroup=SESSION, uid=1001, login=1001)
+    assert [finding.user for finding in bystanders.find(tree, ONLINE, GOING)] == [None]
+
+
+def test_no_user_fills_the_list(tree):
+    for pid in range(100, 160):
+        tree.task(pid, 'x%d' % pid, str(1 + 2 * (pid % 4)), cgroup='%s/%d.scope' % (SESSION, pid), uid=1001, login=1001)
+    tree.task(5, 'db', '3', unit='db.service')
+    assert sorted(hurt(tree)) == [
+        'CPU 3: pid 5 db (user root, uid 0, unit db.service) is pinned to 3 alone',
+        'CPUs 1,3,5,7: pid 100 x100 (user alice, uid 1001, unit 100.scope, by the user alone) and 14 more threads like it are pinned to 1 alone, '
+        'and 45 more threads of this user are pinned to other CPUs']
+    assert len(bystanders.capture(tree, ONLINE, GOING)['tasks']) == 61, 'their masks are given back as the others are'
+
+
+def test_a_cpuset_that_was_delegated_to_a_user(tree):
+    tree.put('proc/self/mounts', 'x /sys/fs/cgroup cgroup2 rw 0 0\n')
+    place = 'sys/fs/cgroup/user.slice/user-1001.slice/user@1001.service/a'
+    for part in ('user.slice', 'user.slice/user-1001.slice', 'user.slice/user-1001.slice/user@1001.service'):
+        tree.put('sys/fs/cgroup/%s/cpuset.cpus' % part, '')
+    tree.put(place + '/cpuset.cpus', '3')
+    tree.owners[place + '/cpuset.cpus'] = 1001
+    assert [finding.user for finding in bystanders.find(tree, ONLINE, GOING)] == ['alice']
+    assert hurt(tree) == ['CPU 3: /%s (cgroup v2 cpuset, CPUs 3) of user alice, uid 1001 would lose all its CPUs' % place]
 
 
 @pytest.mark.parametrize('version', [1, 2])
@@ -87,7 +176,7 @@ def test_cpusets_and_who_lives_in_them(tree, version):
     tree.task(11, 'narrower', '3', cgroup='/a.slice/b.scope')
     assert sorted(hurt(tree)) == [
         'CPU 3: /sys/fs/cgroup/a.slice/b.scope (cgroup v%d cpuset, CPUs 2-3) would shrink to 2' % version,
-        'CPU 3: pid 11 narrower (unit b.scope) is pinned to 3 alone',
+        'CPU 3: pid 11 narrower (user root, uid 0, unit b.scope) is pinned to 3 alone',
         'CPU 5: /sys/fs/cgroup/a.slice/c.scope (cgroup v%d cpuset, CPUs 5) would lose all its CPUs' % version]
 
 
@@ -141,6 +230,8 @@ def test_interrupts_where_nobody_put_them(tree):
     tree.put('proc/irq/24/affinity_hint', '08')
     assert bystanders.find(tree, ONLINE, GOING) == []
     tree.put('proc/irq/25/smp_affinity_list', '5')
+    tree.task(50, 'irqbalance', '0-7', uid=1001)
+    assert [finding.hurts for finding in bystanders.find(tree, ONLINE, GOING)] == [True], 'anybody may call a process so'
     tree.task(50, 'irqbalance', '0-7')
     assert [finding.hurts for finding in bystanders.find(tree, ONLINE, GOING)] == [False]
 
@@ -149,7 +240,7 @@ def test_long_list_is_cut_for_reading_only(tree):
     for pid in range(100, 160):
         tree.task(pid, 'worker%d' % pid, '3')
     assert len(hurt(tree)) == 60
-    text = bystanders.readable(bystanders.find(tree, ONLINE, GOING))
+    text = bystanders.readable(bystanders.counting(bystanders.find(tree, ONLINE, GOING), ['services']))
     assert text.splitlines()[-1] == '- and 40 more' and len(text.splitlines()) == 21
 
 

@@ -98,6 +98,8 @@ def test_what_drifted_is_told_and_what_mends_it(tmp_path):
 @pytest.mark.parametrize("arguments, way", [
     ([], {"smt": "enabled"}), (["nosmt"], {"smt": "disabled"}), (["nosmt=force"], {"smt": "forced_off"}),
     (["mitigations=auto,nosmt"], {"smt": "mitigations_nosmt"}),
+    (["mitigations=auto,nosmt", "mitigations=auto,nosmt,no_user_user"], {"smt": "mitigations_nosmt"}),
+    (["mitigations=auto,nosmt", "mds=full,nosmt"], None), (["mitigations=auto,nosmt,no_user_user"], None), (["nosmt", "mds=full,nosmt"], None),
     (["maxcpus=x"], None), (["l1tf=full"], None), (["nosmt", "maxcpus=2"], None), (None, None), ([7], None),
 ])
 def test_the_way_back_of_boot_arguments(tmp_path, arguments, way):

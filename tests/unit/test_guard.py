@@ -7,10 +7,12 @@ from __future__ import annotations
 import os
 import pathlib
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils import cpu_state, guard, host_lock
+from ansible_collections.threadwise.smt.plugins.module_utils import cpu_state, guard, host_lock, plan_steps
 
 from fake_kernel import FakeKernel, numbered_cores
 
@@ -183,3 +185,46 @@ def test_lock_on_a_read_only_host(tmp_path):
     with pytest.raises(host_lock.HostLockError, match='cannot be opened'):
         with host_lock.HostLock(str(tmp_path), 'x'):
             pytest.fail('no lock')
+
+
+def test_the_lock_says_for_whom_it_is_held(tmp_path):
+    """sudo takes the connection out of the environment: it is found with a forebear. Here that is a shell, and the one that asks is its child."""
+    held = tmp_path / 'held'
+    program = ('import sys, time; sys.path[:0] = %r\nfrom ansible_collections.threadwise.smt.plugins.module_utils import host_lock\n'
+               'with host_lock.HostLock(%r, "smt_state"):\n    open(%r, "w").close()\n    sys.stdin.read()' % (sys.path, str(tmp_path), str(held)))
+    environment = dict(os.environ, SSH_CONNECTION='192.0.2.7 50123 192.0.2.1 22', PROGRAM=program)
+    with subprocess.Popen(['sh', '-c', 'env -u SSH_CONNECTION "$0" -c "$PROGRAM"; true', sys.executable], stdin=subprocess.PIPE, env=environment) as shell:
+        wait_until(held.exists)
+        with pytest.raises(host_lock.HostLockError, match=r'changed by smt_state, pid [0-9]+ for user \S+ from 192\.0\.2\.7 port 50123 since 2'):
+            with host_lock.HostLock(str(tmp_path), 'the second'):
+                pytest.fail('two at once')
+        shell.stdin.close()
+
+
+@pytest.mark.parametrize('told', ['1.2.3.4 1\x1b[2J', 'x', '', '1.2.3.4 22 1.2.3.4', 'a b c d'])
+def test_a_connection_that_is_none(told):
+    program = ('import sys; sys.path[:0] = %r\nfrom ansible_collections.threadwise.smt.plugins.module_utils import host_lock\nprint(host_lock.asker())'
+               % (sys.path,))
+    done = subprocess.run([sys.executable, '-c', program], env=dict(os.environ, SSH_CONNECTION=told), capture_output=True, text=True, check=True)
+    assert 'for user' in done.stdout and done.stdout.strip().isprintable() and '[2J' not in done.stdout
+
+
+def test_hostile_words_of_a_holder(tmp_path):
+    with host_lock.HostLock(str(tmp_path), 'x'):
+        (tmp_path / host_lock.LOCK).write_text('%d a\x1b[2Jb\nfor user \x07\n' % os.getpid())
+        with pytest.raises(host_lock.HostLockError) as told:
+            with host_lock.HostLock(str(tmp_path), 'y'):
+                pytest.fail('two at once')
+    assert str(told.value).isprintable()
+
+
+def test_evaluations_of_one_ordinary_user_are_one_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, 'geteuid', lambda: 1001)
+    monkeypatch.setenv('XDG_STATE_HOME', str(tmp_path))
+    with plan_steps._alone('an evaluation (run a)'):
+        with pytest.raises(host_lock.HostLockError, match=r'by an evaluation \(run a\), pid [0-9]+ for user '):
+            with plan_steps._alone('an evaluation (run b)'):
+                pytest.fail('two at once')
+    assert (tmp_path / 'threadwise-smt/lock').stat().st_mode & 0o777 == 0o600
+    with plan_steps._alone('an evaluation (run b)'):
+        pass

@@ -4,53 +4,16 @@
 
 from __future__ import annotations
 
-import json
+import re
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils import (
-    bystanders, cpu_state, hostfs, persistence, runtime_change, saved_state, udev_rules)
+    cpu_state, hostfs, persistence, runtime_change, saved_state, udev_rules)
 
-from fake_kernel import FakeKernel, numbered_cores
+from fake_host import Host
 
-CORES = numbered_cores(4, 2, 'adjacent')
 ALL, FIRST = list(range(8)), [0, 2, 4, 6]
 REDHAT = 'SUBSYSTEM=="cpu", ACTION=="add", TEST=="online", ATTR{online}=="0", ATTR{online}="1"\n'
-
-
-class Host(FakeKernel, bystanders.Host):
-    """A fake kernel that a request can be sent to."""
-
-    def __init__(self, sysroot, **options):
-        super().__init__(sysroot, CORES, **options)
-        self.put('proc/self/mounts', '')
-        self.boot('first')
-        self.commands = []
-
-    def put(self, path, text):
-        full = hostfs.HostFs(self.sysroot)
-        full.write(path, text)
-
-    def boot(self, boot_id):
-        self.put(saved_state.BOOT_ID, boot_id)
-
-    def run_command(self, command):
-        self.commands.append(command)
-        return 0, '', ''
-
-    def ask(self, state=None, **options):
-        given = {'threads': None, 'method': 'auto', 'bystanders': 'refuse', 'persist': 'none', 'neutralise': False, 'revert_after': None,
-                 'confirm': False, 'check': False}
-        given.update(options)
-        change = runtime_change.RuntimeChange(runtime_change.Request(state=state, **given), self.run_command, self.sysroot)
-        change.host = change.dead_man._host = self
-        result = change.run()
-        result['warnings'] = change.warnings
-        assert json.loads(json.dumps(result)) == result
-        return result
-
-    def saved(self):
-        text = self.read(saved_state.PATH)
-        return json.loads(text) if text else None
 
 
 @pytest.fixture(name='host')
@@ -167,7 +130,7 @@ def test_dead_man_first_then_the_writes(host):
     assert not host.exists(persistence.TMPFILES_PATH)
     done = host.ask('disabled', confirm=True, persist='tmpfiles')
     assert (done['changed'], done['revert_pending'], host.exists(persistence.TMPFILES_PATH)) == (True, False, True)
-    assert ['systemctl', 'stop', 'threadwise-smt-revert.timer'] in host.commands
+    assert ['systemctl', 'stop', 'threadwise-smt-revert.timer', 'threadwise-smt-revert.service'] in host.commands
     assert host.ask('disabled', revert_after=60, persist='tmpfiles')['changed'] is False
 
 
@@ -228,3 +191,31 @@ def test_rules_rest_and_come_back(host, directory):
 def test_no_warning_where_the_control_is_off(host):
     host.put('usr/lib/udev/rules.d/40-redhat.rules', REDHAT)
     assert host.ask('disabled')['warnings'] == []
+
+
+def put_task(host, uid, cgroup, login):
+    stat = '5 (sleep) S 1 0 0 0 0 4194304' + ' 0' * 12 + ' 1000' + ' 0' * 20
+    for folder in ('proc/5', 'proc/5/task/5'):
+        for name, text in (('stat', stat), ('status', 'Name:\tsleep\nUid:\t%d\t%d\nCpus_allowed_list:\t3\n' % (uid, uid)), ('cgroup', '0::%s\n' % cgroup),
+                           ('loginuid', str(login))):
+            host.put('%s/%s' % (folder, name), text)
+
+
+def test_a_user_who_pins_a_task_stops_nobody_unless_it_was_asked_for(host):
+    put_task(host, 1001, '/user.slice/user-1001.slice/session-3.scope', 1001)
+    what = r'pid 5 sleep \(user 1001, unit session-3.scope, by the user alone\) is pinned to 3 alone'
+    for whose in (['all'], ['services', '1001']):
+        with pytest.raises(runtime_change.ChangeRefused, match=what):
+            host.ask('disabled', conflicts_of=whose)
+    assert host.writes == []
+    told = host.ask('disabled', check=True)
+    assert (told['after']['online'], [re.search('would be hurt: CPU 3: ' + what, warning) is not None for warning in told['warnings']]) == ('0,2,4,6', [True])
+    done = host.ask('disabled')
+    assert re.search('is hurt: CPU 3: ' + what, done['warnings'][0]) and [task['pid'] for task in host.saved()['bystanders']['tasks']] == [5]
+
+
+def test_a_service_that_is_pinned_stops_a_change(host):
+    put_task(host, 1001, '/system.slice/db.service', 4294967295)
+    with pytest.raises(runtime_change.ChangeRefused, match='unit db.service') as refused:
+        host.ask('disabled')
+    assert len(refused.value.findings) == 1 and host.writes == []

@@ -60,6 +60,8 @@ def test_clients_rise_around_the_number_of_cpus(cpus, clients):
 def test_what_a_result_keeps_of_a_declaration():
     assert workloads.described(workloads.LOAD_LEVELS, 4)["points"] == [0.14, 0.29, 0.43, 0.57, 0.71, 0.86, 1.0]
     assert workloads.described(workloads.LOAD_LEVELS, 4)["point"] == {"name": "load", "unit": "of one CPU"}
+    own = workloads.described(dict(workloads.GZIP, name="own", argv=["env", "PGPASSWORD=hunter2hunter2", "pgbench"]), 4)
+    assert (own["argv"], own["title"]) == (["env"], workloads.GZIP["title"]) and "hunter2" not in str(own)
     gzip = workloads.described(workloads.GZIP, 4)
     assert (gzip["metric"], gzip["unit"], gzip["better"], gzip["aggregate"]) == ("throughput", "MB/s", "higher", "sum")
     assert "point" not in gzip

@@ -42,7 +42,8 @@ def look() -> dict:
 
 def smt_state(state: str) -> None:
     runtime_change.RuntimeChange(runtime_change.Request(
-        state=state, threads=None, method="auto", bystanders="refuse", persist="none", neutralise=False, revert_after=None, confirm=False, check=False,
+        state=state, threads=None, method="auto", bystanders="refuse", conflicts_of=["services"], persist="none", neutralise=False,
+        revert_after=None, confirm=False, check=False,
     ), run).run()
 
 

@@ -28,7 +28,8 @@ def run_command(command: list) -> tuple:
 def take(step) -> None:
     state, threads = (step, None) if isinstance(step, str) else (None, step)
     runtime_change.RuntimeChange(runtime_change.Request(
-        state=state, threads=threads, method="auto", bystanders="warn", persist="none", neutralise=False, revert_after=None, confirm=False, check=False,
+        state=state, threads=threads, method="auto", bystanders="warn", conflicts_of=["services"], persist="none", neutralise=False,
+        revert_after=None, confirm=False, check=False,
     ), run_command).run()
 
 

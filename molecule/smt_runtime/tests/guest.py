@@ -49,8 +49,17 @@ def control(host):
 
 def smt_state(host, check_mode=False, **options):
     """The module's result, also of one that failed."""
+    return call(host, "smt_state", check_mode, options)
+
+
+def plan(host, **options):
+    """What an evaluation says that is carried out or refused at once."""
+    return call(host, "smt_plan", False, options)
+
+
+def call(host, module, check_mode, options):
     try:
-        return host.ansible("threadwise.smt.smt_state", json.dumps(options), check=check_mode)
+        return host.ansible("threadwise.smt." + module, json.dumps(options), check=check_mode)
     except host.ansible.AnsibleException as trouble:
         return trouble.result
 

@@ -62,7 +62,7 @@ def test_restored(host, cores):
 def test_bystanders_are_refused(host, check_mode):
     before = mark(host)
     done = smt_state(host, check_mode, state="disabled")
-    assert re.search(r"CPU 7: pid \d+ \w+ \(unit pinned.service\) is pinned to 7 alone", done["msg"]), done
+    assert re.search(r"CPU 7: pid \d+ \w+ \(user root, uid 0, unit pinned.service\) is pinned to 7 alone", done["msg"]), done
     assert len(done["bystanders"]) == 1
     assert mark(host) == before
 

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from guest import CPUS, RECORD, SAVED, UNIT, control, cores_of, cpus, firsts, online, pinned, smt_state, wait_until
+from guest import CPUS, RECORD, SAVED, UNIT, control, cores_of, cpus, firsts, online, pinned, plan, smt_state, wait_until
 
 KILLER = "/usr/local/lib/kill_between_writes.sh"
 RULES = "/usr/lib/udev/rules.d/40-redhat.rules"
@@ -66,8 +66,40 @@ def test_lost_controller(host, cores):
     assert pinned(host) == "7"
     assert not host.file(SAVED).exists
     late = smt_state(host, state="disabled", bystanders="warn", confirm=True)
-    assert "there is nothing to confirm" in late["msg"]
+    assert "this comes too late" in late["msg"]
     assert online(host) == firsts(cores, 99)
+
+
+@pytest.mark.parametrize("first", ["confirmation", "timer"])
+def test_confirmation_beside_the_timer(host, cores, first):
+    """Both wait for the lock that a third one holds. Who waits is held as well: a stopped process does not look whether the lock is free."""
+    smt_state(host, state="disabled", bystanders="warn", revert_after=10)
+    # Killed and not stopped by systemd, the holder would be started again or leave a failed unit.
+    host.check_output("systemd-run --collect --unit=holder flock /run/threadwise-smt/lock sleep infinity")
+    wait_until(lambda: host.run("systemctl is-active --quiet threadwise-smt-revert.service").rc == 0)
+    if first == "timer":
+        host.check_output("systemd-run --collect --on-active=5 systemctl stop holder")
+        host.check_output("sleep 4")
+        wait_until(lambda: not host.file(RECORD).exists)
+        done = smt_state(host, state="disabled", bystanders="warn", confirm=True)
+        assert "this comes too late" in done["msg"]
+        assert online(host) == firsts(cores, 99)
+    else:
+        host.check_output("systemctl kill --signal=STOP threadwise-smt-revert.service")
+        host.check_output("systemctl stop holder")
+        done = smt_state(host, state="disabled", bystanders="warn", confirm=True)
+        assert (done["changed"], done["revert_pending"]) == (True, False)
+        assert host.run("systemctl is-active threadwise-smt-revert.service").rc == 3, "nobody is left who would take it back"
+        assert online(host) == firsts(cores, 1)
+        smt_state(host, state="restored")
+    assert pinned(host) == "7"
+
+
+def test_an_evaluation_does_not_keep_the_timer_waiting(host):
+    smt_state(host, state="disabled", bystanders="warn", revert_after=3600)
+    refused = plan(host, run="waiting", budget=30, workloads=["gzip"])
+    assert "waits to be confirmed" in refused["msg"], refused
+    smt_state(host, state="restored")
 
 
 def test_confirmed(host, cores):
