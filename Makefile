@@ -62,6 +62,11 @@ scenarios: setup ## all longer scenarios on guests, more than an hour; not part 
 unit playbooks browser lint sanity: setup ## one step of `make test`
 	python tools/test.py $@
 
+.PHONY: hostile
+hostile: setup ## 3,000 answers of compromised hosts beside honest ones, each attack that has a name alone; not part of `make test`
+	tools/debian-packages.sh gzip
+	HOSTILE_ALONE=1 HOSTILE_ANSWERS=3000 python -m pytest -q -n 2 --dist loadgroup --maxschedchunk 1 --durations 10 tests/hostile
+
 .PHONY: lowest
 lowest: setup $(LOWEST)/.ready ## the step of `make test` with the oldest versions of libraries that requirements.txt names
 	python tools/test.py $@

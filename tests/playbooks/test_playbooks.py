@@ -4,29 +4,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
-import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 
 import pytest
+
+from this_machine import this_machine
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ANSIBLE_PLAYBOOK = str(pathlib.Path(sys.executable).with_name("ansible-playbook"))
 SHORT = {"smt_eval_switch": False, "smt_probe": "never", "smt_bench_budget": 1, "smt_bench_workloads": ["gzip"], "smt_bench_placements": ["single"],
          "smt_bench_sample_seconds": 0.05}
-
-
-@contextlib.contextmanager
-def this_machine():
-    """Nobody else of these tests evaluates this machine meanwhile: one evaluation at a time is all that a host allows."""
-    with open(pathlib.Path(tempfile.gettempdir(), f"threadwise-smt-tests-{os.geteuid()}.lock"), "w", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def play(directory, playbook, *arguments, inventory=ROOT / "tools/this-machine.yml", **variables):

@@ -1,0 +1,61 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What tests with a compromised host share: helpers of the other tests, what real modules answered, and the figures at the end."""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import json
+import os
+import pathlib
+import sys
+
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "unit"), str(HERE.parent / "playbooks")]
+
+# What makes and reads documents that are nested deeply has to go deeper than what is tried with them, from wherever pytest calls it.
+sys.setrecursionlimit(10_000)
+
+
+@pytest.fixture(scope="session", name="recordings")
+def _recordings(tmp_path_factory):
+    """What real modules answered, recorded once for all workers."""
+    import recorded
+
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    shared = tmp_path_factory.getbasetemp().parent if worker else tmp_path_factory.getbasetemp()
+    with (shared / "recordings.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return recorded.Recordings.of(shared / "recordings")
+
+
+@pytest.fixture(name="figure")
+def _figure(record_property):
+    """Called with what was tried, in which trial, and its cost; all are shown when all tests have ended."""
+
+    def keep(what, trial, cost):
+        # A worker's report takes it to the one that prints.
+        record_property("hostile", json.dumps({"what": what, "trial": trial, **dataclasses.asdict(cost)}))
+
+    return keep
+
+
+def pytest_terminal_summary(terminalreporter):
+    # Several tests may tell of one trial.
+    costs = {value for reports in terminalreporter.stats.values() for report in reports for name, value in getattr(report, "user_properties", ())
+             if name == "hostile"}
+    groups = {}
+    for cost in map(json.loads, costs):
+        groups.setdefault(cost["what"], []).append(cost)
+    if groups:
+        terminalreporter.section("compromised hosts")
+    for what, found in sorted(groups.items()):
+        answers, memory, seconds = sum(one["answers"] for one in found), max(one["memory"] for one in found), max(one["seconds"] for one in found)
+        told = f"a run took at most {memory / 1e6:.0f} MB and {seconds:.0f} s more than with the honest hosts alone"
+        terminalreporter.write_line(f"{what}: {answers} answers; {told}")
+    generated = [cost["answers"] for what, found in groups.items() if what.startswith("generated") for cost in found]
+    if generated:
+        terminalreporter.write_line(f"{sum(generated)} generated answers")

@@ -1,0 +1,85 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Many compromised hosts in few runs: all at once beside the honest ones, and each alone where that did harm, to name the one that did it."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import shutil
+import typing as t
+
+import arena
+import judge
+import recorded
+
+# A host that is evaluated waits most of the time; the others keep the controller busy.
+FORKS = {"eval": 25, "eval of a sample": 10}
+# Where most of many hosts do harm, naming each of them would take hours.
+MOST_RUNS = 24
+
+
+@dataclasses.dataclass
+class Cost:
+    """What a trial took: answers that were not the real ones, and the most of any of its runs beyond the honest hosts alone."""
+
+    answers: int = 0
+    memory: int = 0
+    seconds: float = 0.0
+    runs: int = 0
+
+
+class Gauntlet:
+    """Runs of one session.
+
+    :param directory: of the runs, an empty one. What did harm is left there, with what was printed and each host's answers.
+    """
+
+    def __init__(self, directory: pathlib.Path, recordings: recorded.Recordings):
+        self.directory = directory
+        self.recordings = recordings
+        self._baselines: dict[t.Any, arena.Run] = {}
+        self._number = 0
+
+    def faults(self, play: arena.Play, hosts: t.Sequence[arena.Host], patience: float = 300) -> tuple[dict[str, list[str]], Cost]:
+        """What each of the hosts did to a play, by its name, and what it cost; those that harmed nobody are left out."""
+        cost = Cost()
+        if len(hosts) > play.forks:
+            play = dataclasses.replace(play, forks=FORKS.get(play.name, play.forks))
+        return self._told_apart(play, hosts, patience, cost), cost
+
+    def _told_apart(self, play, hosts, patience, cost):
+        found = self._try(play, hosts, patience, cost)
+        if not found:
+            return {}
+        if len(hosts) == 1 or cost.runs >= MOST_RUNS:
+            return {" or ".join(host.name for host in hosts): found}
+        # Halves first: a few hosts among many are found in a few runs.
+        middle = len(hosts) // 2
+        halves = [self._told_apart(play, half, patience, cost) for half in (hosts[:middle], hosts[middle:])]
+        return {**halves[0], **halves[1]} or {" with ".join(host.name for host in hosts): found}
+
+    def _try(self, play, hosts, patience, cost):
+        baseline = self.baseline(play)
+        run = self._play(play, hosts, baseline, patience)
+        found = judge.faults(run, baseline)
+        cost.runs += 1
+        cost.answers = max(cost.answers, run.delivered)
+        cost.memory = max(cost.memory, run.memory - baseline.memory)
+        cost.seconds = max(cost.seconds, run.seconds - baseline.seconds)
+        if not found:
+            shutil.rmtree(run.directory)
+        return found
+
+    def baseline(self, play: arena.Play) -> arena.Run:
+        """The play with the honest hosts alone."""
+        if play.name not in self._baselines:
+            self._baselines[play.name] = self._play(play, (), None, 600)
+        return self._baselines[play.name]
+
+    def _play(self, play, hosts, baseline, patience):
+        self._number += 1
+        honest = [arena.Host(name) for name in arena.HONEST]
+        # What is done once for all is done with the variables of the first host. Of a rollout the honest ones come first: it stops where one fails.
+        order = [*honest, *hosts] if play.playbook == recorded.ENFORCE.playbook else [*hosts, *honest]
+        return arena.play(self.directory / f"{self._number:04d}-{play.name.replace(' ', '-')}", self.recordings.folder(play), play, order, baseline, patience)

@@ -1,0 +1,132 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A host of a play, as far as Ansible sees it: the program that stands for its shell and for its Python.
+
+It lies as `shell` and as `python` in the host's folder, which tells what it does:
+
+- a call of a module, and a look at a plan's progress, is answered from `mutants/KEY` or `answers/KEY`, and nothing of it is run;
+- where `real` holds the path of a real Python, only `mutants/KEY` is; everything else is run by that, and what it answered is kept as `said/KEY.N`.
+
+What only serves the transport (making a temporary folder, removing it) is run for real.
+
+KEY is the module and what it was asked for (`smt_plan.collect`); `KEY.N` is the answer to the Nth call and goes before `KEY`. Beside `mutants/KEY` may lie
+`KEY.how`, JSON: `times` (the answer is repeated), `stderr` and `stderr_times`, `exit`, `signal`, `sleep` (seconds, before the answer).
+
+`log` gets a line for each call: the key, whether the answer was a mutant, and which run it is about. Started with -I and -S, because it is started thousands
+of times.
+"""
+
+import os
+import re
+import subprocess
+import sys
+
+MODULE = re.compile(rb"^module_fqn='[a-z_.]*?([a-z0-9_]+)'", re.MULTILINE)
+PARAMETERS = re.compile(rb"^params=(.*),$", re.MULTILINE)
+# What tells calls of one module apart.
+ASKED = {"smt_plan": b"step", "async_status": b"mode"}
+TRANSFERRED = re.compile(r"(\S+/AnsiballZ_[a-z0-9_]+\.py)")
+
+
+def main():
+    home = os.path.dirname(os.path.abspath(sys.argv[0]))
+    command = sys.argv[2] if sys.argv[1:2] == ["-c"] else " ".join([sys.argv[0]] + sys.argv[1:])
+    real = _read(os.path.join(home, "real"))
+    python = (real or b"").decode().strip() or os.path.join(home, "python")
+    piped = b""
+    if python in command and not TRANSFERRED.search(command):
+        piped = sys.stdin.buffer.read()
+    key, run = _asked(command, python, piped)
+    if key and (not real or os.path.exists(os.path.join(home, "mutants", key))):
+        _answer(home, key, run)
+    if key:
+        sys.exit(_record(home, key, command, piped, run))
+    if piped:
+        sys.exit(subprocess.run(["/bin/sh", "-c", command], input=piped).returncode)
+    os.execv("/bin/sh", ["/bin/sh", "-c", command])
+
+
+def _asked(command, python, piped):
+    """What is asked, None where it only serves the transport, and the name of the run where there is one."""
+    if "cat progress.json" in command:
+        return "look", ""
+    if python not in command:
+        return None, ""
+    if "async_wrapper.py" in command:
+        return "async_wrapper", ""
+    file = TRANSFERRED.search(command)
+    text = _read(file.group(1)) if file else piped
+    module = MODULE.search(text or b"")
+    if not module:
+        return None, ""
+    name = module.group(1).decode()
+    parameters = PARAMETERS.search(text)
+    asked = re.search(rb'"%s": "([a-z]+)"' % ASKED[name], parameters.group(1)) if name in ASKED and parameters else None
+    run = re.search(rb'"run": "([^"]*)"', parameters.group(1)) if parameters else None
+    return "%s.%s" % (name, asked.group(1).decode()) if asked else name, run.group(1).decode().replace(" ", "_") if run else ""
+
+
+def _record(home, key, command, piped, run):
+    done = subprocess.run(["/bin/sh", "-c", command], input=piped, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with open(os.path.join(home, "said", "%s.%d" % (key, _nth(home, key))), "wb") as file:
+        file.write(done.stdout)
+    _log(home, "%s said %s\n" % (key, run))
+    sys.stdout.buffer.write(done.stdout)
+    sys.stderr.buffer.write(done.stderr)
+    return done.returncode
+
+
+def _answer(home, key, run):
+    names = ["%s.%d" % (key, _nth(home, key)), key]
+    for folder in ("mutants", "answers"):
+        for name in names:
+            path = os.path.join(home, folder, name)
+            if os.path.exists(path):
+                _log(home, "%s %s %s\n" % (key, folder, run))
+                _say(path)
+    _log(home, "%s unknown %s\n" % (key, run))
+    sys.stdout.write('{"changed": false}')
+
+
+def _say(path):
+    import json
+    how = json.loads(_read(path + ".how") or b"{}")
+    if how.get("sleep"):
+        import time
+        time.sleep(how["sleep"])
+    errors = how.get("stderr", "").encode("utf-8", "surrogatepass")
+    # Ansible may close its end before all is said.
+    try:
+        for number, text, times in ((2, errors, how.get("stderr_times", 1)), (1, _read(path), how.get("times", 1))):
+            for _again in range(times):
+                left = memoryview(text)
+                while left:
+                    left = left[os.write(number, left):]
+    except OSError:
+        pass
+    if how.get("signal"):
+        os.kill(os.getpid(), how["signal"])
+    os._exit(how.get("exit", 0))
+
+
+def _nth(home, key):
+    """Which call of this kind it is; the first is 1. One host is asked one thing at a time."""
+    seen = (_read(os.path.join(home, "log")) or b"").decode().splitlines()
+    return 1 + sum(line.split(" ")[0] == key for line in seen)
+
+
+def _log(home, line):
+    with open(os.path.join(home, "log"), "a") as file:
+        file.write(line)
+
+
+def _read(path):
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+if __name__ == "__main__":
+    main()

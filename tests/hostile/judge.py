@@ -1,0 +1,193 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a compromised host did to a run of a playbook, as sentences; none where it harmed nobody but itself."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import arena
+from ansible_collections.threadwise.smt.plugins.plugin_utils import result_files
+from mutate import BELIEVED, FORGED
+
+# What steers a terminal, hides there, or cannot be shown: controls but the newline and the tab, lone surrogates, marks that turn the reading order.
+STEERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
+BROKEN = ("Traceback (most recent call last)", "this is probably a bug", "Unexpected failure during task execution", "worker was found in a dead state",
+          "Unexpected Exception")
+# These fail once for all on purpose, where some host is not as wanted.
+MAY_FAIL = ("Fail unless all are compliant", "Fail unless all are as wanted")
+MOMENTS = (
+    (re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\dZ| \d\d:\d\d UTC)"), "MOMENT"),
+    (re.compile(r"^(threadwise_smt_checked_timestamp_seconds\{[^}]*\}) \d+$", re.MULTILINE), r"\1 MOMENT"),
+)
+
+
+def faults(run: arena.Run, baseline: arena.Run) -> list[str]:
+    """What is not as it would be without the compromised hosts.
+
+    :param baseline: the same call with the honest hosts alone.
+    """
+    found = [f"it was killed: {run.killed}"] if run.killed else []
+    found += [f"the controller's file {line}" for line in run.changed[:10]]
+    found += _terminal(run, baseline)
+    found += [f"in the result of {line['host']}, {line['task']!r}: {line['msg'][:300]}"
+              for line in run.results for broken in BROKEN if broken in line["msg"]][:5]
+    found += [
+        f"the controller broke by {line['broke']} at {line['task']!r} of {line['host']}: {line['msg'][:300]}" for line in run.results if line["broke"]][:5]
+    found += [f"the task for all, {line['task']!r}, failed: {line['msg'][:200]}" for line in run.results
+              if line["once"] and line["status"] in ("failed", "unreachable") and line["task"].split(" : ")[-1] not in MAY_FAIL]
+    tables = any(run.out.rglob("charts.js"))
+    there, wanted = honest_parts(run, tables), honest_parts(baseline, tables)
+    assert wanted[f"results of {arena.HONEST[0]}"], baseline.text()
+    for name in sorted(wanted):
+        # An overview has a column more where another host measured more.
+        same = there.get(name, frozenset()) >= wanted[name] if isinstance(wanted[name], frozenset) else there.get(name) == wanted[name]
+        if not same:
+            found.append(f"of an honest host: {name}: {_first_difference(wanted[name], there.get(name))}")
+    found += _files(run)
+    return found
+
+
+def _terminal(run, baseline):
+    found = []
+    text = run.terminal.decode("utf-8", "surrogateescape")
+    for line in text.split("\n"):
+        steers = STEERS.search(line)
+        if steers:
+            found.append(f"on the terminal: {line[max(0, steers.start() - 60):steers.end() + 20]!r}")
+        if line.lstrip().startswith(FORGED):
+            found.append(f"a host's own line on the terminal: {line[:100]!r}")
+        found.extend(f"on the terminal: {line[:200]!r}" for broken in BROKEN if broken in line)
+        if len(found) > 10:
+            break
+    if len(run.terminal) > len(baseline.terminal) + arena.MOST_TERMINAL * max(1, len(run.logs) - len(arena.HONEST)):
+        found.append(f"{len(run.terminal)} bytes on the terminal")
+    if "PLAY RECAP" not in text and not run.killed:
+        found.append(f"the play did not come to its end (exit code {run.code}): {text[-300:]!r}")
+    return found
+
+
+def _files(run):
+    """What holds for files that were written, of whomever they tell."""
+    found = []
+    for path in sorted(run.out.rglob("*")):
+        name = str(path.relative_to(run.out))
+        if not path.is_file():
+            continue
+        if STEERS.search(name):
+            found.append(f"a file's name: {name!r}")
+        if path.suffix == ".json" and path.stem in ("results", "smt"):
+            try:
+                json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
+            except ValueError as error:
+                found.append(f"{name}: {error}")
+        if BELIEVED.encode() in path.read_bytes():
+            found.append(f"{name}: a host's own verdict is in it")
+        if path.suffix == ".prom":
+            series = [line.rpartition(" ")[0] for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+            twice = sorted({one for one in series if series.count(one) > 1}) if len(series) != len(set(series)) else []
+            found += [f"{name}: twice: {one[:200]}" for one in twice[:3]]
+    for path in sorted(run.out.glob("results/*/*.json")):
+        if path.stem in run.logs:
+            found += [f"{path.relative_to(run.out)}: {wrong}" for wrong in _not_of_its_place(path)]
+    for host, log in run.logs.items():
+        # A host forgets a run when it is told that the controller has it.
+        forgotten = {line.split(" ")[2] for line in log if line.startswith("smt_plan.forget ")}
+        kept = list(run.out.rglob(f"{host}.json"))
+        found += [f"{host} was told to forget the run {lost}, which is not here" for lost in sorted(forgotten - {path.parent.name for path in kept})[:3]]
+        for path in kept if forgotten else ():
+            try:
+                result_files.load(path)
+            except result_files.ResultError as error:
+                found.append(f"{host} was told to forget what cannot be read: {error}")
+    return found
+
+
+def _not_of_its_place(path):
+    """What makes a result's file another than the controller meant to write."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        return [str(error)]
+    wrong = [f"it says that it is of {key} {document.get(key)!r:.100}" for key, name in (("run", path.parent.name), ("host", path.stem))
+             if document.get(key) != name]
+    return wrong + [f"it holds {key!r:.100}" for key in document if key.startswith(("ansible_", "_"))]
+
+
+def _refuse(constant):
+    raise ValueError(f"{constant} is no JSON")
+
+
+def honest_parts(run: arena.Run, tables: bool = False) -> dict[str, object]:
+    """What tells of an honest host, by where it stands; moments and the run's own folder are made the same.
+
+    :param tables: whether of a page of the report its tables alone are taken.
+    """
+    parts: dict[str, object] = {}
+    for host in arena.HONEST:
+        index = _cells(run, host)
+        if index:
+            parts[f"overview of {host}"] = index
+        parts[f"results of {host}"] = [_plain(run, json.dumps({key: line.get(key) for key in ("task", "status", "result")}, sort_keys=True))
+                                       for line in run.results if line["host"] == host and not line["once"]]
+        spoken = re.compile(rf"(wave \d+: )?{host}(: | +)(?!.*: ok=\d)")
+        parts[f"terminal of {host}"] = [_plain(run, " ".join(line.split())) for line in run.text().split("\n") if spoken.match(line)]
+        for path in sorted(run.out.rglob("*")):
+            if path.is_file():
+                told = _of_host(path, host, tables)
+                if told:
+                    parts[f"{path.relative_to(run.out)} of {host}"] = _plain(run, told)
+    return parts
+
+
+def _cells(run, host):
+    """What the cells of a host's row in the overview say."""
+    pages = [path.read_text(encoding="utf-8", errors="replace") for path in run.out.glob(f"results/{arena.RUN}/index.html")]
+    rows = [row for page in pages for row in _rows(page, host)]
+    return frozenset(cell for row in rows for cell in re.findall(r"<t[hd]\b[^>]*>(.*?)</t[hd]>", row, re.DOTALL))
+
+
+def _rows(page, host):
+    return [row for row in re.findall(r"<tr\b.*?</tr>", page, re.DOTALL) if re.search(rf"\b{host}\b", row)]
+
+
+def _of_host(path, host, tables):
+    """What a file tells of a host, as text."""
+    if path.stem == host and path.suffix == ".html":
+        # In a larger report a page's charts are drawn by a program beside it: what there is to compare then are its tables.
+        page = path.read_text(encoding="utf-8", errors="replace")
+        return "\n".join(re.findall(r"<tr\b.*?</tr>", page, re.DOTALL)) if tables else page
+    if path.stem == host:
+        return path.read_bytes().decode("latin-1")
+    if path.suffix in (".prom", ".csv", ".md"):
+        return "\n".join(line for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if re.search(rf"\b{host}\b", line))
+    if path.suffix == ".html" and path.stem != "index":
+        return "\n".join(_rows(path.read_text(encoding="utf-8", errors="replace"), host))
+    if path.suffix == ".json" and path.stem in ("results", "smt"):
+        try:
+            return json.dumps([one for one in json.loads(path.read_text(encoding="utf-8"))["hosts"] if one["host"] == host])
+        except (ValueError, KeyError, TypeError):
+            return None
+    return None
+
+
+def _plain(run, text):
+    text = text.replace(str(run.directory), "HERE")
+    for pattern, word in MOMENTS:
+        text = pattern.sub(word, text)
+    return text
+
+
+def _first_difference(wanted, there):
+    if there is None:
+        return "it is not there"
+    if isinstance(wanted, frozenset):
+        return f"{sorted(wanted - there)[:3]} {'is' if len(wanted - there) == 1 else 'are'} not there"
+    if isinstance(wanted, list):
+        for number, line in enumerate(wanted):
+            if number >= len(there) or there[number] != line:
+                return f"{line[:300]!r} became {there[number][:300] if number < len(there) else 'nothing'!r}"
+        return f"more than there was: {there[len(wanted)][:300]!r}"
+    place = next((number for number, (one, other) in enumerate(zip(wanted, there)) if one != other), min(len(wanted), len(there)))
+    return f"{wanted[max(0, place - 60):place + 100]!r} became {there[max(0, place - 60):place + 100]!r}"

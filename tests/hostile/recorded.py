@@ -1,0 +1,115 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What real modules answer: recorded from playbooks that run for real, on a tree that stands for a machine with SMT and on this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import shutil
+import sys
+
+import boot_maker
+import memory_tree
+import sysfs_tree
+from this_machine import this_machine
+
+import arena
+from ansible_collections.threadwise.smt.plugins.module_utils import boot_change, facts, hostfs, runtime_change
+
+# What an evaluation of this machine takes at least.
+SHORT = {"smt_eval_switch": False, "smt_probe": "never", "smt_bench_budget": 1, "smt_bench_workloads": ["gzip"], "smt_bench_placements": ["single"],
+         "smt_bench_sample_seconds": 0.05, "smt_eval_run": arena.RUN, "smt_bench_dest": "out/results"}
+POLICY = {"smt_policy": "disabled", "smt_policy_scope": "both", "smt_memory_on_oom": "panic", "smt_memory_panic_reboot_after": "10"}
+FILES = {"smt_compliance_json": "out/smt.json", "smt_compliance_metrics": "out/smt.prom", "smt_compliance_page": "out/smt.html"}
+
+SURVEY = arena.Play("survey", "threadwise.smt.smt_survey", variables={"smt_probe": "auto", "smt_survey_page": "out/survey.html"})
+COMPLIANCE = arena.Play("compliance", "threadwise.smt.smt_compliance", variables={**POLICY, **FILES})
+# Whoever is first is changed first and alone: the honest ones do not wait for others.
+ENFORCE = arena.Play("enforce", "threadwise.smt.smt_enforce", ("--check",), {**POLICY, "smt_enforce_waves": [1, 1, "100%"]})
+EVALUATION = arena.Play("eval", "threadwise.smt.smt_eval", variables=SHORT)
+PLAYS = (SURVEY, COMPLIANCE, ENFORCE, EVALUATION)
+
+
+@dataclasses.dataclass(frozen=True)
+class Recordings:
+    """Folders of answers by key, one a playbook.
+
+    :ivar directory: `answers/PLAYBOOK/KEY` and `KEY.N`.
+    """
+
+    directory: pathlib.Path
+
+    @classmethod
+    def of(cls, directory: pathlib.Path) -> Recordings:
+        """Those in a folder, which is filled when it is not there."""
+        if not directory.exists():
+            fresh = directory.with_name(f"{directory.name}.new")
+            shutil.rmtree(fresh, ignore_errors=True)
+            fresh.mkdir()
+            _record(fresh)
+            fresh.rename(directory)
+        return cls(directory)
+
+    def folder(self, play: arena.Play) -> pathlib.Path:
+        return self.directory / "answers" / play.name.split()[0]
+
+    def keys(self, play: arena.Play) -> list[str]:
+        """What modules are asked in this playbook, in this order."""
+        return json.loads((self.directory / f"{play.name}.json").read_text())
+
+    def text(self, play: arena.Play, key: str) -> str:
+        """What the real module answered first, as it was printed."""
+        paths = [self.folder(play) / name for name in (f"{key}.1", key)]
+        return next(path for path in paths if path.exists()).read_text().strip()
+
+    def answer(self, play: arena.Play, key: str) -> dict:
+        """The same as data."""
+        return json.loads(self.text(play, key).partition("\n")[0])
+
+
+def _record(directory):
+    tree = directory / "tree"
+    tree.mkdir()
+    boot_maker.grub_tree(tree)
+    sysfs_tree.write(tree, sysfs_tree.files(sysfs_tree.Machine(packages=2, cores=2, numbering="adjacent")))
+    memory_tree.tree(tree)
+    seen = facts.gather(hostfs.HostFs(str(tree)))
+    # A tree cannot be switched; a running system with these files can.
+    seen["methods"] = {"runtime": {"chosen": "smt_control", "possible": ["smt_control", "cpu_online"], "impossible": {}},
+                       "boot": {"chosen": "grub_debian", "possible": ["grub_debian"], "impossible": {}}}
+    # These two change the running system and take no tree: their rooms do.
+    switched = runtime_change.RuntimeChange(runtime_change.Request("disabled", None, "auto", "refuse", "none", False, None, False, True), None, str(tree)).run()
+    booted = boot_change.run(hostfs.HostFs(str(tree)), boot_change.Request("disabled", None, False, True))
+    booted.pop("warnings")
+    made = {"smt_facts": {"changed": False, "ansible_facts": {"smt": seen}}, "smt_state": switched, "smt_boot_args": booted}
+    _play(directory, ENFORCE, {"smt_facts_sysroot": str(tree)}, made)
+    with this_machine():
+        evaluated = _play(directory, EVALUATION, {}, {})
+    for play in (SURVEY, COMPLIANCE):
+        shutil.copytree(directory / "answers/enforce", directory / "answers" / play.name)
+    for name in evaluated.glob("smt_probe*"):
+        shutil.copy(name, directory / "answers/survey")
+    (directory / "survey.json").write_text(json.dumps(["smt_probe", "smt_facts"]))
+    (directory / "compliance.json").write_text(json.dumps(["smt_facts", "smt_memory_facts"]))
+
+
+def _play(directory, play, variables, made):
+    """Run a playbook for real on one host, and keep what its modules answered. Returns the folder of the answers."""
+    answers = directory / "answers" / play.name
+    answers.mkdir(parents=True)
+    told = {key: arena.of(dict(result, invocation={"module_args": {}})) for key, result in made.items()}
+    run = arena.play(directory / f"of-{play.name}", answers, play, [arena.Host("real", told, variables, sys.executable)])
+    assert run.killed is None and "unreachable=0" in run.text() and "rescued=0" in run.text(), run.text()
+    (directory / f"{play.name}.json").write_text(json.dumps([line.split(" ")[0] for line in run.logs["real"]]))
+    for path in (run.directory / "hosts/real/said").iterdir():
+        shutil.copy(path, answers)
+    for key, answer in told.items():
+        (answers / key).write_bytes(answer.body)
+    # Whoever asks more often hears the last again.
+    for path in answers.glob("*.*"):
+        name, dot, number = path.name.rpartition(".")
+        if number.isdigit() and not (answers / f"{name}.{int(number) + 1}").exists():
+            shutil.copy(path, answers / name)
+    return answers

@@ -1,0 +1,122 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What takes more than one answer: files of results that decide for others, where users want their files, and a host that really evaluates."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import stat
+import sys
+
+import pytest
+import result_maker
+from this_machine import this_machine
+
+import arena
+import judge
+import named
+import recorded
+
+AUTO = dataclasses.replace(recorded.COMPLIANCE, variables={
+    **recorded.FILES, "smt_policy": "auto", "smt_policy_evidence": "evidence"})
+# A short playbook of one's own, which asks no host.
+REPORT = arena.Play("report", "report.yml")
+REPORT_TEXT = json.dumps([{"hosts": "honest1", "gather_facts": False, "tasks": [
+    {"threadwise.smt.smt_report": {"run_dir": "out/results/r1", "before": "out/results/r0"}, "delegate_to": "localhost"}]}])
+
+
+def honest():
+    return [arena.Host(name) for name in arena.HONEST]
+
+
+def evaluation(recordings, host, run, factor, **changes):
+    """The result of a host of the recorded tree, on which switching SMT off makes the whole machine so many times as fast."""
+    document = result_maker.result(host=host, run=run, noise=0.0005)
+    for sample in document["samples"]:
+        if sample["condition"] == "smt_off":
+            sample["metric"]["value"] *= factor
+    facts = recordings.answer(recorded.COMPLIANCE, "smt_facts")["ansible_facts"]["smt"]
+    return {**document, "facts": facts, **changes}
+
+
+OVERRULED = {
+    "by a time that has not come": ({"started": "9999-01-01T00:00:00Z", "finished": "9999-12-31T23:59:59Z"}, {}),
+    "by a class that is not its own": ({"finished": "2026-02-02T00:00:00Z"}, {
+        "sockets": 1, "cores": 1, "sibling_groups": ["0-1"], "cpus": {"present": "0-1", "possible": "0-1", "online": "0-1", "offline": "", "isolated": ""},
+        "packages": ["0-1"], "nodes": {"0": "0-1"}, "threads_per_core": {"min": 2, "max": 2, "online_max": 2}}),
+}
+
+
+@pytest.mark.parametrize("how", OVERRULED)
+def test_one_host_does_not_overrule_the_evaluations_of_four(how, tmp_path, recordings):
+    """Row 6."""
+    changes, facts = OVERRULED[how]
+    evidence = [evaluation(recordings, f"e{number}", "r1", 4.0) for number in range(4)]
+    liar = evaluation(recordings, "third", "r2", 0.25, **changes)
+    liar["facts"] = {**liar["facts"], **facts}
+
+    def judged(name, documents):
+        def place(project):
+            for document in documents:
+                path = project / "evidence" / document["run"] / f"{document['host']}.json"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(json.dumps(document))
+        return arena.play(tmp_path / name, recordings.folder(AUTO), AUTO, honest(), place=place)
+
+    without, beside = judged("without", evidence), judged("beside", [*evidence, liar])
+    wanted = [one["wanted"] for one in json.loads((without.out / "smt.json").read_text())["hosts"]]
+    assert wanted == ["disabled", "disabled"], without.text()
+    assert [one["wanted"] for one in json.loads((beside.out / "smt.json").read_text())["hosts"]] == wanted, beside.text()
+
+
+def test_a_host_that_is_called_as_a_page_of_the_report_has_its_page(tmp_path, recordings):
+    """Row 12."""
+    def place(project):
+        (project / "report.yml").write_text(REPORT_TEXT)
+        for run in ("r0", "r1"):
+            (project / "out/results" / run).mkdir(parents=True)
+            for host in ("compare", "honest1"):
+                (project / "out/results" / run / f"{host}.json").write_text(json.dumps(result_maker.result(host=host, run=run, blocks=4)))
+
+    run = arena.play(tmp_path / "run", recordings.folder(recorded.EVALUATION), REPORT, honest()[:1], place=place)
+    pages = sorted(path.name for path in (run.out / "results/r1").glob("*.html"))
+    assert len(pages) == 4, f"the overview, the comparison and two hosts are four pages: {pages}\n{run.text()}"
+
+
+def test_files_are_for_whom_the_umask_lets_in(tmp_path, recordings):
+    """Row 12."""
+    for play in (recorded.COMPLIANCE, recorded.SURVEY):
+        run = arena.play(tmp_path / play.name, recordings.folder(play), dataclasses.replace(play, umask=0o027), honest())
+        modes = {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in run.out.iterdir()}
+        assert set(modes.values()) == {"0o640"}, modes
+
+
+def test_results_go_to_the_users_home_by_its_short_name(tmp_path, recordings):
+    """Row 12."""
+    play = dataclasses.replace(recorded.EVALUATION, variables={**recorded.SHORT, "smt_bench_dest": "~/res"})
+    run = arena.play(tmp_path / "run", recordings.folder(play), play, honest())
+    assert (run.directory / "home/res" / arena.RUN / "honest1.json").exists(), run.changed
+    assert not (run.directory / "project/~").exists()
+
+
+@pytest.mark.parametrize("dest", ["inventory/host_vars", "out/../group_vars", "filter_plugins"])
+def test_results_are_not_written_where_ansible_reads(dest, tmp_path, recordings):
+    play = dataclasses.replace(recorded.EVALUATION, variables={**recorded.SHORT, "smt_bench_dest": dest})
+    run = arena.play(tmp_path / "run", recordings.folder(play), play, honest())
+    assert run.code != 0 and run.changed == [], run.text()
+
+
+def test_a_host_that_really_evaluates_beside_one_that_lies(tmp_path, recordings):
+    """What is kept is what the host said, whole, and the report tells of both."""
+    third = arena.Host("third", {"smt_plan.collect": arena.of({"result": named.collected()})})
+    with this_machine():
+        run = arena.play(tmp_path / "run", recordings.folder(recorded.EVALUATION), recorded.EVALUATION, [third, arena.Host("real", python=sys.executable)])
+    assert run.code == 0 and run.changed == [], run.text()
+    assert judge.faults(run, run) == [], run.text()
+    kept = json.loads((run.out / "results" / arena.RUN / "real.json").read_text())
+    said = json.loads((run.directory / "hosts/real/said/smt_plan.collect.1").read_text())["result"]
+    # The controller says whose it is and when it came.
+    assert {key: value for key, value in kept.items() if key not in ("host", "collected")} == said and kept["host"] == "real"
+    index = (run.out / "results" / arena.RUN / "index.html").read_text()
+    assert 'href="real.html"' in index and 'href="third.html"' in index

@@ -1,0 +1,50 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Each attack that has a name, beside two honest hosts: it harms nobody but the host that tries it."""
+
+from __future__ import annotations
+
+import functools
+import os
+
+import pytest
+
+import arena
+import gauntlet
+import named
+
+# Alone is how it was asked for; together is how all are tried in a minute, and alone again where that did harm.
+TOGETHER = not os.environ.get("HOSTILE_ALONE")
+
+
+def group(one):
+    """Cases that are tried in one run."""
+    return one.name if one.alone or not TOGETHER else one.play.name
+
+
+GROUPS = {}
+for _case in named.CASES:
+    GROUPS.setdefault(group(_case), []).append(_case)
+
+
+@pytest.fixture(scope="session", name="found")
+def _found(tmp_path_factory, recordings):
+    """What the cases of a group did: {host: case}, what hosts did by their names, the cost."""
+    runs = gauntlet.Gauntlet(tmp_path_factory.mktemp("named"), recordings)
+
+    @functools.cache
+    def faults(name):
+        hosts = {f"third{number}": one for number, one in enumerate(GROUPS[name])}
+        return hosts, *runs.faults(GROUPS[name][0].play, [arena.Host(host, one.answers(recordings)) for host, one in hosts.items()])
+
+    return faults
+
+
+@pytest.mark.parametrize("one", [pytest.param(one, id=str(one), marks=pytest.mark.xdist_group(group(one))) for one in named.CASES])
+def test_it_harms_nobody_but_itself(one, found, figure):
+    hosts, told, cost = found(group(one))
+    figure(f"named, {one.play.name}", group(one), cost)
+    mine = next(host for host, that in hosts.items() if that is one)
+    # Several that could not be told apart are named together.
+    wrong = [f"{names}: {line}" for names, lines in told.items() if mine in names.split() for line in lines]
+    assert not wrong, f"{one.name} (row {one.row}):\n" + "\n".join(wrong)

@@ -1,0 +1,19 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""This machine, for tests that evaluate it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pathlib
+import tempfile
+
+
+@contextlib.contextmanager
+def this_machine():
+    """Nobody else of these tests evaluates this machine meanwhile: one evaluation at a time is all that a host allows."""
+    with open(pathlib.Path(tempfile.gettempdir(), f"threadwise-smt-tests-{os.geteuid()}.lock"), "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
