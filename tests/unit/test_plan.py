@@ -249,10 +249,10 @@ def test_a_missing_workload_is_skipped_and_none_at_all_is_an_error(tmp_path, mon
 
 def test_a_plan_stops_before_its_result_is_larger_than_a_controller_takes(tmp_path, monkeypatch):
     settings = dict(SETTINGS, change="none", workloads=[], custom=[own("own", "echo rate 1")], placements=["single"], blocks=50)
-    monkeypatch.setattr(plan, "MOST_BYTES", 16000)
+    monkeypatch.setattr(plan, "MOST_BYTES", 12000)
     done, samples, files = measured(tmp_path, settings)
     assert files.read("header.json")["plan"]["stopped"] == "size" and 1 < len(samples) == done.block < 50
-    assert 16000 - 2 * done.largest < files.size() <= 16000
+    assert 12000 - 2 * done.largest < files.size() <= 12000
 
 
 def test_a_block_that_alone_would_be_larger_is_given_up_with_the_reason(tmp_path, monkeypatch):
