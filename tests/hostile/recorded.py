@@ -80,7 +80,9 @@ def _record(directory):
     seen["methods"] = {"runtime": {"chosen": "smt_control", "possible": ["smt_control", "cpu_online"], "impossible": {}},
                        "boot": {"chosen": "grub_debian", "possible": ["grub_debian"], "impossible": {}}}
     # These two change the running system and take no tree: their rooms do.
-    switched = runtime_change.RuntimeChange(runtime_change.Request("disabled", None, "auto", "refuse", "none", False, None, False, True), None, str(tree)).run()
+    request = runtime_change.Request(state="disabled", threads=None, method="auto", bystanders="refuse", conflicts_of=["services"], persist="none", neutralise=False,
+                                     revert_after=None, confirm=False, check=True)
+    switched = runtime_change.RuntimeChange(request, None, str(tree)).run()
     booted = boot_change.run(hostfs.HostFs(str(tree)), boot_change.Request("disabled", None, False, True))
     booted.pop("warnings")
     made = {"smt_facts": {"changed": False, "ansible_facts": {"smt": seen}}, "smt_state": switched, "smt_boot_args": booted}

@@ -17,6 +17,7 @@ import arena
 import judge
 import named
 import recorded
+from ansible_collections.threadwise.smt.plugins.plugin_utils import result_files
 
 AUTO = dataclasses.replace(recorded.COMPLIANCE, variables={
     **recorded.FILES, "smt_policy": "auto", "smt_policy_evidence": "evidence"})
@@ -77,7 +78,8 @@ def test_a_host_that_is_called_as_a_page_of_the_report_has_its_page(tmp_path, re
         for run in ("r0", "r1"):
             (project / "out/results" / run).mkdir(parents=True)
             for host in ("compare", "honest1"):
-                (project / "out/results" / run / f"{host}.json").write_text(json.dumps(result_maker.result(host=host, run=run, blocks=4)))
+                (project / "out/results" / run / f"{result_files.file_stem(host)}.json").write_text(
+                    json.dumps(result_maker.result(host=host, run=run, blocks=4)))
 
     run = arena.play(tmp_path / "run", recordings.folder(recorded.EVALUATION), REPORT, honest()[:1], place=place)
     pages = sorted(path.name for path in (run.out / "results/r1").glob("*.html"))
