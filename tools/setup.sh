@@ -19,7 +19,10 @@ pip() { "$venv/bin/pip" --quiet --disable-pip-version-check "$@"; }
 pip install --no-deps --require-hashes -r <(awk '/^uv==/ { found = 1 } found { print } found && !/\\$/ { exit }' requirements-dev.lock)
 export UV_LINK_MODE=copy UV_SYSTEM_CERTS=1 UV_NATIVE_TLS=1
 wanted=(install --quiet --no-deps --require-hashes -r "$lock")
-"$venv/bin/uv" pip "${wanted[0]}" --no-config --python "$venv/bin/python" "${wanted[@]:1}" 2>"$venv/uv.log" || pip "${wanted[@]}"
+"$venv/bin/uv" pip "${wanted[0]}" --no-config --python "$venv/bin/python" "${wanted[@]:1}" 2>"$venv/uv.log" || {
+  echo "setup: uv could not install the packages ($venv/uv.log says why): pip does it, which takes longer"
+  pip "${wanted[@]}"
+}
 
 # Collections are found through sys.path, so a link inside the venv is enough: no configuration, no link in the repository.
 site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')

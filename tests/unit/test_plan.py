@@ -249,10 +249,10 @@ def test_a_missing_workload_is_skipped_and_none_at_all_is_an_error(tmp_path, mon
 
 def test_a_plan_stops_before_its_result_is_larger_than_a_controller_takes(tmp_path, monkeypatch):
     settings = dict(SETTINGS, change="none", workloads=[], custom=[own("own", "echo rate 1")], placements=["single"], blocks=50)
-    monkeypatch.setattr(plan, "MOST_BYTES", 16000)
+    monkeypatch.setattr(plan, "MOST_BYTES", 12000)
     done, samples, files = measured(tmp_path, settings)
     assert files.read("header.json")["plan"]["stopped"] == "size" and 1 < len(samples) == done.block < 50
-    assert 16000 - 2 * done.largest < files.size() <= 16000
+    assert 12000 - 2 * done.largest < files.size() <= 12000
 
 
 def test_a_block_that_alone_would_be_larger_is_given_up_with_the_reason(tmp_path, monkeypatch):
@@ -262,13 +262,13 @@ def test_a_block_that_alone_would_be_larger_is_given_up_with_the_reason(tmp_path
         measured(tmp_path, dict(SETTINGS, change="none", workloads=[], custom=custom, placements=["single"], blocks=1))
 
 
-def test_the_size_that_a_plan_counts_is_that_of_the_file_on_the_controller(tmp_path):
+def test_the_file_on_the_controller_is_not_larger_than_a_plan_counts(tmp_path):
     settings = dict(SETTINGS, change="none", workloads=[], custom=[own("own", "echo rate 1")], placements=["single"], blocks=9)
     done, _samples, files = measured(tmp_path, settings)
     files.write("header.json", done.header(gathered.gather(HostFs("/")), {"cpu_model": "\u00e9\u4e2d"}, "r"))
     path, _new = result_files.save(tmp_path / "controller", dict(files.result(), host="h"))
     # How it ended, and the host's name, are not counted.
-    assert 0 <= os.path.getsize(path) - files.size() < 1000
+    assert 0.8 * files.size() < os.path.getsize(path) < files.size() + 500
     assert run_directory.MOST_BYTES < 0.95 * results.MAX_BYTES
 
 
