@@ -174,7 +174,7 @@ def project_fixture(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("dest", ["smt_eval_results", "~/res", "deeper/than/that", "./x/../y"])
+@pytest.mark.parametrize("dest", ["smt_eval_results", "~/res", "deeper/than/that", "./x/../y", "~/.ansible/tmp/scratch"])
 def test_results_may_lie_in_places_of_their_own(project, dest):
     made = places.run_directory(dest, "r1")
     assert made.name == "r1" and made.is_absolute() and "~" not in str(made) and ".." not in made.parts
@@ -187,7 +187,7 @@ def test_a_run_that_leads_elsewhere_is_refused(project, run):
 
 
 @pytest.mark.parametrize("dest", ["inventory", "inventory/host_vars", "host_vars", "group_vars/x", "library", "filter_plugins", "roles/x/action_plugins", "/etc/ansible",
-                                  "~/.ansible/tmp", "x/../host_vars", "link"])
+                                  "~/.ansible/collections/x", "x/../host_vars", "link"])
 def test_nothing_is_written_where_ansible_reads(project, dest):
     (project / "link").symlink_to("inventory")
     for place in (places.file, lambda path: places.run_directory(path, "r1")):

@@ -14,9 +14,11 @@ from ansible import constants, context
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results, text
 
 # Directories that Ansible reads wherever they stand beside an inventory, a playbook or in a role.
-_READ = re.compile(r"(host_vars|group_vars|plugins|library|module_utils|[a-z]+_plugins|\.ansible)")
+_READ = re.compile(r"(host_vars|group_vars|plugins|library|module_utils|[a-z]+_plugins)")
 # Settings whose values are directories, or lists of them, that plugins, modules and roles come from.
-_SETTINGS = ("DEFAULT_MODULE_PATH", "DEFAULT_MODULE_UTILS_PATH", "DEFAULT_ROLES_PATH")
+_SETTINGS = ("DEFAULT_MODULE_PATH", "DEFAULT_MODULE_UTILS_PATH", "DEFAULT_ROLES_PATH", "CACHE_PLUGIN_CONNECTION")
+# The configured paths of collections are not among them: who develops one works below such a path, and has results there.
+_OTHERS = ("/etc/ansible", "~/.ansible/collections")
 
 
 def run_directory(dest: str, run: str) -> Path:
@@ -74,10 +76,8 @@ def _reader(path: Path) -> str | None:
 
 
 def _plugin_directories() -> t.Iterator[Path]:
-    yield Path("/etc/ansible")
-    names = [*_SETTINGS, *(name for name in dir(constants) if name.endswith("_PLUGIN_PATH"))]
-    for name in names:
-        value = getattr(constants, name, None) or ()
+    configured = [getattr(constants, name, None) for name in (*_SETTINGS, *(name for name in dir(constants) if name.endswith("_PLUGIN_PATH")))]
+    for value in (_OTHERS, *filter(None, configured)):
         for directory in [value] if isinstance(value, str) else value:
             yield Path(os.path.realpath(os.path.expanduser(directory)))
 
