@@ -156,8 +156,8 @@ def test_both_confirm_at_once(host):
 
 def test_a_user_who_pins_a_task_stops_nobody(host):
     """Alice is logged in, has a task on a sibling, and a setuid program beside it."""
-    ssh = ["ansible", GUEST, "--inventory", str(EPHEMERAL / "inventory"), "--user", "alice", "-m", "ansible.builtin.shell", "-a",
-           "for cpu in 1 3; do nohup taskset -c $cpu sleep 1000 >/dev/null 2>&1 & done; (sleep 1000 | nohup taskset -c 1 su root >/dev/null 2>&1) & sleep 1"]
+    ssh = ["ansible", GUEST, "--inventory", str(EPHEMERAL / "inventory"), "-e", "ansible_user=alice", "-m", "ansible.builtin.shell", "-a",
+           "for cpu in 1 3; do nohup taskset -c $cpu sleep 1000 >/dev/null 2>&1 & done; (sleep 1000 | nohup taskset -c 1 su root) >/dev/null 2>&1 & sleep 1"]
     subprocess.run(ssh, check=True, timeout=PATIENCE)
     login = host.check_output("cat /proc/$(pgrep -u alice -n sleep)/loginuid")
     assert login == host.check_output("id -u alice"), "the kernel knows who logged in"
