@@ -23,7 +23,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils import result_files
 HERE = tuple(sorted(os.sched_getaffinity(0)))[:2]
 SETTINGS = {
     "change": "smt_runtime", "workloads": ["gzip"], "placements": ["single", "siblings", "all_threads"],
-    "budget": 60, "blocks": 3, "sample_seconds": 0.05, "settle_seconds": 0, "bystanders": "warn", "affinity_conflicts_of": [], "overcommit_ratio": None,
+    "budget": 3600, "blocks": 3, "sample_seconds": 0.05, "settle_seconds": 0, "bystanders": "warn", "affinity_conflicts_of": [], "overcommit_ratio": None,
     "custom": [], "margin": 0.01, "sources": {},
 }
 ORIGIN = {"control": "on", "active": True, "online": list(HERE), "present": list(HERE)}
