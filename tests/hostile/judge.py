@@ -132,7 +132,9 @@ def honest_parts(run: arena.Run, tables: bool = False) -> dict[str, object]:
         parts[f"results of {host}"] = [_plain(run, json.dumps({key: line.get(key) for key in ("task", "status", "result")}, sort_keys=True))
                                        for line in run.results if line["host"] == host and not line["once"]]
         spoken = re.compile(rf"(wave \d+: )?{host}(: | +)(?!.*: ok=\d)")
-        parts[f"terminal of {host}"] = [_plain(run, " ".join(line.split())) for line in run.text().split("\n") if spoken.match(line)]
+        # A rollout shows its table again at the end, unless it stopped because all of a wave failed.
+        lines = [_plain(run, " ".join(line.split())) for line in run.text().split("\n") if spoken.match(line)]
+        parts[f"terminal of {host}"] = list(dict.fromkeys(lines))
         for path in sorted(run.out.rglob("*")):
             if path.is_file():
                 told = _of_host(path, host, tables)
