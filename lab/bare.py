@@ -113,12 +113,19 @@ def clear(root: pathlib.Path) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.1)
-    for place in ("dev", "sys", "proc"):
-        subprocess.run(["umount", "--recursive", "--lazy", str(root / place)], stderr=subprocess.DEVNULL, check=False)
-    mounted = [line for line in pathlib.Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines() if f" {root}/" in line]
-    if mounted:
-        raise LabError(f"{root} was not removed, because this is still mounted: {'; '.join(mounted)}")
+    # Those of a mmdebstrap that was ended are among them. What was mounted later may lie on what was mounted before.
+    for place in reversed(mounted(root)):
+        subprocess.run(["umount", "--lazy", place], stderr=subprocess.DEVNULL, check=False)
+    left = mounted(root)
+    if left:
+        raise LabError(f"{root} was not removed, because this is still mounted: {', '.join(left)}")
     shutil.rmtree(root)
+
+
+def mounted(root: pathlib.Path) -> list[str]:
+    """What is mounted below it, in the order in which it was."""
+    lines = pathlib.Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
+    return [place for place in (line.split(" ")[1] for line in lines) if place.startswith(f"{root}/")]
 
 
 def inhabitants(root: pathlib.Path) -> list[int]:
