@@ -17,7 +17,7 @@ import mutate
 import recorded
 
 SEED = os.environ.get("HOSTILE_SEED", "1")
-ANSWERS = int(os.environ.get("HOSTILE_ANSWERS", "100"))
+ANSWERS = int(os.environ.get("HOSTILE_ANSWERS", "40"))
 # How much of all is for which playbook: those that ask a host more often cost more.
 SHARES = {"survey": 0.4, "compliance": 0.3, "enforce": 0.15, "eval": 0.15}
 # Hosts of one run; and of so many one tells megabytes.
