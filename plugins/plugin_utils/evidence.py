@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Collected evaluations -> what they decide for each hardware class, whose they are and how old. Never stronger than the weakest of them.
 
-Hosts are not trusted. Of a class each host counts once, by its latest run that compared anything, and they have to agree: one that lies can have nothing decided,
-and cannot overrule the others. When a run was taken is what the controller noted that fetched it.
+Hosts are not trusted. Of a class each host counts once, by its latest run that compared anything, and they have to agree: one that lies can have nothing
+decided, and cannot overrule the others. When a run was taken is what the controller noted that fetched it.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def main():
     if key:
         sys.exit(_record(home, key, command, piped, run))
     if piped:
-        sys.exit(subprocess.run(["/bin/sh", "-c", command], input=piped).returncode)
+        sys.exit(subprocess.run(["/bin/sh", "-c", command], input=piped, check=False).returncode)
     os.execv("/bin/sh", ["/bin/sh", "-c", command])
 
 
@@ -67,7 +67,7 @@ def _asked(command, python, piped):
 
 
 def _record(home, key, command, piped, run):
-    done = subprocess.run(["/bin/sh", "-c", command], input=piped, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    done = subprocess.run(["/bin/sh", "-c", command], input=piped, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
     with open(os.path.join(home, "said", "%s.%d" % (key, _nth(home, key))), "wb") as file:
         file.write(done.stdout)
     _log(home, "%s said %s\n" % (key, run))

@@ -12,7 +12,7 @@ import random
 import pytest
 
 import result_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, boots, evidence, recommendation, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, boots, evidence, recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 
 NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.timezone.utc)

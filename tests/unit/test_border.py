@@ -32,7 +32,8 @@ def with_facts(**changed):
 # ---- answers of modules ---------------------------------------------------------------------------------------------------------------------------
 
 def test_an_answer_keeps_its_fields_alone():
-    told = answers.accept("smt_facts", "motd\n" + answer(verdict=5, add_host={"host_name": "x"}, ansible_stats={"data": 5}, failed=False, _ansible_x=1, deprecations=[1]))
+    beside = {"verdict": 5, "add_host": {"host_name": "x"}, "ansible_stats": {"data": 5}, "failed": False, "_ansible_x": 1, "deprecations": [1]}
+    told = answers.accept("smt_facts", "motd\n" + answer(**beside))
     assert set(told) == {"changed", "ansible_facts"}
 
 
@@ -125,10 +126,12 @@ def refusal(document):
     (("restored", "before", "online"), [True], "restored.before.online.0"), (("restored", "before", "online"), EVERYTHING, "restored.before.online"),
     (("samples", 0, "placement"), "streams_" + "9" * 30, "placement"), (("samples", 0, "placement"), "streams_\u00b2", "placement"),
     (("samples", 0, "metric", "value"), 1e-100, "closer to zero"), (("samples", 0, "metric", "value"), 1e308, "samples.0.metric.value"),
-    (("samples", 0, "workload"), "another", "the plan has no workload another"), (("samples", 0, "point"), {"name": "load", "value": 1}, "does not measure gzip at 1"),
+    (("samples", 0, "workload"), "another", "the plan has no workload another"),
+    (("samples", 0, "point"), {"name": "load", "value": 1}, "does not measure gzip at 1"),
     (("samples", 0, "workers"), [{"cpus": EVERYTHING, "value": 1}], "cpus"), (("samples", 0, "condition"), "on", "condition"),
     (("events", 0, "detail"), [[[[]]]], "events.0.detail"), (("events", 0, "detail"), {"a": {"b": 1}}, "events.0.detail"),
-    (("ansible_remote_tmp",), "{{ lookup('pipe', 'id') }}", "ansible_remote_tmp"), (("finished",), "9999", "finished"), (("finished",), "2026-02-31T00:00:00Z", "finished"),
+    (("ansible_remote_tmp",), "{{ lookup('pipe', 'id') }}", "ansible_remote_tmp"), (("finished",), "9999", "finished"),
+    (("finished",), "2026-02-31T00:00:00Z", "finished"),
     (("run",), "../inventory/host_vars", "run"), (("environment", "more"), 1, "environment"), (("plan", "more"), 1, "plan"),
 ])
 def test_a_result_of_no_host_is_refused(where, value, words):
@@ -186,8 +189,9 @@ def test_a_run_that_leads_elsewhere_is_refused(project, run):
         places.run_directory("smt_eval_results", run)
 
 
-@pytest.mark.parametrize("dest", ["inventory", "inventory/host_vars", "host_vars", "group_vars/x", "library", "filter_plugins", "roles/x/action_plugins", "/etc/ansible",
-                                  "~/.ansible/collections/x", "x/../host_vars", "link"])
+@pytest.mark.parametrize("dest", [
+    "inventory", "inventory/host_vars", "host_vars", "group_vars/x", "library", "filter_plugins", "roles/x/action_plugins", "/etc/ansible",
+    "~/.ansible/collections/x", "x/../host_vars", "link"])
 def test_nothing_is_written_where_ansible_reads(project, dest):
     (project / "link").symlink_to("inventory")
     for place in (places.file, lambda path: places.run_directory(path, "r1")):
@@ -210,8 +214,8 @@ def test_who_works_beside_the_inventory_has_results_there(project, monkeypatch):
 # ---- verdicts -------------------------------------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("registered", [
-    {"failed": True, "msg": "no", "verdict": {"status": "compliant"}}, {"verdict": 5}, {"verdict": {"status": "compliant"}}, {"failed": True, "verdict": 5}, 5, None,
-    {"failed": True, "verdict": compliance.refused("x", compliance.COMPLIANT)},
+    {"failed": True, "msg": "no", "verdict": {"status": "compliant"}}, {"verdict": 5}, {"verdict": {"status": "compliant"}}, {"failed": True, "verdict": 5}, 5,
+    None, {"failed": True, "verdict": compliance.refused("x", compliance.COMPLIANT)},
 ])
 def test_a_verdict_that_is_not_our_own_is_none(registered):
     assert compliance.told(registered)["status"] == compliance.UNKNOWN

@@ -78,7 +78,8 @@ def test_results_json_is_as_its_schema_says(tmp_path):
     built(
         tmp_path, result_maker.result(host="a", blocks=4),
         result_maker.result(host="b", blocks=6, noise=0.05, workloads={"even": {**result_maker.GZIP, "share": 0.5}}),
-        result_maker.result(host="empty", samples=[], facts=result_maker.nothing_known(), environment={}, plan={}, outcome="failed", message="no such host", restored=None),
+        result_maker.result(host="empty", samples=[], facts=result_maker.nothing_known(), environment={}, plan={}, outcome="failed", message="no such host",
+                            restored=None),
         result_maker.result(host="once", blocks=1), result_maker.result(host="plain", blocks=4, compared=False, reason="no SMT", shape=(1, 1, 1)),
     )
     document = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))

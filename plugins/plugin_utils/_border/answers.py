@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The answers of this collection's modules: what each may say when it succeeded, and what is kept of one that failed.
 
-Of an answer only the fields that its kind has go further; what Ansible puts around it (``invocation``, ``deprecations``) does not. A field that is not as it has
-to be is the host's failure.
+Of an answer only the fields that its kind has go further; what Ansible puts around it (``invocation``, ``deprecations``) does not. A field that is not as it
+has to be is the host's failure.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import sche
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 
 # As the room `facts` of module_utils makes it.
-_CLASS = re.compile(r"(?P<architecture>[a-z0-9_]{1,20})-(?P<sockets>[0-9]{1,5})s(?P<cores>[0-9]{1,5})c(?P<cpus>[0-9]{1,5})t-(?P<numbering>[a-z]{1,10})-[0-9a-f]{8}")
+_CLASS = re.compile(r"[a-z0-9_]{1,20}-(?P<sockets>[0-9]{1,5})s(?P<cores>[0-9]{1,5})c(?P<cpus>[0-9]{1,5})t-(?P<numbering>[a-z]{1,10})-[0-9a-f]{8}")
 # A CPU belongs to one core and one package (the kernel's Documentation/admin-guide/cputopology.rst).
 _PARTITIONS = ("sibling_groups", "packages")
 

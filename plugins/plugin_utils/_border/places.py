@@ -32,7 +32,8 @@ def run_directory(dest: str, run: str) -> Path:
         BorderError: this cannot be a run's name, or no file of a host belongs there.
     """
     if not results.is_run_name(run):
-        raise text.BorderError(f"a run cannot be called {text.line(ascii(run), 120)}: only letters, digits, '.', '_' and '-', at most 100, the first a letter or digit")
+        raise text.BorderError(f"a run cannot be called {text.line(ascii(run), 120)}: only letters, digits, '.', '_' and '-', at most 100, "
+                               "the first a letter or digit")
     return _seen(os.path.join(dest, run), dest)
 
 
