@@ -64,7 +64,7 @@ class ActionModule(HostAction):
         except HostFailed as failure:
             return failure.answer
         except text.BorderError as error:
-            raise AnsibleActionFail(str(error)) from error
+            raise AnsibleActionFail(str(error)) from None
 
     def _evaluate(self, task_vars):
         # Ansible's own strings are not the plain ones that a schema knows.

@@ -151,6 +151,13 @@ def test_facts_that_are_nested_are_refused(depth, words):
         results.parse(printed, "web01")
 
 
+def test_a_refusal_has_no_cause_that_holds_what_was_refused():
+    """Ansible prints the causes of a failure, too."""
+    with pytest.raises(results.ResultError) as caught:
+        results.parse(json.dumps(result_maker.result(blocks=1, message="x" * 1_000_000)), "web01")
+    assert caught.value.__cause__ is None and caught.value.__suppress_context__
+
+
 def test_thousands_of_workloads_are_refused():
     document = result_maker.result(blocks=1)
     document["plan"]["workloads"] = [{**document["plan"]["workloads"][0], "name": f"w{number}"} for number in range(4000)]

@@ -157,7 +157,7 @@ def parse(document_text: str, source: str) -> dict[str, t.Any]:
     try:
         document = text.parse(document_text)
     except text.BorderError as error:
-        raise ResultError(f"{source}: {error}: collect this host again") from error
+        raise ResultError(f"{source}: {error}: collect this host again") from None
     return accept(document, source)
 
 
@@ -191,7 +191,7 @@ def accept(document: t.Any, source: str) -> dict[str, t.Any]:
         facts.check(document["facts"])
         _check(document)
     except text.BorderError as error:
-        raise ResultError(f"{source}: {error}") from error
+        raise ResultError(f"{source}: {error}") from None
     # A plan that was killed leaves no word on these.
     return {"message": None, "finished": None, "collected": None, "restored": None, "skipped": [], "events": [], "observations": [], **document}
 

@@ -114,6 +114,7 @@ class Checker:
             self._compiled.validate(data)
         except jsonschema_rs.ValidationError as error:
             place = ".".join(str(part) for part in error.instance_path) or "the document"
-            raise BorderError(f"{line(place, 160)}: {line(error.message, 200)}") from error
+            # Ansible prints the causes of a failure, and this one has all of what the host said in it.
+            raise BorderError(f"{line(place, 160)}: {line(error.message, 200)}") from None
         except ValueError as error:
-            raise BorderError(line(error, 200)) from error
+            raise BorderError(line(error, 200)) from None
