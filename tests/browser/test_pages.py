@@ -90,7 +90,7 @@ ADDRESS = "javascript:window.attacked=1//"
 
 @pytest.fixture(scope="module", name="hostile_runs")
 def hostile_fixture(tmp_path_factory):
-    """A host that attacks, alone and among so many that pictures and rows are data; one that switched something else attacks by its name and its processor's."""
+    """A host that attacks, alone and among so many that pictures and rows are data; another one by its name and its processor."""
     policy = result_maker.policy_result(host=ADDRESS, blocks=5, shape=(1, 2, 2))
     policy["environment"]["cpu_model"] = ATTACK
     others = [result_maker.result(host=f"web{number:02d}", blocks=4, shape=(1, 1, 2), seed=number) for number in range(11)]
