@@ -11,6 +11,8 @@ from pathlib import Path
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.threadwise.smt.plugins.plugin_utils import charts, recommendation, report, result_files, statistics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 
 ARGUMENTS = {
     "run_dir": {"type": "path", "required": True},
@@ -38,8 +40,8 @@ class ActionModule(ActionBase):
                 f"smt_report needs further Python packages on the controller ({'; '.join(missing)}): pip install jsonschema-rs orjson scipy vl-convert-python"
             )
         try:
-            return self._build(Path(arguments["run_dir"]), arguments)
-        except (result_files.ResultError, statistics.SampleError) as error:
+            return self._build(places.file(arguments["run_dir"]), arguments)
+        except (BorderError, statistics.SampleError) as error:
             raise AnsibleActionFail(f"smt_report: {error}") from error
 
     def _build(self, run_dir, arguments):

@@ -118,7 +118,7 @@ EXAMPLES = r"""
 RETURN = r"""
 before:
   description: The state before.
-  returned: always
+  returned: success
   type: dict
   sample: {"control": "on", "active": true, "online": "0-7"}
 after:
@@ -127,7 +127,7 @@ after:
   type: dict
   sample: {"control": "off", "active": false, "online": "0,2,4,6"}
 bystanders:
-  description: What is hurt by CPUs going offline, one sentence each, and what is put right by itself.
+  description: What is hurt by CPUs going offline, one sentence each, and what is put right by itself. Also of a change that was refused because of it.
   returned: always
   type: list
   elements: str

@@ -49,6 +49,14 @@ def test_of_a_failure_nothing_is_kept_but_its_words():
     assert told["msg"].isprintable() and "\n" not in told["msg"] and "web02" in told["msg"]
 
 
+def test_a_refused_change_says_who_would_be_hurt():
+    refused = {"failed": True, "msg": "1 bystander(s) would be hurt", "bystanders": ["CPU 3: pid 812 sleep"], "changed": True, "verdict": 5}
+    told = answers.accept("smt_state", json.dumps(refused))
+    assert set(told) == {"failed", "msg", "bystanders"} and told["bystanders"] == ["CPU 3: pid 812 sleep"]
+    with pytest.raises(text.BorderError, match="bystanders"):
+        answers.accept("smt_state", json.dumps({**refused, "bystanders": [{}]}))
+
+
 @pytest.mark.parametrize("said", ["yes", 1, [1], {"a": 1}])
 def test_whatever_is_no_false_is_a_failure(said):
     assert answers.accept("smt_facts", answer(failed=said))["failed"] is True

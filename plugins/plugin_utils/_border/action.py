@@ -23,7 +23,7 @@ class HostFailed(Exception):
     """A module failed on the host, or its answer was refused.
 
     Attributes:
-        answer: ``failed``, ``msg`` (str) and perhaps ``warnings`` and ``exception``: nothing else of what the host said.
+        answer: what ``answers.accept`` left of it: ``failed``, ``msg`` (str), perhaps ``warnings`` and ``exception``, and the kind's fields of a failure.
     """
 
     def __init__(self, answer: dict[str, t.Any]):
@@ -66,7 +66,7 @@ class HostAction(ActionBase):
             raise HostFailed({"msg": "this version of ansible-core hands a host's answer over in a way that this version of threadwise.smt does not know, "
                                      "so it cannot be checked: use one of the versions that the collection names"})
         if answer.get("failed"):
-            raise HostFailed({name: answer[name] for name in ("msg", "warnings", "exception") if name in answer})
+            raise HostFailed({name: value for name, value in answer.items() if not name.startswith("_")})
         return answer
 
     def pass_on(self, module: str, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:

@@ -35,13 +35,16 @@ class Kind:
     Args:
         fields: schema of each field.
         optional: the fields that may be missing.
+        of_failure: the fields that also a module has which failed.
         characters: the longest text that is read.
     """
 
-    def __init__(self, fields: dict[str, schema.Schema], optional: t.Sequence[str] = (), characters: int = MOST_CHARACTERS):
+    def __init__(self, fields: dict[str, schema.Schema], optional: t.Sequence[str] = (), of_failure: t.Sequence[str] = (), characters: int = MOST_CHARACTERS):
         self.fields = fields
+        self.of_failure = of_failure
         self.characters = characters
         self.check = schema.Checker(schema.strict([name for name in fields if name not in optional], **fields)).check
+        self.check_failure = schema.Checker(schema.strict((), **{name: fields[name] for name in of_failure})).check
 
 
 _JOB = schema.text(50, r"^j?[0-9]{1,20}\.[0-9]{1,20}$")
@@ -55,7 +58,7 @@ KINDS = {
     "smt_probe": Kind({"changed": schema.BOOL, "probed": schema.BOOL, "measured": facts.SMT["properties"]["measured"],
                        "ansible_facts": schema.whole(smt=facts.SMT)}, optional=("ansible_facts",)),
     "smt_state": Kind({"changed": schema.BOOL, "before": _STATE, "after": _STATE, "bystanders": _SENTENCES, "not_restored": _SENTENCES,
-                       "revert_pending": schema.BOOL, "diff": schema.items(_DIFF, 1000)}),
+                       "revert_pending": schema.BOOL, "diff": schema.items(_DIFF, 1000)}, of_failure=("bystanders",)),
     "smt_boot_args": Kind({
         "changed": schema.BOOL, "loader": schema.text(40), "arguments": _ARGUMENTS,
         "found": schema.items(schema.whole(argument=schema.text(4096), where=schema.text(4096)), 1000), "configured_before": _ARGUMENTS,
@@ -84,8 +87,8 @@ def accept(name: str, stdout: str) -> dict[str, t.Any]:
         stdout: what the host sent.
 
     Returns:
-        The fields of the kind, and ``warnings`` (list of str) where there are any; of a module that failed ``failed``, ``msg`` and, where its code broke,
-        ``exception`` (str). All text is showable.
+        The fields of the kind, and ``warnings`` (list of str) where there are any; of a module that failed ``failed``, ``msg``, where its code broke
+        ``exception`` (str), and the kind's fields of a failure. All text is showable.
 
     Raises:
         BorderError: what of it cannot be accepted, and why.
@@ -101,7 +104,7 @@ def accept(name: str, stdout: str) -> dict[str, t.Any]:
     if not isinstance(answer, dict):
         raise text.BorderError("it is not a JSON object")
     warnings = [text.line(one.get("msg") if isinstance(one, dict) else one) for one in _list(answer.get("warnings"))[:MOST_WARNINGS]]
-    found = _failure(answer) if answer.get("failed") else _success(kind, answer)
+    found = _failure(kind, answer) if answer.get("failed") else _success(kind, answer)
     return {**found, "warnings": warnings} if warnings else found
 
 
@@ -118,12 +121,14 @@ def _success(kind: Kind, answer: dict[str, t.Any]) -> dict[str, t.Any]:
     return known
 
 
-def _failure(answer: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Of a module that failed nothing is taken but its words: no field of it is what the same field of a success is."""
+def _failure(kind: Kind, answer: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Of a module that failed nothing is taken but its words, and what its kind has for a failure."""
+    known = {name: answer[name] for name in kind.of_failure if name in answer}
+    kind.check_failure(known)
     told = answer.get("msg")
     # Lines of its own could be taken for what Ansible says of other hosts.
     lines = [text.line(one, MOST_MESSAGE) for one in told[:MOST_MESSAGE].splitlines()] if isinstance(told, str) else []
-    kept: dict[str, t.Any] = {"failed": True, "msg": "; ".join(filter(None, lines)) or "it failed without a message"}
+    kept: dict[str, t.Any] = {**known, "failed": True, "msg": "; ".join(filter(None, lines)) or "it failed without a message"}
     if isinstance(answer.get("exception"), str):
         kept["exception"] = answer["exception"][:schema.MAX_TEXT]
     return kept
