@@ -214,6 +214,15 @@ def test_nothing_is_written_where_ansible_reads(project, dest):
             place(dest)
 
 
+def test_a_working_directory_may_lie_in_a_library(project, monkeypatch):
+    here = project / "library" / "fleet"
+    here.mkdir(parents=True)
+    monkeypatch.chdir(here)
+    assert places.run_directory("smt_eval_results", "r1") == here / "smt_eval_results" / "r1"
+    with pytest.raises(text.BorderError, match="called library"):
+        places.file("library/x")
+
+
 def test_an_inventory_that_is_a_directory_is_read_whole(project, monkeypatch):
     monkeypatch.setattr(context, "CLIARGS", {"inventory": (".",)})
     with pytest.raises(text.BorderError, match="is an inventory"):

@@ -14,7 +14,8 @@ from ansible import constants, context
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results, text
 
 # Directories that Ansible reads wherever they stand beside an inventory, a playbook or in a role.
-_READ = re.compile(r"(host_vars|group_vars|plugins|library|module_utils|[a-z]+_plugins)")
+_VARIABLES = ("host_vars", "group_vars")
+_READ = re.compile(r"(plugins|library|module_utils|[a-z]+_plugins)")
 # Settings whose values are directories, or lists of them, that plugins, modules and roles come from.
 _SETTINGS = ("DEFAULT_MODULE_PATH", "DEFAULT_MODULE_UTILS_PATH", "DEFAULT_ROLES_PATH", "CACHE_PLUGIN_CONNECTION")
 # The configured paths of collections are not among them: who develops one works below such a path, and has results there.
@@ -58,13 +59,15 @@ def _seen(path: str, told: str) -> Path:
 
 def _reader(path: Path) -> str | None:
     """Why Ansible would read what is written at this path, or None."""
-    part = next((part for part in path.parts if _READ.fullmatch(part)), None)
+    here = Path(os.path.realpath(os.getcwd()))
+    # What the directories above the working directory are called (a checkout in ~/library) is no reason: there Ansible reads variables alone.
+    below = path.parts[len(here.parts):] if _is_below(path, here) else path.parts
+    part = next((part for part in path.parts if part in _VARIABLES or (part in below and _READ.fullmatch(part))), None)
     if part:
         return f"Ansible reads directories that are called {part}"
     for directory in _plugin_directories():
         if _is_below(path, directory):
             return f"Ansible looks for its own files in {directory}"
-    here = Path(os.path.realpath(os.getcwd()))
     for source in context.CLIARGS.get("inventory") or ():
         place = Path(os.path.realpath(os.path.expanduser(source)))
         # All files of a directory that is an inventory are read; beside a file it is the directories of variables, which are known by their names.
