@@ -83,8 +83,17 @@ def make(root: pathlib.Path) -> None:
         options, sources = pathlib.Path(work, "apt.conf"), pathlib.Path(work, "sources.list")
         options.write_text(apt_options(run(["apt-config", "dump"]).stdout), encoding="utf-8")
         sources.write_text(machine_sources(SUITE), encoding="utf-8")
-        run(["mmdebstrap", "--variant=important", f"--include={','.join(PACKAGES)}", f"--aptopt={options}", SUITE, str(root),
-             *([str(sources)] if sources.stat().st_size else [])])
+        run(
+            [
+                "mmdebstrap",
+                "--variant=important",
+                f"--include={','.join(PACKAGES)}",
+                f"--aptopt={options}",
+                SUITE,
+                str(root),
+                *([str(sources)] if sources.stat().st_size else []),
+            ]
+        )
     for file in FILES:
         if pathlib.Path(file).exists():
             shutil.copy(file, f"{root}{file}")

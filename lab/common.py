@@ -57,8 +57,16 @@ def locked(path: pathlib.Path, what: str) -> Iterator[None]:
 
 def run(command: Sequence[str], **options) -> subprocess.CompletedProcess:
     """Run a tool to its end and return it; raise LabError with the last lines of what it said when it fails."""
-    done = subprocess.run(command, stdin=options.pop("stdin", subprocess.DEVNULL), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, errors="replace", check=False, **options)
+    done = subprocess.run(
+        command,
+        stdin=options.pop("stdin", subprocess.DEVNULL),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+        **options,
+    )
     if done.returncode:
         raise LabError(f"{command[0]} failed with exit code {done.returncode}:\n{last_lines(done.stdout)}")
     return done

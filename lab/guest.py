@@ -134,8 +134,10 @@ def _start(guest: Guest) -> Guest:
         copy(disk, image(guest.kind.image), machine.directory / "disk.qcow2")
         guest = _run(guest, ["-loadvm", TAG], RESTORED_SECONDS)
         # The snapshot knows neither its name nor what time it is now.
-        guest.login.run(f"date -s @{time.time():.3f} && echo {guest.name} >/etc/hostname && hostname {guest.name}"
-                        f" && sed -i 's/^127.0.1.1 .*/127.0.1.1 {guest.name}/' /etc/hosts")
+        guest.login.run(
+            f"date -s @{time.time():.3f} && echo {guest.name} >/etc/hostname && hostname {guest.name}"
+            f" && sed -i 's/^127.0.1.1 .*/127.0.1.1 {guest.name}/' /etc/hosts"
+        )
     return guest
 
 
@@ -154,8 +156,14 @@ def _run(guest: Guest, more: list[str], patience: float) -> Guest:
 
 def remember(guest: Guest) -> None:
     """Write down how a guest was brought up, for the commands to come."""
-    record = {"image": guest.kind.image, "shape": str(guest.kind.shape), "numbering": guest.kind.numbering, "memory": guest.kind.memory,
-              "pins": list(guest.pins), "port": guest.port}
+    record = {
+        "image": guest.kind.image,
+        "shape": str(guest.kind.shape),
+        "numbering": guest.kind.numbering,
+        "memory": guest.kind.memory,
+        "pins": list(guest.pins),
+        "port": guest.port,
+    }
     write_atomic(guest.machine.directory / "guest.json", json.dumps(record) + "\n")
 
 

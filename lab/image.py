@@ -11,7 +11,7 @@ import re
 import shlex
 import shutil
 
-from common import CACHE, LabError, RECIPE, locked, run, step
+from common import CACHE, RECIPE, LabError, locked, run, step
 from machine import GUESTS, Machine, hardware
 from shape import Shape
 
@@ -92,13 +92,19 @@ def _make_root(suite: str, work: pathlib.Path) -> None:
     (work / "sources.list").write_text(machine_sources(suite), encoding="utf-8")
     # Inside the root file system, because hooks may run as another user who cannot read this directory.
     files = " ".join(shlex.quote(str(path)) for path in (work / "id_ed25519.pub", work / "host_ed25519", work / "host_ed25519.pub", RECIPE / "customize.sh"))
-    command = ["mmdebstrap", "--variant=minbase", f"--include={','.join(packages((RECIPE / 'packages').read_text(encoding='utf-8')))}",
-               f"--aptopt={work / 'apt.conf'}",
-               *(f"--dpkgopt=path-exclude={path}" for path in EXCLUDED_PATHS),
-               '--customize-hook=mkdir "$1/root/lab"', f"--customize-hook=copy-in {files} /root/lab",
-               '--customize-hook=chroot "$1" sh /root/lab/customize.sh',
-               f"--customize-hook=copy-in {shlex.quote(str(RECIPE / 'install-grub.sh'))} /usr/local/sbin",
-               suite, str(work / "root.tar")]
+    command = [
+        "mmdebstrap",
+        "--variant=minbase",
+        f"--include={','.join(packages((RECIPE / 'packages').read_text(encoding='utf-8')))}",
+        f"--aptopt={work / 'apt.conf'}",
+        *(f"--dpkgopt=path-exclude={path}" for path in EXCLUDED_PATHS),
+        '--customize-hook=mkdir "$1/root/lab"',
+        f"--customize-hook=copy-in {files} /root/lab",
+        '--customize-hook=chroot "$1" sh /root/lab/customize.sh',
+        f"--customize-hook=copy-in {shlex.quote(str(RECIPE / 'install-grub.sh'))} /usr/local/sbin",
+        suite,
+        str(work / "root.tar"),
+    ]
     if (work / "sources.list").stat().st_size:
         command.append(str(work / "sources.list"))
     run(command)
@@ -128,7 +134,7 @@ def suite_sources(targets: str, machine_suite: str, suite: str) -> str:
     for line in targets.splitlines():
         fields = line.split()
         if len(fields) == 3 and fields[2] == "main" and fields[1] in (machine_suite, f"{machine_suite}-updates", f"{machine_suite}-security"):
-            lines.append(f"deb {fields[0]} {suite}{fields[1][len(machine_suite):]} main\n")
+            lines.append(f"deb {fields[0]} {suite}{fields[1][len(machine_suite) :]} main\n")
     return "".join(dict.fromkeys(lines))
 
 
@@ -142,8 +148,10 @@ def _make_disk(work: pathlib.Path) -> None:
         table.seek(0)
         run(["sfdisk", "--quiet", str(disk)], stdin=table)
     # In one fakeroot session, so that the files keep their owners also when this is not root.
-    script = ('set -e; mkdir root; tar -xf root.tar -C root; mkdir boot; cp -L root/vmlinuz root/initrd.img boot;'
-              f' mke2fs -q -t ext4 -d root -E offset={PARTITION_OFFSET_MB << 20} disk.img {DISK_MB - PARTITION_OFFSET_MB - 1}M; rm -r root root.tar')
+    script = (
+        "set -e; mkdir root; tar -xf root.tar -C root; mkdir boot; cp -L root/vmlinuz root/initrd.img boot;"
+        f" mke2fs -q -t ext4 -d root -E offset={PARTITION_OFFSET_MB << 20} disk.img {DISK_MB - PARTITION_OFFSET_MB - 1}M; rm -r root root.tar"
+    )
     run([*([] if os.geteuid() == 0 else ["fakeroot"]), "sh", "-c", script], cwd=work)
 
 
@@ -152,9 +160,20 @@ def _install_grub(work: pathlib.Path, key: str) -> None:
     machine = Machine(GUESTS / f".image-{key}")
     machine.stop()
     try:
-        machine.start([*hardware(Shape(1, 1, 1), 1024), "-no-reboot", "-drive", f"file={escaped(work / 'disk.img')},format=raw,if=virtio,cache=unsafe",
-                       "-kernel", str(work / "boot" / "vmlinuz"), "-initrd", str(work / "boot" / "initrd.img"),
-                       "-append", "root=/dev/vda1 console=ttyS0 init=/usr/local/sbin/install-grub.sh"])
+        machine.start(
+            [
+                *hardware(Shape(1, 1, 1), 1024),
+                "-no-reboot",
+                "-drive",
+                f"file={escaped(work / 'disk.img')},format=raw,if=virtio,cache=unsafe",
+                "-kernel",
+                str(work / "boot" / "vmlinuz"),
+                "-initrd",
+                str(work / "boot" / "initrd.img"),
+                "-append",
+                "root=/dev/vda1 console=ttyS0 init=/usr/local/sbin/install-grub.sh",
+            ]
+        )
         machine.wait(timeout=300)
         if "lab: grub is installed" not in machine.console_text():
             raise LabError(f"grub could not be installed; the console's last lines:\n{machine.last_words()}")

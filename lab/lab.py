@@ -44,13 +44,21 @@ def parser() -> argparse.ArgumentParser:
     command.set_defaults(command=bring_up)
     command.add_argument("--name", action="append", default=[], help="a guest (repeatable); default: smt-adjacent and smt-split")
     command.add_argument("--shape", default="2x2x2", help="SOCKETSxCORESxTHREADS (default %(default)s)")
-    command.add_argument("--numbering", choices=NUMBERINGS, help="how CPUs are numbered: siblings side by side, or first threads first; "
-                         "default: as smt-adjacent and smt-split say, adjacent for other names")
+    command.add_argument(
+        "--numbering",
+        choices=NUMBERINGS,
+        help="how CPUs are numbered: siblings side by side, or first threads first; default: as smt-adjacent and smt-split say, adjacent for other names",
+    )
     command.add_argument("--suite", choices=SUITES, default="bookworm", help="Debian suite (default %(default)s)")
     command.add_argument("--memory", type=int, metavar="MB", help="default: 640 MB and 16 MB a CPU")
     command.add_argument("--pin", metavar="LIST", help="the host CPU for each CPU of the guest, e.g. 0,0,1,1: those on one host CPU contend as siblings do")
-    command.add_argument("--inventory", type=pathlib.Path, default=STATE / "inventory.yml", metavar="FILE",
-                         help="where to write the inventory of these guests (default .lab/inventory.yml)")
+    command.add_argument(
+        "--inventory",
+        type=pathlib.Path,
+        default=STATE / "inventory.yml",
+        metavar="FILE",
+        help="where to write the inventory of these guests (default .lab/inventory.yml)",
+    )
 
     command = commands.add_parser("reset", help="put guests back to the clean state they were brought up with")
     command.set_defaults(command=put_back)

@@ -21,8 +21,18 @@ SILENCE = 240
 def ssh_options(image_directory: pathlib.Path) -> list[str]:
     """Options that make ssh know the guests by the key of their image, and nothing of the user's own configuration of hosts."""
     known_hosts = image_directory / "known_hosts"
-    return ["-o", f'UserKnownHostsFile="{known_hosts}"', "-o", "GlobalKnownHostsFile=/dev/null", "-o", "StrictHostKeyChecking=yes",
-            "-o", f"HostKeyAlias={HOST_KEY_ALIAS}", "-o", "IdentitiesOnly=yes"]
+    return [
+        "-o",
+        f'UserKnownHostsFile="{known_hosts}"',
+        "-o",
+        "GlobalKnownHostsFile=/dev/null",
+        "-o",
+        "StrictHostKeyChecking=yes",
+        "-o",
+        f"HostKeyAlias={HOST_KEY_ALIAS}",
+        "-o",
+        "IdentitiesOnly=yes",
+    ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,9 +51,30 @@ class Login:
         """
         name = self.machine.directory.name
         try:
-            done = subprocess.run(["ssh", "-F", "none", *ssh_options(self.image_directory), "-o", "BatchMode=yes", "-o", "LogLevel=ERROR",
-                                   "-o", "ConnectTimeout=10", "-i", str(self.image_directory / "id_ed25519"), "-p", str(self.port),
-                                   "root@127.0.0.1", command], input=sent, capture_output=True, timeout=timeout, check=False)
+            done = subprocess.run(
+                [
+                    "ssh",
+                    "-F",
+                    "none",
+                    *ssh_options(self.image_directory),
+                    "-o",
+                    "BatchMode=yes",
+                    "-o",
+                    "LogLevel=ERROR",
+                    "-o",
+                    "ConnectTimeout=10",
+                    "-i",
+                    str(self.image_directory / "id_ed25519"),
+                    "-p",
+                    str(self.port),
+                    "root@127.0.0.1",
+                    command,
+                ],
+                input=sent,
+                capture_output=True,
+                timeout=timeout,
+                check=False,
+            )
         except subprocess.TimeoutExpired as error:
             raise LabError(f"{name}: no answer within {timeout:.0f} s to: {command}") from error
         if done.returncode:

@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import time
 
-from common import LabError, STATE, last_lines, run, say
+from common import STATE, LabError, last_lines, run, say
 from qmp import monitor
 from shape import Shape
 
@@ -46,8 +46,21 @@ def trial_start(accel: str) -> bool:
     with tempfile.NamedTemporaryFile() as disk:
         disk.write(BOOT_DISK)
         disk.flush()
-        command = [QEMU, "-machine", "q35", "-accel", accel, "-display", "none", "-nodefaults", "-no-reboot",
-                   "-device", "isa-debug-exit,iobase=0xf4,iosize=1", "-drive", f"file={disk.name},format=raw,if=virtio,readonly=on"]
+        command = [
+            QEMU,
+            "-machine",
+            "q35",
+            "-accel",
+            accel,
+            "-display",
+            "none",
+            "-nodefaults",
+            "-no-reboot",
+            "-device",
+            "isa-debug-exit,iobase=0xf4,iosize=1",
+            "-drive",
+            f"file={disk.name},format=raw,if=virtio,readonly=on",
+        ]
         try:
             return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False).returncode == BOOT_SECTOR_RAN
         except (OSError, subprocess.TimeoutExpired):
@@ -58,8 +71,22 @@ def hardware(shape: Shape, memory: int) -> list[str]:
     """The part of the command line that a snapshot depends on; memory in MB."""
     # Under emulation "-cpu max" is an AMD processor, and those show no siblings without more ado; an Intel model does.
     processor = ["-accel", "kvm", "-cpu", "host"] if accelerator() == "kvm" else ["-accel", "tcg,thread=multi", "-cpu", "Haswell-noTSX"]
-    return ["-machine", "q35", *processor, "-smp", shape.smp, "-m", str(memory), "-nodefaults", "-display", "none",
-            "-device", "virtio-rng-pci", "-device", "virtio-net-pci,netdev=net,romfile="]
+    return [
+        "-machine",
+        "q35",
+        *processor,
+        "-smp",
+        shape.smp,
+        "-m",
+        str(memory),
+        "-nodefaults",
+        "-display",
+        "none",
+        "-device",
+        "virtio-rng-pci",
+        "-device",
+        "virtio-net-pci,netdev=net,romfile=",
+    ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,10 +113,24 @@ class Machine:
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         self.console.unlink(missing_ok=True)
-        command = [QEMU, "-name", self.directory.name, "-daemonize", "-pidfile", str(self.pidfile), *arguments,
-                   # restrict: the guest reaches nothing, only the forwarded port reaches it.
-                   "-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22",
-                   "-serial", "file:console.log", "-qmp", "unix:qmp.sock,server=on,wait=off", "-D", "qemu.log"]
+        command = [
+            QEMU,
+            "-name",
+            self.directory.name,
+            "-daemonize",
+            "-pidfile",
+            str(self.pidfile),
+            *arguments,
+            # restrict: the guest reaches nothing, only the forwarded port reaches it.
+            "-netdev",
+            f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22",
+            "-serial",
+            "file:console.log",
+            "-qmp",
+            "unix:qmp.sock,server=on,wait=off",
+            "-D",
+            "qemu.log",
+        ]
         # A terminal's Ctrl-C goes to its process group: a session of its own keeps QEMU out of it.
         run(command, cwd=self.directory, start_new_session=True)
         with monitor(self.directory / "qmp.sock") as qemu:

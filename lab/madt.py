@@ -55,7 +55,7 @@ def _entries(table: bytes) -> list[bytes]:
     offset = ENTRIES_OFFSET
     while offset < len(table):
         length = table[offset + 1] if offset + 1 < len(table) else 0
-        entry = table[offset:offset + length]
+        entry = table[offset : offset + length]
         if length < 2 or len(entry) < length or (entry[0] == LOCAL_APIC and length < 8):
             raise LabError(f"the guest's /sys/firmware/acpi/tables/APIC has a broken entry at byte {offset}")
         entries.append(entry)

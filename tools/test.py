@@ -36,18 +36,39 @@ class Step:
 PYTEST = ("-m", "pytest", "-q", "-n", "3", "--dist", "worksteal", "--durations", "10")
 SHORT_SCENARIOS = ("smt_facts", "smt_eval")
 LONG_SCENARIOS = (
-    "smt_runtime", "smt_runtime_deep", "smt_boot_faults", "smt_boot", "smt_memory", "smt_probe", "smt_eval_truth", "smt_eval_faults", "smt_eval_boots",
-    "smt_workloads", "smt_policy", "smt_pull", "smt_hostile_host", "smt_two_controllers")
+    "smt_runtime",
+    "smt_runtime_deep",
+    "smt_boot_faults",
+    "smt_boot",
+    "smt_memory",
+    "smt_probe",
+    "smt_eval_truth",
+    "smt_eval_faults",
+    "smt_eval_boots",
+    "smt_workloads",
+    "smt_policy",
+    "smt_pull",
+    "smt_hostile_host",
+    "smt_two_controllers",
+)
 STEPS = {
-    "unit": Step(("python", *PYTEST, "tests/unit"), (
-        "fio", "gcc", "gzip", "libc6-dev", "linux-perf", "openssh-client", "postgresql", "procps", "stress-ng", "sysbench", "util-linux")),
+    "unit": Step(
+        ("python", *PYTEST, "tests/unit"),
+        ("fio", "gcc", "gzip", "libc6-dev", "linux-perf", "openssh-client", "postgresql", "procps", "stress-ng", "sysbench", "util-linux"),
+    ),
     # One at a time to each worker, so that tests which share a run of a playbook stay together.
     "playbooks": Step(("python", *PYTEST, "--dist", "loadgroup", "--maxschedchunk", "1", "tests/playbooks"), ("git", "gzip", "openssh-client", "sysbench")),
     # A compromised host beside honest ones: attacks on a survey and on compliance, tried together, and some that are made from a seed.
     "hostile": Step(("python", *PYTEST, "--dist", "loadgroup", "--maxschedchunk", "1", "-k", "survey or compliance", "tests/hostile"), ("gzip",)),
     # The rooms that stand on the controller's libraries, and the playbooks, with the oldest versions of these that requirements.txt names.
-    "lowest": Step((".cache/lowest/bin/python", *PYTEST, *(f"tests/unit/test_{name}.py" for name in (
-        "analysis", "compliance_report", "forms", "policy", "report", "result_files", "smt_compare", "survey"))), ("gzip", "sysbench")),
+    "lowest": Step(
+        (
+            ".cache/lowest/bin/python",
+            *PYTEST,
+            *(f"tests/unit/test_{name}.py" for name in ("analysis", "compliance_report", "forms", "policy", "report", "result_files", "smt_compare", "survey")),
+        ),
+        ("gzip", "sysbench"),
+    ),
     "browser": Step(("python", "-m", "pytest", "-q", "tests/browser"), ("chromium", "chromium-driver")),
     "lint": Step(("sh", "-c", "yamllint --strict . && ansible-lint && antsibull-changelog lint && antsibull-docs lint-collection-docs --plugin-docs .")),
     "sanity": Step(("tools/sanity.sh",), ("git", "shellcheck", "util-linux")),
@@ -151,8 +172,9 @@ def start(name: str) -> subprocess.Popen[bytes]:
     # Also the pytest that molecule starts for testinfra leaves its counts there.
     environment = dict(os.environ, PYTEST_ADDOPTS=f"--junitxml={report}")
     with (LOGS / f"{name}.log").open("wb") as output:
-        return subprocess.Popen(STEPS[name].command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                                start_new_session=True)
+        return subprocess.Popen(
+            STEPS[name].command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
 
 
 def told(name: str, code: int, seconds: float) -> dict[str, int]:

@@ -34,7 +34,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp=None, task_vars=None):
         super().run(tmp, task_vars)
-        dummy, given = self.validate_argument_spec(argument_spec=ARGUMENTS)
+        _dummy, given = self.validate_argument_spec(argument_spec=ARGUMENTS)
         stem = result_files.file_stem(task_vars["inventory_hostname"])
         try:
             run_dir = places.file(given["run_dir"])
@@ -52,5 +52,11 @@ class ActionModule(ActionBase):
             path, written = result_files.save(run_dir, joined) if not self._task.check_mode else (run_dir / f"{stem}.json", False)
         except BorderError as error:
             raise AnsibleActionFail(f"smt_boots: {error}") from error
-        return {"changed": written, "path": str(path), "samples": len(joined["samples"]), "restored": joined["restored"], "outcome": joined["outcome"],
-                **COMPARED}
+        return {
+            "changed": written,
+            "path": str(path),
+            "samples": len(joined["samples"]),
+            "restored": joined["restored"],
+            "outcome": joined["outcome"],
+            **COMPARED,
+        }

@@ -29,14 +29,19 @@ class ActionModule(ActionBase):
 
     def run(self, tmp=None, task_vars=None):
         super().run(tmp, task_vars)
-        dummy, options = self.validate_argument_spec(argument_spec=ARGUMENTS)
+        _dummy, options = self.validate_argument_spec(argument_spec=ARGUMENTS)
         judged = [(host, compliance.told(task_vars["hostvars"][host].get(options["verdicts"]))) for host in sorted(task_vars["ansible_play_hosts_all"])]
         for line in compliance_report.table(judged):
             display.display(line)
-        now = datetime.datetime.now(datetime.timezone.utc)
+        now = datetime.datetime.now(datetime.UTC)
         written = [self._write(options[name], form(judged, now)) for name, form in FORMS.items() if options[name]]
-        return {"changed": bool(written), "files": written, "compliant": not compliance_report.exit_worthy(judged),
-                "counts": compliance_report.counts(judged), "summary": compliance_report.sentence(judged)}
+        return {
+            "changed": bool(written),
+            "files": written,
+            "compliant": not compliance_report.exit_worthy(judged),
+            "counts": compliance_report.counts(judged),
+            "summary": compliance_report.sentence(judged),
+        }
 
     def _write(self, dest, text):
         """Writes a file, but not in check mode. Returns its path."""

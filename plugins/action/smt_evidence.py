@@ -19,7 +19,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp=None, task_vars=None):
         super().run(tmp, task_vars)
-        dummy, options = self.validate_argument_spec(argument_spec={"path": {"type": "path", "required": True}})
+        _dummy, options = self.validate_argument_spec(argument_spec={"path": {"type": "path", "required": True}})
         missing = [str(library) for library in (result_files.MISSING_LIBRARY, statistics.MISSING_LIBRARY) if library]
         if missing:
             return self._nothing(f"further Python packages are needed on the controller ({'; '.join(missing)}): pip install jsonschema-rs orjson scipy")
@@ -27,7 +27,7 @@ class ActionModule(ActionBase):
             paths = evidence.result_files_below(options["path"])
         except result_files.ResultError as error:
             return self._nothing(str(error))
-        witnesses, refused, now = [], [], datetime.datetime.now(datetime.timezone.utc)
+        witnesses, refused, now = [], [], datetime.datetime.now(datetime.UTC)
         for path in paths:
             try:
                 witnesses.append(evidence.witness(result_files.load(path), now))

@@ -74,7 +74,7 @@ class ActionModule(HostAction):
         described = self._step(task_vars, "describe")
         told = {key: described[key] for key in ("announcement", "compared", "reason", "missing_packages")}
         for sentence in described["announcement"]:
-            display.display("%s: %s" % (host, text.line(sentence)))
+            display.display(f"{host}: {text.line(sentence)}")
         if self._task.check_mode:
             return dict(told, changed=False)
         for earlier in described["uncollected"]:
@@ -86,8 +86,14 @@ class ActionModule(HostAction):
         ended = {key: result[key] for key in ("outcome", "restored", "path")}
         if "exception" in job:
             ended["exception"] = job["exception"]
-        return dict(told, **ended, samples=len(result["samples"]), changed=False, failed=result["outcome"] != "completed",
-                    msg=result["message"] or "%d samples: %s" % (len(result["samples"]), result["path"]))
+        return dict(
+            told,
+            **ended,
+            samples=len(result["samples"]),
+            changed=False,
+            failed=result["outcome"] != "completed",
+            msg=result["message"] or f"{len(result['samples'])} samples: {result['path']}",
+        )
 
     def _directory(self, run):
         """Where the files of a run lie on the controller.
@@ -122,8 +128,12 @@ class ActionModule(HostAction):
         for look in itertools.count(1):
             time.sleep(LOOK_SECONDS)
             if time.monotonic() - begun > longest:
-                raise HostFailed({"msg": "%s: its plan has not ended %d s after its start, which is %d s more than its budget: it was left alone. The next run "
-                                         "of smt_plan fetches its samples" % (host, longest, EXTRA_SECONDS + LOST_SECONDS)})
+                raise HostFailed(
+                    {
+                        "msg": "%s: its plan has not ended %d s after its start, which is %d s more than its budget: it was left alone. The next run "
+                        "of smt_plan fetches its samples" % (host, longest, EXTRA_SECONDS + LOST_SECONDS)
+                    }
+                )
             try:
                 with patience.within(ANSWER_SECONDS):
                     told, lives = self._look(directory)
@@ -140,18 +150,19 @@ class ActionModule(HostAction):
                 if time.monotonic() - seen_at > LOST_SECONDS:
                     raise AnsibleConnectionFailure(
                         "%s: no answer for %d s (%s). Its plan goes on alone, puts the host back, and keeps its samples: the next run of smt_plan "
-                        "fetches them" % (host, LOST_SECONDS, error)) from error
+                        "fetches them" % (host, LOST_SECONDS, error)
+                    ) from error
                 # What is kept open between calls leads nowhere.
                 self._connection.reset()
                 continue
             if told is not None and told != shown:
-                display.display("%s: %s" % (host, progress.line(told)))
+                display.display(f"{host}: {progress.line(told)}")
                 shown = told
 
     def _look(self, directory):
         """Returns the plan's progress, or None before there is any, and whether its process is there."""
-        answer = self._low_level_execute_command("cd %s && %s" % (shlex.quote(directory), LOOK))
-        told, dummy, rest = answer.get("stdout", "")[:MOST_LOOKED_AT].partition("\n")
+        answer = self._low_level_execute_command(f"cd {shlex.quote(directory)} && {LOOK}")
+        told, _dummy, rest = answer.get("stdout", "")[:MOST_LOOKED_AT].partition("\n")
         return progress.parse(told), rest.strip() == "lives"
 
     def _status(self, task_vars, job_id):
@@ -173,11 +184,11 @@ class ActionModule(HostAction):
             document = self._step(task_vars, "collect", run=run)["result"]
         except HostFailed as failure:
             if trouble:
-                raise HostFailed({"msg": "%s (%s)" % (trouble, failure)}) from failure
+                raise HostFailed({"msg": f"{trouble} ({failure})"}) from failure
             raise
         result = results.accept(dict(document, host=host, collected=_now(), **({"message": text.showable(trouble)} if trouble else {})), host)
         if result["run"] != run:
-            raise results.ResultError("%s: it was asked for run %s and sent run %s" % (host, run, result["run"]))
+            raise results.ResultError(f"{host}: it was asked for run {run} and sent run {result['run']}")
         path, _written = result_files.save(directory, result)
         self._step(task_vars, "forget", run=run)
         return dict(result, path=str(path))
@@ -186,10 +197,10 @@ class ActionModule(HostAction):
         try:
             result = self._bring_home(task_vars, host, run)
         except (HostFailed, text.BorderError) as error:
-            display.warning("%s: the earlier run %s stays on the host: %s" % (host, run, text.line(error)))
+            display.warning(f"{host}: the earlier run {run} stays on the host: {text.line(error)}")
         else:
-            display.display("%s: fetched %d samples of run %s, which no controller had collected: %s" % (host, len(result["samples"]), run, result["path"]))
+            display.display(f"{host}: fetched {len(result['samples'])} samples of run {run}, which no controller had collected: {result['path']}")
 
 
 def _now():
-    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

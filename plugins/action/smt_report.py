@@ -50,7 +50,9 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(f"smt_report: {run_dir} holds no result of a host (HOST.json): run the evaluation first, or name another run_dir")
         built = report.build(paths, run_dir, self._settings(arguments), dry_run=self._task.check_mode)
         result = {
-            "changed": bool(built.written), "index": str(run_dir / "index.html"), "files": built.written,
+            "changed": bool(built.written),
+            "index": str(run_dir / "index.html"),
+            "files": built.written,
             "refused": [{"file": one.file, "reason": one.reason} for one in built.refused],
             "hosts": [{"host": row["host"], "recommendation": row["recommendation"], "sentence": row["sentence"]} for row in built.hosts],
         }

@@ -26,12 +26,12 @@ class ActionModule(ActionBase):
 
     def run(self, tmp=None, task_vars=None):
         super().run(tmp, task_vars)
-        dummy, options = self.validate_argument_spec({"results": {"type": "str", "required": True}, "dest": {"type": "path", "required": True}})
+        _dummy, options = self.validate_argument_spec({"results": {"type": "str", "required": True}, "dest": {"type": "path", "required": True}})
         hosts = task_vars["ansible_play_hosts_all"]
         rows = [self._row(host, task_vars["hostvars"][host].get(options["results"])) for host in sorted(hosts)]
         for line in survey.table(rows):
             display.display(line)
-        return dict(changed=self._write(options["dest"], rows), dest=options["dest"], summary=survey.sentence(rows))
+        return {"changed": self._write(options["dest"], rows), "dest": options["dest"], "summary": survey.sentence(rows)}
 
     @staticmethod
     def _row(host, result):
@@ -44,7 +44,7 @@ class ActionModule(ActionBase):
     def _write(self, dest, rows):
         """Writes the page and says whether it did. In check mode nothing is written."""
         if not self._task.check_mode:
-            now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+            now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
             try:
                 result_files.write_text(places.file(dest), survey.page(rows, now))
             except BorderError as error:

@@ -11,8 +11,13 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils import compliance, 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailed
 
 ARGUMENTS = {
-    "policy": {"type": "raw"}, "scope": {"type": "str", "default": policy.RUNTIME}, "classes": {"type": "raw"}, "evidence": {"type": "dict"},
-    "memory": {"type": "dict"}, "protect": {"type": "list", "elements": "str"}, "sysroot": {"type": "path", "default": "/"},
+    "policy": {"type": "raw"},
+    "scope": {"type": "str", "default": policy.RUNTIME},
+    "classes": {"type": "raw"},
+    "evidence": {"type": "dict"},
+    "memory": {"type": "dict"},
+    "protect": {"type": "list", "elements": "str"},
+    "sysroot": {"type": "path", "default": "/"},
 }
 
 
@@ -21,13 +26,13 @@ class ActionModule(HostAction):
 
     def run(self, tmp=None, task_vars=None):
         super().run(tmp, task_vars)
-        dummy, options = self.validate_argument_spec(argument_spec=ARGUMENTS)
+        _dummy, options = self.validate_argument_spec(argument_spec=ARGUMENTS)
         try:
             facts = self.ask("smt_facts", "smt_facts", {"sysroot": options["sysroot"]}, task_vars)["ansible_facts"]["smt"]
             memory = self._memory(options, task_vars)
         except HostFailed as failure:
             return failure.answer
-        return dict(changed=False, verdict=self._judge(facts, options, memory))
+        return {"changed": False, "verdict": self._judge(facts, options, memory)}
 
     @staticmethod
     def _judge(facts, options, memory):

@@ -26,8 +26,9 @@ class ActionModule(ActionBase):
 
     def run(self, tmp=None, task_vars=None):
         super().run(tmp, task_vars)
-        dummy, options = self.validate_argument_spec(argument_spec={
-            "verdicts": {"type": "str", "required": True}, "sizes": {"type": "list", "elements": "str", "required": True}})
+        _dummy, options = self.validate_argument_spec(
+            argument_spec={"verdicts": {"type": "str", "required": True}, "sizes": {"type": "list", "elements": "str", "required": True}}
+        )
         members, left_out = [], {}
         for host in task_vars["ansible_play_hosts_all"]:
             known = task_vars["hostvars"][host]

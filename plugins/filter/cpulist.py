@@ -40,14 +40,14 @@ _value:
 """
 
 from ansible.errors import AnsibleFilterError
-
 from ansible_collections.threadwise.smt.plugins.module_utils import cpulist as kernel_cpulist
 
 
 def cpulist(value):
     """A CPU list (str) as a list of int, or an iterable of int as a CPU list (str).
 
-    :raises AnsibleFilterError: for anything else, saying what is wrong.
+    Raises:
+        AnsibleFilterError: for anything else, saying what is wrong.
     """
     try:
         if isinstance(value, str):
@@ -55,12 +55,12 @@ def cpulist(value):
         if isinstance(value, (list, tuple, set, frozenset, range)):
             return kernel_cpulist.render(value)
     except kernel_cpulist.CpuListError as error:
-        raise AnsibleFilterError('threadwise.smt.cpulist: %s' % error) from error
-    raise AnsibleFilterError('threadwise.smt.cpulist: a CPU list such as 0-3,8 or a list of CPU numbers is wanted, not %s' % type(value).__name__)
+        raise AnsibleFilterError(f"threadwise.smt.cpulist: {error}") from error
+    raise AnsibleFilterError(f"threadwise.smt.cpulist: a CPU list such as 0-3,8 or a list of CPU numbers is wanted, not {type(value).__name__}")
 
 
 class FilterModule:
     """The filter of this file, by name."""
 
     def filters(self):
-        return {'cpulist': cpulist}
+        return {"cpulist": cpulist}

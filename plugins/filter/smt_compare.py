@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r'''
+DOCUMENTATION = r"""
 name: smt_compare
 short_description: Compare samples from before and after a change, with an interval and a verdict
 version_added: 0.1.0
@@ -44,9 +44,9 @@ options:
 notes:
   - SciPy is needed on the controller.
   - Fewer than 4 blocks are never called anything but V(inconclusive).
-'''
+"""
 
-EXAMPLES = r'''
+EXAMPLES = r"""
 - name: Say what a change did to the rate, measured in seven blocks
   ansible.builtin.debug:
     msg: "{{ [119.1, 118.2, 118.9, 119.4, 117.8, 118.8, 119.0] | threadwise.smt.smt_compare([78.2, 77.9, 78.0, 78.4, 77.1, 78.3, 78.1]) }}"
@@ -54,9 +54,9 @@ EXAMPLES = r'''
 - name: Go on only where latency did not get worse
   ansible.builtin.assert:
     that: (before_ms | threadwise.smt.smt_compare(after_ms, better='lower', margin=0.02)).verdict in ['gain', 'equivalent']
-'''
+"""
 
-RETURN = r'''
+RETURN = r"""
 _value:
   description: The comparison. All values are plain numbers and strings.
   type: dict
@@ -92,23 +92,27 @@ _value:
     method:
       description: How the interval was computed, and why there is no verdict where blocks are too few.
       type: str
-'''
+"""
 
 from ansible.errors import AnsibleFilterError
-
 from ansible_collections.threadwise.smt.plugins.plugin_utils import statistics
 
 
 def smt_compare(before, after, better="higher", margin=0.01, confidence=0.95):
     """Compare two lists of samples, block by block.
 
-    :param before: one number, or a list of numbers, for each block, in the order taken
-    :param after: the other side of the same blocks
-    :param better: ``higher`` or ``lower``
-    :param margin: effects within this share of 1 do not matter
-    :param confidence: of the interval
-    :returns: plain data, see RETURN
-    :raises AnsibleFilterError: what is wrong with which value
+    Args:
+        before: one number, or a list of numbers, for each block, in the order taken
+        after: the other side of the same blocks
+        better: ``higher`` or ``lower``
+        margin: effects within this share of 1 do not matter
+        confidence: of the interval
+
+    Returns:
+        plain data, see RETURN
+
+    Raises:
+        AnsibleFilterError: what is wrong with which value
     """
     if statistics.MISSING_LIBRARY is not None:
         raise AnsibleFilterError(f"smt_compare needs SciPy on the controller: {statistics.MISSING_LIBRARY}; install it with pip install scipy")

@@ -6,33 +6,34 @@ Sources: Documentation/admin-guide/kernel-parameters.txt, kernel/cpu.c (`nosmt` 
 (the `nosmt` parts, and `l1tf=full`, which includes `nosmt`), Documentation/admin-guide/hw-vuln/attack_vector_controls.rst and kernel/cpu.c
 of 6.17 and later (parts of `mitigations=` that take an attack vector out).
 """
+
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
 
-ENABLED, DISABLED, FORCED_OFF, MITIGATIONS_NOSMT = 'enabled', 'disabled', 'forced_off', 'mitigations_nosmt'
-ONE_PER_CORE = 'one_per_core'
+ENABLED, DISABLED, FORCED_OFF, MITIGATIONS_NOSMT = "enabled", "disabled", "forced_off", "mitigations_nosmt"
+ONE_PER_CORE = "one_per_core"
 MOST_CPUS = 8192
 """The highest number that `maxcpus` takes: CONFIG_NR_CPUS is at most 8192 on every architecture."""
 
-SWITCHES = ('nosmt', 'maxcpus', 'smt', 'smt_enabled')
+SWITCHES = ("nosmt", "maxcpus", "smt", "smt_enabled")
 """Arguments that say how many threads of a core run, whatever their value (`smt` is s390's, `smt-enabled` is POWER's): one of them at most."""
 
-OURS = 'mitigations=auto,nosmt'
+OURS = "mitigations=auto,nosmt"
 """Goes as a whole when another state is wanted: without it the kernel takes mitigations=auto by itself."""
 
-LIMITS = ('nr_cpus', 'possible_cpus', 'nosmp')
+LIMITS = ("nr_cpus", "possible_cpus", "nosmp")
 """Arguments that keep CPUs from ever starting, siblings among them."""
 
-_ARGUMENT = re.compile(r'[a-z0-9_.-]+(=[a-z0-9_.,-]+)?')
-_COUNT = re.compile(r'[1-9][0-9]{0,3}')
-_NOSMT_PART = re.compile(r',nosmt(?=[,;]|\Z)')
+_ARGUMENT = re.compile(r"[a-z0-9_.-]+(=[a-z0-9_.,-]+)?")
+_COUNT = re.compile(r"[1-9][0-9]{0,3}")
+_NOSMT_PART = re.compile(r",nosmt(?=[,;]|\Z)")
 
-GLOBAL_PARTS = ('', 'auto', 'off', 'nosmt')
+GLOBAL_PARTS = ("", "auto", "off", "nosmt")
 """Parts of `mitigations=` that say how all attack vectors are treated; any other one takes one vector out."""
 
-NO_CROSS_THREAD = 'no_cross_thread'
+NO_CROSS_THREAD = "no_cross_thread"
 """The part that takes out the vector for which SMT would be turned off."""
 
 
@@ -44,11 +45,12 @@ class BootArgsError(Exception):
 class Wanted:
     """What the boot arguments should be like.
 
-    :ivar arguments: arguments to be there, each once (tuple of str).
-    :ivar dropped: names, with underscores, of arguments that go whatever their value (tuple of str).
-    :ivar without_parts: also the ``nosmt`` parts of other arguments go (``mds=full,nosmt``), and ``l1tf=full``.
-    :ivar keeps_vectors: of another ``mitigations=`` the attack vectors that it takes out stay out, in a `mitigations=auto,nosmt,...` of its own behind
-        ours: the kernel adds them up, and kernels before 6.17, which take no such parts, still heed ours.
+    Attributes:
+        arguments: arguments to be there, each once (tuple of str).
+        dropped: names, with underscores, of arguments that go whatever their value (tuple of str).
+        without_parts: also the ``nosmt`` parts of other arguments go (``mds=full,nosmt``), and ``l1tf=full``.
+        keeps_vectors: of another ``mitigations=`` the attack vectors that it takes out stay out, in a `mitigations=auto,nosmt,...` of its own behind
+            ours: the kernel adds them up, and kernels before 6.17, which take no such parts, still heed ours.
     """
 
     arguments: tuple
@@ -68,65 +70,75 @@ _NOTHING = Wanted((), SWITCHES + LIMITS, True)
 def wanted_smt(smt):
     """What `enabled`, `disabled`, `forced_off` or `mitigations_nosmt` takes.
 
-    :returns: Wanted.
-    :raises BootArgsError: for another value.
+    Returns:
+        Wanted.
+
+    Raises:
+        BootArgsError: for another value.
     """
     if smt == ENABLED:
         return _NOTHING
     if smt == DISABLED:
-        return Wanted(('nosmt',), SWITCHES, False)
+        return Wanted(("nosmt",), SWITCHES, False)
     if smt == FORCED_OFF:
-        return Wanted(('nosmt=force',), SWITCHES, False)
+        return Wanted(("nosmt=force",), SWITCHES, False)
     if smt == MITIGATIONS_NOSMT:
         return Wanted((OURS,), SWITCHES, False, keeps_vectors=True)
-    raise BootArgsError('smt is %.60r: it has to be one of %s' % (smt, ', '.join((ENABLED, DISABLED, FORCED_OFF, MITIGATIONS_NOSMT))))
+    raise BootArgsError(f"smt is {smt!r:.60}: it has to be one of {', '.join((ENABLED, DISABLED, FORCED_OFF, MITIGATIONS_NOSMT))}")
 
 
 def wanted_maxcpus(count):
     """What ``maxcpus=count`` takes: also every other way that turns SMT off has to go, for the two are never combined (see docs/boot.md)."""
-    argument = 'maxcpus=%d' % count
+    argument = f"maxcpus={count}"
     if not 1 <= count <= MOST_CPUS or not _ARGUMENT.fullmatch(argument):
-        raise BootArgsError('maxcpus is %d: it has to be a whole number from 1 to %d' % (count, MOST_CPUS))
+        raise BootArgsError(f"maxcpus is {count}: it has to be a whole number from 1 to {MOST_CPUS}")
     return Wanted((argument,), SWITCHES, True)
 
 
 def maxcpus_value(text):
     """A value of an inventory as a number, or `ONE_PER_CORE`.
 
-    :param text: str.
-    :raises BootArgsError: for anything but digits alone from 1 to `MOST_CPUS`, and ``one_per_core``.
+    Args:
+        text: str.
+
+    Raises:
+        BootArgsError: for anything but digits alone from 1 to `MOST_CPUS`, and ``one_per_core``.
     """
     if text == ONE_PER_CORE:
         return text
     if not _COUNT.fullmatch(text) or int(text) > MOST_CPUS:
-        raise BootArgsError('maxcpus is %.60r: it has to be a whole number from 1 to %d, in digits alone, or %s' % (text, MOST_CPUS, ONE_PER_CORE))
+        raise BootArgsError(f"maxcpus is {text!r:.60}: it has to be a whole number from 1 to {MOST_CPUS}, in digits alone, or {ONE_PER_CORE}")
     return int(text)
 
 
 def remainder(argument, wanted):
     """What is left of an argument that is there: itself, a shorter one, or None.
 
-    :param argument: one boot argument as the kernel sees it, such as ``mds=full,nosmt``.
+    Args:
+        argument: one boot argument as the kernel sees it, such as ``mds=full,nosmt``.
     """
-    name, equals, value = argument.partition('=')
+    name, equals, value = argument.partition("=")
     # The kernel takes dashes and underscores in names as the same (kernel/params.c, parameq).
-    if name.replace('-', '_') in wanted.dropped or argument == OURS:
+    if name.replace("-", "_") in wanted.dropped or argument == OURS:
         return None
-    if name == 'mitigations' and wanted.keeps_vectors:
-        vectors = [part for part in re.split('[,;]', value) if part not in GLOBAL_PARTS + (NO_CROSS_THREAD,)]
-        return ','.join([OURS] + vectors) if vectors else None
+    if name == "mitigations" and wanted.keeps_vectors:
+        vectors = [part for part in re.split("[,;]", value) if part not in (*GLOBAL_PARTS, NO_CROSS_THREAD)]
+        return ",".join([OURS, *vectors]) if vectors else None
     if not wanted.without_parts:
         return argument
-    if name == 'l1tf' and value.split(',')[0] == 'full':
+    if name == "l1tf" and value.split(",")[0] == "full":
         return None
-    return name + equals + _NOSMT_PART.sub('', value)
+    return name + equals + _NOSMT_PART.sub("", value)
 
 
 def smt_arguments(arguments):
     """Those of the boot arguments that bear on SMT, in order: switches and limits, mitigations with a `nosmt` part (``mds=full,nosmt``), ``l1tf=full``.
 
-    :param arguments: iterable of str, such as `split_arguments` gives.
-    :returns: list of str.
+    Args:
+        arguments: iterable of str, such as `split_arguments` gives.
+
+    Returns:
+        list of str.
     """
     return [argument for argument in arguments if remainder(argument, _NOTHING) != argument]
 
@@ -134,30 +146,34 @@ def smt_arguments(arguments):
 def split_arguments(text):
     """Split a kernel command line as the kernel does (lib/cmdline.c): at blanks, double quotes keep blanks together, ``--`` ends the kernel's part.
 
-    :returns: list of str with the quotes taken off.
+    Returns:
+        list of str with the quotes taken off.
     """
     arguments = []
     current = []
     quoted = False
-    for character in text + ' ':
+    for character in text + " ":
         if character == '"':
             quoted = not quoted
-        elif character in ' \t\n\0' and not quoted:
+        elif character in " \t\n\0" and not quoted:
             if current:
-                arguments.append(''.join(current))
+                arguments.append("".join(current))
             current = []
         else:
             current.append(character)
     if current:
-        arguments.append(''.join(current))
-    return arguments[:arguments.index('--')] if '--' in arguments else arguments
+        arguments.append("".join(current))
+    return arguments[: arguments.index("--")] if "--" in arguments else arguments
 
 
 def applied(arguments, wanted):
     """The arguments as they should be: ours first, so that a ``--`` further on does not hide them, then what remains of the others, in order.
 
-    :param arguments: iterable of str.
-    :returns: list of str; the arguments as they are when nothing has to change.
+    Args:
+        arguments: iterable of str.
+
+    Returns:
+        list of str; the arguments as they are when nothing has to change.
     """
     arguments = list(arguments)
     if not faults(arguments, wanted):
@@ -169,11 +185,12 @@ def applied(arguments, wanted):
 def rewritten_text(text, wanted):
     """The same for a whole command line as text, in which quoted arguments keep their quotes.
 
-    :param text: str; its words are parted by blanks outside double quotes.
+    Args:
+        text: str; its words are parted by blanks outside double quotes.
     """
     words = re.findall(r'(?:[^\s"]|"[^"]*(?:"|$))+', text)
     rests = [word if '"' in word else remainder(word, wanted) for word in words]
-    return ' '.join(list(wanted.arguments) + [rest for rest in rests if rest is not None])
+    return " ".join(list(wanted.arguments) + [rest for rest in rests if rest is not None])
 
 
 def superfluous(arguments, wanted):
@@ -188,5 +205,5 @@ def superfluous(arguments, wanted):
 def faults(arguments, wanted):
     """What is not as wanted (list of short sentences without a full stop; empty when all is right)."""
     arguments = list(arguments)
-    missing = ['%s is missing' % argument for argument in wanted.arguments if argument not in arguments]
-    return missing + ['%s is still there' % argument for argument in superfluous(arguments, wanted)]
+    missing = [f"{argument} is missing" for argument in wanted.arguments if argument not in arguments]
+    return missing + [f"{argument} is still there" for argument in superfluous(arguments, wanted)]

@@ -10,6 +10,7 @@ A backend is a class with
 - ``apply(wanted)``: brings it about, or raises `BootLoaderError` and leaves everything as it was,
 - ``warnings``: sentences (list of str) for the user.
 """
+
 from __future__ import annotations
 
 import os
@@ -22,15 +23,15 @@ from dataclasses import dataclass
 
 from ansible_collections.threadwise.smt.plugins.module_utils import boot_args, durable
 
-NEW = '.threadwise-smt-new'
-BEFORE = '.threadwise-smt-before'
+NEW = ".threadwise-smt-new"
+BEFORE = ".threadwise-smt-before"
 TOOL_SECONDS = 900
 # How often it is looked, while a tool runs, whether the run was told to end.
 LOOK_SECONDS = 0.2
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 LARGEST = 16 << 20
 
-_LOCALE_FILES = ('etc/default/locale', 'etc/locale.conf')
+_LOCALE_FILES = ("etc/default/locale", "etc/locale.conf")
 _LANG = re.compile(r'^\s*LANG=["\']?([A-Za-z0-9_.@-]+)["\']?\s*$', re.MULTILINE)
 
 
@@ -51,20 +52,23 @@ def entries_change(where, entries, wanted):
     """The Change of the entries' SMT arguments; None when all are as wanted. One line an entry, so that it reads the same before and after."""
     if all(not boot_args.faults(entry.arguments, wanted) for entry in entries):
         return None
-    before = ''.join(_entry_line(entry, entry.arguments) for entry in entries)
-    after = ''.join(_entry_line(entry, boot_args.applied(entry.arguments, wanted)) for entry in entries)
+    before = "".join(_entry_line(entry, entry.arguments) for entry in entries)
+    after = "".join(_entry_line(entry, boot_args.applied(entry.arguments, wanted)) for entry in entries)
     return Change(where, before, after)
 
 
 def _entry_line(entry, arguments):
-    return '%s: %s\n' % (entry.title or entry.kernel, ' '.join(boot_args.smt_arguments(arguments)) or '(nothing about SMT)')
+    return f"{entry.title or entry.kernel}: {' '.join(boot_args.smt_arguments(arguments)) or '(nothing about SMT)'}\n"
 
 
 def faulty_entries(entries, wanted):
     """What is wrong with entries, in one text (str, empty when nothing is), for a message."""
-    faulty = ['%r: %s' % (entry.title or entry.kernel, ', '.join(faults))
-              for entry, faults in ((entry, boot_args.faults(entry.arguments, wanted)) for entry in entries) if faults]
-    return '; '.join(faulty[:5]) + ('; and %d more' % (len(faulty) - 5) if len(faulty) > 5 else '')
+    faulty = [
+        f"{entry.title or entry.kernel!r}: {', '.join(faults)}"
+        for entry, faults in ((entry, boot_args.faults(entry.arguments, wanted)) for entry in entries)
+        if faults
+    ]
+    return "; ".join(faulty[:5]) + (f"; and {len(faulty) - 5} more" if len(faulty) > 5 else "")
 
 
 # ---- told to end ----------------------------------------------------------------------------------------------------------------------------------
@@ -74,7 +78,8 @@ _ended_by = []
 
 def heed_signals():
     """Take the signals that end a process as a wish, which :func:`go_on` and a running tool hear: an exception out of a handler would tear apart what puts
-    files in place or back. From the moment in which the new configuration is in place nobody asks any more, and the run ends as what it is, done."""
+    files in place or back. From the moment in which the new configuration is in place nobody asks any more, and the run ends as what it is, done.
+    """
     for number in ENDING_SIGNALS:
         signal.signal(number, lambda told, dummy: _ended_by.append(told))
 
@@ -82,25 +87,27 @@ def heed_signals():
 def go_on():
     """Raises BootLoaderError when the run was told to end. To be called only where leaving takes everything back."""
     if _ended_by:
-        raise BootLoaderError('It was ended by signal %d. Nothing was changed' % _ended_by[0])
+        raise BootLoaderError(f"It was ended by signal {_ended_by[0]}. Nothing was changed")
 
 
 # ---- files ----------------------------------------------------------------------------------------------------------------------------------------
 
+
 def read_exact(fs, path):
     """A file's text such that writing it gives the same bytes (str with surrogate escapes), or None when there is no file.
 
-    :raises BootLoaderError: it cannot be read, or is too large to be a configuration file.
+    Raises:
+        BootLoaderError: it cannot be read, or is too large to be a configuration file.
     """
     try:
-        with open(fs.path(path), encoding='utf-8', errors='surrogateescape', newline='') as stream:
+        with open(fs.path(path), encoding="utf-8", errors="surrogateescape", newline="") as stream:
             text = stream.read(LARGEST + 1)
     except FileNotFoundError:
         return None
     except OSError as trouble:
-        raise BootLoaderError('%s cannot be read: %s' % (fs.path(path), trouble.strerror)) from trouble
+        raise BootLoaderError(f"{fs.path(path)} cannot be read: {trouble.strerror}") from trouble
     if len(text) > LARGEST:
-        raise BootLoaderError('%s is larger than %d bytes: that is no configuration file' % (fs.path(path), LARGEST))
+        raise BootLoaderError(f"{fs.path(path)} is larger than {LARGEST} bytes: that is no configuration file")
     return text
 
 
@@ -110,19 +117,20 @@ def beside(fs, path, suffix):
     The name ends such that no loader reads it: not in .cfg, not in .conf.
     """
     target = os.path.realpath(fs.path(path))
-    return target, os.path.join(os.path.dirname(target), '.' + os.path.basename(target) + suffix)
+    return target, os.path.join(os.path.dirname(target), "." + os.path.basename(target) + suffix)
 
 
 def leftovers(fs, paths):
     """Changes that remove what a killed run left beside the files (list of Change)."""
-    hidden = [beside(fs, path, suffix)[1] for path in paths for suffix in (NEW, NEW + '.new', BEFORE)]
-    return [Change(name, 'left by a run that was killed\n', None) for name in hidden if os.path.lexists(name)]
+    hidden = [beside(fs, path, suffix)[1] for path in paths for suffix in (NEW, NEW + ".new", BEFORE)]
+    return [Change(name, "left by a run that was killed\n", None) for name in hidden if os.path.lexists(name)]
 
 
 def replace(fs, path, text):
     """Put a file in place whole, with owner and mode of the one before, or take it away when `text` is None.
 
-    :raises BootLoaderError: the file is as it was.
+    Raises:
+        BootLoaderError: the file is as it was.
     """
     target, new = beside(fs, path, NEW)
     try:
@@ -131,18 +139,23 @@ def replace(fs, path, text):
             return
         durable.make_folders(os.path.dirname(target), 0o755)
         remove(new)
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), 'w', encoding='utf-8',
-                  errors='surrogateescape', newline='') as stream:
+        with open(
+            os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600),
+            "w",
+            encoding="utf-8",
+            errors="surrogateescape",
+            newline="",
+        ) as stream:
             stream.write(text)
         install(new, target)
     except OSError as trouble:
         remove_quietly(new)
-        raise BootLoaderError('%s cannot be written: %s. Nothing was changed' % (target, trouble.strerror)) from trouble
+        raise BootLoaderError(f"{target} cannot be written: {trouble.strerror}. Nothing was changed") from trouble
 
 
 def install(new, target):
     """Rename a file over another one, with that one's owner and mode, after all of it has reached the disk, and for good. Raises OSError."""
-    with open(new, 'rb') as stream:
+    with open(new, "rb") as stream:
         try:
             status = os.stat(target)
             os.fchown(stream.fileno(), status.st_uid, status.st_gid)
@@ -196,7 +209,7 @@ class Undo:
                 return
         except OSError as trouble:
             remove_quietly(copy)
-            raise BootLoaderError('%s cannot be copied before it is changed: %s. Nothing was changed' % (target, trouble.strerror)) from trouble
+            raise BootLoaderError(f"{target} cannot be copied before it is changed: {trouble.strerror}. Nothing was changed") from trouble
         self._kept.append((target, copy))
 
     def __enter__(self):
@@ -214,41 +227,46 @@ class Undo:
                 else:
                     durable.replace(copy, target)
             except OSError as failure:
-                failed.append('%s: %s' % (target, failure.strerror))
+                failed.append(f"{target}: {failure.strerror}")
         if failed:
-            raise BootLoaderError('%s. Not put back as it was: %s' % (trouble or 'The copies made before the change remain', '; '.join(failed))) from trouble
+            raise BootLoaderError(f"{trouble or 'The copies made before the change remain'}. Not put back as it was: {'; '.join(failed)}") from trouble
 
 
 # ---- tools ----------------------------------------------------------------------------------------------------------------------------------------
+
 
 def run_tool(fs, arguments):
     """Run a program and give back what it printed (str).
 
     Its locale is the host's, not that of who runs Ansible: menu titles are translated, and GRUB_DEFAULT may name one.
 
-    :param arguments: list of str, the first one a full path. No shell is involved.
-    :raises BootLoaderError: it cannot be started, ends with another exit code than 0, or takes longer than `TOOL_SECONDS`; or this run was told to end.
+    Args:
+        arguments: list of str, the first one a full path. No shell is involved.
+
+    Raises:
+        BootLoaderError: it cannot be started, ends with another exit code than 0, or takes longer than `TOOL_SECONDS`; or this run was told to end.
     """
     go_on()
-    environment = {'PATH': os.environ.get('PATH', '') + ':/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin', 'HOME': '/root'}
-    match = next((match for match in (_LANG.search(fs.read(path) or '') for path in _LOCALE_FILES) if match is not None), None)
+    environment = {"PATH": os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
+    match = next((match for match in (_LANG.search(fs.read(path) or "") for path in _LOCALE_FILES) if match is not None), None)
     if match is not None:
-        environment['LANG'] = match.group(1)
+        environment["LANG"] = match.group(1)
     try:
         process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, start_new_session=True)
     except OSError as trouble:
-        raise BootLoaderError('%s cannot be run: %s. Nothing was changed' % (arguments[0], trouble.strerror)) from trouble
+        raise BootLoaderError(f"{arguments[0]} cannot be run: {trouble.strerror}. Nothing was changed") from trouble
     output, errors = _await(process, arguments[0])
     if process.returncode != 0:
-        lines = (errors or output).decode('utf-8', 'replace').strip().split('\n')
-        said = ' / '.join(lines[-8:])[-800:].rstrip('.')
-        raise BootLoaderError('%s failed with exit code %d: %s. Nothing was changed' % (arguments[0], process.returncode, said))
-    return output.decode('utf-8', 'surrogateescape')
+        lines = (errors or output).decode("utf-8", "replace").strip().split("\n")
+        said = " / ".join(lines[-8:])[-800:].rstrip(".")
+        raise BootLoaderError(f"{arguments[0]} failed with exit code {process.returncode}: {said}. Nothing was changed")
+    return output.decode("utf-8", "surrogateescape")
 
 
 def _await(process, name):
     """(stdout, stderr) of a tool in a session of its own, once it has ended. It goes with all it started when it takes too long, or this run is told to end:
-    what a part of it wrote later would undo that everything was put back."""
+    what a part of it wrote later would undo that everything was put back.
+    """
     end = time.monotonic() + TOOL_SECONDS
     with process:
         try:
@@ -258,7 +276,7 @@ def _await(process, name):
                 except subprocess.TimeoutExpired as trouble:
                     go_on()
                     if time.monotonic() > end:
-                        raise BootLoaderError('%s did not end within %d seconds. Nothing was changed' % (name, TOOL_SECONDS)) from trouble
+                        raise BootLoaderError(f"{name} did not end within {TOOL_SECONDS} seconds. Nothing was changed") from trouble
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
             raise

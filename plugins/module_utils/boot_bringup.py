@@ -6,46 +6,50 @@ The kernel starts CPUs until N are online (kernel/cpu.c, `bringup_nonboot_cpus`)
 built with CONFIG_HOTPLUG_PARALLEL (x86-64 since Linux 6.5, and kernels of distributions that took it over): the first thread of each core first,
 then the others (`cpuhp_bringup_cpus_parallel`); ``cpuhp.parallel=0`` turns it off.
 """
+
 from __future__ import annotations
 
 import re
 
 from ansible_collections.threadwise.smt.plugins.module_utils import cpulist
 
-SERIAL, PARALLEL = 'serial', 'parallel'
+SERIAL, PARALLEL = "serial", "parallel"
 
 _SINCE = (6, 5)
-_VERSION = re.compile(r'([0-9]{1,3})\.([0-9]{1,4})(?=[^0-9]|$)')
-_STATES = 'sys/devices/system/cpu/hotplug/states'
+_VERSION = re.compile(r"([0-9]{1,3})\.([0-9]{1,4})(?=[^0-9]|$)")
+_STATES = "sys/devices/system/cpu/hotplug/states"
 # As kstrtobool reads a boolean (lib/kstrtox.c).
-_NO = re.compile(r'[nNfF0].*|[oO][fF].*')
+_NO = re.compile(r"[nNfF0].*|[oO][fF].*")
 
 
 def way(fs, kernel, arguments, architecture, running=None):
     """How a kernel brings up CPUs.
 
-    :param fs: `hostfs.HostFs`; the kernel's build configuration is looked up there.
-    :param kernel: its release (str), such as ``6.1.0-13-amd64``.
-    :param arguments: the boot arguments it will get.
-    :param architecture: as uname -m gives it.
-    :param running: the release of the running kernel, whose hot-plug states can be looked at, or None.
-    :returns: `SERIAL` or `PARALLEL`.
+    Args:
+        fs: `hostfs.HostFs`; the kernel's build configuration is looked up there.
+        kernel: its release (str), such as ``6.1.0-13-amd64``.
+        arguments: the boot arguments it will get.
+        architecture: as uname -m gives it.
+        running: the release of the running kernel, whose hot-plug states can be looked at, or None.
+
+    Returns:
+        `SERIAL` or `PARALLEL`.
     """
-    if architecture not in ('x86_64', 'amd64') or not _is_built_parallel(fs, kernel, running):
+    if architecture not in ("x86_64", "amd64") or not _is_built_parallel(fs, kernel, running):
         return SERIAL
-    values = [value for name, dummy, value in (argument.partition('=') for argument in arguments) if name == 'cpuhp.parallel']
+    values = [value for name, dummy, value in (argument.partition("=") for argument in arguments) if name == "cpuhp.parallel"]
     return SERIAL if values and _NO.fullmatch(values[-1]) else PARALLEL
 
 
 def _is_built_parallel(fs, kernel, running):
-    for path in ('boot/config-' + kernel, 'lib/modules/%s/config' % kernel, 'usr/lib/modules/%s/config' % kernel):
+    for path in ("boot/config-" + kernel, f"lib/modules/{kernel}/config", f"usr/lib/modules/{kernel}/config"):
         text = fs.read(path)
-        if text and 'CONFIG_SMP=' in text:
-            return 'CONFIG_HOTPLUG_PARALLEL=y' in text.split('\n')
+        if text and "CONFIG_SMP=" in text:
+            return "CONFIG_HOTPLUG_PARALLEL=y" in text.split("\n")
     states = fs.read(_STATES) if kernel == running else None
     if states:
         # CPUHP_BP_KICK_AP, which exists where CPUs are started in two steps.
-        return 'cpu:kick_ap' in states
+        return "cpu:kick_ap" in states
     version = _VERSION.match(kernel)
     return version is not None and (int(version.group(1)), int(version.group(2))) >= _SINCE
 
@@ -53,8 +57,9 @@ def _is_built_parallel(fs, kernel, running):
 def left_online(topology, count, how):
     """The CPUs that ``maxcpus=count`` leaves (sorted tuple of int).
 
-    :param topology: a complete `topology.Topology`.
-    :param how: `SERIAL` or `PARALLEL`.
+    Args:
+        topology: a complete `topology.Topology`.
+        how: `SERIAL` or `PARALLEL`.
     """
     first = topology.primaries if how == PARALLEL else topology.present
     chosen = set(first)
@@ -65,7 +70,8 @@ def left_online(topology, count, how):
 def objection(topology, count, how):
     """Why ``maxcpus=count`` would not give one thread of each core, with the numbers; None when it would.
 
-    :returns: a sentence (str) without a full stop, or None.
+    Returns:
+        a sentence (str) without a full stop, or None.
     """
     left = set(left_online(topology, count, how))
     doubled = [core for core in topology.cores if len(left.intersection(core)) > 1]
@@ -74,13 +80,18 @@ def objection(topology, count, how):
         return None
     parts = []
     if doubled:
-        parts.append('%d of %d cores with more than one thread (%s)' % (len(doubled), len(topology.cores), _cores_text(doubled)))
+        parts.append(f"{len(doubled)} of {len(topology.cores)} cores with more than one thread ({_cores_text(doubled)})")
     if empty:
-        parts.append('%d of %d cores with none (%s)' % (len(empty), len(topology.cores), _cores_text(empty)))
-    return 'maxcpus=%d leaves CPUs %s, because siblings are numbered %s here and CPUs are brought up %s: %s' % (
-        count, cpulist.render(left), topology.numbering, 'in the order of their numbers' if how == SERIAL else 'first threads first', ' and '.join(parts))
+        parts.append(f"{len(empty)} of {len(topology.cores)} cores with none ({_cores_text(empty)})")
+    return "maxcpus=%d leaves CPUs %s, because siblings are numbered %s here and CPUs are brought up %s: %s" % (
+        count,
+        cpulist.render(left),
+        topology.numbering,
+        "in the order of their numbers" if how == SERIAL else "first threads first",
+        " and ".join(parts),
+    )
 
 
 def _cores_text(cores):
-    shown = '; '.join(cpulist.render(core) for core in cores[:8])
-    return shown if len(cores) <= 8 else shown + '; ...'
+    shown = "; ".join(cpulist.render(core) for core in cores[:8])
+    return shown if len(cores) <= 8 else shown + "; ..."

@@ -1,6 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """From a wish about SMT at boot to the boot loader's configuration, and what the running system still differs in."""
+
 from __future__ import annotations
 
 import os
@@ -31,17 +32,18 @@ BACKENDS = {
 ERRORS = (boot_backend.BootLoaderError, boot_args.BootArgsError, host_lock.HostLockError)
 
 # What smt/control reads where there is nothing to switch.
-_NO_CONTROL = ('notsupported', 'notimplemented', 'absent', '')
+_NO_CONTROL = ("notsupported", "notimplemented", "absent", "")
 
 
 @dataclass(frozen=True)
 class Request:
     """A wish. Exactly one of `smt` and `maxcpus` is given.
 
-    :ivar smt: `enabled`, `disabled`, `forced_off`, `mitigations_nosmt`, or None.
-    :ivar maxcpus: a number in digits or ``one_per_core`` (str), or None.
-    :ivar force: take a `maxcpus` that would not leave one thread of each core.
-    :ivar check: change nothing.
+    Attributes:
+        smt: `enabled`, `disabled`, `forced_off`, `mitigations_nosmt`, or None.
+        maxcpus: a number in digits or ``one_per_core`` (str), or None.
+        force: take a `maxcpus` that would not leave one thread of each core.
+        check: change nothing.
     """
 
     smt: str
@@ -53,17 +55,22 @@ class Request:
 def run(fs, request, architecture=None, running_kernel=None):
     """Bring the configuration to what is wanted.
 
-    :param fs: `hostfs.HostFs` of the running system.
-    :returns: dict of plain data as smt_boot_args documents it, and ``warnings``.
-    :raises BootLoaderError, BootArgsError, HostLockError: nothing was changed.
+    Args:
+        fs: `hostfs.HostFs` of the running system.
+
+    Returns:
+        dict of plain data as smt_boot_args documents it, and ``warnings``.
+
+    Raises:
+        BootLoaderError, BootArgsError, HostLockError: nothing was changed.
     """
     loader = boot_entries.find_loader(fs)
     count = None if request.maxcpus is None else boot_args.maxcpus_value(request.maxcpus)
     if loader.hindrance is not None:
-        raise boot_backend.BootLoaderError('The boot arguments of this host cannot be changed here: %s' % loader.hindrance)
+        raise boot_backend.BootLoaderError(f"The boot arguments of this host cannot be changed here: {loader.hindrance}")
     if request.check:
         return _Change(fs, request, loader, count, architecture, running_kernel).run()
-    with host_lock.HostLock(fs.sysroot, 'smt_boot_args'):
+    with host_lock.HostLock(fs.sysroot, "smt_boot_args"):
         return _Change(fs, request, loader, count, architecture, running_kernel).run()
 
 
@@ -85,8 +92,9 @@ class _Change:
         topology = self._topology
         if not topology.complete and (count == boot_args.ONE_PER_CORE or not self._request.force):
             raise boot_backend.BootLoaderError(
-                'What maxcpus would leave cannot be worked out: the cores of CPUs %s are not known. Bring all CPUs online first, or use smt: disabled, which '
-                'needs no count' % cpulist.render(set(topology.present).difference(*topology.cores)))
+                f"What maxcpus would leave cannot be worked out: the cores of CPUs {cpulist.render(set(topology.present).difference(*topology.cores))} are not known. Bring all CPUs online first, or use smt: disabled, which "
+                "needs no count"
+            )
         self._count = len(topology.cores) if count == boot_args.ONE_PER_CORE else count
         wanted = boot_args.wanted_maxcpus(self._count)
         if not self._request.force:
@@ -101,8 +109,9 @@ class _Change:
             objection = boot_bringup.objection(self._topology, self._count, self._way(kernel, arguments))
             if objection is not None:
                 raise boot_backend.BootLoaderError(
-                    'maxcpus=%d would not leave one thread of each core with Linux %s: %s. Use smt: disabled (nosmt), which does not depend on numbers, or '
-                    'force: true if this is what you want' % (self._count, kernel, objection))
+                    "maxcpus=%d would not leave one thread of each core with Linux %s: %s. Use smt: disabled (nosmt), which does not depend on numbers, or "
+                    "force: true if this is what you want" % (self._count, kernel, objection)
+                )
 
     def _way(self, kernel, arguments):
         return boot_bringup.way(self._fs, kernel, arguments, self._architecture, self._running_kernel)
@@ -118,43 +127,44 @@ class _Change:
         configured = [boot_args.smt_arguments(boot_args.applied(entry.arguments, wanted)) for entry in self._entries]
         running = self._running()
         return {
-            'changed': bool(pending),
-            'loader': backend.name,
-            'arguments': list(wanted.arguments),
-            'found': found,
-            'configured_before': _common(before),
-            'configured': _common(configured),
-            'running': boot_args.smt_arguments(running),
-            'reboot_required': any(sorted(boot_args.smt_arguments(running)) != sorted(entry) for entry in configured),
-            'differences': self._differences(running),
-            'diff': [{'before_header': change.where, 'after_header': change.where, 'before': change.before or '', 'after': change.after or ''}
-                     for change in pending],
-            'warnings': backend.warnings,
+            "changed": bool(pending),
+            "loader": backend.name,
+            "arguments": list(wanted.arguments),
+            "found": found,
+            "configured_before": _common(before),
+            "configured": _common(configured),
+            "running": boot_args.smt_arguments(running),
+            "reboot_required": any(sorted(boot_args.smt_arguments(running)) != sorted(entry) for entry in configured),
+            "differences": self._differences(running),
+            "diff": [
+                {"before_header": change.where, "after_header": change.where, "before": change.before or "", "after": change.after or ""} for change in pending
+            ],
+            "warnings": backend.warnings,
         }
 
     def _running(self):
-        return boot_args.split_arguments(self._fs.read('proc/cmdline') or '')
+        return boot_args.split_arguments(self._fs.read("proc/cmdline") or "")
 
     def _save_map(self):
         # After the boot the siblings may be offline, and then nothing but this map tells which CPUs share a core.
         try:
             saved_map.save(self._fs, self._topology)
         except OSError as trouble:
-            raise boot_backend.BootLoaderError('%s cannot be written: %s. Nothing was changed' % (self._fs.path(saved_map.PATH), trouble.strerror)) from trouble
+            raise boot_backend.BootLoaderError(f"{self._fs.path(saved_map.PATH)} cannot be written: {trouble.strerror}. Nothing was changed") from trouble
 
     # ---- what runs
 
     def _differences(self, running):
         """What the running system has other than wanted (list of sentences); empty when the arguments are in force and have their effect."""
-        differences = ['/proc/cmdline: %s' % fault for fault in boot_args.faults(running, self._wanted)]
+        differences = [f"/proc/cmdline: {fault}" for fault in boot_args.faults(running, self._wanted)]
         state = cpu_state.read(self._fs.sysroot)
         controls, active, online = self._expected(running)
-        if controls is not None and state['control'] not in controls + _NO_CONTROL:
-            differences.append('smt/control reads %s, expected is %s' % (cpulist.quoted(state['control']), ' or '.join(controls)))
-        if active is not None and state['active'] not in (None, active):
-            differences.append('smt/active reads %d, expected is %d' % (state['active'], active))
-        if online is not None and tuple(state['online']) != tuple(online):
-            differences.append('CPUs %s are online, expected are %s' % (cpulist.render(state['online']), cpulist.render(online)))
+        if controls is not None and state["control"] not in controls + _NO_CONTROL:
+            differences.append(f"smt/control reads {cpulist.quoted(state['control'])}, expected is {' or '.join(controls)}")
+        if active is not None and state["active"] not in (None, active):
+            differences.append(f"smt/active reads {state['active']}, expected is {active}")
+        if online is not None and tuple(state["online"]) != tuple(online):
+            differences.append(f"CPUs {cpulist.render(state['online'])} are online, expected are {cpulist.render(online)}")
         return differences
 
     def _expected(self, running):
@@ -163,15 +173,15 @@ class _Change:
         has_siblings = bool(topology.secondaries) if topology.complete else None
         smt = self._request.smt
         if smt == boot_args.ENABLED:
-            return ('on',), has_siblings, topology.present
+            return ("on",), has_siblings, topology.present
         if smt == boot_args.FORCED_OFF:
-            return ('forceoff',), False, topology.primaries if topology.complete else None
+            return ("forceoff",), False, topology.primaries if topology.complete else None
         if smt == boot_args.DISABLED:
-            return ('off', 'forceoff'), False, topology.primaries if topology.complete else None
+            return ("off", "forceoff"), False, topology.primaries if topology.complete else None
         if smt == boot_args.MITIGATIONS_NOSMT or not topology.complete:
             return None, None, None
         left = boot_bringup.left_online(topology, self._count, self._way(self._running_kernel, running))
-        return ('on',), any(len(set(core).intersection(left)) > 1 for core in topology.cores), left
+        return ("on",), any(len(set(core).intersection(left)) > 1 for core in topology.cores), left
 
 
 def _common(entries):

@@ -1,6 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The boot part of the facts: SMT arguments of the running kernel, those of the next start, and whether a reboot would change something."""
+
 from __future__ import annotations
 
 import re
@@ -10,23 +11,26 @@ from ansible_collections.threadwise.smt.plugins.module_utils.boot_args import sm
 
 METHODS = (boot_entries.GRUB_DEBIAN, boot_entries.GRUBBY, boot_entries.GRUB_SUSE, boot_entries.SYSTEMD_BOOT)
 
-_RESCUE = re.compile(r'recovery|rescue', re.IGNORECASE)
+_RESCUE = re.compile(r"recovery|rescue", re.IGNORECASE)
 
 
 def read(fs, loader):
     """The facts about boot arguments.
 
-    :param fs: `hostfs.HostFs`.
-    :param loader: `boot_entries.Loader`.
-    :returns: ``{'running': [str] or None, 'configured': [str] or None, 'loader': str, 'reboot_required': bool or None}``. The lists hold the
-        arguments that bear on SMT, in order. `configured` is None where it is not known what would be started next; `reboot_required`, whether
-        the two differ, is None where one of them is unknown.
+    Args:
+        fs: `hostfs.HostFs`.
+        loader: `boot_entries.Loader`.
+
+    Returns:
+        ``{'running': [str] or None, 'configured': [str] or None, 'loader': str, 'reboot_required': bool or None}``. The lists hold the
+            arguments that bear on SMT, in order. `configured` is None where it is not known what would be started next; `reboot_required`, whether
+            the two differ, is None where one of them is unknown.
     """
-    cmdline = fs.read('proc/cmdline')
+    cmdline = fs.read("proc/cmdline")
     running = None if cmdline is None else smt_arguments(split_arguments(cmdline))
     configured = _configured(boot_entries.read_entries(fs, loader))
     unknown = running is None or configured is None
-    return {'running': running, 'configured': configured, 'loader': loader.name, 'reboot_required': None if unknown else sorted(running) != sorted(configured)}
+    return {"running": running, "configured": configured, "loader": loader.name, "reboot_required": None if unknown else sorted(running) != sorted(configured)}
 
 
 def _configured(entries):
@@ -43,14 +47,15 @@ def _configured(entries):
 def methods(loader, hindrance):
     """Ways to set a boot argument: ``{'chosen': str or None, 'possible': [str], 'impossible': {name: reason}}``.
 
-    :param loader: `boot_entries.Loader`.
-    :param hindrance: why nothing can be written here at all (str), or None.
+    Args:
+        loader: `boot_entries.Loader`.
+        hindrance: why nothing can be written here at all (str), or None.
     """
     found = loader.name in METHODS and loader.hindrance is None
-    reasons = {name: 'the boot loader found here is %s' % loader.name for name in METHODS if name != loader.name}
+    reasons = {name: f"the boot loader found here is {loader.name}" for name in METHODS if name != loader.name}
     if not found:
-        reasons = dict.fromkeys(METHODS, loader.hindrance or 'no boot loader was found')
+        reasons = dict.fromkeys(METHODS, loader.hindrance or "no boot loader was found")
     elif hindrance is not None:
         reasons[loader.name] = hindrance
     possible = [name for name in METHODS if name not in reasons]
-    return {'chosen': possible[0] if possible else None, 'possible': possible, 'impossible': reasons}
+    return {"chosen": possible[0] if possible else None, "possible": possible, "impossible": reasons}

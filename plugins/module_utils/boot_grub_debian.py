@@ -1,16 +1,17 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Boot arguments on Debian and Ubuntu: a file of our own in /etc/default/grub.d, which is read after the administrator's, and grub-mkconfig."""
+
 from __future__ import annotations
 
 from ansible_collections.threadwise.smt.plugins.module_utils import boot_backend, boot_grub_mkconfig
 
-DIRECTORY = 'etc/default/grub.d'
-DROP_IN = DIRECTORY + '/zz-threadwise-smt.cfg'
+DIRECTORY = "etc/default/grub.d"
+DROP_IN = DIRECTORY + "/zz-threadwise-smt.cfg"
 
-HEADER = '''# Written by Ansible (threadwise.smt, role smt_boot): do not edit, the next run replaces it.
+HEADER = """# Written by Ansible (threadwise.smt, role smt_boot): do not edit, the next run replaces it.
 # It comes after the other files, takes words that contradict the setting out of their variables, and adds its own.
-'''
+"""
 
 
 class GrubDebian(boot_grub_mkconfig.GrubMkconfig):
@@ -22,5 +23,5 @@ class GrubDebian(boot_grub_mkconfig.GrubMkconfig):
         return boot_backend.read_exact(self._fs, DROP_IN), HEADER + boot_grub_mkconfig.shell_text(wanted) if is_needed else None
 
     def _administrators_files(self):
-        paths = ['etc/default/grub'] + [DIRECTORY + '/' + name for name in self._fs.names(DIRECTORY) if name.endswith('.cfg') and name[0] != '.']
+        paths = ["etc/default/grub"] + [DIRECTORY + "/" + name for name in self._fs.names(DIRECTORY) if name.endswith(".cfg") and name[0] != "."]
         return [self._fs.path(path) for path in paths if path != DROP_IN and self._fs.status(path) is not None]

@@ -7,6 +7,7 @@ and arguments that `boot_args` made; it needs no other program, evaluates nothin
 
 The variable is GRUB_CMDLINE_LINUX: all entries of 10_linux get it, also those for recovery, which GRUB_CMDLINE_LINUX_DEFAULT does not reach.
 """
+
 from __future__ import annotations
 
 import os
@@ -14,9 +15,9 @@ import os
 from ansible_collections.threadwise.smt.plugins.module_utils import boot_args, boot_backend, boot_entries, hostfs
 from ansible_collections.threadwise.smt.plugins.module_utils.boot_backend import BootLoaderError, Change
 
-VARIABLES = ('GRUB_CMDLINE_LINUX', 'GRUB_CMDLINE_LINUX_DEFAULT', 'GRUB_CMDLINE_LINUX_RECOVERY')
+VARIABLES = ("GRUB_CMDLINE_LINUX", "GRUB_CMDLINE_LINUX_DEFAULT", "GRUB_CMDLINE_LINUX_RECOVERY")
 
-_SCRIPT = r'''threadwise_smt_rest() (
+_SCRIPT = r"""threadwise_smt_rest() (
     blank=' ' tab='	' newline='
 '
     text="$1 " rest='' quoted=''
@@ -44,9 +45,9 @@ _SCRIPT = r'''threadwise_smt_rest() (
 )
 %(assignments)s
 %(ours)sunset -f threadwise_smt_rest
-'''
+"""
 
-_PARTS = r'''
+_PARTS = r"""
                 l1tf=full | l1tf=full,*) continue ;;
                 *=*,nosmt | *=*,nosmt[,\;]*)
                     while :; do
@@ -56,9 +57,9 @@ _PARTS = r'''
                             *,nosmt\;*) word="${word%%,nosmt\;*};${word#*,nosmt\;}" ;;
                             *) break ;;
                         esac
-                    done ;;'''
+                    done ;;"""
 
-_VECTORS = r'''
+_VECTORS = r"""
                 mitigations | mitigations=*)
                     parts="${word#mitigations}" word='%(ours)s'
                     parts="${parts#=},"
@@ -69,39 +70,41 @@ _VECTORS = r'''
                         esac
                         parts="${parts#*[,\;]}"
                     done
-                    [ "$word" != '%(ours)s' ] || continue ;;'''
+                    [ "$word" != '%(ours)s' ] || continue ;;"""
 
-_SHOW = r'''set -e
+_SHOW = r"""set -e
 exec 3>&1 >/dev/null
 for threadwise_smt_file in "$@"; do
     . "$threadwise_smt_file"
     printf '%s\0' "${GRUB_CMDLINE_LINUX-}" "${GRUB_CMDLINE_LINUX_DEFAULT-}" "${GRUB_CMDLINE_LINUX_RECOVERY-}" >&3
 done
-'''
+"""
 
 
 def shell_text(wanted):
     """The piece of shell (str) that makes the variables as wanted."""
-    patterns = [boot_args.OURS] + [pattern for name in wanted.dropped for pattern in (_shell_name(name), _shell_name(name) + '=*')]
+    patterns = [boot_args.OURS] + [pattern for name in wanted.dropped for pattern in (_shell_name(name), _shell_name(name) + "=*")]
     return _SCRIPT % {
-        'dropped': ' | '.join(patterns),
-        'parts': _PARTS if wanted.without_parts else '',
-        'vectors': _VECTORS % {'ours': boot_args.OURS, 'others': ' | '.join(
-            "'%s'" % part for part in boot_args.GLOBAL_PARTS + (boot_args.NO_CROSS_THREAD,))} if wanted.keeps_vectors else '',
-        'assignments': '\n'.join('%s="$(threadwise_smt_rest "${%s-}")"' % (name, name) for name in VARIABLES),
-        'ours': 'GRUB_CMDLINE_LINUX="%s${GRUB_CMDLINE_LINUX:+ $GRUB_CMDLINE_LINUX}"\n' % ' '.join(wanted.arguments) if wanted.arguments else '',
+        "dropped": " | ".join(patterns),
+        "parts": _PARTS if wanted.without_parts else "",
+        "vectors": _VECTORS % {"ours": boot_args.OURS, "others": " | ".join(f"'{part}'" for part in (*boot_args.GLOBAL_PARTS, boot_args.NO_CROSS_THREAD))}
+        if wanted.keeps_vectors
+        else "",
+        "assignments": "\n".join(f'{name}="$(threadwise_smt_rest "${{{name}-}}")"' for name in VARIABLES),
+        "ours": f'GRUB_CMDLINE_LINUX="{" ".join(wanted.arguments)}${{GRUB_CMDLINE_LINUX:+ $GRUB_CMDLINE_LINUX}}"\n' if wanted.arguments else "",
     }
 
 
 def _shell_name(name):
-    return name.replace('_', '[_-]')
+    return name.replace("_", "[_-]")
 
 
 class GrubMkconfig:
     """A backend whose settings are read by grub-mkconfig. What differs between Debian and SUSE is in the methods that raise NotImplementedError.
 
-    :param fs: `hostfs.HostFs`.
-    :param loader: `boot_entries.Loader`.
+    Args:
+        fs: `hostfs.HostFs`.
+        loader: `boot_entries.Loader`.
     """
 
     def __init__(self, fs, loader):
@@ -130,12 +133,13 @@ class GrubMkconfig:
         """Those that grub-mkconfig makes from the host's settings."""
         text = self._fs.read(self._cfg, hostfs.LARGE)
         if text is None:
-            raise BootLoaderError('%s cannot be read. Is the file system with /boot mounted?' % self._fs.path(self._cfg))
+            raise BootLoaderError(f"{self._fs.path(self._cfg)} cannot be read. Is the file system with /boot mounted?")
         entries = boot_entries.parse_grub_cfg(text)
         generated = [entry for entry in entries if entry.generated]
         if not generated:
-            raise BootLoaderError('%s has no entry made by 10_linux: it was written by other means than %s. Add the argument there by hand'
-                                  % (self._fs.path(self._cfg), self._fs.path(self._tool)))
+            raise BootLoaderError(
+                f"{self._fs.path(self._cfg)} has no entry made by 10_linux: it was written by other means than {self._fs.path(self._tool)}. Add the argument there by hand"
+            )
         return generated
 
     def found(self, wanted):
@@ -147,8 +151,9 @@ class GrubMkconfig:
             for argument in last:
                 first.setdefault(argument, name)
         # What a later file has taken away again does no harm.
-        return [{'argument': argument, 'where': name} for argument, name in first.items()
-                if argument in last and boot_args.remainder(argument, wanted) != argument]
+        return [
+            {"argument": argument, "where": name} for argument, name in first.items() if argument in last and boot_args.remainder(argument, wanted) != argument
+        ]
 
     def pending(self, wanted):
         """See `boot_backend`."""
@@ -164,7 +169,7 @@ class GrubMkconfig:
 
         Killed before the rename it leaves the old grub.cfg and the new settings, which the next run, or the next update-grub, puts into effect.
         """
-        dummy, text = self._settings(wanted, self._is_needed(wanted))
+        _dummy, text = self._settings(wanted, self._is_needed(wanted))
         target, new = boot_backend.beside(self._fs, self._cfg, boot_backend.NEW)
         try:
             with boot_backend.Undo(self._fs) as undo:
@@ -174,10 +179,10 @@ class GrubMkconfig:
                 self._check(new, wanted)
                 boot_backend.install(new, target)
         except OSError as trouble:
-            raise BootLoaderError('%s cannot be put in place: %s. Nothing was changed' % (target, trouble.strerror)) from trouble
+            raise BootLoaderError(f"{target} cannot be put in place: {trouble.strerror}. Nothing was changed") from trouble
         finally:
             boot_backend.remove_quietly(new)
-            boot_backend.remove_quietly(new + '.new')
+            boot_backend.remove_quietly(new + ".new")
 
     # ---- steps
 
@@ -190,63 +195,70 @@ class GrubMkconfig:
         if not files:
             return []
         try:
-            output = boot_backend.run_tool(self._fs, ['/bin/sh', '-c', _SHOW, 'sh'] + files)
+            output = boot_backend.run_tool(self._fs, ["/bin/sh", "-c", _SHOW, "sh", *files])
         except BootLoaderError as trouble:
-            raise BootLoaderError('The settings of grub cannot be read by a shell (%s): %s' % (', '.join(files), trouble)) from trouble
-        values = output.split('\0')
+            raise BootLoaderError(f"The settings of grub cannot be read by a shell ({', '.join(files)}): {trouble}") from trouble
+        values = output.split("\0")
         width = len(VARIABLES)
-        return [(self._shown(name), values[index * width:(index + 1) * width]) for index, name in enumerate(files)]
+        return [(self._shown(name), values[index * width : (index + 1) * width]) for index, name in enumerate(files)]
 
     def _shown(self, name):
         return name
 
     def _generate(self, new):
         boot_backend.remove_quietly(new)
-        boot_backend.run_tool(self._fs, [self._fs.path(self._tool), '-o', new])
+        boot_backend.run_tool(self._fs, [self._fs.path(self._tool), "-o", new])
 
     def _check(self, new, wanted):
         """Raises BootLoaderError unless the new grub.cfg is whole, is understood by grub, has ours in each entry and has lost no entry."""
-        old_text = self._fs.read(self._cfg, hostfs.LARGE) or ''
-        with open(new, encoding='utf-8', errors='replace') as stream:
+        old_text = self._fs.read(self._cfg, hostfs.LARGE) or ""
+        with open(new, encoding="utf-8", errors="replace") as stream:
             new_text = stream.read(hostfs.LARGE)
-        script_check = self._tool.replace('mkconfig', 'script-check').replace('/sbin/', '/bin/')
+        script_check = self._tool.replace("mkconfig", "script-check").replace("/sbin/", "/bin/")
         boot_backend.run_tool(self._fs, [self._fs.path(script_check), new])
         entries = [entry for entry in boot_entries.parse_grub_cfg(new_text) if entry.generated]
         if not entries:
-            raise BootLoaderError('%s made no entry for any kernel. Nothing was changed' % self._fs.path(self._tool))
+            raise BootLoaderError(f"{self._fs.path(self._tool)} made no entry for any kernel. Nothing was changed")
         faulty = boot_backend.faulty_entries(entries, wanted)
         if faulty:
-            raise BootLoaderError('The new grub.cfg would not be as wanted: %s. Something that is read after %s sets it: look for it in %s. Nothing was changed'
-                                  % (faulty, self._fs.path(self.settings_path), self._fs.path('etc/default')))
+            raise BootLoaderError(
+                "The new grub.cfg would not be as wanted: {}. Something that is read after {} sets it: look for it in {}. Nothing was changed".format(
+                    faulty, self._fs.path(self.settings_path), self._fs.path("etc/default")
+                )
+            )
         lost = self._lost_sections(old_text, new_text) + self._lost_entries(old_text, entries)
         if lost:
-            raise BootLoaderError('The new grub.cfg would lose something that the present one has: %s. Run update-grub yourself first, if that is meant. '
-                                  'Nothing was changed' % '; '.join(lost[:5]))
+            raise BootLoaderError(
+                "The new grub.cfg would lose something that the present one has: {}. Run update-grub yourself first, if that is meant. "
+                "Nothing was changed".format("; ".join(lost[:5]))
+            )
 
     def _lost_sections(self, old_text, new_text):
         lost = boot_entries.complete_sections(old_text) - boot_entries.complete_sections(new_text)
-        return ['the part made by %s' % script for script in sorted(lost) if os.access(self._fs.path(script.lstrip('/')), os.X_OK)]
+        return [f"the part made by {script}" for script in sorted(lost) if os.access(self._fs.path(script.lstrip("/")), os.X_OK)]
 
     def _lost_entries(self, old_text, entries):
         kept = {(entry.title, os.path.basename(entry.kernel)): entry for entry in entries}
         lost = []
         for entry in boot_entries.parse_grub_cfg(old_text):
             image = os.path.basename(entry.kernel)
-            if not entry.generated or self._fs.status('boot/' + image) is None:
+            if not entry.generated or self._fs.status("boot/" + image) is None:
                 continue
             new = kept.get((entry.title, image))
             if new is None:
-                lost.append('the entry %r' % entry.title)
+                lost.append(f"the entry {entry.title!r}")
             elif entry.initrd and not new.initrd:
-                lost.append('the initial RAM disk of %r' % entry.title)
+                lost.append(f"the initial RAM disk of {entry.title!r}")
         return lost
 
     def _warn_of_others(self, wanted):
-        text = self._fs.read(self._cfg, hostfs.LARGE) or ''
+        text = self._fs.read(self._cfg, hostfs.LARGE) or ""
         others = [entry for entry in boot_entries.parse_grub_cfg(text) if not entry.generated and boot_args.faults(entry.arguments, wanted)]
         if others:
-            self.warnings.append('These entries are written by hand or belong to another system, and keep their arguments: %s.'
-                                 % ', '.join(repr(entry.title) for entry in others[:5]))
+            self.warnings.append(
+                "These entries are written by hand or belong to another system, and keep their arguments: {}.".format(
+                    ", ".join(repr(entry.title) for entry in others[:5])
+                )
+            )
         if boot_entries.has_xen(text):
-            self.warnings.append('%s also boots Xen, which has an argument smt= of its own in GRUB_CMDLINE_XEN: that was not changed.'
-                                 % self._fs.path(self._cfg))
+            self.warnings.append(f"{self._fs.path(self._cfg)} also boots Xen, which has an argument smt= of its own in GRUB_CMDLINE_XEN: that was not changed.")

@@ -6,13 +6,14 @@ grubby's exit code is not enough: older versions (grubby-bls of EL 8) search for
 there when ``mds=full,nosmt`` is. So each entry is read back and held against what it should be, to the last argument. Kernels installed later take
 their arguments from /etc/kernel/cmdline, or from `kernelopts` in grub's environment block.
 """
+
 from __future__ import annotations
 
 from ansible_collections.threadwise.smt.plugins.module_utils import boot_args, boot_backend, boot_entries
 from ansible_collections.threadwise.smt.plugins.module_utils.boot_backend import BootLoaderError, Change
 
 # All that grubby may write: put back when anything fails.
-_FILES = ('etc/default/grub', boot_entries.KERNEL_CMDLINE, 'boot/grub2/grub.cfg', 'boot/grub2/grubenv', 'etc/zipl.conf')
+_FILES = ("etc/default/grub", boot_entries.KERNEL_CMDLINE, "boot/grub2/grub.cfg", "boot/grub2/grubenv", "etc/zipl.conf")
 
 
 class Grubby:
@@ -30,24 +31,25 @@ class Grubby:
 
     def found(self, wanted):
         """What drops out of the entries and of the arguments for kernels to come."""
-        places = [('boot entry %s' % (entry.title or entry.kernel), entry.arguments) for entry in self.entries()]
+        places = [("boot entry %s" % (entry.title or entry.kernel), entry.arguments) for entry in self.entries()]
         places += [(where, arguments) for where, arguments in self._future() if arguments is not None]
         found = {}
         for where, arguments in places:
             for argument in boot_args.superfluous(arguments, wanted):
                 found.setdefault(argument, where)
-        return [{'argument': argument, 'where': where} for argument, where in found.items()]
+        return [{"argument": argument, "where": where} for argument, where in found.items()]
 
     def pending(self, wanted):
         """See `boot_backend`."""
-        changes = [boot_backend.entries_change('grubby --info=ALL', self.entries(), wanted)]
+        changes = [boot_backend.entries_change("grubby --info=ALL", self.entries(), wanted)]
         future = self._future()
         for where, arguments in future:
             if arguments is not None and boot_args.faults(arguments, wanted):
-                changes.append(Change(where, ' '.join(arguments) + '\n', ' '.join(boot_args.applied(arguments, wanted)) + '\n'))
+                changes.append(Change(where, " ".join(arguments) + "\n", " ".join(boot_args.applied(arguments, wanted)) + "\n"))
         if all(arguments is None for dummy, arguments in future):
-            self.warnings.append('Neither %s nor kernelopts in grub\'s environment block is there: look at the entry of a kernel that is installed later.'
-                                 % self._fs.path(boot_entries.KERNEL_CMDLINE))
+            self.warnings.append(
+                f"Neither {self._fs.path(boot_entries.KERNEL_CMDLINE)} nor kernelopts in grub's environment block is there: look at the entry of a kernel that is installed later."
+            )
         return [change for change in changes if change is not None] + boot_backend.leftovers(self._fs, self._files())
 
     def apply(self, wanted):
@@ -67,51 +69,53 @@ class Grubby:
 
     def _indexed(self):
         """[(index, Entry)] of all entries that boot Linux."""
-        output = self._run('--info=ALL')
+        output = self._run("--info=ALL")
         indexed = []
         values = {}
-        for line in output.split('\n') + ['index=']:
-            name, equals, value = line.partition('=')
-            if name == 'index' and equals:
-                if 'kernel' in values:
-                    arguments = values.get('args', '')
+        for line in [*output.split("\n"), "index="]:
+            name, equals, value = line.partition("=")
+            if name == "index" and equals:
+                if "kernel" in values:
+                    arguments = values.get("args", "")
                     # The quotes are grubby's, and it does not escape those of an argument.
                     arguments = arguments[1:-1] if arguments[:1] == arguments[-1:] == '"' and len(arguments) > 1 else arguments
                     expanded = tuple(boot_args.split_arguments(self._expanded(arguments)))
-                    entry = boot_entries.Entry(values.get('title', '').strip('"'), values['kernel'].strip('"'), expanded)
-                    indexed.append((values['index'], entry))
+                    entry = boot_entries.Entry(values.get("title", "").strip('"'), values["kernel"].strip('"'), expanded)
+                    indexed.append((values["index"], entry))
                 values = {}
             values[name] = value
         if not indexed:
-            raise BootLoaderError('grubby --info=ALL tells of no entry that boots Linux. Nothing was changed')
+            raise BootLoaderError("grubby --info=ALL tells of no entry that boots Linux. Nothing was changed")
         return indexed
 
     def _expanded(self, arguments):
         kernelopts = boot_entries.read_kernelopts(self._fs)
-        return arguments if kernelopts is None else arguments.replace('$kernelopts', kernelopts)
+        return arguments if kernelopts is None else arguments.replace("$kernelopts", kernelopts)
 
     def _run(self, *arguments):
-        return boot_backend.run_tool(self._fs, [self._fs.path(self._tool)] + list(arguments))
+        return boot_backend.run_tool(self._fs, [self._fs.path(self._tool), *list(arguments)])
 
     def _update(self, before, wanted):
         gone = sorted({argument for dummy, entry in before for argument in boot_args.superfluous(entry.arguments, wanted)})
         if gone:
-            self._run('--update-kernel=ALL', '--remove-args=' + ' '.join(gone))
+            self._run("--update-kernel=ALL", "--remove-args=" + " ".join(gone))
         for dummy, entry in before:
             rests = [boot_args.remainder(argument, wanted) for argument in boot_args.superfluous(entry.arguments, wanted)]
             rests = [rest for rest in rests if rest is not None]
             if rests:
-                self._run('--update-kernel=' + entry.kernel, '--args=' + ' '.join(rests))
+                self._run("--update-kernel=" + entry.kernel, "--args=" + " ".join(rests))
         if wanted.arguments:
-            self._run('--update-kernel=ALL', '--args=' + ' '.join(wanted.arguments))
+            self._run("--update-kernel=ALL", "--args=" + " ".join(wanted.arguments))
 
     def _future(self):
         """[(where, arguments or None)] of what a kernel installed later gets."""
         path = boot_entries.KERNEL_CMDLINE
         cmdline = boot_backend.read_exact(self._fs, path)
         kernelopts = boot_entries.read_kernelopts(self._fs)
-        return [(self._fs.path(path), None if cmdline is None else boot_args.split_arguments(cmdline)),
-                ('kernelopts in grub\'s environment block', None if kernelopts is None else boot_args.split_arguments(kernelopts))]
+        return [
+            (self._fs.path(path), None if cmdline is None else boot_args.split_arguments(cmdline)),
+            ("kernelopts in grub's environment block", None if kernelopts is None else boot_args.split_arguments(kernelopts)),
+        ]
 
     def _kernelopts_faults(self, wanted):
         kernelopts = boot_entries.read_kernelopts(self._fs)
@@ -121,18 +125,24 @@ class Grubby:
         """Newer versions of grubby write it, EL 8's does not."""
         text = boot_backend.read_exact(self._fs, boot_entries.KERNEL_CMDLINE)
         if text is not None and boot_args.faults(boot_args.split_arguments(text), wanted):
-            boot_backend.replace(self._fs, boot_entries.KERNEL_CMDLINE, boot_args.rewritten_text(text.strip(), wanted) + '\n')
+            boot_backend.replace(self._fs, boot_entries.KERNEL_CMDLINE, boot_args.rewritten_text(text.strip(), wanted) + "\n")
 
     def _check(self, before, wanted):
         after = dict(self._indexed())
         for index, entry in before:
             if index not in after:
-                raise BootLoaderError('grubby lost the entry %r. Everything was put back as it was' % entry.title)
+                raise BootLoaderError(f"grubby lost the entry {entry.title!r}. Everything was put back as it was")
             expected = boot_args.applied(entry.arguments, wanted)
             if sorted(after[index].arguments) != sorted(expected):
-                raise BootLoaderError('grubby ended with exit code 0, but the entry %r has %r instead of %r. Everything was put back as it was'
-                                      % (entry.title or entry.kernel, ' '.join(after[index].arguments), ' '.join(expected)))
+                raise BootLoaderError(
+                    "grubby ended with exit code 0, but the entry {!r} has {!r} instead of {!r}. Everything was put back as it was".format(
+                        entry.title or entry.kernel, " ".join(after[index].arguments), " ".join(expected)
+                    )
+                )
         faults = self._kernelopts_faults(wanted)
         if faults:
-            raise BootLoaderError('grubby left kernelopts in grub\'s environment block, which later kernels get, with faults: %s. Everything was put back '
-                                  'as it was' % ', '.join(faults))
+            raise BootLoaderError(
+                "grubby left kernelopts in grub's environment block, which later kernels get, with faults: {}. Everything was put back as it was".format(
+                    ", ".join(faults)
+                )
+            )

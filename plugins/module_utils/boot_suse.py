@@ -4,16 +4,17 @@
 
 grub2-mkconfig of SUSE reads no directory of drop-ins.
 """
+
 from __future__ import annotations
 
 import os
 
 from ansible_collections.threadwise.smt.plugins.module_utils import boot_backend, boot_grub_mkconfig
 
-SETTINGS = 'etc/default/grub'
+SETTINGS = "etc/default/grub"
 # The line break belongs to the block, so that a file without one at its end comes back as it was.
-BEGIN = '\n# BEGIN threadwise.smt (Ansible role smt_boot): do not edit, the next run replaces it\n'
-END = '# END threadwise.smt\n'
+BEGIN = "\n# BEGIN threadwise.smt (Ansible role smt_boot): do not edit, the next run replaces it\n"
+END = "# END threadwise.smt\n"
 
 
 class GrubSuse(boot_grub_mkconfig.GrubMkconfig):
@@ -23,21 +24,21 @@ class GrubSuse(boot_grub_mkconfig.GrubMkconfig):
 
     def __init__(self, fs, loader):
         super().__init__(fs, loader)
-        self._memory = ''
+        self._memory = ""
 
     def _settings(self, wanted, is_needed):
         now = boot_backend.read_exact(self._fs, SETTINGS)
         if is_needed:
-            return now, without_block(now or '') + BEGIN + boot_grub_mkconfig.shell_text(wanted) + END
+            return now, without_block(now or "") + BEGIN + boot_grub_mkconfig.shell_text(wanted) + END
         return now, None if now is None else without_block(now)
 
     def _values(self):
         # A shell reads the file without our block from memory, not from a copy on a disk that may be full.
-        text = without_block(boot_backend.read_exact(self._fs, SETTINGS) or '')
-        descriptor = os.memfd_create('grub')
+        text = without_block(boot_backend.read_exact(self._fs, SETTINGS) or "")
+        descriptor = os.memfd_create("grub")
         try:
-            os.write(descriptor, text.encode('utf-8', 'surrogateescape'))
-            self._memory = '/proc/%d/fd/%d' % (os.getpid(), descriptor)
+            os.write(descriptor, text.encode("utf-8", "surrogateescape"))
+            self._memory = f"/proc/{os.getpid()}/fd/{descriptor}"
             return super()._values()
         finally:
             os.close(descriptor)
@@ -53,4 +54,4 @@ def without_block(text):
     """The text without our block; a block whose end is missing is not ours to cut."""
     start = text.find(BEGIN)
     end = text.find(END, start)
-    return text if start < 0 or end < 0 else text[:start] + text[end + len(END):]
+    return text if start < 0 or end < 0 else text[:start] + text[end + len(END) :]

@@ -4,6 +4,7 @@
 
 Both hold the arguments as plain text (Boot Loader Specification, kernel-install(8)); no program is needed.
 """
+
 from __future__ import annotations
 
 import re
@@ -11,7 +12,7 @@ import re
 from ansible_collections.threadwise.smt.plugins.module_utils import boot_args, boot_backend, boot_entries
 from ansible_collections.threadwise.smt.plugins.module_utils.boot_backend import BootLoaderError, Change
 
-_OPTIONS = re.compile(r'^(options[ \t]+)(.*)$', re.MULTILINE)
+_OPTIONS = re.compile(r"^(options[ \t]+)(.*)$", re.MULTILINE)
 
 
 class SystemdBoot:
@@ -25,11 +26,14 @@ class SystemdBoot:
 
     def entries(self):
         """The entries of type 1; a unified kernel image carries its arguments inside and cannot be changed here."""
-        images = self._directory.replace('loader/entries', 'EFI/Linux')
-        unified = [name for name in self._fs.names(images) if name.endswith('.efi')]
+        images = self._directory.replace("loader/entries", "EFI/Linux")
+        unified = [name for name in self._fs.names(images) if name.endswith(".efi")]
         if unified:
-            raise BootLoaderError('%s holds unified kernel images (%s), which carry their arguments inside: set the argument where they are built'
-                                  % (self._fs.path(images), ', '.join(unified[:3])))
+            raise BootLoaderError(
+                "{} holds unified kernel images ({}), which carry their arguments inside: set the argument where they are built".format(
+                    self._fs.path(images), ", ".join(unified[:3])
+                )
+            )
         return [entry for dummy, entry in boot_entries.read_bls(self._fs)]
 
     def found(self, wanted):
@@ -38,14 +42,15 @@ class SystemdBoot:
         for path, text in self._texts():
             for argument in boot_args.superfluous(_arguments(path, text), wanted):
                 found.setdefault(argument, self._fs.path(path))
-        return [{'argument': argument, 'where': where} for argument, where in found.items()]
+        return [{"argument": argument, "where": where} for argument, where in found.items()]
 
     def pending(self, wanted):
         """See `boot_backend`."""
         self.entries()
         texts = self._texts()
-        changes = [Change(self._fs.path(path), text, _rewritten(path, text, wanted)) for path, text in texts
-                   if boot_args.faults(_arguments(path, text), wanted)]
+        changes = [
+            Change(self._fs.path(path), text, _rewritten(path, text, wanted)) for path, text in texts if boot_args.faults(_arguments(path, text), wanted)
+        ]
         return changes + boot_backend.leftovers(self._fs, [path for path, dummy in texts])
 
     def apply(self, wanted):
@@ -59,33 +64,32 @@ class SystemdBoot:
                     boot_backend.replace(self._fs, path, _rewritten(path, text, wanted))
             faulty = boot_backend.faulty_entries(self.entries(), wanted)
             if faulty:
-                raise BootLoaderError('The entries would not be as wanted: %s. Everything was put back as it was' % faulty)
+                raise BootLoaderError(f"The entries would not be as wanted: {faulty}. Everything was put back as it was")
 
     def _texts(self):
         """[(path, text)] of /etc/kernel/cmdline and of the entries."""
         path = boot_entries.KERNEL_CMDLINE
         cmdline = boot_backend.read_exact(self._fs, path)
         if cmdline is None:
-            raise BootLoaderError('%s is missing, so kernel-install gives a new kernel the arguments of the running one: write it first'
-                                  % self._fs.path(path))
+            raise BootLoaderError(f"{self._fs.path(path)} is missing, so kernel-install gives a new kernel the arguments of the running one: write it first")
         texts = [(path, cmdline)]
         for path, dummy in boot_entries.read_bls(self._fs):
-            texts.append((path, boot_backend.read_exact(self._fs, path) or ''))
+            texts.append((path, boot_backend.read_exact(self._fs, path) or ""))
         return texts
 
 
 def _arguments(path, text):
     if path == boot_entries.KERNEL_CMDLINE:
         return boot_args.split_arguments(text)
-    return boot_args.split_arguments(' '.join(match.group(2) for match in _OPTIONS.finditer(text)))
+    return boot_args.split_arguments(" ".join(match.group(2) for match in _OPTIONS.finditer(text)))
 
 
 def _rewritten(path, text, wanted):
     if path == boot_entries.KERNEL_CMDLINE:
-        return boot_args.rewritten_text(text.strip(), wanted) + '\n'
-    ours = ' '.join(wanted.arguments)
+        return boot_args.rewritten_text(text.strip(), wanted) + "\n"
+    ours = " ".join(wanted.arguments)
     if not _OPTIONS.search(text):
-        return text.rstrip('\n') + '\noptions %s\n' % ours
+        return text.rstrip("\n") + f"\noptions {ours}\n"
     nothing = boot_args.without_arguments(wanted)
     text = _OPTIONS.sub(lambda match: match.group(1) + boot_args.rewritten_text(match.group(2), nothing), text)
-    return _OPTIONS.sub(lambda match: match.group(1) + (ours + ' ' + match.group(2)).strip(), text, count=1)
+    return _OPTIONS.sub(lambda match: match.group(1) + (ours + " " + match.group(2)).strip(), text, count=1)

@@ -31,26 +31,33 @@ MOST_LINES = 20
 
 KERNEL_THREAD = 0x00200000  # PF_KTHREAD, include/linux/sched.h
 
-UNIT_DIRECTORIES = ('etc/systemd/system', 'run/systemd/system', 'etc/systemd/system.control', 'run/systemd/system.control', 'run/systemd/transient',
-                    'usr/lib/systemd/system', 'lib/systemd/system')
-LIBVIRT_DIRECTORIES = ('etc/libvirt/qemu', 'run/libvirt/qemu')
-KUBELET_STATE = 'var/lib/kubelet/cpu_manager_state'
+UNIT_DIRECTORIES = (
+    "etc/systemd/system",
+    "run/systemd/system",
+    "etc/systemd/system.control",
+    "run/systemd/system.control",
+    "run/systemd/transient",
+    "usr/lib/systemd/system",
+    "lib/systemd/system",
+)
+LIBVIRT_DIRECTORIES = ("etc/libvirt/qemu", "run/libvirt/qemu")
+KUBELET_STATE = "var/lib/kubelet/cpu_manager_state"
 
 # Whose conflicts count: a word for the machine's own, a word for everybody's; anything else is a user's name.
-SERVICES, ALL = 'services', 'all'
+SERVICES, ALL = "services", "all"
 # login.defs(5): ordinary users have ids from here on where nothing else is configured.
 FIRST_USER = 1000
-NO_LOGIN = 0xffffffff
+NO_LOGIN = 0xFFFFFFFF
 
-Task = namedtuple('Task', ['pid', 'start', 'name', 'mask', 'unit', 'cgroups', 'uid', 'user'])
+Task = namedtuple("Task", ["pid", "start", "name", "mask", "unit", "cgroups", "uid", "user"])
 Task.__doc__ = """A thread of user space that may not run everywhere. ``mask`` is a frozenset of CPUs, ``cgroups`` its cgroup paths, ``uid`` the real user id of
 its process, ``user`` the id of the user whose own doing it is, None where it is the machine's."""
 
-Cpuset = namedtuple('Cpuset', ['version', 'path', 'inside', 'cpus', 'partition'])
+Cpuset = namedtuple("Cpuset", ["version", "path", "inside", "cpus", "partition"])
 Cpuset.__doc__ = """A cpuset that names CPUs. ``version`` is that of cgroups (1, 2), ``inside`` the path from the mount point on, as tasks know it,
 ``partition`` None unless it is the root of a v2 partition."""
 
-Finding = namedtuple('Finding', ['hurts', 'text', 'user'], defaults=(None,))
+Finding = namedtuple("Finding", ["hurts", "text", "user"], defaults=(None,))
 Finding.__doc__ = """One bystander. ``hurts`` is False for what is worth knowing and set right afterwards without anybody's doing; ``user`` is the name
 (or the id in digits) of the user whose own doing it is, None where it is the machine's."""
 
@@ -87,7 +94,7 @@ class Host(cpu_state.SysFiles):
             return False
 
     def is_live(self) -> bool:
-        return os.path.realpath(self.sysroot) == '/'
+        return os.path.realpath(self.sysroot) == "/"
 
 
 def find(host: Host, online, going) -> list[Finding]:
@@ -106,7 +113,8 @@ def find(host: Host, online, going) -> list[Finding]:
 def counting(findings, whose) -> list[Finding]:
     """Those that are hurt and whose owner counts.
 
-    :param whose: list of ``services``, ``all`` and names of users
+    Args:
+        whose: list of ``services``, ``all`` and names of users
     """
     return [finding for finding in findings if finding.hurts and (ALL in whose or (SERVICES if finding.user is None else finding.user) in whose)]
 
@@ -114,8 +122,8 @@ def counting(findings, whose) -> list[Finding]:
 def readable(findings) -> str:
     """A list of findings as one message."""
     lines = [finding.text for finding in findings]
-    more = ['and %d more' % (len(lines) - MOST_LINES)] if len(lines) > MOST_LINES else []
-    return '\n'.join('- ' + line for line in lines[:MOST_LINES] + more)
+    more = [f"and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
+    return "\n".join("- " + line for line in lines[:MOST_LINES] + more)
 
 
 def capture(host: Host, online, going) -> dict:
@@ -123,12 +131,15 @@ def capture(host: Host, online, going) -> dict:
     online, going = frozenset(online), frozenset(going)
     sets = [entry for entry in _cpusets(host) if entry.cpus & going]
     return {
-        'online': sorted(online),
-        'tasks': [{'pid': task.pid, 'start': task.start, 'name': task.name, 'mask': cpulist.render(task.mask)}
-                  for task in _restricted_tasks(host, online) if task.mask & going],
-        'cpusets': {entry.path: cpulist.render(entry.cpus) for entry in sets if entry.version == 1},
-        'partitions': {entry.path: entry.partition for entry in sets if entry.partition},
-        'interrupts': {number: cpulist.render(cpus) for number, cpus in _interrupts(host, online) if cpus & going},
+        "online": sorted(online),
+        "tasks": [
+            {"pid": task.pid, "start": task.start, "name": task.name, "mask": cpulist.render(task.mask)}
+            for task in _restricted_tasks(host, online)
+            if task.mask & going
+        ],
+        "cpusets": {entry.path: cpulist.render(entry.cpus) for entry in sets if entry.version == 1},
+        "partitions": {entry.path: entry.partition for entry in sets if entry.partition},
+        "interrupts": {number: cpulist.render(cpus) for number, cpus in _interrupts(host, online) if cpus & going},
     }
 
 
@@ -136,17 +147,17 @@ def merge(earlier: dict | None, later: dict) -> dict:
     """Both; of what is in both the earlier one, which is from before the first change."""
     if not earlier:
         return later
-    known = {(task['pid'], task['start']) for task in earlier['tasks']}
-    merged = {'online': earlier['online'], 'tasks': earlier['tasks'] + [task for task in later['tasks'] if (task['pid'], task['start']) not in known]}
-    for kind in ('cpusets', 'partitions', 'interrupts'):
+    known = {(task["pid"], task["start"]) for task in earlier["tasks"]}
+    merged = {"online": earlier["online"], "tasks": earlier["tasks"] + [task for task in later["tasks"] if (task["pid"], task["start"]) not in known]}
+    for kind in ("cpusets", "partitions", "interrupts"):
         merged[kind] = dict(later[kind], **earlier[kind])
     return merged
 
 
 def note_left(host: Host, captured: dict) -> None:
     """Remember which mask the kernel left to each task, to see later whether somebody has given it another one since."""
-    for task in captured['tasks']:
-        task['left'] = _mask_text(host, task)
+    for task in captured["tasks"]:
+        task["left"] = _mask_text(host, task)
 
 
 def masks_now(host: Host, captured: dict) -> dict:
@@ -155,118 +166,132 @@ def masks_now(host: Host, captured: dict) -> dict:
     A mask that takes all the CPUs there are for the task is not in it: the kernel widens the mask of a task that wakes up with no CPU left
     at any time, not only when the CPUs go (select_fallback_rq).
     """
-    online = frozenset(cpu_state.read(files=host)['online'])
+    online = frozenset(cpu_state.read(files=host)["online"])
     masks = {}
-    for task in captured['tasks']:
+    for task in captured["tasks"]:
         mask = _mask_text(host, task)
-        if mask is not None and not _cpus(mask) >= online & _cpuset_of(host, task['pid'], online):
-            masks[task['pid']] = mask
+        if mask is not None and not _cpus(mask) >= online & _cpuset_of(host, task["pid"], online):
+            masks[task["pid"]] = mask
     return masks
 
 
 def put_back(host: Host, captured: dict, masks_before: dict, online) -> tuple[list[str], dict]:
     """Give back what the kernel did not, now that ``online`` are the CPUs.
 
-    :param masks_before: from :func:`masks_now`, before the CPUs came back
-    :returns: what could not be put back (sentences), and what of ``captured`` waits for CPUs that are still offline
+    Args:
+        masks_before: from :func:`masks_now`, before the CPUs came back
+
+    Returns:
+        what could not be put back (sentences), and what of ``captured`` waits for CPUs that are still offline
     """
     online = frozenset(online)
-    missing = frozenset(captured['online']) - online
+    missing = frozenset(captured["online"]) - online
     reports = []
-    waiting = {'online': captured['online'], 'tasks': [], 'cpusets': {}, 'partitions': {}, 'interrupts': {}}
+    waiting = {"online": captured["online"], "tasks": [], "cpusets": {}, "partitions": {}, "interrupts": {}}
     # Parents first: a v1 cpuset cannot hold a CPU that its parent does not have.
-    for path, text in sorted(captured['cpusets'].items()):
+    for path, text in sorted(captured["cpusets"].items()):
         reports += _put_cpuset(host, path, _cpus(text), online)
         if _cpus(text) & missing:
-            waiting['cpusets'][path] = text
-    for path, kind in sorted(captured['partitions'].items()):
+            waiting["cpusets"][path] = text
+    for path, kind in sorted(captured["partitions"].items()):
         reports += _put_partition(host, path, kind, bool(missing))
         if missing:
-            waiting['partitions'][path] = kind
-    for task in captured['tasks']:
-        reports += _put_task(host, task, masks_before.get(task['pid']), online)
-        if _cpus(task['mask']) & missing:
-            waiting['tasks'].append(task)
-    for number, text in sorted(captured['interrupts'].items()):
+            waiting["partitions"][path] = kind
+    for task in captured["tasks"]:
+        reports += _put_task(host, task, masks_before.get(task["pid"]), online)
+        if _cpus(task["mask"]) & missing:
+            waiting["tasks"].append(task)
+    for number, text in sorted(captured["interrupts"].items()):
         reports += _put_interrupt(host, number, _cpus(text), online)
         if _cpus(text) & missing:
-            waiting['interrupts'][number] = text
+            waiting["interrupts"][number] = text
     return reports, waiting
 
 
 def check(captured) -> None:
     """Raises ValueError when ``captured``, read from a file, does not have the form that :func:`capture` gives."""
+
     def texts(value):
         return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
-    tasks = captured['tasks']
-    whole = isinstance(tasks, list) and all(isinstance(task, dict) and isinstance(task.get('pid'), int) and task['pid'] > 0 for task in tasks)
-    if not (whole and all(isinstance(task.get(key), str) for task in tasks for key in ('start', 'name', 'mask'))):
-        raise ValueError('its tasks are none')
-    if not all(texts(captured[kind]) for kind in ('cpusets', 'partitions', 'interrupts')) or not isinstance(captured['online'], list):
-        raise ValueError('its cpusets or interrupts are none')
+
+    tasks = captured["tasks"]
+    whole = isinstance(tasks, list) and all(isinstance(task, dict) and isinstance(task.get("pid"), int) and task["pid"] > 0 for task in tasks)
+    if not (whole and all(isinstance(task.get(key), str) for task in tasks for key in ("start", "name", "mask"))):
+        raise ValueError("its tasks are none")
+    if not all(texts(captured[kind]) for kind in ("cpusets", "partitions", "interrupts")) or not isinstance(captured["online"], list):
+        raise ValueError("its cpusets or interrupts are none")
 
 
 def is_empty(captured: dict) -> bool:
-    return not any(captured[kind] for kind in ('tasks', 'cpusets', 'partitions', 'interrupts'))
+    return not any(captured[kind] for kind in ("tasks", "cpusets", "partitions", "interrupts"))
 
 
 def _cpus(text: str | None) -> frozenset:
     """CPUs of a list that others wrote; empty when it is none."""
     try:
-        return frozenset(cpulist.parse(text or ''))
+        return frozenset(cpulist.parse(text or ""))
     except cpulist.CpuListError:
         return frozenset()
 
 
 def _named(cpus) -> str:
-    return ('CPU %s' if len(cpus) == 1 else 'CPUs %s') % cpulist.render(cpus)
+    return ("CPU %s" if len(cpus) == 1 else "CPUs %s") % cpulist.render(cpus)
 
 
 # Tasks ----------------------------------------------------------------------------------------------------------------------------------
 
+
 def _restricted_tasks(host: Host, online: frozenset) -> list[Task]:
     """Threads of user space that may not run on all online CPUs. One stat a process, one status a thread (proc(5))."""
     tasks = []
-    itself = str(os.getpid()) if host.is_live() else ''
+    itself = str(os.getpid()) if host.is_live() else ""
     first_user = _first_user(host)
-    for name in host.names('proc'):
+    for name in host.names("proc"):
         if not name.isdigit() or name == itself:
             continue
-        about = _stat(host, 'proc/%s/stat' % name)
+        about = _stat(host, f"proc/{name}/stat")
         if about is None or about[0] & KERNEL_THREAD:
             continue
-        for thread in host.names('proc/%s/task' % name):
-            task = _task(host, 'proc/%s/task/%s' % (name, thread), int(thread), online, first_user) if thread.isdigit() else None
+        for thread in host.names(f"proc/{name}/task"):
+            task = _task(host, f"proc/{name}/task/{thread}", int(thread), online, first_user) if thread.isdigit() else None
             if task:
                 tasks.append(task)
     return tasks
 
 
 def _task(host: Host, folder: str, pid: int, online: frozenset, first_user: int) -> Task | None:
-    status = host.read(folder + '/status') or ''
-    found = re.search(r'^Cpus_allowed_list:\s*(\S+)', status, re.MULTILINE)
+    status = host.read(folder + "/status") or ""
+    found = re.search(r"^Cpus_allowed_list:\s*(\S+)", status, re.MULTILINE)
     mask = _cpus(found.group(1)) if found else frozenset()
     if not mask or mask >= online:
         return None
-    about = _stat(host, folder + '/stat')
+    about = _stat(host, folder + "/stat")
     if about is None:
         return None
-    name = re.search(r'^Name:\s*(.*)', status)
-    cgroups = [line.split(':', 2)[-1] for line in (host.read(folder + '/cgroup') or '').splitlines()]
-    unit = next((part for path in cgroups for part in reversed(path.split('/')) if part.endswith(('.service', '.scope'))), None)
+    name = re.search(r"^Name:\s*(.*)", status)
+    cgroups = [line.split(":", 2)[-1] for line in (host.read(folder + "/cgroup") or "").splitlines()]
+    unit = next((part for path in cgroups for part in reversed(path.split("/")) if part.endswith((".service", ".scope"))), None)
     uid = _uid(status)
-    return Task(pid, about[1], _printable(name.group(1) if name else '?'), mask, unit and _printable(unit, 128), cgroups, uid,
-                _whose(host, folder, uid, cgroups, first_user))
+    return Task(
+        pid,
+        about[1],
+        _printable(name.group(1) if name else "?"),
+        mask,
+        unit and _printable(unit, 128),
+        cgroups,
+        uid,
+        _whose(host, folder, uid, cgroups, first_user),
+    )
 
 
 def _uid(status: str) -> int:
     """The real user id of a process, from its status."""
-    found = re.search(r'^Uid:\s*([0-9]{1,10})\b', status, re.MULTILINE)
+    found = re.search(r"^Uid:\s*([0-9]{1,10})\b", status, re.MULTILINE)
     return int(found.group(1)) if found else 0
 
 
 def _first_user(host: Host) -> int:
-    found = re.search(r'^[ \t]*UID_MIN[ \t]+([0-9]{1,9})[ \t]*$', host.read('etc/login.defs') or '', re.MULTILINE)
+    found = re.search(r"^[ \t]*UID_MIN[ \t]+([0-9]{1,9})[ \t]*$", host.read("etc/login.defs") or "", re.MULTILINE)
     return int(found.group(1)) if found else FIRST_USER
 
 
@@ -277,11 +302,11 @@ def _whose(host: Host, folder: str, uid: int, cgroups: list, first_user: int) ->
     """
     login, login_slice = _login(host, folder, cgroups, first_user)
     if uid < first_user:
-        return login if login is not None and host.is_setuid(folder + '/exe') else None
+        return login if login is not None and host.is_setuid(folder + "/exe") else None
     if login is not None or login_slice:
         return uid
     # A service may well run as an ordinary user; what is in no unit at all was not started by the machine.
-    return None if any(part.endswith(('.service', '.scope', '.slice')) for path in cgroups for part in path.split('/')) else uid
+    return None if any(part.endswith((".service", ".scope", ".slice")) for path in cgroups for part in path.split("/")) else uid
 
 
 def _login(host: Host, folder: str, cgroups: list, first_user: int) -> tuple[int | None, bool]:
@@ -289,9 +314,9 @@ def _login(host: Host, folder: str, cgroups: list, first_user: int) -> tuple[int
 
     The login uid is the kernel's: set once by PAM (pam_loginuid(8)), also for crontabs, and inherited. Without auditing there is systemd's slice of the user.
     """
-    told = (host.read(folder + '/loginuid') or '').strip()
+    told = (host.read(folder + "/loginuid") or "").strip()
     login = int(told) if told.isdigit() and len(told) < 11 else NO_LOGIN
-    slices = re.search(r'^/user\.slice/user-([0-9]{1,10})\.slice(?:/|$)', '\n'.join(cgroups), re.MULTILINE)
+    slices = re.search(r"^/user\.slice/user-([0-9]{1,10})\.slice(?:/|$)", "\n".join(cgroups), re.MULTILINE)
     if login == NO_LOGIN:
         login = int(slices.group(1)) if slices else 0
     return (login if login >= first_user else None), bool(slices)
@@ -299,7 +324,7 @@ def _login(host: Host, folder: str, cgroups: list, first_user: int) -> tuple[int
 
 def _stat(host: Host, path: str) -> tuple[int, str] | None:
     """(flags, start time in clock ticks) of proc(5)'s stat; the name in brackets may hold anything."""
-    fields = (host.read(path) or '').rpartition(')')[2].split()
+    fields = (host.read(path) or "").rpartition(")")[2].split()
     if len(fields) < 20 or not fields[6].isdigit():
         return None
     return int(fields[6]), fields[19]
@@ -311,7 +336,8 @@ def _printable(text: str, most: int = 64) -> str:
 
 def _hurt_tasks(host: Host, tasks: list, hurt_sets: list, online: frozenset, going: frozenset) -> list[Finding]:
     """One line for all threads of a unit that have the same mask, and one for all that a user pinned to the same CPUs by himself, so that no user fills
-    the list; a mask that is that of a listed cpuset is not listed again."""
+    the list; a mask that is that of a listed cpuset is not listed again.
+    """
     groups = {}
     for task in tasks:
         if not any(task.mask & online == entry.cpus & online and _is_below(task.cgroups, entry.inside) for entry in hurt_sets):
@@ -321,46 +347,46 @@ def _hurt_tasks(host: Host, tasks: list, hurt_sets: list, online: frozenset, goi
     for (machines, _owner), members in groups.items():
         first = members[0]
         mask = first.mask
-        who = 'pid %d %s (%s)' % (first.pid, first.name, _described(host, first))
+        who = f"pid {first.pid} {first.name} ({_described(host, first)})"
         alike = len([task for task in members if task.mask == mask])
         if alike > 1:
-            who += ' and %d more threads like it' % (alike - 1)
-        verb = 'is' if alike == 1 else 'are'
+            who += f" and {alike - 1} more threads like it"
+        verb = "is" if alike == 1 else "are"
         kept = (mask & online) - going
         if kept:
-            text = '%s may run on %s only and would keep %s' % (who, cpulist.render(mask & online), cpulist.render(kept))
+            text = f"{who} may run on {cpulist.render(mask & online)} only and would keep {cpulist.render(kept)}"
         else:
-            text = '%s %s pinned to %s alone' % (who, verb, cpulist.render(mask & online))
+            text = f"{who} {verb} pinned to {cpulist.render(mask & online)} alone"
         if len(members) > alike:
-            text += ', and %d more threads of this user are pinned to other CPUs' % (len(members) - alike)
+            text += f", and {len(members) - alike} more threads of this user are pinned to other CPUs"
         lost = frozenset().union(*(task.mask & going for task in members))
-        found.append(Finding(True, '%s: %s' % (_named(lost), text), None if machines else host.user_name(first.user)))
+        found.append(Finding(True, f"{_named(lost)}: {text}", None if machines else host.user_name(first.user)))
     return found
 
 
 def _described(host: Host, task: Task) -> str:
     """Whose a task is and where it lives, for a person."""
-    place = 'unit %s' % task.unit if task.unit else 'cgroup %s' % _printable(next(iter(task.cgroups), '?'), 128)
-    own = '' if task.user is None else ', pinned by user %s' % _user(host, task.user) if task.user != task.uid else ', by the user alone'
-    return 'user %s, %s%s' % (_user(host, task.uid), place, own)
+    place = f"unit {task.unit}" if task.unit else f"cgroup {_printable(next(iter(task.cgroups), '?'), 128)}"
+    own = "" if task.user is None else f", pinned by user {_user(host, task.user)}" if task.user != task.uid else ", by the user alone"
+    return f"user {_user(host, task.uid)}, {place}{own}"
 
 
 def _user(host: Host, uid: int) -> str:
     name = host.user_name(uid)
-    return name if name == str(uid) else '%s, uid %d' % (name, uid)
+    return name if name == str(uid) else f"{name}, uid {uid}"
 
 
 def _is_below(cgroups: list, inside: str) -> bool:
-    return any((cgroup + '/').startswith(inside + '/') for cgroup in cgroups)
+    return any((cgroup + "/").startswith(inside + "/") for cgroup in cgroups)
 
 
 def _current(host: Host, task: dict) -> str | None:
     """The Cpus_allowed_list of a captured task, None when it is gone."""
-    folder = 'proc/%d' % task['pid']
-    about = _stat(host, folder + '/stat')
-    if about is None or about[1] != task['start']:
+    folder = f"proc/{task['pid']}"
+    about = _stat(host, folder + "/stat")
+    if about is None or about[1] != task["start"]:
         return None
-    found = re.search(r'^Cpus_allowed_list:\s*(\S+)', host.read(folder + '/status') or '', re.MULTILINE)
+    found = re.search(r"^Cpus_allowed_list:\s*(\S+)", host.read(folder + "/status") or "", re.MULTILINE)
     return found.group(1) if found else None
 
 
@@ -371,37 +397,38 @@ def _mask_text(host: Host, task: dict) -> str | None:
 
 def _cpuset_of(host: Host, pid: int, online: frozenset) -> frozenset:
     """The CPUs that the cpuset of a task has, as far as they are online; all online ones when it is in none."""
-    cgroups = [line.split(':', 2) for line in (host.read('proc/%d/cgroup' % pid) or '').splitlines()]
+    cgroups = [line.split(":", 2) for line in (host.read(f"proc/{pid}/cgroup") or "").splitlines()]
     for mount, version in _cgroup_mounts(host):
-        name = 'cpuset.cpus.effective' if version == 2 else 'cpuset.effective_cpus'
-        for path in [entry[2] for entry in cgroups if len(entry) == 3 and (entry[1] == '' if version == 2 else 'cpuset' in entry[1].split(','))]:
-            parts = path.strip('/').split('/')
+        name = "cpuset.cpus.effective" if version == 2 else "cpuset.effective_cpus"
+        for path in [entry[2] for entry in cgroups if len(entry) == 3 and (entry[1] == "" if version == 2 else "cpuset" in entry[1].split(","))]:
+            parts = path.strip("/").split("/")
             for length in range(len(parts), -1, -1):
-                cpus = _cpus(host.read('/'.join([mount] + parts[:length] + [name])))
+                cpus = _cpus(host.read("/".join([mount, *parts[:length], name])))
                 if cpus:
                     return cpus
     return online
 
 
 def _put_task(host: Host, task: dict, mask_before: str | None, online: frozenset) -> list[str]:
-    who = 'pid %d %s' % (task['pid'], task['name'])
+    who = f"pid {task['pid']} {task['name']}"
     current = _mask_text(host, task)
     if current is None:
-        return ['%s is gone, its mask %s was not needed any more' % (who, task['mask'])]
-    wanted = _cpus(task['mask'])
+        return [f"{who} is gone, its mask {task['mask']} was not needed any more"]
+    wanted = _cpus(task["mask"])
     if _cpus(current) == wanted or not wanted & online:
         return []
-    left = task.get('left')
+    left = task.get("left")
     if left is not None and mask_before is not None and mask_before != left:
-        return ['%s was given another mask (%s) while CPUs were offline: left as it is, %s before' % (who, mask_before, task['mask'])]
+        return [f"{who} was given another mask ({mask_before}) while CPUs were offline: left as it is, {task['mask']} before"]
     try:
-        host.set_affinity(task['pid'], wanted)
+        host.set_affinity(task["pid"], wanted)
     except OSError as trouble:
-        return ['%s: mask %s could not be put back: %s' % (who, task['mask'], trouble.strerror)]
+        return [f"{who}: mask {task['mask']} could not be put back: {trouble.strerror}"]
     return []
 
 
 # Cpusets --------------------------------------------------------------------------------------------------------------------------------
+
 
 def _cpusets(host: Host) -> list[Cpuset]:
     """All cpusets that name CPUs, below the root."""
@@ -413,23 +440,23 @@ def _cpusets(host: Host) -> list[Cpuset]:
                 break
             path = waiting.pop()
             names = host.names(path)
-            has_cpus = 'cpuset.cpus' in names
-            cpus = _cpus(host.read(path + '/cpuset.cpus')) if has_cpus and path != mount else None
+            has_cpus = "cpuset.cpus" in names
+            cpus = _cpus(host.read(path + "/cpuset.cpus")) if has_cpus and path != mount else None
             if cpus:
-                partition = host.read(path + '/cpuset.cpus.partition') if version == 2 else None
-                found.append(Cpuset(version, path, path[len(mount):], cpus, partition if partition in ('root', 'isolated') else None))
+                partition = host.read(path + "/cpuset.cpus.partition") if version == 2 else None
+                found.append(Cpuset(version, path, path[len(mount) :], cpus, partition if partition in ("root", "isolated") else None))
             if has_cpus or path == mount:
                 # Without the file the controller is not enabled here, so it is not further down either.
-                waiting += [path + '/' + name for name in names if os.path.isdir(os.path.join(host.sysroot, path, name))]
+                waiting += [path + "/" + name for name in names if os.path.isdir(os.path.join(host.sysroot, path, name))]
     return found
 
 
 def _cgroup_mounts(host: Host) -> list[tuple[str, int]]:
     found = []
-    for line in (host.read('proc/self/mounts') or '').splitlines():
-        fields = line.split(' ')
-        if len(fields) > 3 and (fields[2] == 'cgroup2' or (fields[2] == 'cgroup' and 'cpuset' in fields[3].split(','))):
-            found.append((fields[1].lstrip('/'), 2 if fields[2] == 'cgroup2' else 1))
+    for line in (host.read("proc/self/mounts") or "").splitlines():
+        fields = line.split(" ")
+        if len(fields) > 3 and (fields[2] == "cgroup2" or (fields[2] == "cgroup" and "cpuset" in fields[3].split(","))):
+            found.append((fields[1].lstrip("/"), 2 if fields[2] == "cgroup2" else 1))
     return found
 
 
@@ -441,49 +468,50 @@ def _hurt_cpusets(host: Host, sets: list, going: frozenset) -> list[Finding]:
         hurt, kept = entry.cpus & going, entry.cpus - going
         if not hurt:
             continue
-        where = '%s: /%s (cgroup v%d cpuset, CPUs %s)' % (_named(hurt), _printable(entry.path, 256), entry.version, cpulist.render(entry.cpus))
-        fate = 'would shrink to %s' % cpulist.render(kept) if kept else 'would lose all its CPUs'
+        where = f"{_named(hurt)}: /{_printable(entry.path, 256)} (cgroup v{entry.version} cpuset, CPUs {cpulist.render(entry.cpus)})"
+        fate = f"would shrink to {cpulist.render(kept)}" if kept else "would lose all its CPUs"
         if entry.partition:
-            fate = 'is a partition (%s) and %s' % (entry.partition, fate if kept else 'would turn invalid')
-        owner = host.owner(entry.path + '/cpuset.cpus')
+            fate = f"is a partition ({entry.partition}) and {fate if kept else 'would turn invalid'}"
+        owner = host.owner(entry.path + "/cpuset.cpus")
         whose = host.user_name(owner) if owner >= first_user else None
-        found.append(Finding(True, '%s %s' % (where, fate) if whose is None else '%s of user %s %s' % (where, _user(host, owner), fate), whose))
+        found.append(Finding(True, f"{where} {fate}" if whose is None else f"{where} of user {_user(host, owner)} {fate}", whose))
     return found
 
 
 def _put_cpuset(host: Host, path: str, wanted: frozenset, online: frozenset) -> list[str]:
-    current = host.read(path + '/cpuset.cpus')
+    current = host.read(path + "/cpuset.cpus")
     if current is None:
-        return ['/%s is gone, its cpuset %s was not needed any more' % (_printable(path), cpulist.render(wanted))]
+        return [f"/{_printable(path)} is gone, its cpuset {cpulist.render(wanted)} was not needed any more"]
     if _cpus(current) >= wanted & online:
         return []
     try:
-        host.write(path + '/cpuset.cpus', cpulist.render(wanted & online))
+        host.write(path + "/cpuset.cpus", cpulist.render(wanted & online))
     except OSError as trouble:
-        return ['/%s/cpuset.cpus could not be put back to %s: %s' % (_printable(path), cpulist.render(wanted), trouble.strerror)]
+        return [f"/{_printable(path)}/cpuset.cpus could not be put back to {cpulist.render(wanted)}: {trouble.strerror}"]
     return []
 
 
 def _put_partition(host: Host, path: str, kind: str, waiting: bool) -> list[str]:
-    current = host.read(path + '/cpuset.cpus.partition')
+    current = host.read(path + "/cpuset.cpus.partition")
     if current is None:
-        return ['/%s is gone, its partition was not needed any more' % _printable(path)]
+        return [f"/{_printable(path)} is gone, its partition was not needed any more"]
     if current == kind or waiting:
         return []
     try:
-        host.write(path + '/cpuset.cpus.partition', kind)
+        host.write(path + "/cpuset.cpus.partition", kind)
     except OSError as trouble:
-        return ['/%s/cpuset.cpus.partition could not be put back to %s: %s' % (_printable(path), kind, trouble.strerror)]
+        return [f"/{_printable(path)}/cpuset.cpus.partition could not be put back to {kind}: {trouble.strerror}"]
     return []
 
 
 # Interrupts -----------------------------------------------------------------------------------------------------------------------------
 
+
 def _interrupts(host: Host, online: frozenset) -> list[tuple[str, frozenset]]:
     """(number, CPUs) of interrupts that are not allowed everywhere."""
     found = []
-    for number in host.names('proc/irq'):
-        cpus = _cpus(host.read('proc/irq/%s/smp_affinity_list' % number)) if number.isdigit() else frozenset()
+    for number in host.names("proc/irq"):
+        cpus = _cpus(host.read(f"proc/irq/{number}/smp_affinity_list")) if number.isdigit() else frozenset()
         if cpus and not cpus >= online:
             found.append((number, cpus))
     return found
@@ -492,14 +520,15 @@ def _interrupts(host: Host, online: frozenset) -> list[tuple[str, frozenset]]:
 def _hurt_interrupts(host: Host, online: frozenset, going: frozenset) -> list[Finding]:
     found = []
     # Anybody's process may be called so.
-    balanced = any(host.read('proc/%s/comm' % name) == 'irqbalance' and _uid(host.read('proc/%s/status' % name) or '') == 0
-                   for name in host.names('proc') if name.isdigit())
+    balanced = any(
+        host.read(f"proc/{name}/comm") == "irqbalance" and _uid(host.read(f"proc/{name}/status") or "") == 0 for name in host.names("proc") if name.isdigit()
+    )
     for number, cpus in _interrupts(host, online):
         if not cpus & online or (cpus & online) - going or _placed_by_kernel(host, number, cpus):
             continue
-        names = _printable(' '.join(name for name in host.names('proc/irq/' + number) if os.path.isdir(os.path.join(host.sysroot, 'proc/irq', number, name))))
-        what = '%s: interrupt %s%s is bound to %s alone' % (_named(cpus & going), number, ' (%s)' % names if names else '', cpulist.render(cpus & online))
-        found.append(Finding(not balanced, what + (', by irqbalance, which will place it anew' if balanced else '')))
+        names = _printable(" ".join(name for name in host.names("proc/irq/" + number) if os.path.isdir(os.path.join(host.sysroot, "proc/irq", number, name))))
+        what = f"{_named(cpus & going)}: interrupt {number}{(f' ({names})' if names else '')} is bound to {cpulist.render(cpus & online)} alone"
+        found.append(Finding(not balanced, what + (", by irqbalance, which will place it anew" if balanced else "")))
     return found
 
 
@@ -510,7 +539,7 @@ def _placed_by_kernel(host: Host, number: str, cpus: frozenset) -> bool:
     is no CPU list: a write that can never change anything tells them apart.
     """
     try:
-        hinted = frozenset(cpulist.parse_mask(host.read('proc/irq/%s/affinity_hint' % number) or ''))
+        hinted = frozenset(cpulist.parse_mask(host.read(f"proc/irq/{number}/affinity_hint") or ""))
     except cpulist.CpuListError:
         hinted = frozenset()
     if hinted == cpus:
@@ -518,96 +547,97 @@ def _placed_by_kernel(host: Host, number: str, cpus: frozenset) -> bool:
     if not host.is_live():
         return False
     try:
-        host.write('proc/irq/%s/smp_affinity_list' % number, 'none')
+        host.write(f"proc/irq/{number}/smp_affinity_list", "none")
     except OSError as trouble:
         return trouble.errno == errno.EIO
     return False
 
 
 def _put_interrupt(host: Host, number: str, wanted: frozenset, online: frozenset) -> list[str]:
-    path = 'proc/irq/%s/smp_affinity_list' % number
+    path = f"proc/irq/{number}/smp_affinity_list"
     current = host.read(path)
     if current is None:
-        return ['interrupt %s is gone, its CPUs %s were not needed any more' % (number, cpulist.render(wanted))]
+        return [f"interrupt {number} is gone, its CPUs {cpulist.render(wanted)} were not needed any more"]
     if _cpus(current) == wanted or not wanted & online:
         return []
     try:
         host.write(path, cpulist.render(wanted))
     except OSError as trouble:
         # EIO: managed by the kernel, which puts it where it wants it.
-        return [] if trouble.errno == errno.EIO else ['interrupt %s could not be put back to %s: %s' % (number, cpulist.render(wanted), trouble.strerror)]
+        return [] if trouble.errno == errno.EIO else [f"interrupt {number} could not be put back to {cpulist.render(wanted)}: {trouble.strerror}"]
     return []
 
 
 # What is written in configurations --------------------------------------------------------------------------------------------------------
 
+
 def _hurt_units(host: Host, going: frozenset) -> list[Finding]:
     """``CPUAffinity=`` and ``AllowedCPUs=`` (systemd.exec(5), systemd.resource-control(5)) of unit files and their drop-ins."""
     found = []
-    files = ['etc/systemd/system.conf'] + ['etc/systemd/system.conf.d/' + name for name in host.names('etc/systemd/system.conf.d')]
+    files = ["etc/systemd/system.conf"] + ["etc/systemd/system.conf.d/" + name for name in host.names("etc/systemd/system.conf.d")]
     for directory in UNIT_DIRECTORIES:
         for name in host.names(directory):
-            if name.endswith('.d'):
-                files += ['%s/%s/%s' % (directory, name, part) for part in host.names(directory + '/' + name) if part.endswith('.conf')]
-            elif name.endswith(('.service', '.slice', '.scope')):
-                files.append('%s/%s' % (directory, name))
+            if name.endswith(".d"):
+                files += [f"{directory}/{name}/{part}" for part in host.names(directory + "/" + name) if part.endswith(".conf")]
+            elif name.endswith((".service", ".slice", ".scope")):
+                files.append(f"{directory}/{name}")
     seen = set()
     for path in files[:MOST_UNIT_FILES]:
         real = os.path.realpath(os.path.join(host.sysroot, path))
         if real in seen:
             continue
         seen.add(real)
-        for key, value in re.findall(r'^[ \t]*(CPUAffinity|AllowedCPUs)[ \t]*=[ \t]*(.+)$', host.read(path) or '', re.MULTILINE):
-            hurt = _cpus(','.join(value.replace(',', ' ').split())) & going
+        for key, value in re.findall(r"^[ \t]*(CPUAffinity|AllowedCPUs)[ \t]*=[ \t]*(.+)$", host.read(path) or "", re.MULTILINE):
+            hurt = _cpus(",".join(value.replace(",", " ").split())) & going
             if hurt:
-                found.append(Finding(True, '%s: /%s sets %s=%s' % (_named(hurt), _printable(path, 256), key, _printable(value.strip()))))
+                found.append(Finding(True, f"{_named(hurt)}: /{_printable(path, 256)} sets {key}={_printable(value.strip())}"))
     return found
 
 
 def _hurt_kubelet(host: Host, going: frozenset) -> list[Finding]:
     try:
-        state = json.loads(host.read(KUBELET_STATE) or '{}')
+        state = json.loads(host.read(KUBELET_STATE) or "{}")
     except ValueError:
         return []
-    if not isinstance(state, dict) or state.get('policyName') != 'static':
+    if not isinstance(state, dict) or state.get("policyName") != "static":
         return []
-    text = "kubelet's CPU manager is static (/%s): it does not start when the CPUs it knows are gone" % KUBELET_STATE
-    return [Finding(True, '%s: %s' % (_named(going), text))]
+    text = f"kubelet's CPU manager is static (/{KUBELET_STATE}): it does not start when the CPUs it knows are gone"
+    return [Finding(True, f"{_named(going)}: {text}")]
 
 
 def _hurt_guests(host: Host, going: frozenset) -> list[Finding]:
     found = {}
     for directory in LIBVIRT_DIRECTORIES:
         for name in host.names(directory):
-            if name.endswith('.xml'):
-                text = host.read(directory + '/' + name) or ''
-                for element, value in re.findall(r'''<(vcpupin|emulatorpin|iothreadpin|vcpu)\b[^>]*\bcpuset=['"]([^'"]*)['"]''', text):
+            if name.endswith(".xml"):
+                text = host.read(directory + "/" + name) or ""
+                for element, value in re.findall(r"""<(vcpupin|emulatorpin|iothreadpin|vcpu)\b[^>]*\bcpuset=['"]([^'"]*)['"]""", text):
                     hurt = _libvirt_cpus(value) & going
                     if hurt:
-                        what = '%s: libvirt guest %s is pinned there (%s)' % (_named(hurt), _printable(name[:-4]), element)
+                        what = f"{_named(hurt)}: libvirt guest {_printable(name[:-4])} is pinned there ({element})"
                         found[what] = Finding(True, what)
     return list(found.values())
 
 
 def _libvirt_cpus(text: str) -> frozenset:
-    """libvirt's own lists may take CPUs out again: ``0-3,^2``."""
-    parts = [part.strip() for part in text.split(',')]
-    return _cpus(','.join(part for part in parts if part[:1] != '^')) - _cpus(','.join(part[1:] for part in parts if part[:1] == '^'))
+    """Libvirt's own lists may take CPUs out again: ``0-3,^2``."""
+    parts = [part.strip() for part in text.split(",")]
+    return _cpus(",".join(part for part in parts if part[:1] != "^")) - _cpus(",".join(part[1:] for part in parts if part[:1] == "^"))
 
 
 def _hurt_isolated(host: Host, going: frozenset) -> list[Finding]:
     found = []
-    for name, argument in (('isolated', 'isolcpus='), ('nohz_full', 'nohz_full=')):
-        hurt = _cpus(host.read('%s/%s' % (cpu_state.CPU_DIRECTORY, name))) & going
+    for name, argument in (("isolated", "isolcpus="), ("nohz_full", "nohz_full=")):
+        hurt = _cpus(host.read(f"{cpu_state.CPU_DIRECTORY}/{name}")) & going
         if hurt:
-            found.append(Finding(True, '%s: set aside at boot (%s) for work that would lose it' % (_named(hurt), argument)))
+            found.append(Finding(True, f"{_named(hurt)}: set aside at boot ({argument}) for work that would lose it"))
     return found
 
 
 def _hurt_nodes(host: Host, online: frozenset, going: frozenset) -> list[Finding]:
     found = []
-    for name in host.names('sys/devices/system/node'):
-        cpus = _cpus(host.read('sys/devices/system/node/%s/cpulist' % name)) & online if re.fullmatch(r'node[0-9]+', name) else frozenset()
+    for name in host.names("sys/devices/system/node"):
+        cpus = _cpus(host.read(f"sys/devices/system/node/{name}/cpulist")) & online if re.fullmatch(r"node[0-9]+", name) else frozenset()
         if cpus and cpus <= going:
-            found.append(Finding(True, '%s: NUMA %s would be left without a CPU' % (_named(cpus), name)))
+            found.append(Finding(True, f"{_named(cpus)}: NUMA {name} would be left without a CPU"))
     return found

@@ -7,7 +7,15 @@ from __future__ import annotations
 import os
 
 from ansible_collections.threadwise.smt.plugins.module_utils import (
-    bystanders, cpu_state, memory_facts, memory_policy, memory_probe, memory_state, restorer, saved_map)
+    bystanders,
+    cpu_state,
+    memory_facts,
+    memory_policy,
+    memory_probe,
+    memory_state,
+    restorer,
+    saved_map,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils.cpulist import render
 from ansible_collections.threadwise.smt.plugins.module_utils.hostfs import HostFs
 
@@ -114,7 +122,7 @@ class Change:
 
     def observe(self, _condition):
         """What is to be recorded once of a condition beside its samples (plain data), or None."""
-        return None
+        return
 
     def saved(self):
         """The host as it is, for ``put_back`` and ``proof`` (plain data)."""
@@ -141,7 +149,7 @@ def proof(saved, differences=()):
     before, after = ({key: one[key] for key in ("control", "online")} for one in (saved["cpu"], state))
     if "memory" in saved:
         before["sysctls"], after["sysctls"] = saved["memory"], memory_facts.read_settings(HostFs("/"))
-        found += ["%s was %s, is %s" % (name, value, after["sysctls"][name]) for name, value in saved["memory"].items() if after["sysctls"][name] != value]
+        found += [f"{name} was {value}, is {after['sysctls'][name]}" for name, value in saved["memory"].items() if after["sysctls"][name] != value]
     return {"ok": not found, "before": before, "after": after, "differences": found}
 
 
@@ -153,12 +161,12 @@ def why_smt_is_not_switched(facts):
     """
     control = facts["control"]
     if control == "notsupported" or facts["supported"] is False:
-        return "this host has no SMT to switch (smt/control reads %s)" % control
+        return f"this host has no SMT to switch (smt/control reads {control})"
     if facts["complete"] and facts["threads_per_core"]["max"] == 1 and control not in ("off", "forceoff"):
         return "no core of this host has a second thread"
     runtime = facts["methods"]["runtime"]
     if runtime["chosen"] is None:
-        reasons = "; ".join("%s: %s" % item for item in sorted(runtime["impossible"].items()))
+        reasons = "; ".join("{}: {}".format(*item) for item in sorted(runtime["impossible"].items()))
         return "SMT cannot be switched at run time here (%s)" % (reasons or "no method")
     return None
 
@@ -187,8 +195,9 @@ class SmtRuntime(Change):
             found = bystanders.find(bystanders.Host("/"), self.topology.online, self._going(set(self.topology.online)))
             counting = bystanders.counting(found, refused)
             if counting:
-                self.reason = ("others would be hurt when siblings go offline; move them, or set bystanders to warn: %s"
-                               % "; ".join(bystanders.readable(counting).splitlines()))
+                self.reason = "others would be hurt when siblings go offline; move them, or set bystanders to warn: {}".format(
+                    "; ".join(bystanders.readable(counting).splitlines())
+                )
             self._hurt = [finding for finding in found if finding.hurts]
 
     def _going(self, online):
@@ -205,14 +214,21 @@ class SmtRuntime(Change):
 
     def announcement(self, length):
         siblings = self.online(SMT_ON) - self.online(SMT_OFF)
-        which = "CPUs %s" % render(siblings) if siblings else "the siblings, whose numbers are not known while they are offline,"
-        hurt = ["These are hurt while the siblings are offline, and get back afterwards what they had: %s."
-                % "; ".join(bystanders.readable(self._hurt).splitlines())] if self._hurt else []
+        which = f"CPUs {render(siblings)}" if siblings else "the siblings, whose numbers are not known while they are offline,"
+        hurt = (
+            [
+                "These are hurt while the siblings are offline, and get back afterwards what they had: {}.".format(
+                    "; ".join(bystanders.readable(self._hurt).splitlines())
+                )
+            ]
+            if self._hurt
+            else []
+        )
         return [
-            "SMT will be switched off and on again many times through %s: %s go offline and come back, for %s." % (METHOD_FILES[self._method], which, length),
-            "Then SMT is put back as it is now (smt/control %s, CPUs %s online), also when the run fails or loses its controller."
-            % (self._control, render(self.topology.online)),
-        ] + hurt
+            f"SMT will be switched off and on again many times through {METHOD_FILES[self._method]}: {which} go offline and come back, for {length}.",
+            f"Then SMT is put back as it is now (smt/control {self._control}, CPUs {render(self.topology.online)} online), also when the run fails or loses its controller.",
+            *hurt,
+        ]
 
     def prepare(self):
         if not self.topology.complete:
@@ -266,22 +282,22 @@ class MemoryPolicy(Change):
             return "only root can change the memory policy"
         absent = sorted(name for name in self._wanted if self._found.get(name) is None)
         if absent:
-            return "this kernel has no %s" % ", ".join(absent)
+            return f"this kernel has no {', '.join(absent)}"
         if all(self._found[name] == value for name, value in self._wanted.items()):
             return "this policy is in force already, so there is no other to compare it with"
         page = memory_facts.page_size(self._fs)
         return memory_policy.refusal(memory_facts.read_memory(self._fs), self._found, self._wanted, MARGIN, page)
 
     def announcement(self, length):
-        now = ", ".join("%s %d" % (name, self._found[name]) for name in self._wanted)
+        now = ", ".join(f"{name} {self._found[name]}" for name in self._wanted)
         then = ", ".join("%s %d" % item for item in self._wanted.items())
         sentences = [
-            "The memory policy will be switched many times between what is there (%s) and %s (%s), for %s." % (now, self.name, then, length),
+            f"The memory policy will be switched many times between what is there ({now}) and {self.name} ({then}), for {length}.",
             "A process of ours that asks for too much memory is ended, in a cgroup of its own.",
             "Then the policy is put back as it is now, also when the run fails or loses its controller.",
         ]
         if self.name == PANIC_ON_OOM:
-            sentences.insert(1, "A real out-of-memory during that time makes the host panic and restart after %d s." % self._wanted[memory_policy.PANIC])
+            sentences.insert(1, f"A real out-of-memory during that time makes the host panic and restart after {self._wanted[memory_policy.PANIC]} s.")
         return sentences
 
     def switch(self, condition):
@@ -297,8 +313,14 @@ class MemoryPolicy(Change):
         memory = memory_facts.read_memory(self._fs)
         limit = memory_policy.headroom(memory, memory_policy.resulting(values, self._wanted), memory_facts.page_size(self._fs))["bytes"]
         asked = int(OVERREACH_SHARE * (memory["total"] + memory["swap"])) if limit is None else max(limit, 0) + CONFINED_BYTES
-        return {"condition": condition, "settings": {name: values[name] for name in self._wanted}, "headroom_bytes": limit, "asked_bytes": asked,
-                **_promised(), **_overreach(asked)}
+        return {
+            "condition": condition,
+            "settings": {name: values[name] for name in self._wanted},
+            "headroom_bytes": limit,
+            "asked_bytes": asked,
+            **_promised(),
+            **_overreach(asked),
+        }
 
     def saved(self):
         return dict(super().saved(), memory=self._found)

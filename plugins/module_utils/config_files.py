@@ -39,20 +39,20 @@ def apply(fs, changed: dict) -> None:
             else:
                 fs.write(path, text)
         except OSError as trouble:
-            raise ConfigFileError('%s: %s' % (fs.path(path), trouble.strerror)) from trouble
+            raise ConfigFileError(f"{fs.path(path)}: {trouble.strerror}") from trouble
 
 
 def diff(changed: dict) -> list[dict]:
     """In the form of Ansible's ``--diff``."""
-    return [{'before_header': '/' + path, 'after_header': '/' + path, 'before': _lines(now), 'after': _lines(text)} for path, (now, text) in changed.items()]
+    return [{"before_header": "/" + path, "after_header": "/" + path, "before": _lines(now), "after": _lines(text)} for path, (now, text) in changed.items()]
 
 
 def _lines(text: str | None) -> str:
-    return '' if text is None else text.rstrip('\n') + '\n'
+    return "" if text is None else text.rstrip("\n") + "\n"
 
 
 def _is_link(path: str) -> bool:
-    return '.wants/' in path
+    return ".wants/" in path
 
 
 def _now(fs, path: str) -> str | None:
@@ -63,12 +63,12 @@ def _now(fs, path: str) -> str | None:
     try:
         return os.readlink(fs.path(path))
     except OSError:
-        return ''
+        return ""
 
 
 def _remove_if_empty(directory: str) -> None:
     """Only of directories that were made for one of our files; packages bring the others."""
-    if directory.endswith(('.wants', '/udev-rules')):
+    if directory.endswith((".wants", "/udev-rules")):
         try:
             os.rmdir(directory)
         except OSError:

@@ -5,6 +5,7 @@
 Both are what `bitmap_print_to_pagebuf` of the kernel's `lib/bitmap.c` writes. An empty text is the empty set. A text that is neither is an
 error that names the offending part; nothing is ever skipped or repaired.
 """
+
 from __future__ import annotations
 
 import re
@@ -15,9 +16,9 @@ MAX_CPU = 65535
 MAX_TEXT = 1 << 19
 """Longest text that is looked at, in characters: every second CPU up to MAX_CPU takes 0.4 million."""
 
-_RANGE = re.compile(r'([0-9]{1,10})(?:-([0-9]{1,10}))?')
-_MASK_WORD = re.compile(r'[0-9a-fA-F]+')
-_BLANK = ' \t\r\n\0'
+_RANGE = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10}))?")
+_MASK_WORD = re.compile(r"[0-9a-fA-F]+")
+_BLANK = " \t\r\n\0"
 
 
 class CpuListError(ValueError):
@@ -27,22 +28,27 @@ class CpuListError(ValueError):
 def parse(text, most=MAX_CPU + 1):
     """Read a CPU list.
 
-    :param text: such as ``0-3,8``; blanks, newlines and NUL bytes around the list and blanks around its parts are allowed.
-    :param most: a list of more CPUs is an error, before memory is taken for them.
-    :returns: the CPU numbers as a sorted tuple of int without repetition.
-    :raises CpuListError: with the part that is wrong and why.
+    Args:
+        text: such as ``0-3,8``; blanks, newlines and NUL bytes around the list and blanks around its parts are allowed.
+        most: a list of more CPUs is an error, before memory is taken for them.
+
+    Returns:
+        the CPU numbers as a sorted tuple of int without repetition.
+
+    Raises:
+        CpuListError: with the part that is wrong and why.
     """
-    text = _checked(text, 'CPU list')
+    text = _checked(text, "CPU list")
     if not text:
         return ()
     cpus = []
     ascending = True
-    for part in text.split(','):
+    for part in text.split(","):
         first, last = _bounds(part, text)
         if cpus and first <= cpus[-1]:
             ascending = False
         if len(cpus) + last + 1 - first > most:
-            raise CpuListError('%s is no CPU list here: it names more CPUs than the %d that can be' % (quoted(text), most))
+            raise CpuListError(f"{quoted(text)} is no CPU list here: it names more CPUs than the {most} that can be")
         cpus.extend(range(first, last + 1))
     return tuple(cpus) if ascending else tuple(sorted(set(cpus)))
 
@@ -50,13 +56,13 @@ def parse(text, most=MAX_CPU + 1):
 def _bounds(part, text):
     match = _RANGE.fullmatch(part.strip())
     if match is None:
-        raise CpuListError('%s is no CPU list: %s is neither a CPU number nor a range such as 0-3' % (quoted(text), quoted(part)))
+        raise CpuListError(f"{quoted(text)} is no CPU list: {quoted(part)} is neither a CPU number nor a range such as 0-3")
     first = int(match.group(1))
     last = first if match.group(2) is None else int(match.group(2))
     if last < first:
-        raise CpuListError('%s is no CPU list: the range %s runs backwards' % (quoted(text), quoted(part)))
+        raise CpuListError(f"{quoted(text)} is no CPU list: the range {quoted(part)} runs backwards")
     if last > MAX_CPU:
-        raise CpuListError('%s is no CPU list: %s is above %d, the highest CPU number accepted' % (quoted(text), quoted(part), MAX_CPU))
+        raise CpuListError(f"{quoted(text)} is no CPU list: {quoted(part)} is above {MAX_CPU}, the highest CPU number accepted")
     return first, last
 
 
@@ -65,29 +71,37 @@ def parse_mask(text):
 
     A single word may be longer, as in ``0xffff`` of command lines.
 
-    :returns: the CPU numbers as a sorted tuple of int.
-    :raises CpuListError: with the part that is wrong and why.
+    Returns:
+        the CPU numbers as a sorted tuple of int.
+
+    Raises:
+        CpuListError: with the part that is wrong and why.
     """
-    text = _checked(text, 'CPU mask')
+    text = _checked(text, "CPU mask")
     if not text:
         return ()
-    words = (text[2:] if text[:2] in ('0x', '0X') else text).split(',')
+    words = (text[2:] if text[:2] in ("0x", "0X") else text).split(",")
     for position, word in enumerate(words):
-        if not _MASK_WORD.fullmatch(word) or (len(words) > 1 and len(word) > 8) or (0 < position and len(word) != 8):
-            raise CpuListError('%s is no CPU mask: %s is no word of 32 bits in hexadecimal' % (quoted(text), quoted(word)))
-    digits = ''.join(words).lstrip('0')
+        if not _MASK_WORD.fullmatch(word) or (len(words) > 1 and len(word) > 8) or (position > 0 and len(word) != 8):
+            raise CpuListError(f"{quoted(text)} is no CPU mask: {quoted(word)} is no word of 32 bits in hexadecimal")
+    digits = "".join(words).lstrip("0")
     if len(digits) > (MAX_CPU + 1) // 4:
-        raise CpuListError('%s is no CPU mask: it holds a CPU above %d, the highest CPU number accepted' % (quoted(text), MAX_CPU))
-    bits = bin(int(digits, 16))[:1:-1] if digits else ''
-    return tuple(cpu for cpu, bit in enumerate(bits) if bit == '1')
+        raise CpuListError(f"{quoted(text)} is no CPU mask: it holds a CPU above {MAX_CPU}, the highest CPU number accepted")
+    bits = bin(int(digits, 16))[:1:-1] if digits else ""
+    return tuple(cpu for cpu, bit in enumerate(bits) if bit == "1")
 
 
 def render(cpus):
     """Write CPU numbers as the shortest CPU list, as the kernel does.
 
-    :param cpus: iterable of int, in any order, repetitions allowed.
-    :returns: such as ``0-3,8``; the empty text for no CPU.
-    :raises CpuListError: when something in it is no CPU number.
+    Args:
+        cpus: iterable of int, in any order, repetitions allowed.
+
+    Returns:
+        such as ``0-3,8``; the empty text for no CPU.
+
+    Raises:
+        CpuListError: when something in it is no CPU number.
     """
     numbers = sorted({_cpu_number(cpu) for cpu in cpus})
     parts = []
@@ -101,28 +115,28 @@ def render(cpus):
         start = previous = cpu
     if start is not None:
         parts.append(_range_text(start, previous))
-    return ','.join(parts)
+    return ",".join(parts)
 
 
 def _cpu_number(value):
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_CPU:
-        raise CpuListError('%s is no CPU number: a whole number from 0 to %d is wanted' % (quoted(value), MAX_CPU))
+        raise CpuListError(f"{quoted(value)} is no CPU number: a whole number from 0 to {MAX_CPU} is wanted")
     return int(value)
 
 
 def _range_text(first, last):
-    return str(first) if first == last else '%d-%d' % (first, last)
+    return str(first) if first == last else f"{first}-{last}"
 
 
 def _checked(text, what):
     if not isinstance(text, str):
-        raise CpuListError('%s is no %s: a text is wanted, not %s' % (quoted(text), what, type(text).__name__))
+        raise CpuListError(f"{quoted(text)} is no {what}: a text is wanted, not {type(text).__name__}")
     if len(text) > MAX_TEXT:
-        raise CpuListError('%s is no %s: it has %d characters, more than any machine needs' % (quoted(text), what, len(text)))
+        raise CpuListError(f"{quoted(text)} is no {what}: it has {len(text)} characters, more than any machine needs")
     return text.strip(_BLANK)
 
 
 def quoted(value):
     """A short, printable form of any value for a message: control characters escaped, cut after 40 characters."""
     text = repr(value[:60] if isinstance(value, str) else value)
-    return text if len(text) <= 40 else text[:37] + '...'
+    return text if len(text) <= 40 else text[:37] + "..."

@@ -16,10 +16,10 @@ import sys
 
 from ansible_collections.threadwise.smt.plugins.module_utils import bystanders, cpu_state, cpulist, host_lock, restorer
 
-PROGRAM = 'var/lib/threadwise-smt/restore'
-PACKAGE = 'threadwise_smt'
-UNIT = 'threadwise-smt-revert'
-UNITS = (UNIT + '.timer', UNIT + '.service')
+PROGRAM = "var/lib/threadwise-smt/restore"
+PACKAGE = "threadwise_smt"
+UNIT = "threadwise-smt-revert"
+UNITS = (UNIT + ".timer", UNIT + ".service")
 LONGEST_SECONDS = 7 * 24 * 3600
 # systemctl(1): the unit is not loaded.
 NOT_LOADED = 5
@@ -32,9 +32,10 @@ class DeadManError(Exception):
 class DeadMan:
     """The timer of one host.
 
-    :param host: ``bystanders.Host``
-    :param fs: ``hostfs.HostFs`` of the same host
-    :param run_command: ``callable(list of str) -> (status, stdout, stderr)``, as AnsibleModule.run_command
+    Args:
+        host: ``bystanders.Host``
+        fs: ``hostfs.HostFs`` of the same host
+        run_command: ``callable(list of str) -> (status, stdout, stderr)``, as AnsibleModule.run_command
     """
 
     def __init__(self, host: bystanders.Host, fs, run_command):
@@ -44,47 +45,62 @@ class DeadMan:
 
     def see_that_it_can_be_armed(self) -> None:
         """Raises DeadManError."""
-        if self._fs.status('run/systemd/system') is None or shutil.which('systemd-run') is None:
-            raise DeadManError('revert_after needs systemd (systemd-run), which does not run this host: nothing was changed. Leave revert_after out, '
-                               'or arm another way back yourself')
+        if self._fs.status("run/systemd/system") is None or shutil.which("systemd-run") is None:
+            raise DeadManError(
+                "revert_after needs systemd (systemd-run), which does not run this host: nothing was changed. Leave revert_after out, "
+                "or arm another way back yourself"
+            )
 
     def arm(self, record: dict, seconds: int) -> None:
         """Restore ``record`` (as in restorer.put_back) after so many seconds; an armed timer is replaced. Raises DeadManError."""
         self.see_that_it_can_be_armed()
         try:
             for module in (cpulist, cpu_state, host_lock, bystanders, restorer):
-                name = module.__name__.rpartition('.')[2]
-                self._fs.write('%s/%s/%s.py' % (PROGRAM, PACKAGE, name), inspect.getsource(module))
-            self._fs.write('%s/%s/__init__.py' % (PROGRAM, PACKAGE), '')
+                name = module.__name__.rpartition(".")[2]
+                self._fs.write(f"{PROGRAM}/{PACKAGE}/{name}.py", inspect.getsource(module))
+            self._fs.write(f"{PROGRAM}/{PACKAGE}/__init__.py", "")
             self._stop()
             self.keep(record)
         except OSError as trouble:
-            raise DeadManError('the restoring program cannot be put below /var/lib/threadwise-smt: %s' % trouble) from trouble
-        command = ['systemd-run', '--unit=' + UNIT, '--on-active=%d' % seconds, '--timer-property=AccuracySec=100ms', '--description=Restore the SMT state',
-                   '--property=WorkingDirectory=' + self._fs.path(PROGRAM), sys.executable, '-m', PACKAGE + '.restorer', self._fs.sysroot]
+            raise DeadManError(f"the restoring program cannot be put below /var/lib/threadwise-smt: {trouble}") from trouble
+        command = [
+            "systemd-run",
+            "--unit=" + UNIT,
+            f"--on-active={seconds}",
+            "--timer-property=AccuracySec=100ms",
+            "--description=Restore the SMT state",
+            "--property=WorkingDirectory=" + self._fs.path(PROGRAM),
+            sys.executable,
+            "-m",
+            PACKAGE + ".restorer",
+            self._fs.sysroot,
+        ]
         status, _out, error = self._run(command)
         if status != 0:
             self._clean()
-            raise DeadManError('systemd-run did not arm the timer (status %d): %s' % (status, error.strip()[:500]))
+            raise DeadManError(f"systemd-run did not arm the timer (status {status}): {error.strip()[:500]}")
 
     def keep(self, record: dict) -> None:
         """Have the timer, which is armed or about to be, restore this record. Raises OSError."""
-        self._fs.write(restorer.PENDING, json.dumps(dict(record, boot_id=self._host.read(restorer.BOOT_ID))) + '\n', mode=0o600)
+        self._fs.write(restorer.PENDING, json.dumps(dict(record, boot_id=self._host.read(restorer.BOOT_ID))) + "\n", mode=0o600)
 
     def with_unconfirmed(self, record: dict) -> dict:
         """A record that also takes back what waits to be confirmed already: what nobody confirmed is undone together."""
         earlier = restorer.pending(self._host)
         if earlier is None:
             return record
-        return {'cpu': earlier['cpu'], 'bystanders': bystanders.merge(earlier['bystanders'], record['bystanders']),
-                'remove': sorted(set(earlier['remove']) | set(record['remove']))}
+        return {
+            "cpu": earlier["cpu"],
+            "bystanders": bystanders.merge(earlier["bystanders"], record["bystanders"]),
+            "remove": sorted(set(earlier["remove"]) | set(record["remove"])),
+        }
 
     def is_armed(self) -> bool:
         """Whether a change of this boot waits to be confirmed, and would be taken back."""
         if restorer.pending(self._host) is None:
             return False
         # Status 3: not active. Once the timer has elapsed its service is active, until it has restored.
-        return self._run(['systemctl', 'is-active', '--quiet'] + list(UNITS))[0] == 0
+        return self._run(["systemctl", "is-active", "--quiet", *list(UNITS)])[0] == 0
 
     def disarm(self) -> None:
         """The change is confirmed, or was undone. Raises DeadManError when the timer cannot be stopped."""
@@ -101,10 +117,10 @@ class DeadMan:
     def _stop(self) -> None:
         # Without its record the program does nothing, whatever becomes of the timer. One that waits for the lock would take a later record for its own.
         self._remove_record()
-        status, _out, error = self._run(['systemctl', 'stop'] + list(UNITS))
+        status, _out, error = self._run(["systemctl", "stop", *list(UNITS)])
         if status not in (0, NOT_LOADED):
-            raise DeadManError('the timer %s.timer could not be stopped: %s' % (UNIT, error.strip()[:500]))
-        self._run(['systemctl', 'reset-failed'] + list(UNITS))
+            raise DeadManError(f"the timer {UNIT}.timer could not be stopped: {error.strip()[:500]}")
+        self._run(["systemctl", "reset-failed", *list(UNITS)])
 
     def _clean(self) -> None:
         shutil.rmtree(self._fs.path(PROGRAM), ignore_errors=True)

@@ -56,7 +56,8 @@ def unlink(path):
 def make_folders(path, mode):
     """Make a directory and those on the way to it, where they are missing, for good. Raises OSError.
 
-    :param path: absolute.
+    Args:
+        path: absolute.
     """
     if os.path.isdir(path):
         return

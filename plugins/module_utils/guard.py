@@ -12,6 +12,7 @@ may, in a cgroup of its own, so that what ends a connection, a process group or 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -19,14 +20,15 @@ import time
 import traceback
 
 from ansible_collections.threadwise.smt.plugins.module_utils import cpu_state
+from typing_extensions import Self
 
-DONE = b'd'
-ARMED = b'a'
-NAME = 'smt-guard'
+DONE = b"d"
+ARMED = b"a"
+NAME = "smt-guard"
 ARM_SECONDS = 30
 # How often the guard looks whether the guarded process still lives: a child of it that never called exec may hold the pipe open.
 LOOK_SECONDS = 2.0
-CGROUPS = ('/sys/fs/cgroup/cgroup.procs', '/sys/fs/cgroup/systemd/cgroup.procs')
+CGROUPS = ("/sys/fs/cgroup/cgroup.procs", "/sys/fs/cgroup/systemd/cgroup.procs")
 
 
 class GuardError(Exception):
@@ -36,13 +38,14 @@ class GuardError(Exception):
 class Guard:
     """Restores ``state`` unless :meth:`disarm` is called by the process that armed it.
 
-    :param sysroot: root of the host's files, ``/`` on a real one
-    :param state: from ``cpu_state.read``
-    :param log_path: file the guard appends to when it had to restore; its directory has to exist
-    :param restore: what restores, ``callable() -> list[str]`` of what could not be put back; by default ``cpu_state.restore``. It runs
-        in the guard, with the memory of the moment of arming.
-    :param seconds: after so many seconds the guard ends the guarded process by SIGKILL and restores; None waits for ever
-    :param keep: file descriptors the guard keeps open while it lives (a lock's, so that nobody else changes the host while it restores)
+    Args:
+        sysroot: root of the host's files, ``/`` on a real one
+        state: from ``cpu_state.read``
+        log_path: file the guard appends to when it had to restore; its directory has to exist
+        restore: what restores, ``callable() -> list[str]`` of what could not be put back; by default ``cpu_state.restore``. It runs
+            in the guard, with the memory of the moment of arming.
+        seconds: after so many seconds the guard ends the guarded process by SIGKILL and restores; None waits for ever
+        keep: file descriptors the guard keeps open while it lives (a lock's, so that nobody else changes the host while it restores)
     """
 
     def __init__(self, sysroot: str, state: dict, log_path: str, restore=None, seconds: float | None = None, keep=()):
@@ -61,7 +64,7 @@ class Guard:
         try:
             middle = os.fork()
         except OSError as trouble:
-            raise GuardError('no process could be started to guard the change: %s' % trouble) from trouble
+            raise GuardError(f"no process could be started to guard the change: {trouble}") from trouble
         if middle == 0:
             self._become_guard(guarded, told, tell)
         os.close(told)
@@ -70,24 +73,22 @@ class Guard:
         ready = select.select([self._from_guard], [], [], ARM_SECONDS)[0]
         if not ready or os.read(self._from_guard, 1) != ARMED:
             self._forget()
-            raise GuardError('the process that guards the change did not start; see %s' % self._log_path)
+            raise GuardError(f"the process that guards the change did not start; see {self._log_path}")
         return self
 
     def disarm(self) -> None:
         """All is as it should be: the guard ends without a write. Returns when it has ended; does nothing when none was armed."""
         if self._to_guard is None:
             return
-        try:
+        with contextlib.suppress(BrokenPipeError):
             os.write(self._to_guard, DONE)
-        except BrokenPipeError:
-            pass
         self._wait()
 
     def restore_now(self) -> None:
         """Let the guard restore, and return when it has."""
         self._wait()
 
-    def __enter__(self) -> Guard:
+    def __enter__(self) -> Self:
         return self.arm()
 
     def __exit__(self, kind, trouble, where) -> None:
@@ -127,9 +128,9 @@ class Guard:
             os.write(tell, ARMED)
             why = _wait_for_word(guarded, born, told, self._seconds)
             if why:
-                _note(log, 'restoring, because %s' % why)
+                _note(log, f"restoring, because {why}")
                 left = self._restore()
-                _note(log, 'restored' if not left else 'could not put back: %s' % '; '.join(left))
+                _note(log, "restored" if not left else f"could not put back: {'; '.join(left)}")
         except BaseException:
             _note(log, traceback.format_exc())
 
@@ -142,17 +143,17 @@ def _stand_alone(keep: set) -> None:
     for standard in (0, 1, 2):
         os.dup2(nothing, standard)
     # Ansible and sshd wait until all copies of their pipes are closed.
-    for name in os.listdir('/proc/self/fd'):
+    for name in os.listdir("/proc/self/fd"):
         if int(name) > 2 and int(name) not in keep:
             try:
                 os.close(int(name))
             except OSError:
                 continue
-    os.chdir('/')
-    for path, text in [(cgroup, '0') for cgroup in CGROUPS] + [('/proc/self/oom_score_adj', '-1000')]:
+    os.chdir("/")
+    for path, text in [(cgroup, "0") for cgroup in CGROUPS] + [("/proc/self/oom_score_adj", "-1000")]:
         # Wishes, not needs: without them logind's KillUserProcesses= or the out-of-memory killer can end the guard.
         try:
-            with open(path, 'w', encoding='ascii') as handle:
+            with open(path, "w", encoding="ascii") as handle:
                 handle.write(text)
         except OSError:
             continue
@@ -163,24 +164,24 @@ def _take_own_name() -> None:
 
     The arguments' place in memory is in proc(5), fields 48 and 49 of stat.
     """
-    with open('/proc/self/stat', 'rb') as handle:
-        fields = handle.read(4096).rpartition(b')')[2].split()
+    with open("/proc/self/stat", "rb") as handle:
+        fields = handle.read(4096).rpartition(b")")[2].split()
     start, length = int(fields[45]), int(fields[46]) - int(fields[45])
-    with open('/proc/self/mem', 'r+b', buffering=0) as memory:
+    with open("/proc/self/mem", "r+b", buffering=0) as memory:
         memory.seek(start)
-        memory.write(NAME.encode('ascii')[:length - 1].ljust(length, b'\0'))
-    with open('/proc/self/comm', 'w', encoding='ascii') as handle:
+        memory.write(NAME.encode("ascii")[: length - 1].ljust(length, b"\0"))
+    with open("/proc/self/comm", "w", encoding="ascii") as handle:
         handle.write(NAME[:15])
 
 
 def _birth(pid: int) -> str | None:
     """Start time of a process in clock ticks (proc(5), field 22 of stat), None when it is gone: a pid alone may have been given anew."""
     try:
-        with open('/proc/%d/stat' % pid, 'rb') as handle:
-            fields = handle.read(4096).decode('ascii', errors='replace').rpartition(')')[2].split()
+        with open(f"/proc/{pid}/stat", "rb") as handle:
+            fields = handle.read(4096).decode("ascii", errors="replace").rpartition(")")[2].split()
     except OSError:
         return None
-    return None if fields[0] in 'ZX' else fields[19]
+    return None if fields[0] in "ZX" else fields[19]
 
 
 def _wait_for_word(guarded: int, born: str | None, told: int, seconds: float | None) -> str | None:
@@ -188,13 +189,13 @@ def _wait_for_word(guarded: int, born: str | None, told: int, seconds: float | N
     end = None if seconds is None else time.monotonic() + seconds
     while True:
         if select.select([told], [], [], LOOK_SECONDS)[0]:
-            return None if os.read(told, 1) == DONE else 'the process that changed it (pid %d) ended without a word' % guarded
+            return None if os.read(told, 1) == DONE else f"the process that changed it (pid {guarded}) ended without a word"
         if _birth(guarded) != born:
-            return 'the process that changed it (pid %d) is gone' % guarded
+            return f"the process that changed it (pid {guarded}) is gone"
         if end is not None and time.monotonic() > end:
             os.kill(guarded, signal.SIGKILL)
-            return 'its time of %d s was over (pid %d was ended)' % (seconds, guarded)
+            return f"its time of {seconds} s was over (pid {guarded} was ended)"
 
 
 def _note(log: int, text: str) -> None:
-    os.write(log, ('%s %s\n' % (time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime()), text)).encode('utf-8', errors='replace'))
+    os.write(log, (f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n").encode("utf-8", errors="replace"))

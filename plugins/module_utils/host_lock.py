@@ -14,12 +14,14 @@ import pwd
 import re
 import time
 
-LOCK = 'run/threadwise-smt/lock'
+from typing_extensions import Self
+
+LOCK = "run/threadwise-smt/lock"
 # sudo, a shell or two, sshd and init: nobody is further away from who asked.
 MOST_ANCESTORS = 32
-NOBODY_LOGGED_IN = 0xffffffff
+NOBODY_LOGGED_IN = 0xFFFFFFFF
 # What sshd sets (ssh(1)); a user's environment may hold anything.
-_CONNECTION = re.compile(r'([0-9A-Za-z.:%_-]{1,80}) ([0-9]{1,5}) [0-9A-Za-z.:%_-]{1,80} [0-9]{1,5}')
+_CONNECTION = re.compile(r"([0-9A-Za-z.:%_-]{1,80}) ([0-9]{1,5}) [0-9A-Za-z.:%_-]{1,80} [0-9]{1,5}")
 
 
 class HostLockError(Exception):
@@ -31,10 +33,11 @@ class HostLock:
 
     The file says who holds it: its pid and purpose in the first line, who asked for it and since when in the second.
 
-    :param sysroot: root of the host's files
-    :param purpose: what the next one is told about this holder, e.g. ``smt_state``
-    :param seconds: how long to wait for another holder; ``math.inf`` waits for ever
-    :param path: the file below ``sysroot``; users who are not root have one of their own, in a folder of theirs
+    Args:
+        sysroot: root of the host's files
+        purpose: what the next one is told about this holder, e.g. ``smt_state``
+        seconds: how long to wait for another holder; ``math.inf`` waits for ever
+        path: the file below ``sysroot``; users who are not root have one of their own, in a folder of theirs
     """
 
     def __init__(self, sysroot: str, purpose: str, seconds: float = 0.0, path: str = LOCK):
@@ -43,13 +46,13 @@ class HostLock:
         self._seconds = seconds
         self.descriptor = -1
 
-    def __enter__(self) -> HostLock:
+    def __enter__(self) -> Self:
         """Raises HostLockError."""
         try:
             os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
             self.descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as trouble:
-            raise HostLockError('%s: the lock cannot be opened: %s' % (self._path, trouble.strerror)) from trouble
+            raise HostLockError(f"{self._path}: the lock cannot be opened: {trouble.strerror}") from trouble
         end = time.monotonic() + self._seconds
         while not self._taken():
             if time.monotonic() >= end:
@@ -58,8 +61,8 @@ class HostLock:
                 raise busy
             time.sleep(0.2)
         os.ftruncate(self.descriptor, 0)
-        since = time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())
-        os.pwrite(self.descriptor, ('%d %s\n%s since %s\n' % (os.getpid(), self._purpose, asker(), since)).encode('utf-8', errors='replace'), 0)
+        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        os.pwrite(self.descriptor, (f"{os.getpid()} {self._purpose}\n{asker()} since {since}\n").encode("utf-8", errors="replace"), 0)
         return self
 
     def __exit__(self, kind, trouble, where) -> None:
@@ -72,23 +75,23 @@ class HostLock:
         except OSError as trouble:
             if trouble.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 return False
-            raise HostLockError('%s: %s' % (self._path, trouble.strerror)) from trouble
+            raise HostLockError(f"{self._path}: {trouble.strerror}") from trouble
         return True
 
     def _holder(self) -> str:
-        first, _line, second = os.pread(self.descriptor, 1000, 0).decode('utf-8', errors='replace').partition('\n')
+        first, _line, second = os.pread(self.descriptor, 1000, 0).decode("utf-8", errors="replace").partition("\n")
         words = first.split()
-        pid = words[0] if words and words[0].isdigit() else 'unknown'
-        purpose = printable(' '.join(words[1:])) or 'another run'
-        if pid != 'unknown' and not os.path.exists('/proc/' + pid):
-            return 'this host is being put back after %s (pid %s) died: try again when its guard has finished' % (purpose, pid)
-        who = printable(' '.join(second.split()))
-        return 'this host is being changed by %s, pid %s%s: try again when it has finished (%s)' % (purpose, pid, ' ' + who if who else '', self._path)
+        pid = words[0] if words and words[0].isdigit() else "unknown"
+        purpose = printable(" ".join(words[1:])) or "another run"
+        if pid != "unknown" and not os.path.exists("/proc/" + pid):
+            return f"this host is being put back after {purpose} (pid {pid}) died: try again when its guard has finished"
+        who = printable(" ".join(second.split()))
+        return f"this host is being changed by {purpose}, pid {pid}{' ' + who if who else ''}: try again when it has finished ({self._path})"
 
 
 def printable(text: str, most: int = 200) -> str:
     """Text of others without what a terminal would take for more than text."""
-    return ''.join(char if char.isprintable() else '?' for char in text)[:most]
+    return "".join(char if char.isprintable() else "?" for char in text)[:most]
 
 
 def user_name(uid: int) -> str | None:
@@ -108,18 +111,18 @@ def asker() -> str:
     uid = _login_uid()
     name = user_name(uid)
     connection = _connection()
-    return 'for user %s%s' % (name or uid, ' from %s port %s' % connection if connection else '')
+    return f"for user {name or uid}{(' from {} port {}'.format(*connection) if connection else '')}"
 
 
 def _login_uid() -> int:
     try:
-        with open('/proc/self/loginuid', encoding='ascii') as handle:
+        with open("/proc/self/loginuid", encoding="ascii") as handle:
             uid = int(handle.read(20))
         if uid != NOBODY_LOGGED_IN:
             return uid
     except (OSError, ValueError):
         pass
-    told = os.environ.get('SUDO_UID', '')
+    told = os.environ.get("SUDO_UID", "")
     return int(told) if os.geteuid() == 0 and told.isascii() and told.isdigit() and len(told) < 11 else os.getuid()
 
 
@@ -130,14 +133,14 @@ def _connection() -> tuple[str, str] | None:
         if pid <= 1:
             return None
         try:
-            with open('/proc/%d/environ' % pid, 'rb') as handle:
-                environment = handle.read(1 << 17).decode('utf-8', errors='replace').split('\0')
-            with open('/proc/%d/stat' % pid, 'rb') as handle:
-                pid = int(handle.read(4096).rpartition(b')')[2].split()[1])
+            with open(f"/proc/{pid}/environ", "rb") as handle:
+                environment = handle.read(1 << 17).decode("utf-8", errors="replace").split("\0")
+            with open(f"/proc/{pid}/stat", "rb") as handle:
+                pid = int(handle.read(4096).rpartition(b")")[2].split()[1])
         except (OSError, ValueError, IndexError):
             return None
         for entry in environment:
-            found = _CONNECTION.fullmatch(entry[15:]) if entry.startswith('SSH_CONNECTION=') else None
+            found = _CONNECTION.fullmatch(entry[15:]) if entry.startswith("SSH_CONNECTION=") else None
             if found:
                 return found.group(1), found.group(2)
     return None

@@ -6,6 +6,7 @@ Reading never raises and never blocks: a file that is missing is None, one that 
 `HostFs.problems`. What is read is bounded in size and decoded with replacement characters. No link in a recorded tree, of a file or of a directory, leads out
 of it.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -33,21 +34,24 @@ _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 class HostFs:
     """Access to one host's files. Paths are relative to the sysroot and have no leading slash: ``sys/devices/system/cpu/present``.
 
-    :param sysroot: directory that stands for ``/``.
-    :ivar sysroot: the absolute path of it, without a trailing slash except for ``/`` itself.
-    :ivar problems: list of sentences (str), one for each thing that was there and could not be read.
+    Args:
+        sysroot: directory that stands for ``/``.
+
+    Attributes:
+        sysroot: the absolute path of it, without a trailing slash except for ``/`` itself.
+        problems: list of sentences (str), one for each thing that was there and could not be read.
     """
 
-    def __init__(self, sysroot='/'):
+    def __init__(self, sysroot="/"):
         self.sysroot = os.path.abspath(sysroot)
         self.problems = []
-        self._prefix = self.sysroot.rstrip('/') + '/'
+        self._prefix = self.sysroot.rstrip("/") + "/"
         self._root = os.path.realpath(self.sysroot)
 
     @property
     def is_host(self):
         """True when the sysroot is ``/``: the files are those of the running system."""
-        return self.sysroot == '/'
+        return self.sysroot == "/"
 
     def path(self, path):
         """The full path (str) of a file below the sysroot."""
@@ -60,25 +64,26 @@ class HostFs:
         if len(self.problems) < MAX_PROBLEMS:
             self.problems.append(problem)
         elif len(self.problems) == MAX_PROBLEMS:
-            self.problems.append('There are more problems of this kind; only the first %d are listed.' % MAX_PROBLEMS)
+            self.problems.append(f"There are more problems of this kind; only the first {MAX_PROBLEMS} are listed.")
 
     def read(self, path, limit=SMALL):
         """The text of a file, or None when it is missing or unreadable.
 
-        :param limit: size in bytes above which the file is not believed: the answer is None and a problem.
+        Args:
+            limit: size in bytes above which the file is not believed: the answer is None and a problem.
         """
         data = self._bytes(path, limit + 1)
         if data is None:
             return None
         if len(data) > limit:
-            self.note('%s is larger than %d bytes and was left out.' % (self.path(path), limit))
+            self.note(f"{self.path(path)} is larger than {limit} bytes and was left out.")
             return None
-        return data.decode('utf-8', 'replace')
+        return data.decode("utf-8", "replace")
 
     def head(self, path, size):
         """The first `size` bytes of a file as text, or None when it is missing or unreadable."""
         data = self._bytes(path, size)
-        return None if data is None else data.decode('utf-8', 'replace')
+        return None if data is None else data.decode("utf-8", "replace")
 
     def _bytes(self, path, size):
         try:
@@ -86,17 +91,17 @@ class HostFs:
             try:
                 # A FIFO or a device below a hostile sysroot could block for ever or never end: only regular files are read.
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise OSError(errno.EINVAL, 'it is not a regular file')
+                    raise OSError(errno.EINVAL, "it is not a regular file")
                 data = os.read(descriptor, min(size, _PAGE))
                 # Only files of procfs come in portions that are shorter than what was asked for.
-                if len(data) == _PAGE or (data and path.startswith('proc/')):
+                if len(data) == _PAGE or (data and path.startswith("proc/")):
                     data = _rest(descriptor, data, size)
                 return data
             finally:
                 os.close(descriptor)
         except (OSError, ValueError) as error:
-            if getattr(error, 'errno', None) not in _MISSING:
-                self.note('%s cannot be read: %s.' % (self.path(path), getattr(error, 'strerror', None) or error))
+            if getattr(error, "errno", None) not in _MISSING:
+                self.note(f"{self.path(path)} cannot be read: {getattr(error, 'strerror', None) or error}.")
             return None
 
     def _open(self, path):
@@ -106,7 +111,7 @@ class HostFs:
         found = self._find(path)
         try:
             # What is opened is what was looked at, whatever becomes of its name.
-            return os.open('/proc/self/fd/%d' % found, _FLAGS)
+            return os.open(f"/proc/self/fd/{found}", _FLAGS)
         finally:
             os.close(found)
 
@@ -115,16 +120,17 @@ class HostFs:
 
         The kernel follows the links, of each part of the path, and then says where that led to.
 
-        :raises OSError: there is no such file, or a link leads out of the recorded tree.
+        Raises:
+            OSError: there is no such file, or a link leads out of the recorded tree.
         """
         found = os.open(self._prefix + path, os.O_PATH | os.O_CLOEXEC | flags)
         try:
             if not self.is_host:
-                place = os.readlink('/proc/self/fd/%d' % found)
-                if place != self._root and not place.startswith(self._root + '/'):
-                    raise OSError(errno.EXDEV, 'a symbolic link leads out of the recorded tree')
+                place = os.readlink(f"/proc/self/fd/{found}")
+                if place != self._root and not place.startswith(self._root + "/"):
+                    raise OSError(errno.EXDEV, "a symbolic link leads out of the recorded tree")
                 if not stat.S_ISREG(os.fstat(found).st_mode) and not flags & os.O_DIRECTORY:
-                    raise OSError(errno.EINVAL, 'it is not a regular file')
+                    raise OSError(errno.EINVAL, "it is not a regular file")
             return found
         except BaseException:
             os.close(found)
@@ -135,12 +141,12 @@ class HostFs:
         try:
             found = self._find(path, os.O_DIRECTORY)
             try:
-                return sorted(os.listdir('/proc/self/fd/%d' % found))
+                return sorted(os.listdir(f"/proc/self/fd/{found}"))
             finally:
                 os.close(found)
         except OSError as error:
             if error.errno not in _MISSING:
-                self.note('%s cannot be listed: %s.' % (self.path(path), error.strerror))
+                self.note(f"{self.path(path)} cannot be listed: {error.strerror}.")
             return []
 
     def status(self, path):
@@ -154,7 +160,7 @@ class HostFs:
                 os.close(found)
         except OSError as error:
             if error.errno == errno.EXDEV:
-                self.note('%s cannot be looked at: %s.' % (self.path(path), error.strerror))
+                self.note(f"{self.path(path)} cannot be looked at: {error.strerror}.")
             return None
 
     def write(self, path, text, mode=0o644):
@@ -162,15 +168,16 @@ class HostFs:
 
         Directories on the way are made. Not for files of the kernel, which cannot be renamed over.
 
-        :raises OSError: the file is then as it was; or, where only its directory could not be flushed, it may be so again after a power cut.
+        Raises:
+            OSError: the file is then as it was; or, where only its directory could not be flushed, it may be so again after a power cut.
         """
         folder, name = os.path.split(path)
-        temporary = '.%s.%s' % (name, secrets.token_hex(4))
+        temporary = f".{name}.{secrets.token_hex(4)}"
         found = self._folder(folder)
         try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=found)
             try:
-                with os.fdopen(descriptor, 'w', encoding='utf-8') as stream:
+                with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
                     stream.write(text)
                     stream.flush()
                     os.fchmod(stream.fileno(), mode)
@@ -200,7 +207,7 @@ class HostFs:
                 os.close(above)
             found = self._find(path, os.O_DIRECTORY)
         try:
-            return os.open('/proc/self/fd/%d' % found, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            return os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         finally:
             os.close(found)
 
@@ -214,4 +221,4 @@ def _rest(descriptor, data, size):
             break
         chunks.append(chunk)
         left -= len(chunk)
-    return b''.join(chunks)
+    return b"".join(chunks)

@@ -11,8 +11,15 @@ from ansible_collections.threadwise.smt.plugins.module_utils import memory_polic
 from ansible_collections.threadwise.smt.plugins.module_utils.hostfs import HostFs
 
 # Names in /proc/meminfo (proc(5)), all in KiB.
-MEMINFO = {"total": "MemTotal", "available": "MemAvailable", "swap": "SwapTotal", "hugetlb": "Hugetlb", "hugepage": "Hugepagesize",
-           "committed": "Committed_AS", "commit_limit": "CommitLimit"}
+MEMINFO = {
+    "total": "MemTotal",
+    "available": "MemAvailable",
+    "swap": "SwapTotal",
+    "hugetlb": "Hugetlb",
+    "hugepage": "Hugepagesize",
+    "committed": "Committed_AS",
+    "commit_limit": "CommitLimit",
+}
 ADMIN_RESERVE = "proc/sys/vm/admin_reserve_kbytes"
 # 18 digits are less than 2^63 bytes in KiB and more than any memory; a longer number is none.
 _KIB_LINE = re.compile(r"^(\w+):\s+([0-9]{1,15})(?: kB)?\s*$", re.MULTILINE)
@@ -68,8 +75,11 @@ def _wanted(fs, memory, present, options, page):
         "headroom": memory_policy.headroom(later, after, page),
         "refusal": memory_policy.refusal(memory, present, settings, options["margin"], page),
         "sysctls": sysctl_lines(settings),
-        "differences": ["%s reads %s instead of %d" % (name, "nothing" if present[name] is None else present[name], value)
-                        for name, value in settings.items() if present[name] != value],
+        "differences": [
+            f"{name} reads {'nothing' if present[name] is None else present[name]} instead of {value}"
+            for name, value in settings.items()
+            if present[name] != value
+        ],
         "boot_differences": boot_differences,
         "boot_hindrance": boot_hindrance,
         "overrides": sysctl_files.overrides(fs, settings),
@@ -142,9 +152,9 @@ def protected_units(fs):
     reader = HostFs(fs.sysroot)
     pids = [name for name in reader.names("proc") if name.isdigit()]
     for pid in pids[:MOST_PROCESSES]:
-        score = _number(reader, "proc/%s/oom_score_adj" % pid)
+        score = _number(reader, f"proc/{pid}/oom_score_adj")
         if score is not None and score < 0:
-            unit = _UNIT.search(reader.read("proc/%s/cgroup" % pid) or "")
+            unit = _UNIT.search(reader.read(f"proc/{pid}/cgroup") or "")
             if unit:
                 scores[unit.group(1)] = min(score, scores.get(unit.group(1), 0))
     return [{"unit": unit, "oom_score_adj": score} for unit, score in sorted(scores.items())]

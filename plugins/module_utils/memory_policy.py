@@ -51,8 +51,8 @@ def on_oom_name(number):
 def size(number):
     """Bytes as a person reads them: ``3.1 GiB``, ``360 MiB``, ``12 KiB``."""
     if number >= GIB:
-        return "%.1f GiB" % (number / GIB)
-    return "%d MiB" % round(number / MIB) if number >= MIB else "%d KiB" % (number // KIB)
+        return f"{number / GIB:.1f} GiB"
+    return f"{round(number / MIB)} MiB" if number >= MIB else f"{number // KIB} KiB"
 
 
 def settings(options, present):
@@ -72,7 +72,7 @@ def settings(options, present):
     for name, (least, most) in LIMITS.items():
         value = options.get(name)
         if value is not None and not least <= value <= most:
-            raise PolicyError("%s is %s: it must be from %d to %d" % (name, value, least, most))
+            raise PolicyError(f"{name} is {value}: it must be from {least} to {most}")
     wanted = {}
     wanted.update(_overcommit_settings(options, present))
     wanted.update(_oom_settings(options))
@@ -86,8 +86,9 @@ def _overcommit_settings(options, present):
     if ratio is not None and kbytes is not None:
         raise PolicyError("overcommit_ratio and overcommit_kbytes are both given, and the kernel sets one to 0 when the other is written: choose one")
     if policy != STRICT and (ratio is not None or kbytes is not None):
-        raise PolicyError("overcommit_ratio and overcommit_kbytes say how much a strict policy may promise: "
-                          "name overcommit strict with them, or leave them out")
+        raise PolicyError(
+            "overcommit_ratio and overcommit_kbytes say how much a strict policy may promise: name overcommit strict with them, or leave them out"
+        )
     if policy is None:
         return {}
     wanted = {OVERCOMMIT: OVERCOMMIT_NAMES.index(policy)}
@@ -116,8 +117,10 @@ def _oom_settings(options):
         wanted[PANIC] = _panic_seconds(seconds)
     if on_oom is not None:
         if on_oom != "kill" and seconds is None:
-            raise PolicyError("on_oom is %s without panic_reboot_after: after a panic the host might hang until somebody comes. Name the seconds after "
-                              "which it reboots, or say 'never' if that is what you want" % on_oom)
+            raise PolicyError(
+                f"on_oom is {on_oom} without panic_reboot_after: after a panic the host might hang until somebody comes. Name the seconds after "
+                "which it reboots, or say 'never' if that is what you want"
+            )
         wanted[ON_OOM] = ON_OOM_NAMES.index(on_oom)
     return wanted
 
@@ -126,7 +129,7 @@ def _panic_seconds(text):
     if text == NEVER:
         return 0
     if not (text.isascii() and text.isdigit() and len(text) <= 9 and 1 <= int(text) <= LONGEST_PANIC):
-        raise PolicyError("panic_reboot_after is %.40r: it must be a number of seconds from 1 to %d, or '%s'" % (text, LONGEST_PANIC, NEVER))
+        raise PolicyError(f"panic_reboot_after is {text!r:.40}: it must be a number of seconds from 1 to {LONGEST_PANIC}, or '{NEVER}'")
     return int(text)
 
 
@@ -171,10 +174,7 @@ def commit_limit(memory, values, page=4096):
     ratio, kbytes = values.get(RATIO), values.get(KBYTES)
     if None in (memory["total"], memory["hugetlb"], memory["swap"], ratio, kbytes):
         return None
-    if kbytes:
-        allowed = kbytes * KIB // page
-    else:
-        allowed = (memory["total"] - memory["hugetlb"]) // page * ratio // 100
+    allowed = kbytes * KIB // page if kbytes else (memory["total"] - memory["hugetlb"]) // page * ratio // 100
     return allowed * page + memory["swap"]
 
 
@@ -223,13 +223,17 @@ def _hugepages_refusal(memory, present, wanted, way_out):
     if not wanted.get(HUGEPAGES):
         return None
     if None in (memory["hugepage"], memory["available"], present.get(HUGEPAGES)):
-        return "this kernel does not tell about huge pages, so %d of them cannot be promised: leave nr_hugepages out" % wanted[HUGEPAGES]
+        return f"this kernel does not tell about huge pages, so {wanted[HUGEPAGES]} of them cannot be promised: leave nr_hugepages out"
     more = (wanted[HUGEPAGES] - present[HUGEPAGES]) * memory["hugepage"]
     if more <= memory["available"]:
         return None
     most = present[HUGEPAGES] + memory["available"] // memory["hugepage"]
     return "%d huge pages would take %s more, and %s are available: %s" % (
-        wanted[HUGEPAGES], size(more), size(memory["available"]), way_out or "name %d or fewer" % most)
+        wanted[HUGEPAGES],
+        size(more),
+        size(memory["available"]),
+        way_out or "name %d or fewer" % most,
+    )
 
 
 def _strict_refusal(memory, present, wanted, margin, page, way_out):
@@ -246,15 +250,20 @@ def _strict_refusal(memory, present, wanted, margin, page, way_out):
     if limit >= required:
         return None
     reserve = memory["admin_reserve"] or 0
-    least = " (at least the %s that the kernel keeps for root)" % size(reserve) if reserve > memory["committed"] * margin / 100 else ""
+    least = f" (at least the {size(reserve)} that the kernel keeps for root)" if reserve > memory["committed"] * margin / 100 else ""
     return "would allow %s, %s are promised already, margin %d %%%s: %s" % (
-        size(limit), size(memory["committed"]), margin, least, way_out or _way_out(later, after, required, page))
+        size(limit),
+        size(memory["committed"]),
+        margin,
+        least,
+        way_out or _way_out(later, after, required, page),
+    )
 
 
 def _way_out(memory, values, required, page):
     amount = max(required - memory["swap"], 1)
     if values.get(KBYTES):
-        return "raise the kbytes to %d or more" % (-(-amount // page) * page // KIB)
+        return f"raise the kbytes to {-(-amount // page) * page // KIB} or more"
     pages = (memory["total"] - memory["hugetlb"]) // page
     if pages <= 0:
         return "huge pages leave no memory for anything else: name fewer of them"

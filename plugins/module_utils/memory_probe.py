@@ -173,17 +173,16 @@ class _Confinement:
         with open("/proc/sys/vm/panic_on_oom", encoding="ascii") as setting:
             if setting.read().strip() == "2":
                 raise ProbeError("the overreaching process cannot be confined: vm.panic_on_oom is 2, so the host would panic all the same")
-        self._path = os.path.join(CGROUPS, "%s-%d" % (CONFINEMENT, os.getpid()))
+        self._path = os.path.join(CGROUPS, f"{CONFINEMENT}-{os.getpid()}")
         try:
             os.mkdir(self._path)
         except OSError as trouble:
-            raise ProbeError("no cgroup can be made to confine the overreaching process (%s): %s" % (self._path, trouble.strerror)) from trouble
+            raise ProbeError(f"no cgroup can be made to confine the overreaching process ({self._path}): {trouble.strerror}") from trouble
         try:
             self._write("memory.max", limit)
         except OSError as trouble:
             self.remove()
-            raise ProbeError("the overreaching process cannot be confined: %s: %s (cgroup v1, or no memory controller)"
-                             % (self._path, trouble.strerror)) from trouble
+            raise ProbeError(f"the overreaching process cannot be confined: {self._path}: {trouble.strerror} (cgroup v1, or no memory controller)") from trouble
         try:
             self._write("memory.swap.max", 0)
         except FileNotFoundError:
@@ -192,7 +191,7 @@ class _Confinement:
 
     def _write(self, name, number):
         with open(os.path.join(self._path, name), "w", encoding="ascii") as handle:
-            handle.write("%d\n" % number)
+            handle.write(f"{number}\n")
 
     def enter(self):
         self._write("cgroup.procs", os.getpid())
@@ -254,7 +253,7 @@ def _read_all(descriptor, pid, timeout):
             left = None if end is None else end - time.monotonic()
             if left is not None and (left <= 0 or not select.select([told], [], [], left)[0]):
                 os.kill(pid, signal.SIGKILL)
-                raise ProbeError("the process did not end within %d s and was ended" % timeout)
+                raise ProbeError(f"the process did not end within {int(timeout)} s and was ended")
             chunk = told.read(65536)
             if not chunk:
                 return text.decode("utf-8", "replace")

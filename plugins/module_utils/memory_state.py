@@ -29,14 +29,14 @@ def load(fs):
         return {"sysctls": {}, "units": {}}
     way_out = "remove it if the policy from before is no longer wanted"
     if fs.is_host and (not stat.S_ISREG(status.st_mode) or status.st_uid != 0 or status.st_mode & 0o022):
-        raise MemoryStateError("%s is no regular file of root, or others may write it: %s" % (fs.path(PATH), way_out))
+        raise MemoryStateError(f"{fs.path(PATH)} is no regular file of root, or others may write it: {way_out}")
     try:
         saved = json.loads(fs.read(PATH) or "")
         if saved["schema"] != SCHEMA or saved["schema_version"] != SCHEMA_VERSION:
-            raise ValueError("it is no %s of version %d" % (SCHEMA, SCHEMA_VERSION))
+            raise ValueError(f"it is no {SCHEMA} of version {SCHEMA_VERSION}")
         return {"sysctls": _checked_sysctls(saved["sysctls"]), "units": _checked_units(saved["units"])}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as trouble:
-        raise MemoryStateError("%s cannot be used (%.200s): %s" % (fs.path(PATH), trouble, way_out)) from trouble
+        raise MemoryStateError(f"{fs.path(PATH)} cannot be used ({trouble!s:.200}): {way_out}") from trouble
 
 
 def _is_number(value):
@@ -47,14 +47,14 @@ def _is_number(value):
 def _checked_sysctls(sysctls):
     for name, value in sysctls.items():
         if name not in memory_policy.SYSCTLS or not _is_number(value):
-            raise ValueError("%.40r: %.40r is no setting of a memory policy" % (name, value))
+            raise ValueError(f"{name!r:.40}: {value!r:.40} is no setting of a memory policy")
     return sysctls
 
 
 def _checked_units(units):
     for unit, score in units.items():
         if "/" in unit or not _is_number(score):
-            raise ValueError("%.80r is no record of a unit" % unit)
+            raise ValueError(f"{unit!r:.80} is no record of a unit")
     return units
 
 
@@ -70,7 +70,7 @@ def save(fs, saved):
         elif fs.status(PATH) is not None:
             durable.unlink(fs.path(PATH))
     except OSError as trouble:
-        raise MemoryStateError("%s cannot be written: %s. Nothing was changed" % (fs.path(PATH), trouble.strerror)) from trouble
+        raise MemoryStateError(f"{fs.path(PATH)} cannot be written: {trouble.strerror}. Nothing was changed") from trouble
 
 
 def with_present(saved, present, names):
@@ -87,7 +87,7 @@ def with_present(saved, present, names):
     names = set(names) | {memory_policy.TWINS[name] for name in names if name in memory_policy.TWINS}
     absent = sorted(name for name in names if present.get(name) is None)
     if absent:
-        raise MemoryStateError("this kernel has no %s: leave out what needs it" % ", ".join(absent))
+        raise MemoryStateError(f"this kernel has no {', '.join(absent)}: leave out what needs it")
     return dict(saved, sysctls=dict({name: present[name] for name in sorted(names)}, **saved["sysctls"]))
 
 
@@ -111,12 +111,12 @@ def write(fs, settings):
         path = fs.path(memory_facts.sysctl_path(name))
         try:
             with open(path, "w", encoding="ascii") as handle:
-                handle.write("%d\n" % value)
+                handle.write(f"{value}\n")
         except OSError as trouble:
-            raise MemoryStateError("%s: the kernel does not take %d: %s" % (path, value, trouble.strerror)) from trouble
+            raise MemoryStateError(f"{path}: the kernel does not take {value}: {trouble.strerror}") from trouble
         got = memory_facts.read_settings(fs)[name]
         if got != value:
-            raise MemoryStateError("%s reads %s after %d was written to it%s" % (path, got, value, _why_fewer(name)))
+            raise MemoryStateError(f"{path} reads {got} after {value} was written to it{_why_fewer(name)}")
 
 
 def _why_fewer(name):

@@ -28,8 +28,12 @@ def _alone(purpose, check):
 
 
 def _diff(before, after, header):
-    return {"before": json.dumps(before, indent=1, sort_keys=True) + "\n", "after": json.dumps(after, indent=1, sort_keys=True) + "\n",
-            "before_header": header, "after_header": header}
+    return {
+        "before": json.dumps(before, indent=1, sort_keys=True) + "\n",
+        "after": json.dumps(after, indent=1, sort_keys=True) + "\n",
+        "before_header": header,
+        "after_header": header,
+    }
 
 
 def save(names, check):
@@ -73,15 +77,21 @@ def protect(run, names, check):
             memory_state.save(fs, dict(saved, units={unit: one for unit, one in kept.items() if unit not in work["release"]}))
         overrides = [] if check else memory_units.overrides(run, set(memory_units.with_drop_in(fs)))
     before, after = memory_units.shown(work)
-    return {"changed": changed, "protected": sorted(work["protect"]), "released": work["release"], "overrides": overrides,
-            "diff": _diff(before, after, "services that the OOM killer spares")}
+    return {
+        "changed": changed,
+        "protected": sorted(work["protect"]),
+        "released": work["release"],
+        "overrides": overrides,
+        "diff": _diff(before, after, "services that the OOM killer spares"),
+    }
 
 
 def protect_differences(run, names):
     """What ``protect`` would change: a sentence (str) for each service. Nothing is changed; errors as there."""
     found = protect(run, names, check=True)
-    return (["%s is not spared by the OOM killer, or will not be from its next start on" % unit for unit in found["protected"]]
-            + ["%s is spared by the OOM killer, and is not to be" % unit for unit in found["released"]])
+    return [f"{unit} is not spared by the OOM killer, or will not be from its next start on" for unit in found["protected"]] + [
+        f"{unit} is spared by the OOM killer, and is not to be" for unit in found["released"]
+    ]
 
 
 def restore(run, margin, check):
@@ -102,11 +112,13 @@ def restore(run, margin, check):
         saved = memory_state.load(fs)
         ours = fs.status(sysctl_files.OURS) is not None
         if ours and not saved["sysctls"]:
-            raise memory_state.MemoryStateError("%s is there, but what was before it is not known, because %s is gone: set the values you want, and "
-                                                "remove the file" % (fs.path(sysctl_files.OURS), fs.path(memory_state.PATH)))
+            raise memory_state.MemoryStateError(
+                f"{fs.path(sysctl_files.OURS)} is there, but what was before it is not known, because {fs.path(memory_state.PATH)} is gone: set the values you want, and "
+                "remove the file"
+            )
         refusal = memory_state.why_not_back(fs, saved["sysctls"], margin)
         if refusal:
-            raise memory_state.MemoryStateError("nothing was restored, because the policy from before %s" % refusal)
+            raise memory_state.MemoryStateError(f"nothing was restored, because the policy from before {refusal}")
         present = memory_facts.read_settings(fs)
         back = memory_state.way_back(present, saved["sysctls"])
         work = memory_units.work_out(fs, run, [], saved["units"])
@@ -117,5 +129,9 @@ def restore(run, margin, check):
             memory_state.remove_our_file(fs)
             memory_state.save(fs, {"sysctls": {}, "units": {}})
     before = {"file": fs.path(sysctl_files.OURS) if ours else None, "units": work["release"], "sysctls": {name: present[name] for name in saved["sysctls"]}}
-    return {"changed": changed, "sysctls": back, "units": work["release"],
-            "diff": _diff(before, {"file": None, "units": [], "sysctls": saved["sysctls"]}, "memory policy")}
+    return {
+        "changed": changed,
+        "sysctls": back,
+        "units": work["release"],
+        "diff": _diff(before, {"file": None, "units": [], "sysctls": saved["sysctls"]}, "memory policy"),
+    }

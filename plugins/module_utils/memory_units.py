@@ -17,7 +17,7 @@ SYSTEM_UNITS = "etc/systemd/system"
 DROP_IN = "zz-threadwise-smt-memory.conf"
 # Spared until nothing else is left: with -1000 a service that leaks would bring down all others, and then the kernel.
 SCORE = -900
-TEXT = "# Written by the role threadwise.smt.smt_memory.\n[Service]\nOOMScoreAdjust=%d\n" % SCORE
+TEXT = f"# Written by the role threadwise.smt.smt_memory.\n[Service]\nOOMScoreAdjust={SCORE}\n"
 # systemd.unit(5): "unit name prefix" and instance; at most 255 characters. No slash, so no path but one directory comes of it.
 NAME = re.compile(r"\A[A-Za-z0-9:_.\\-]+(@[A-Za-z0-9:_.\\-]+)?\.service\Z")
 LONGEST_NAME = 255
@@ -39,13 +39,15 @@ def check_name(name):
     """
     full = name if name.endswith(".service") else name + ".service"
     if not NAME.match(full) or len(full) > LONGEST_NAME:
-        raise UnitError("%.80r is no name of a systemd service: letters, digits and ':-_.\\', with an instance after '@' for a template, "
-                        "and .service or nothing at the end" % name)
+        raise UnitError(
+            "%.80r is no name of a systemd service: letters, digits and ':-_.\\', with an instance after '@' for a template, "
+            "and .service or nothing at the end" % name
+        )
     return full
 
 
 def drop_in_path(unit):
-    return "%s/%s.d/%s" % (SYSTEM_UNITS, unit, DROP_IN)
+    return f"{SYSTEM_UNITS}/{unit}.d/{DROP_IN}"
 
 
 def with_drop_in(fs):
@@ -69,13 +71,13 @@ def ask_systemd(run, names):
     """
     if not names:
         return {}
-    status, output, errors = run(["systemctl", "show", "--no-pager", "--property=" + ",".join(PROPERTIES), "--"] + list(names))
+    status, output, errors = run(["systemctl", "show", "--no-pager", "--property=" + ",".join(PROPERTIES), "--", *list(names)])
     blocks = [dict(line.partition("=")[::2] for line in block.split("\n") if "=" in line) for block in output.strip().split("\n\n")]
     if status != 0 or len(blocks) != len(names):
-        raise UnitError("systemctl show does not answer for %s: %.200s" % (", ".join(names)[:200], errors.strip() or output.strip() or "nothing was said"))
+        raise UnitError(f"systemctl show does not answer for {', '.join(names)[:200]}: {errors.strip() or output.strip() or 'nothing was said'!s:.200}")
     for name, block in zip(names, blocks):
         if block.get("LoadState") == "not-found":
-            raise UnitError("this host has no service %s: take it out of the protected units, or install it first" % name)
+            raise UnitError(f"this host has no service {name}: take it out of the protected units, or install it first")
     return dict(zip(names, blocks))
 
 
@@ -111,7 +113,7 @@ def _lines(path):
 def _score(fs, pid):
     # A process may be gone at any moment (ENOENT, ESRCH), and that is no trouble.
     try:
-        with open(fs.path("proc/%s/oom_score_adj" % pid), encoding="ascii", errors="replace") as handle:
+        with open(fs.path(f"proc/{pid}/oom_score_adj"), encoding="ascii", errors="replace") as handle:
             text = handle.read(100).strip()
     except OSError:
         return None
@@ -126,8 +128,8 @@ def _set_scores(fs, pids, score):
     """
     for pid in pids:
         try:
-            with open(fs.path("proc/%d/oom_score_adj" % pid), "w", encoding="ascii") as handle:
-                handle.write("%d\n" % score)
+            with open(fs.path(f"proc/{pid}/oom_score_adj"), "w", encoding="ascii") as handle:
+                handle.write(f"{score}\n")
         except (FileNotFoundError, ProcessLookupError):
             continue
         except OSError as trouble:
@@ -213,7 +215,7 @@ def _remove_drop_in(fs, unit):
 def _reload(run):
     status, output, errors = run(["systemctl", "daemon-reload"])
     if status != 0:
-        raise UnitError("systemctl daemon-reload failed, so systemd does not know of the change: %.300s" % (errors or output).strip())
+        raise UnitError(f"systemctl daemon-reload failed, so systemd does not know of the change: {(errors or output).strip()!s:.300}")
 
 
 def _put_back(fs, run, unit):
@@ -229,9 +231,11 @@ def _put_back(fs, run, unit):
 
 def overrides(run, units):
     """The protected units for which another drop-in has the last word, one sentence (str) each."""
-    return ["%s: another drop-in makes OOMScoreAdjust %.20s in spite of %s: take that line out of it (systemctl cat %s)"
-            % (unit, block.get("OOMScoreAdjust"), DROP_IN, unit)
-            for unit, block in ask_systemd(run, sorted(units)).items() if _whole(block.get("OOMScoreAdjust")) > SCORE]
+    return [
+        f"{unit}: another drop-in makes OOMScoreAdjust {block.get('OOMScoreAdjust')!s:.20} in spite of {DROP_IN}: take that line out of it (systemctl cat {unit})"
+        for unit, block in ask_systemd(run, sorted(units)).items()
+        if _whole(block.get("OOMScoreAdjust")) > SCORE
+    ]
 
 
 def shown(work):

@@ -70,11 +70,11 @@ def call(owner, work, *arguments):
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     if text is None:
-        raise OtherUserError("it did not end within %d s" % PATIENCE)
+        raise OtherUserError(f"it did not end within {PATIENCE} s")
     try:
         answer = json.loads(text)
     except ValueError:
-        raise OtherUserError("the process that worked for user %d was ended" % owner[0]) from None
+        raise OtherUserError(f"the process that worked for user {owner[0]} was ended") from None
     if "trouble" in answer:
         raise OtherUserError(answer["trouble"])
     return answer["done"]
@@ -127,18 +127,18 @@ def remove_folder(path, owner):
         None when it is gone, or a sentence about what is still there. Its name is free then, too, unless the sentence says otherwise.
     """
     # Where that user cannot find it nothing can be put into it meanwhile.
-    hidden = os.path.join(os.path.dirname(path), ".%s-%s" % (os.path.basename(path), secrets.token_hex(8)))
+    hidden = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}-{secrets.token_hex(8)}")
     try:
         os.rename(path, hidden)
     except FileNotFoundError:
         return None
     except OSError as error:
-        return "%s could not be removed: %s" % (path, error.strerror)
+        return f"{path} could not be removed: {error.strerror}"
     try:
         call(owner, _empty, hidden)
         os.rmdir(hidden)
     except (OSError, OtherUserError) as error:
-        return "%s could not be removed, and is now %s: %s" % (path, hidden, error)
+        return f"{path} could not be removed, and is now {hidden}: {error}"
     return None
 
 

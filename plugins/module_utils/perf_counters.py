@@ -22,12 +22,13 @@ REASON_LENGTH = 300
 def why_not():
     """Why CPUs' cycles and instructions cannot be counted on this host, or None."""
     try:
-        done = subprocess.run(PROBE, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=PATIENCE, check=False,
-                              env=_environment())
+        done = subprocess.run(
+            PROBE, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=PATIENCE, check=False, env=_environment()
+        )
     except FileNotFoundError:
         return "perf is not installed"
     except (OSError, subprocess.SubprocessError) as error:
-        return "perf cannot be run: %s" % error
+        return f"perf cannot be run: {error}"
     said = done.stderr.decode("utf-8", "replace")
     if done.returncode != 0:
         return "perf stat failed: %s" % (" ".join(said.split())[:REASON_LENGTH] or "it said nothing")
@@ -47,8 +48,9 @@ class Counting:
         self.text = ""
 
     def __enter__(self):
-        self._perf = subprocess.Popen(self._argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=_environment(),
-                                      preexec_fn=_die_with_plan)
+        self._perf = subprocess.Popen(
+            self._argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=_environment(), preexec_fn=_die_with_plan
+        )
         return self
 
     def __exit__(self, *_raised):
@@ -92,7 +94,7 @@ def parse(text):
 
 
 def _event(name):
-    return next((event for event in EVENTS if name.split(":")[0] == event or "/%s/" % event in name), None)
+    return next((event for event in EVENTS if name.split(":")[0] == event or f"/{event}/" in name), None)
 
 
 def by_core(counts, cores):

@@ -61,7 +61,7 @@ class Placements:
         if streams:
             return self._streams(int(streams.group(1)))
         if name not in NAMES:
-            raise PlacementError("there is no placement %r: choose from %s, streams_N" % (name, ", ".join(NAMES)))
+            raise PlacementError(f"there is no placement {name!r}: choose from {', '.join(NAMES)}, streams_N")
         if not self.usable:
             return None, "no CPU may be used"
         return getattr(self, "_" + name)()
@@ -104,7 +104,7 @@ class Placements:
             return None, "streams are counted from 1"
         by_thread = [[core[thread]] for thread in range(self.threads) for core in self.cores if thread < len(core)]
         if count > len(by_thread):
-            return None, "%d streams on %d CPUs" % (count, len(by_thread))
+            return None, f"{count} streams on {len(by_thread)} CPUs"
         return by_thread[:count], None
 
     def _home(self):

@@ -13,7 +13,16 @@ import contextlib
 import time
 
 from ansible_collections.threadwise.smt.plugins.module_utils import (
-    changes, cpu_state, environment, placement, runner, sample_record, stop_rule, workload_custom, workloads)
+    changes,
+    cpu_state,
+    environment,
+    placement,
+    runner,
+    sample_record,
+    stop_rule,
+    workload_custom,
+    workloads,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import MOST_BYTES, RunDirectoryError, utc_now
 from ansible_collections.threadwise.smt.plugins.module_utils.version import COLLECTION_VERSION
 from ansible_collections.threadwise.smt.plugins.module_utils.workload_run import Ready
@@ -44,18 +53,17 @@ def check_settings(settings):
         PlanError, WorkloadError, PlacementError: the first setting that cannot, and what it may be.
     """
     if not chosen(settings):
-        raise PlanError("no workload is named: choose from %s, or give a command of your own" % ", ".join(sorted(workloads.BUILT_IN)))
+        raise PlanError(f"no workload is named: choose from {', '.join(sorted(workloads.BUILT_IN))}, or give a command of your own")
     nowhere = placement.Placements((), (), ())
     for name in settings["placements"]:
         nowhere.workers(name)
     if not settings["placements"]:
-        raise PlanError("no placement is named: choose from %s, streams_N" % ", ".join(placement.NAMES))
-    limits = {"budget": (1, 7 * 24 * 3600), "blocks": (1, 10000), "sample_seconds": (0.05, 600), "settle_seconds": (0, 600),
-              "margin": (0.0001, 1)}
+        raise PlanError(f"no placement is named: choose from {', '.join(placement.NAMES)}, streams_N")
+    limits = {"budget": (1, 7 * 24 * 3600), "blocks": (1, 10000), "sample_seconds": (0.05, 600), "settle_seconds": (0, 600), "margin": (0.0001, 1)}
     for name, (least, most) in limits.items():
         value = settings[name]
         if value is not None and not least <= value <= most:
-            raise PlanError("%s is %s: it must be from %s to %s" % (name, value, least, most))
+            raise PlanError(f"{name} is {value}: it must be from {least} to {most}")
 
 
 def chosen(settings):
@@ -169,7 +177,7 @@ class Plan:
         try:
             self._prepare()
             if not self.ready:
-                raise PlanError("no workload can be run here: %s" % "; ".join(sorted({skip["reason"] for skip in self.skipped})))
+                raise PlanError(f"no workload can be run here: {'; '.join(sorted({skip['reason'] for skip in self.skipped}))}")
             longest = 0.0
             stopped = None
             while stopped is None:
@@ -212,8 +220,9 @@ class Plan:
                 else:
                     self.items[condition] += [(name, spot, where["workers"], point) for point in ready.points]
         if not any(item[0] == name for items in self.items.values() for item in items):
-            raise workloads.WorkloadError("%s is measured in %s: none of them is in this plan and possible here" % (
-                name, ", ".join(ready.workload["placements"] or placement.NAMES)))
+            raise workloads.WorkloadError(
+                f"{name} is measured in {', '.join(ready.workload['placements'] or placement.NAMES)}: none of them is in this plan and possible here"
+            )
 
     def _why_no_more(self, longest):
         """Why no further block is measured (``budget``, ``blocks``, ``precise``, ``nothing``, ``size``), or None when one is."""
@@ -235,26 +244,30 @@ class Plan:
         self.files.event("block", dict(environment.changing(), block=self.block, control=cpu_state.read("/")["control"], others=others))
         trouble = sample_record.too_busy(others)
         if trouble:
-            self.files.event("busy", "block %d: %s" % (self.block, trouble))
+            self.files.event("busy", f"block {self.block}: {trouble}")
 
     def _measure_block(self):
-        for condition in self.outline.change.conditions[::1 if self.block % 2 == 0 else -1]:
+        for condition in self.outline.change.conditions[:: 1 if self.block % 2 == 0 else -1]:
             self._switch(condition)
             items = self.items[condition]
             for name, spot, workers, point in items if self.block % 2 == 0 else items[::-1]:
                 if self.elapsed() > self.settings["budget"] + OVERTIME:
-                    raise PlanError("block %d was not done %d s after the budget of %d s was spent: give this host more time, fewer workloads or placements, "
-                                    "or shorter samples" % (self.block, OVERTIME, self.settings["budget"]))
+                    raise PlanError(
+                        "block %d was not done %d s after the budget of %d s was spent: give this host more time, fewer workloads or placements, "
+                        "or shorter samples" % (self.block, OVERTIME, self.settings["budget"])
+                    )
                 if self.files.size() > MOST_BYTES:
-                    raise PlanError("block %d was not done, and the samples so far are as large as a result may be (%d MiB): measure fewer workloads, "
-                                    "placements or points on this host" % (self.block, MOST_BYTES // 1024 // 1024))
+                    raise PlanError(
+                        "block %d was not done, and the samples so far are as large as a result may be (%d MiB): measure fewer workloads, "
+                        "placements or points on this host" % (self.block, MOST_BYTES // 1024 // 1024)
+                    )
                 if name in self.ready:
                     self._sample(name, spot, workers, point)
 
     def _switch(self, condition):
         change = self.outline.change
         if condition != self.condition and change.compared:
-            self.progress("switching to %s" % CONDITIONS.get(condition, condition))
+            self.progress(f"switching to {CONDITIONS.get(condition, condition)}")
             change.switch(condition)
             self.files.event("switched", condition)
             time.sleep(self.settings["settle_seconds"])
@@ -266,9 +279,18 @@ class Plan:
     def _sample(self, name, spot, workers, point):
         ready = self.ready[name]
         about = ready.workload["point"]
-        sample = {"workload": name, "placement": spot, "condition": self.condition, "block": self.block, "index": self.samples_done, "started": utc_now(),
-                  "point": about and {"name": about["name"], "value": point, "unit": about["unit"]},
-                  "frequency": {}, "throttled": None, "perf": None}
+        sample = {
+            "workload": name,
+            "placement": spot,
+            "condition": self.condition,
+            "block": self.block,
+            "index": self.samples_done,
+            "started": utc_now(),
+            "point": about and {"name": about["name"], "value": point, "unit": about["unit"]},
+            "frequency": {},
+            "throttled": None,
+            "perf": None,
+        }
         begun = time.monotonic()
         try:
             with self.recorder.around(workers, sample):
@@ -284,15 +306,25 @@ class Plan:
         metric = ready.workload["metric"]["name"]
         self.failures[sample["workload"]] = 0
         sample.update(
-            ok=True, error=None,
+            ok=True,
+            error=None,
             wall_seconds=max(worker["wall_seconds"] for worker in taken["workers"]),
             metric=dict(taken["metrics"][metric], name=metric),
             metrics=taken["metrics"],
             work=ready.work,
-            workers=[{"cpus": ",".join(map(str, worker["cpus"])), "value": value, "wall_seconds": round(worker["wall_seconds"], 6),
-                      "cpu_seconds": round(worker["cpu_seconds"], 6), "context_switches": worker["context_switches"]}
-                     for worker, value in zip(taken["workers"], taken["values"])],
-            cpu_usage=taken["cpu_usage"], core_usage=self.recorder.core_usage(taken["cpu_usage"]), steal=taken["steal"],
+            workers=[
+                {
+                    "cpus": ",".join(map(str, worker["cpus"])),
+                    "value": value,
+                    "wall_seconds": round(worker["wall_seconds"], 6),
+                    "cpu_seconds": round(worker["cpu_seconds"], 6),
+                    "context_switches": worker["context_switches"],
+                }
+                for worker, value in zip(taken["workers"], taken["values"])
+            ],
+            cpu_usage=taken["cpu_usage"],
+            core_usage=self.recorder.core_usage(taken["cpu_usage"]),
+            steal=taken["steal"],
         )
         self.files.append("samples.jsonl", sample)
         self.precision.add(sample)
@@ -304,7 +336,7 @@ class Plan:
         self.files.append("samples.jsonl", sample)
         self.failures[name] += 1
         if self.failures[name] > FAILURES_ALLOWED:
-            self._give_up(name, spot, "given up after %d failures in a row: %s" % (self.failures[name], reason))
+            self._give_up(name, spot, f"given up after {self.failures[name]} failures in a row: {reason}")
 
     def _give_up(self, name, spot, reason):
         self._skip(name, spot, self.condition, reason)
@@ -322,7 +354,7 @@ class Plan:
 
     def _skip(self, name, spot, condition, reason):
         self.skipped.append({"workload": name, "placement": spot, "condition": condition, "reason": reason})
-        self.files.event("skipped", "%s: %s" % (name, reason))
+        self.files.event("skipped", f"{name}: {reason}")
 
     def elapsed(self):
         return time.monotonic() - self.started
@@ -333,7 +365,17 @@ class Plan:
         share = self.elapsed() / budget
         if self.settings["blocks"] and self.block:
             share = max(share, self.block / self.settings["blocks"])
-        self.files.write("progress.json", {
-            "phase": phase, "at": utc_now(), "block": self.block + 1, "samples": self.samples_done, "fraction": round(min(share, 1.0), 3),
-            "seconds_left": round(max(0.0, budget - self.elapsed())), "condition": self.condition, "last": self.last,
-        }, lasting=False)
+        self.files.write(
+            "progress.json",
+            {
+                "phase": phase,
+                "at": utc_now(),
+                "block": self.block + 1,
+                "samples": self.samples_done,
+                "fraction": round(min(share, 1.0), 3),
+                "seconds_left": round(max(0.0, budget - self.elapsed())),
+                "condition": self.condition,
+                "last": self.last,
+            },
+            lasting=False,
+        )

@@ -9,11 +9,23 @@ import os
 import signal
 
 from ansible_collections.threadwise.smt.plugins.module_utils import (
-    bystanders, changes, cpu_state, environment, facts, guard, plan, probe_kept, restorer, runner, saved_map, topology, workloads)
+    bystanders,
+    changes,
+    cpu_state,
+    environment,
+    facts,
+    guard,
+    plan,
+    probe_kept,
+    restorer,
+    runner,
+    saved_map,
+    topology,
+    workloads,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils.host_lock import HostLock, HostLockError
 from ansible_collections.threadwise.smt.plugins.module_utils.hostfs import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import (
-    RunDirectory, RunDirectoryError, base_directory, kept_runs, sweep, utc_now)
+from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import RunDirectory, RunDirectoryError, base_directory, kept_runs, sweep, utc_now
 
 # A plan ends later than its budget by its last block and by putting the host back; after so many seconds more it hangs.
 PATIENCE = 600
@@ -62,11 +74,16 @@ def announcement(host, outline, settings):
         settings: as for ``plan.Plan``.
     """
     length = _length(settings["budget"])
-    here = "Sockets: %s, cores: %s, threads per core: %s, online: CPUs %s, smt/control: %s." % (
-        _known(host["sockets"]), _known(host["cores"]), _known(host["threads_per_core"]["max"]), _known(host["cpus"]["online"]), host["control"])
+    here = "Sockets: {}, cores: {}, threads per core: {}, online: CPUs {}, smt/control: {}.".format(
+        _known(host["sockets"]),
+        _known(host["cores"]),
+        _known(host["threads_per_core"]["max"]),
+        _known(host["cpus"]["online"]),
+        host["control"],
+    )
     told = list(filter(None, (here, probe_kept.disagreement(host["measured"]))))
     if not outline.change.compared:
-        return told + ["Nothing will be switched: %s." % outline.change.reason, "The placements that exist here are measured for %s." % length]
+        return [*told, f"Nothing will be switched: {outline.change.reason}.", f"The placements that exist here are measured for {length}."]
     return told + outline.change.announcement(length)
 
 
@@ -82,7 +99,7 @@ def missing_packages(settings):
 
 
 def _length(seconds):
-    return "about %d s" % seconds if seconds < 120 else "about %d min" % round(seconds / 60)
+    return f"about {seconds} s" if seconds < 120 else f"about {round(seconds / 60)} min"
 
 
 def _outline(host, settings, origin):
@@ -106,7 +123,7 @@ def measure(name, settings):
     """
     plan.check_settings(settings)
     files = RunDirectory(base_directory(), name)
-    with _alone("an evaluation (run %s)" % name) as lock:
+    with _alone(f"an evaluation (run {name})") as lock:
         _see_that_no_change_waits(bystanders.Host("/"))
         host = facts.gather(HostFs("/"))
         outline = _outline(host, settings, cpu_state.read("/"))
@@ -120,8 +137,14 @@ def measure(name, settings):
         # From here on who looks sees whether the plan's process is there.
         files.write("progress.json", {"phase": "starting", "block": 1, "fraction": 0.0, "seconds_left": settings["budget"]}, lasting=False)
         files.write("state.json", saved)
-        keeper = guard.Guard("/", saved["cpu"], files.file("guard.log"), restore=lambda: change.put_back(saved),
-                             seconds=settings["budget"] + PATIENCE, keep=(lock.descriptor, files.descriptor))
+        keeper = guard.Guard(
+            "/",
+            saved["cpu"],
+            files.file("guard.log"),
+            restore=lambda: change.put_back(saved),
+            seconds=settings["budget"] + PATIENCE,
+            keep=(lock.descriptor, files.descriptor),
+        )
         for number in ENDING_SIGNALS:
             signal.signal(number, _interrupt)
         if change.compared:
@@ -143,8 +166,10 @@ def _see_that_no_change_waits(host):
         HostLockError: a change waits to be confirmed.
     """
     if restorer.pending(host) is not None:
-        raise HostLockError("a change of this host waits to be confirmed, and goes back by itself if it is not (revert_after of smt_state): confirm it, wait, "
-                            "or ask for state: restored, and evaluate then")
+        raise HostLockError(
+            "a change of this host waits to be confirmed, and goes back by itself if it is not (revert_after of smt_state): confirm it, wait, "
+            "or ask for state: restored, and evaluate then"
+        )
 
 
 @contextlib.contextmanager
@@ -204,12 +229,12 @@ def _look_again(settings, origin):
     host = facts.gather(HostFs("/"))
     outline = _outline(host, settings, origin)
     if outline.change.prepare():
-        raise plan.PlanError("the core of some CPU is not known even with SMT switched on: CPUs %s are offline" % host["cpus"]["offline"])
+        raise plan.PlanError(f"the core of some CPU is not known even with SMT switched on: CPUs {host['cpus']['offline']} are offline")
     return host, outline
 
 
 def _interrupt(number, _frame):
-    raise plan.Interrupted("the plan was ended by %s before it was done" % signal.Signals(number).name)
+    raise plan.Interrupted(f"the plan was ended by {signal.Signals(number).name} before it was done")
 
 
 def collect(name, _settings):
@@ -228,7 +253,7 @@ def collect(name, _settings):
     if result["restored"] is None and result["change"]["compared"]:
         # The plan was killed and could not say what its guard did: the host as it is now is the proof.
         saved = files.read("state.json")
-        with _alone("fetching run %s" % name):
+        with _alone(f"fetching run {name}"):
             result["restored"] = changes.proof(saved) if saved else None
     return {"result": result}
 

@@ -7,6 +7,7 @@ differs from another. So a random half works while the other half sleeps, and th
 of the N * (N - 1) / 2 pairs, so that the number of rounds grows with the logarithm of N only. probe_evidence.py says what is made of the
 rounds, docs/probe.md how many they are.
 """
+
 from __future__ import annotations
 
 import itertools
@@ -19,7 +20,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils.probe_evidence import ALPHA, MOST_PARTNERS, SHARES, Evidence, Twin, critical_value, groups
 from ansible_collections.threadwise.smt.plugins.module_utils.probe_workers import ProbeError, Workers
 
-MODES = ('auto', 'always', 'never')
+MODES = ("auto", "always", "never")
 DEFAULT_SECONDS = 30.0
 MOST_CPUS = 256
 """Above it the evidence takes longer than the rounds, and workers take more descriptors than a process has."""
@@ -35,44 +36,54 @@ _PAIRS_TOLD = 120
 def wanted(mode, facts):
     """Whether the probe should run on a host.
 
-    :param mode: ``always``, ``never``, or ``auto``: where a hypervisor shows a topology without SMT, or none.
-    :param facts: ``ansible_facts['smt']``.
-    :returns: bool.
+    Args:
+        mode: ``always``, ``never``, or ``auto``: where a hypervisor shows a topology without SMT, or none.
+        facts: ``ansible_facts['smt']``.
+
+    Returns:
+        bool.
     """
-    if mode != 'auto':
-        return mode == 'always'
-    several = len(cpulist.parse(facts['cpus']['online'])) > 1
-    return several and facts['hypervisor'] is not None and (facts['threads_per_core']['max'] or 1) == 1
+    if mode != "auto":
+        return mode == "always"
+    several = len(cpulist.parse(facts["cpus"]["online"])) > 1
+    return several and facts["hypervisor"] is not None and (facts["threads_per_core"]["max"] or 1) == 1
 
 
 def measurable(online):
     """The CPUs (list of int) that this process can measure.
 
-    :param online: CPU numbers (iterable of int).
-    :raises ProbeError: they are too few or too many.
+    Args:
+        online: CPU numbers (iterable of int).
+
+    Raises:
+        ProbeError: they are too few or too many.
     """
     cpus = sorted(set(online) & os.sched_getaffinity(0))
     if len(cpus) < 2:
-        raise ProbeError('there is nothing to compare: of the online CPUs %s this process may use %s'
-                         % (cpulist.render(online), cpulist.render(cpus) or 'none'))
+        raise ProbeError(f"there is nothing to compare: of the online CPUs {cpulist.render(online)} this process may use {cpulist.render(cpus) or 'none'}")
     if len(cpus) > MOST_CPUS:
-        raise ProbeError('%d CPUs are more than the %d that can be measured at once: give the probe fewer with taskset' % (len(cpus), MOST_CPUS))
+        raise ProbeError(f"{len(cpus)} CPUs are more than the {MOST_CPUS} that can be measured at once: give the probe fewer with taskset")
     return cpus
 
 
 def run(cpus, seconds_budget=DEFAULT_SECONDS, workers=Workers, chance=None, clock=time.monotonic):
     """Measure which of these CPUs share a core. Nothing is changed, and no process is left.
 
-    :param cpus: two or more CPU numbers, each online and allowed to this process (`measurable`).
-    :param seconds_budget: when the budget is spent, what is not clear is unclear.
-    :param workers: what makes the workers of a list of CPUs (`probe_workers.Workers`).
-    :param chance: `random.Random` that draws who works with whom.
-    :param clock: callable, the seconds (float).
-    :returns: dict: ``cpus`` (CPU list, what was measured), ``pairs`` (list of CPU lists (str), one a core that two or more of the CPUs share),
-        ``singles`` (CPU list of those that share with none), ``unclear`` (CPU list), ``ratios`` (list of {pair, verdict, ratio, low, high}: pace together
-        as a share of the pace apart, of all pairs or, where they are many, of those that might share), ``rounds``, ``seconds``, ``confidence``
-        (that no claim is wrong).
-    :raises ProbeError: a process could not be pinned, or was lost.
+    Args:
+        cpus: two or more CPU numbers, each online and allowed to this process (`measurable`).
+        seconds_budget: when the budget is spent, what is not clear is unclear.
+        workers: what makes the workers of a list of CPUs (`probe_workers.Workers`).
+        chance: `random.Random` that draws who works with whom.
+        clock: callable, the seconds (float).
+
+    Returns:
+        dict: ``cpus`` (CPU list, what was measured), ``pairs`` (list of CPU lists (str), one a core that two or more of the CPUs share),
+            ``singles`` (CPU list of those that share with none), ``unclear`` (CPU list), ``ratios`` (list of {pair, verdict, ratio, low, high}: pace together
+            as a share of the pace apart, of all pairs or, where they are many, of those that might share), ``rounds``, ``seconds``, ``confidence``
+            (that no claim is wrong).
+
+    Raises:
+        ProbeError: a process could not be pinned, or was lost.
     """
     cpus = sorted(cpus)
     chance = chance or random.Random()
@@ -96,30 +107,33 @@ def run(cpus, seconds_budget=DEFAULT_SECONDS, workers=Workers, chance=None, cloc
             next_look = math.ceil(next_look * _NEXT_LOOK)
         machine.check_pins()
     return {
-        'cpus': cpulist.render(cpus),
-        'pairs': [cpulist.render(core) for core in cores if len(core) > 1],
-        'singles': cpulist.render(core[0] for core in cores if len(core) == 1),
-        'unclear': cpulist.render(unclear),
-        'ratios': _ratios(evidence, cpus, verdicts),
-        'rounds': rounds,
-        'seconds': round(clock() - begun, 1),
-        'confidence': 1 - ALPHA,
+        "cpus": cpulist.render(cpus),
+        "pairs": [cpulist.render(core) for core in cores if len(core) > 1],
+        "singles": cpulist.render(core[0] for core in cores if len(core) == 1),
+        "unclear": cpulist.render(unclear),
+        "ratios": _ratios(evidence, cpus, verdicts),
+        "rounds": rounds,
+        "seconds": round(clock() - begun, 1),
+        "confidence": 1 - ALPHA,
     }
 
 
 def compare_with_kernel(result, topology):
     """Whether the kernel's topology says what was measured.
 
-    :param result: what `run` returned.
-    :param topology: Topology.
-    :returns: True, False as soon as one core differs, None when no core that is clear differs and others are not clear or not known to the kernel.
+    Args:
+        result: what `run` returned.
+        topology: Topology.
+
+    Returns:
+        True, False as soon as one core differs, None when no core that is clear differs and others are not clear or not known to the kernel.
     """
-    cpus = set(cpulist.parse(result['cpus']))
+    cpus = set(cpulist.parse(result["cpus"]))
     told = {cpu: cpus.intersection(core) for core in topology.cores for cpu in core}
-    measured = [cpulist.parse(pair) for pair in result['pairs']] + [(cpu,) for cpu in cpulist.parse(result['singles'])]
+    measured = [cpulist.parse(pair) for pair in result["pairs"]] + [(cpu,) for cpu in cpulist.parse(result["singles"])]
     if any(cpu in told and told[cpu] != set(core) for core in measured for cpu in core):
         return False
-    return True if not result['unclear'] and cpus.issubset(told) else None
+    return True if not result["unclear"] and cpus.issubset(told) else None
 
 
 def _twin(machine, cpus, chance):
@@ -146,5 +160,5 @@ def _ratios(evidence, cpus, verdicts):
     for pair in pairs:
         if len(pairs) <= _PAIRS_TOLD or evidence.is_candidate(*pair):
             ratio, low, high = evidence.ratio(*pair)
-            told.append({'pair': cpulist.render(pair), 'verdict': verdicts.get(pair), 'ratio': ratio, 'low': low, 'high': high})
-    return sorted(told, key=lambda one: (one['verdict'] != SHARES, one['ratio'] or 1.0))
+            told.append({"pair": cpulist.render(pair), "verdict": verdicts.get(pair), "ratio": ratio, "low": low, "high": high})
+    return sorted(told, key=lambda one: (one["verdict"] != SHARES, one["ratio"] or 1.0))

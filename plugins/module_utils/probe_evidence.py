@@ -19,13 +19,14 @@ Cores can have more than two threads. Then a CPU's slowness depends on several o
 its other candidate partners at work. Slowness rather than pace is shifted for a test, because each further thread adds about the same to it, be it
 on the execution units or by turns on one CPU.
 """
+
 from __future__ import annotations
 
 import itertools
 import math
 
-SHARES = 'shares'
-APART = 'apart'
+SHARES = "shares"
+APART = "apart"
 
 # A partner makes a CPU slower by at least the one share when they share a core, and by at most the other when they do not; between them nothing is
 # claimed. They are paces of 83 and 87 %. Two virtual CPUs that take turns on one thread fall to 50 %, siblings that compute to something in between.
@@ -54,8 +55,9 @@ def critical_value(count, look):
 class Twin:
     """Two rounds in which each CPU worked once.
 
-    :ivar side: {CPU: 0 or 1}: the round in which it worked.
-    :ivar slowness: {CPU: CPU seconds for a unit of work (float > 0), or None where it did not work as long as it should}.
+    Attributes:
+        side: {CPU: 0 or 1}: the round in which it worked.
+        slowness: {CPU: CPU seconds for a unit of work (float > 0), or None where it did not work as long as it should}.
     """
 
     def __init__(self, side, slowness):
@@ -66,9 +68,10 @@ class Twin:
 class Evidence:
     """What a list of twins says about each pair of CPUs.
 
-    :param cpus: the CPU numbers (iterable of int), two or more.
-    :param twins: list of `Twin`, at least one.
-    :param look: how many times the evidence has been looked at, this time included (int, from 1): the chance of a wrong claim is spread over the looks.
+    Args:
+        cpus: the CPU numbers (iterable of int), two or more.
+        twins: list of `Twin`, at least one.
+        look: how many times the evidence has been looked at, this time included (int, from 1): the chance of a wrong claim is spread over the looks.
     """
 
     def __init__(self, cpus, twins, look=1):
@@ -88,7 +91,8 @@ class Evidence:
 
         Not each pair is looked at: when a CPU of one core is apart from a CPU of another, so are the others of both.
 
-        :returns: {(lower CPU, higher CPU): SHARES or APART}.
+        Returns:
+            {(lower CPU, higher CPU): SHARES or APART}.
         """
         known = {pair: SHARES for pair in self._candidate_pairs() if self._shares(*pair, in_crowd=True)}
         if not known and len(self.cpus) <= MOST_PARTNERS + 1:
@@ -104,8 +108,9 @@ class Evidence:
     def ratio(self, one, other):
         """The pace of two CPUs that work together, as a share of their pace apart.
 
-        :returns: ``(ratio, low, high)``: the ratio at which the test is in balance, and the bounds beyond which it rejects; where the two ends of the pair
-            differ, the wider bounds. Each is None where the twins do not tell.
+        Returns:
+            ``(ratio, low, high)``: the ratio at which the test is in balance, and the bounds beyond which it rejects; where the two ends of the pair
+                differ, the wider bounds. Each is None where the twins do not tell.
         """
         ends = [end for end in map(self._ratio, (one, other), (other, one)) if end[0] is not None]
         if not ends:
@@ -130,7 +135,7 @@ class Evidence:
         self._alone = self._slowness_alone()
         pairs = list(itertools.combinations(self.cpus, 2))
         if all(self._shares(*pair, in_crowd=False) for pair in pairs):
-            return {pair: SHARES for pair in pairs}
+            return dict.fromkeys(pairs, SHARES)
         self._partners = seeming
         self._alone = self._slowness_alone()
         return {}
@@ -151,8 +156,9 @@ class Evidence:
         if alone is None:
             return None, None, None
         strata = self._samples(one, other, False)
-        return tuple(_crossing(lambda ratio: self._shifted(one, other, alone / ratio - alone, strata), level)
-                     for level in (0.0, -self._critical, self._critical))
+        return tuple(
+            _crossing(lambda ratio: self._shifted(one, other, alone / ratio - alone, strata), level) for level in (0.0, -self._critical, self._critical)
+        )
 
     def _shifted(self, one, other, shift, strata):
         """How much slower one is with the other than by the shift: in the standard deviations of Hoeffding's bound (float), above 0 for slower."""
@@ -173,8 +179,9 @@ class Evidence:
         chosen = []
         while len(chosen) < min(MOST_PARTNERS, len(self.cpus) - 1):
             planes, deviation = self._planes(cpu, [stratum for stratum, _likely in self._by_count(cpu, chosen, True)])
-            scores = [(self._rough_score(planes, self._together(cpu, other) & self._valid[cpu]), other)
-                      for other in self.cpus if other != cpu and other not in chosen]
+            scores = [
+                (self._rough_score(planes, self._together(cpu, other) & self._valid[cpu]), other) for other in self.cpus if other != cpu and other not in chosen
+            ]
             best, other = max(scores)
             if best <= CANDIDATE * deviation:
                 break
@@ -186,8 +193,7 @@ class Evidence:
         whole = []
         for stratum in strata:
             samples = [(slowness, bit) for slowness, bit in self._slowness[cpu] if bit & stratum]
-            whole.extend((round(_SCALE * (score + _MOST)), bit)
-                         for score, (_slowness, bit) in zip(_scores([slowness for slowness, _bit in samples]), samples))
+            whole.extend((round(_SCALE * (score + _MOST)), bit) for score, (_slowness, bit) in zip(_scores([slowness for slowness, _bit in samples]), samples))
         planes = [sum(bit for score, bit in whole if score >> plane & 1) for plane in range(8)]
         return planes, math.sqrt(sum((score / _SCALE - _MOST) ** 2 for score, _bit in whole)) / 2
 
@@ -199,8 +205,9 @@ class Evidence:
         """Where both worked as they should: list of (how likely they were together, list of (slowness of the one, bit of the twin)), one a stratum."""
         partners = tuple(cpu for cpu in self._partners[one] if cpu != other)
         if (one, partners, in_crowd) not in self._parted:
-            self._parted[one, partners, in_crowd] = [(likely, [sample for sample in self._slowness[one] if sample[1] & stratum])
-                                                     for stratum, likely in self._by_count(one, partners, in_crowd)]
+            self._parted[one, partners, in_crowd] = [
+                (likely, [sample for sample in self._slowness[one] if sample[1] & stratum]) for stratum, likely in self._by_count(one, partners, in_crowd)
+            ]
         valid = self._valid[other]
         parted = self._parted[one, partners, in_crowd]
         return parted if valid == self._everything else [(likely, [sample for sample in samples if sample[1] & valid]) for likely, samples in parted]
@@ -208,25 +215,31 @@ class Evidence:
     def _by_count(self, cpu, partners, in_crowd):
         """The twins parted by how many of the partners worked together with the CPU, none first.
 
-        :param in_crowd: whether to part them by the number of all CPUs at work, too. (Where not, each CPU was drawn by itself.)
-        :returns: list of (bit set, how likely it is there that any other CPU worked together with this one).
+        Args:
+            in_crowd: whether to part them by the number of all CPUs at work, too. (Where not, each CPU was drawn by itself.)
+
+        Returns:
+            list of (bit set, how likely it is there that any other CPU worked together with this one).
         """
         strata = [self._everything]
         for partner in partners:
             together = self._together(cpu, partner)
-            strata = [stay & ~together | less & together for stay, less in zip(strata + [0], [0] + strata)]
+            strata = [stay & ~together | less & together for stay, less in zip([*strata, 0], [0, *strata])]
         others = len(self.cpus) - 1 - len(partners)
         if not in_crowd and len(self.cpus) <= MOST_PARTNERS + 1:
             return [(stratum, 0.5) for stratum in strata]
-        return [(stratum & bits, (crowd - 1 - count) / max(others, 1)) for count, stratum in enumerate(strata)
-                for crowd, bits in self._crowd[cpu] if stratum & bits]
+        return [
+            (stratum & bits, (crowd - 1 - count) / max(others, 1)) for count, stratum in enumerate(strata) for crowd, bits in self._crowd[cpu] if stratum & bits
+        ]
 
     def _slowness_alone(self):
         """{CPU: slowness of the fastest fifth with as few partners at work as there are twins for; None without any sample}."""
         alone = {}
         for cpu in self.cpus:
-            heaps = (sorted(slowness for slowness, bit in self._slowness[cpu] if bit & stratum)
-                     for stratum, _likely in self._by_count(cpu, self._partners[cpu], False))
+            heaps = (
+                sorted(slowness for slowness, bit in self._slowness[cpu] if bit & stratum)
+                for stratum, _likely in self._by_count(cpu, self._partners[cpu], False)
+            )
             alone[cpu] = next((heap[len(heap) // 5] for heap in heaps if heap), None)
         return alone
 
@@ -236,9 +249,12 @@ def groups(cpus, verdicts):
 
     A core is claimed only when everything fits: no two CPUs of it are apart, and towards each CPU outside one of its CPUs is.
 
-    :param cpus: iterable of int.
-    :param verdicts: as from `Evidence.verdicts`.
-    :returns: ``(cores, unclear)``: a list of tuples of CPUs, one a core (also of one CPU), and a list of CPUs whose core is not clear.
+    Args:
+        cpus: iterable of int.
+        verdicts: as from `Evidence.verdicts`.
+
+    Returns:
+        ``(cores, unclear)``: a list of tuples of CPUs, one a core (also of one CPU), and a list of CPUs whose core is not clear.
     """
     parts = components(cpus, verdicts)
     number = {cpu: index for index, part in enumerate(parts) for cpu in part}
@@ -274,7 +290,7 @@ def _by_value(values):
 
 
 def _count(bits):
-    return bin(bits).count('1')
+    return bin(bits).count("1")
 
 
 def _scores(slowness):

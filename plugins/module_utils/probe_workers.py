@@ -1,6 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Processes that work on one CPU each when they are told to, and say how long a unit of work took. Knows nothing of what is made of it."""
+
 from __future__ import annotations
 
 import contextlib
@@ -13,9 +14,9 @@ import time
 from ansible_collections.threadwise.smt.plugins.module_utils.process_tree import die_with_parent
 
 # Number of the round, its start and its end on the monotonic clock, which is one clock for all CPUs.
-_ORDER = struct.Struct('=qdd')
+_ORDER = struct.Struct("=qdd")
 # Number of the round, place of the CPU, units of work, CPU seconds, and when it began and ended.
-_ANSWER = struct.Struct('=qqqddd')
+_ANSWER = struct.Struct("=qqqddd")
 # Workers have to be awake when the round begins; waking takes some of the teller's time for each of them.
 _LEAD_SECONDS = 0.005
 _LEAD_SECONDS_EACH = 0.0001
@@ -38,8 +39,11 @@ class Workers:
     A unit of work is integer arithmetic of the interpreter, a few kilobytes that stay in the first cache: it keeps the execution units of a core busy,
     which is what siblings share, and as little else as possible.
 
-    :param cpus: CPU numbers (list of int).
-    :raises ProbeError: on entry, when a process cannot be pinned.
+    Args:
+        cpus: CPU numbers (list of int).
+
+    Raises:
+        ProbeError: on entry, when a process cannot be pinned.
     """
 
     def __init__(self, cpus):
@@ -66,10 +70,15 @@ class Workers:
     def measure(self, active, seconds):
         """Let some of the CPUs work at the same time.
 
-        :param active: CPU numbers (iterable of int).
-        :param seconds: how long.
-        :returns: {CPU: CPU seconds for a unit of work, or None when it was late or was kept from working}.
-        :raises ProbeError: a worker has ended, or no longer runs where it was pinned.
+        Args:
+            active: CPU numbers (iterable of int).
+            seconds: how long.
+
+        Returns:
+            {CPU: CPU seconds for a unit of work, or None when it was late or was kept from working}.
+
+        Raises:
+            ProbeError: a worker has ended, or no longer runs where it was pinned.
         """
         places = [place for place, cpu in enumerate(self._cpus) if cpu in active]
         self._round += 1
@@ -85,11 +94,12 @@ class Workers:
     def check_pins(self):
         """See that each worker still may run on its CPU only. The kernel moves it when the CPU goes offline, and tells nobody.
 
-        :raises ProbeError: with the CPU.
+        Raises:
+            ProbeError: with the CPU.
         """
         for cpu, pid in zip(self._cpus, self._pids):
             if os.sched_getaffinity(pid) != {cpu}:
-                raise ProbeError('CPU %d went offline, or out of this process\'s cpuset, while it was measured: nothing is known. Try again.' % cpu)
+                raise ProbeError(f"CPU {cpu} went offline, or out of this process's cpuset, while it was measured: nothing is known. Try again.")
 
     def _start(self, place):
         order, orders = os.pipe()
@@ -113,14 +123,16 @@ class Workers:
             # Writes of less than PIPE_BUF are whole (pipe(7)), so are reads of one of them.
             answer = _ANSWER.unpack(os.read(self._answers, _ANSWER.size))
             if answer[0] < 0:
-                raise ProbeError('no process can be pinned to CPU %d: %s. It is offline, or outside of what this process is allowed (cpuset, taskset)'
-                                 % (self._cpus[answer[1]], os.strerror(-answer[0])))
+                raise ProbeError(
+                    "no process can be pinned to CPU %d: %s. It is offline, or outside of what this process is allowed (cpuset, taskset)"
+                    % (self._cpus[answer[1]], os.strerror(-answer[0]))
+                )
             if answer[0] == self._round:
                 answers[answer[1]] = answer
         return answers
 
     def _lost(self, place):
-        return ProbeError('the process on CPU %d does not answer: the host is too busy to be measured, or the process was ended' % self._cpus[place])
+        return ProbeError(f"the process on CPU {self._cpus[place]} does not answer: the host is too busy to be measured, or the process was ended")
 
     def _end(self):
         for pid in self._pids:
@@ -128,7 +140,7 @@ class Workers:
         for pid in self._pids:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)
-        for descriptor in self._orders + [self._answers, self._answer]:
+        for descriptor in [*self._orders, self._answers, self._answer]:
             os.close(descriptor)
         self._pids, self._orders = [], []
 

@@ -36,7 +36,7 @@ def gain_no_privileges():
     """
     if _prctl(PR_SET_NO_NEW_PRIVS, 1) != 0:
         number = ctypes.get_errno()
-        raise OSError(number, "PR_SET_NO_NEW_PRIVS: %s" % os.strerror(number))
+        raise OSError(number, f"PR_SET_NO_NEW_PRIVS: {os.strerror(number)}")
 
 
 def end_children(reaped, waiting=frozenset(), polite=signal.SIGTERM, patience=TERM_SECONDS):
@@ -75,7 +75,7 @@ def end_children(reaped, waiting=frozenset(), polite=signal.SIGTERM, patience=TE
 def children():
     """Pids (a set) of this process's children (proc(5): /proc/PID/task/TID/children, needs CONFIG_PROC_CHILDREN)."""
     try:
-        with open("/proc/self/task/%d/children" % os.getpid(), encoding="ascii") as listed:
+        with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as listed:
             return {int(pid) for pid in listed.read().split()}
     except OSError:
         return set()

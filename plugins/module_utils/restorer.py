@@ -18,26 +18,31 @@ import sys
 
 from . import bystanders, cpu_state, host_lock
 
-PENDING = 'var/lib/threadwise-smt/revert.json'
-REVERTED = 'var/lib/threadwise-smt/reverted.json'
-BOOT_ID = 'proc/sys/kernel/random/boot_id'
-PURPOSE = 'the timer that takes an unconfirmed change back'
+PENDING = "var/lib/threadwise-smt/revert.json"
+REVERTED = "var/lib/threadwise-smt/reverted.json"
+BOOT_ID = "proc/sys/kernel/random/boot_id"
+PURPOSE = "the timer that takes an unconfirmed change back"
 
 
 def put_back(host: bystanders.Host, record: dict) -> list[str]:
     """Restore, and remove the files that only the change to be undone had written.
 
-    :param record: ``{"cpu": state, "bystanders": captured, "remove": [path, ...]}``
-    :returns: what is not as it was, one sentence each
-    :raises StateError: when ``record`` is none
+    Args:
+        record: ``{"cpu": state, "bystanders": captured, "remove": [path, ...]}``
+
+    Returns:
+        what is not as it was, one sentence each
+
+    Raises:
+        StateError: when ``record`` is none
     """
     try:
-        captured, remove = record['bystanders'], record['remove']
+        captured, remove = record["bystanders"], record["remove"]
         masks = bystanders.masks_now(host, captured)
-        problems = cpu_state.restore(host.sysroot, record['cpu'], host)
+        problems = cpu_state.restore(host.sysroot, record["cpu"], host)
     except (KeyError, TypeError) as trouble:
-        raise cpu_state.StateError('not a record of a host: %r' % trouble) from trouble
-    online = cpu_state.read(files=host)['online']
+        raise cpu_state.StateError(f"not a record of a host: {trouble!r}") from trouble
+    online = cpu_state.read(files=host)["online"]
     problems += bystanders.put_back(host, captured, masks, online)[0]
     if not problems:
         for path in remove:
@@ -49,9 +54,9 @@ def put_back(host: bystanders.Host, record: dict) -> list[str]:
 def pending(host: bystanders.Host, path: str = PENDING) -> dict | None:
     """The record that an unconfirmed change of this boot goes back to, None where none waits. What lasts needs the host's lock."""
     try:
-        with open(os.path.join(host.sysroot, path), encoding='ascii') as handle:
+        with open(os.path.join(host.sysroot, path), encoding="ascii") as handle:
             record = json.load(handle)
-        return record if record['boot_id'] == host.read(BOOT_ID) else None
+        return record if record["boot_id"] == host.read(BOOT_ID) else None
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
@@ -64,7 +69,8 @@ def was_reverted(host: bystanders.Host) -> bool:
 def revert(host: bystanders.Host) -> list[str]:
     """What the timer does: wait until no other run changes this host, and take back what is then still unconfirmed.
 
-    :returns: what is not as it was, one sentence each
+    Returns:
+        what is not as it was, one sentence each
     """
     with host_lock.HostLock(host.sysroot, PURPOSE, math.inf):
         record = pending(host)
@@ -78,9 +84,9 @@ def revert(host: bystanders.Host) -> list[str]:
 def main(arguments: list[str]) -> int:
     problems = revert(bystanders.Host(arguments[0]))
     for problem in problems:
-        sys.stderr.write('threadwise-smt: %s\n' % problem)
+        sys.stderr.write(f"threadwise-smt: {problem}\n")
     return 1 if problems else 0
 
 
-if __name__ == '__main__':
+if __name__ == "__main__":
     raise SystemExit(main(sys.argv[1:]))

@@ -40,8 +40,13 @@ MOST_RUNS = 100
 MOST_BYTES = 30 * 1024 * 1024
 
 # The ending of a plan that could not write one.
-KILLED = {"outcome": "interrupted", "message": "the plan ended without a word: it was killed, or the host went down", "finished": None, "restored": None,
-          "skipped": []}
+KILLED = {
+    "outcome": "interrupted",
+    "message": "the plan ended without a word: it was killed, or the host went down",
+    "finished": None,
+    "restored": None,
+    "skipped": [],
+}
 
 
 class RunDirectoryError(Exception):
@@ -114,7 +119,7 @@ class RunDirectory:
 
     def __init__(self, base, run):
         if not RUN_NAME.match(run):
-            raise RunDirectoryError("a run cannot be called %r: only letters, digits, '.', '_' and '-', at most 100, the first a letter or digit" % run[:120])
+            raise RunDirectoryError(f"a run cannot be called {run[:120]!r}: only letters, digits, '.', '_' and '-', at most 100, the first a letter or digit")
         self.run = run
         self.path = os.path.join(base, run)
         self.descriptor = -1
@@ -137,9 +142,9 @@ class RunDirectory:
             self.descriptor = os.open(self.file(LOCK), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except FileExistsError:
-            raise RunDirectoryError("%s exists: a run never overwrites another" % self.path) from None
+            raise RunDirectoryError(f"{self.path} exists: a run never overwrites another") from None
         except OSError as error:
-            raise RunDirectoryError("cannot keep a run's samples: %s" % error) from error
+            raise RunDirectoryError(f"cannot keep a run's samples: {error}") from error
 
     def release(self):
         """The run has ended."""
@@ -168,8 +173,11 @@ class RunDirectory:
         until = time.monotonic() + seconds
         while self.lives():
             if time.monotonic() >= until:
-                raise RunDirectoryError("run %s is still being measured on this host by process %s, or the host is being put back after it: fetch it when it "
-                                        "has ended" % (self.run, self.read("pid.json", "unknown")))
+                raise RunDirectoryError(
+                    "run {} is still being measured on this host by process {}, or the host is being put back after it: fetch it when it has ended".format(
+                        self.run, self.read("pid.json", "unknown")
+                    )
+                )
             time.sleep(0.2)
 
     def write(self, name, data, lasting=True):
@@ -226,7 +234,7 @@ class RunDirectory:
         try:
             yield
         except (OSError, ValueError) as error:
-            raise RunDirectoryError("cannot write %s: %s" % (self.file(name), getattr(error, "strerror", None) or error)) from error
+            raise RunDirectoryError(f"cannot write {self.file(name)}: {getattr(error, 'strerror', None) or error}") from error
 
     def folder(self, name, owner):
         """A folder within the run's in which a user may work: the way to it is opened, what else lies there is not.
@@ -299,7 +307,7 @@ class RunDirectory:
         for name in _IS_ONE:
             result[name.partition(".")[0]], others = self._lines(name)
             if others:
-                damage.append("%s: %d lines cannot be used and are left out; a plan that was killed may leave a half one" % (name, others))
+                damage.append(f"{name}: {others} lines cannot be used and are left out; a plan that was killed may leave a half one")
         result["events"] += [{"at": utc_now(), "event": "damaged", "detail": detail} for detail in damage]
         result["plan"]["blocks_done"] = 1 + max((sample["block"] for sample in result["samples"]), default=-1)
         return result
@@ -307,13 +315,20 @@ class RunDirectory:
     def _header(self):
         path = self.file("header.json")
         if not os.path.lexists(path):
-            raise RunDirectoryError("run %s on this host ended before it measured anything: there is nothing to fetch, and the next evaluation removes what it "
-                                    "left" % self.run if os.path.lexists(self.path) else "there is no run %s on this host" % self.run)
+            raise RunDirectoryError(
+                f"run {self.run} on this host ended before it measured anything: there is nothing to fetch, and the next evaluation removes what it left"
+                if os.path.lexists(self.path)
+                else f"there is no run {self.run} on this host"
+            )
         header = self.read("header.json")
-        if not isinstance(header, dict) or not all(isinstance(header.get(section), dict) for section in ("plan", "change")) \
-                or "compared" not in header["change"]:
-            raise RunDirectoryError("%s is damaged: what run %s measured cannot be put together. Look at the files beside it, and remove %s by hand"
-                                    % (path, self.run, self.path))
+        if (
+            not isinstance(header, dict)
+            or not all(isinstance(header.get(section), dict) for section in ("plan", "change"))
+            or "compared" not in header["change"]
+        ):
+            raise RunDirectoryError(
+                f"{path} is damaged: what run {self.run} measured cannot be put together. Look at the files beside it, and remove {self.path} by hand"
+            )
         return header
 
     def remove_inputs(self):
@@ -328,13 +343,13 @@ class RunDirectory:
         Raises:
             RunDirectoryError: it is all still there.
         """
-        gone = os.path.join(os.path.dirname(self.path), "%s%s-%s" % (FORGOTTEN, self.run, secrets.token_hex(4)))
+        gone = os.path.join(os.path.dirname(self.path), f"{FORGOTTEN}{self.run}-{secrets.token_hex(4)}")
         try:
             durable.replace(self.path, gone)
         except FileNotFoundError:
             return
         except OSError as error:
-            raise RunDirectoryError("%s cannot be removed: %s" % (self.path, error.strerror)) from error
+            raise RunDirectoryError(f"{self.path} cannot be removed: {error.strerror}") from error
         _remove_tree(gone)
 
 
@@ -343,7 +358,7 @@ def _write_whole(descriptor, data, size):
     try:
         left = memoryview(data)
         while left:
-            left = left[os.write(descriptor, left):]
+            left = left[os.write(descriptor, left) :]
         os.fsync(descriptor)
     except OSError:
         with contextlib.suppress(OSError):
@@ -352,7 +367,7 @@ def _write_whole(descriptor, data, size):
 
 
 def _no_number(word):
-    raise ValueError("%s is no number" % word)
+    raise ValueError(f"{word} is no number")
 
 
 def _is_block(value):

@@ -70,7 +70,7 @@ def run(argv, cpu_lists, stdin=None, directory=None, keep_output=True, timeout=6
         os.kill(supervisor, signal.SIGTERM)
         os.waitpid(supervisor, 0)
     if not text:
-        raise RunnerError("the supervisor of %s ended without a result" % argv[0])
+        raise RunnerError(f"the supervisor of {argv[0]} ended without a result")
     result = json.loads(text)
     if result["trouble"]:
         raise RunnerError(result["trouble"])
@@ -102,7 +102,7 @@ def _supervise(result_write, job):
 
 
 def _raise_ended(_number, _frame):
-    raise _Ended()
+    raise _Ended
 
 
 def _sample(job):
@@ -243,7 +243,7 @@ def _renice(increment):
     try:
         os.nice(increment)
     except PermissionError:
-        raise RunnerError("nice %d: only root may give a process more than its share" % increment) from None
+        raise RunnerError(f"nice {increment}: only root may give a process more than its share") from None
 
 
 def _execute(argv):
@@ -251,14 +251,14 @@ def _execute(argv):
         # Tools print numbers by the locale; C is the one whose decimal point is known.
         os.execvpe(argv[0], argv, {"LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath)})
     except FileNotFoundError:
-        raise RunnerError("%s: no such command on this host" % argv[0]) from None
+        raise RunnerError(f"{argv[0]}: no such command on this host") from None
     except OSError as error:
-        raise RunnerError("%s cannot be run: %s" % (argv[0], error.strerror)) from None
+        raise RunnerError(f"{argv[0]} cannot be run: {error.strerror}") from None
 
 
 def _reason(error, cpus):
     if cpus and getattr(error, "errno", None) == errno.EINVAL:
-        return "cannot pin to CPU %s: it is offline, or not allowed to this process" % ",".join(map(str, cpus))
+        return f"cannot pin to CPU {','.join(map(str, cpus))}: it is offline, or not allowed to this process"
     return str(error)
 
 

@@ -7,14 +7,28 @@ from __future__ import annotations
 from collections import namedtuple
 
 from ansible_collections.threadwise.smt.plugins.module_utils import (
-    bystanders, config_files, cpu_state, cpulist, dead_man, guard, host_lock, hostfs, persistence, restorer, saved_map, saved_state, topology, udev_rules)
+    bystanders,
+    config_files,
+    cpu_state,
+    cpulist,
+    dead_man,
+    guard,
+    host_lock,
+    hostfs,
+    persistence,
+    restorer,
+    saved_map,
+    saved_state,
+    topology,
+    udev_rules,
+)
 
-LOG = 'var/lib/threadwise-smt/guard.log'
-RESTORED, ENABLED, DISABLED = 'restored', 'enabled', 'disabled'
+LOG = "var/lib/threadwise-smt/guard.log"
+RESTORED, ENABLED, DISABLED = "restored", "enabled", "disabled"
 # A confirmation waits for whoever has the lock: given up, the change would be taken back.
 CONFIRM_SECONDS = 300
 
-Request = namedtuple('Request', ['state', 'threads', 'method', 'bystanders', 'conflicts_of', 'persist', 'neutralise', 'revert_after', 'confirm', 'check'])
+Request = namedtuple("Request", ["state", "threads", "method", "bystanders", "conflicts_of", "persist", "neutralise", "revert_after", "confirm", "check"])
 Request.__doc__ = """What is asked for.
 
 state: ``enabled``, ``disabled``, ``restored`` or None; threads: threads per core, or None; method: as in cpu_state; bystanders: ``refuse`` or
@@ -22,8 +36,15 @@ state: ``enabled``, ``disabled``, ``restored`` or None; threads: threads per cor
 are to rest; revert_after: seconds, or None; confirm: whether an armed timer is stopped; check: nothing is written.
 """
 
-ERRORS = (cpu_state.StateError, config_files.ConfigFileError, dead_man.DeadManError, guard.GuardError, host_lock.HostLockError,
-          saved_state.SavedStateError, OSError)
+ERRORS = (
+    cpu_state.StateError,
+    config_files.ConfigFileError,
+    dead_man.DeadManError,
+    guard.GuardError,
+    host_lock.HostLockError,
+    saved_state.SavedStateError,
+    OSError,
+)
 
 
 class ChangeRefused(Exception):
@@ -37,12 +58,13 @@ class ChangeRefused(Exception):
 class RuntimeChange:
     """One request on one host.
 
-    :param request: :class:`Request`
-    :param run_command: ``callable(list of str) -> (status, stdout, stderr)``
-    :param sysroot: where the host's files are
+    Args:
+        request: :class:`Request`
+        run_command: ``callable(list of str) -> (status, stdout, stderr)``
+        sysroot: where the host's files are
     """
 
-    def __init__(self, request: Request, run_command, sysroot: str = '/'):
+    def __init__(self, request: Request, run_command, sysroot: str = "/"):
         self.request = request
         self.host = bystanders.Host(sysroot)
         self.fs = hostfs.HostFs(sysroot)
@@ -59,7 +81,7 @@ class RuntimeChange:
             self._see_that_it_may_begin()
             files = {} if self.waits and not self.request.check else self._file_changes(self.goal)
             return self._result(self.goal, self.moves or self.ends or self.forgets or bool(files), files, self.waits and not self.request.check)
-        with host_lock.HostLock(self.host.sysroot, 'smt_state', CONFIRM_SECONDS if self.request.confirm else 0.0) as lock:
+        with host_lock.HostLock(self.host.sysroot, "smt_state", CONFIRM_SECONDS if self.request.confirm else 0.0) as lock:
             # Another run, or the timer, may have been at it while this one looked or waited.
             self._look()
             self._see_that_it_may_begin()
@@ -85,12 +107,13 @@ class RuntimeChange:
 
     def _look(self) -> None:
         """The host as it is now, and what the request makes of it: ``goal``, whether it ``moves`` CPUs, ``ends`` a wait for a confirmation, ``forgets`` a
-        saved state, and whether afterwards a change ``waits`` to be confirmed."""
+        saved state, and whether afterwards a change ``waits`` to be confirmed.
+        """
         self.before = cpu_state.read(files=self.host)
         self.topology = topology.read_topology(self.fs, saved_map.load(self.fs))
         self.saved = saved_state.load(self.host, self.fs, persistence.is_kept(self.fs))
         # What was seen in this boot while more CPUs were online than now.
-        self.cores = cpu_state.join_cores(self.topology.cores, self.saved['cores'] if self.saved else [])
+        self.cores = cpu_state.join_cores(self.topology.cores, self.saved["cores"] if self.saved else [])
         self.goal = self._goal()
         self.moves = bool(cpu_state.differences(self.before, self.goal))
         begins = self.moves and self.request.revert_after is not None
@@ -101,38 +124,44 @@ class RuntimeChange:
     def _goal(self) -> dict:
         """The state that is asked for, as far as it can be told before."""
         if self.request.state == RESTORED:
-            return dict(self.before, **{key: self.saved['cpu'][key] for key in ('control', 'active', 'online')}) if self.saved else self.before
+            return dict(self.before, **{key: self.saved["cpu"][key] for key in ("control", "active", "online")}) if self.saved else self.before
         return cpu_state.predict(self.host.sysroot, self.cores, self._threads(), self.request.method, self._origin(), self.host)
 
     def _threads(self) -> int | None:
         return {ENABLED: None, DISABLED: 1}.get(self.request.state, self.request.threads)
 
     def _origin(self) -> dict | None:
-        return self.saved['cpu'] if self.saved else None
+        return self.saved["cpu"] if self.saved else None
 
     def _see_that_it_may_begin(self) -> None:
         if self.request.confirm:
             self._see_that_it_can_be_confirmed()
         if self.moves and self.request.revert_after is not None:
             self.dead_man.see_that_it_can_be_armed()
-        going = set(self.before['online']) - set(self.goal['online'])
-        self.findings = bystanders.find(self.host, self.before['online'], going)
+        going = set(self.before["online"]) - set(self.goal["online"])
+        self.findings = bystanders.find(self.host, self.before["online"], going)
         counting = bystanders.counting(self.findings, self.request.conflicts_of)
-        if counting and self.request.bystanders == 'refuse':
-            raise ChangeRefused('%d bystander(s) would be hurt when %s go offline; nothing was changed. Move them, or set bystanders to warn:\n%s'
-                                % (len(counting), cpulist.render(going), bystanders.readable(counting)), counting)
+        if counting and self.request.bystanders == "refuse":
+            raise ChangeRefused(
+                "%d bystander(s) would be hurt when %s go offline; nothing was changed. Move them, or set bystanders to warn:\n%s"
+                % (len(counting), cpulist.render(going), bystanders.readable(counting)),
+                counting,
+            )
 
     def _see_that_it_can_be_confirmed(self) -> None:
         """Only what is there can be confirmed, and only while it waits for that or when it was confirmed before."""
         if restorer.pending(self.host) is not None:
             if self.moves:
-                raise ChangeRefused('this is not confirmed: the host is not in the state asked for. The timer that takes the unconfirmed change back is '
-                                    'still armed')
+                raise ChangeRefused(
+                    "this is not confirmed: the host is not in the state asked for. The timer that takes the unconfirmed change back is still armed"
+                )
         elif restorer.was_reverted(self.host):
-            raise ChangeRefused('this comes too late: revert_after was over, and the host was brought back to the state before the change '
-                                '(journalctl -u %s.service). Nothing is confirmed, nothing was changed now' % dead_man.UNIT)
+            raise ChangeRefused(
+                "this comes too late: revert_after was over, and the host was brought back to the state before the change "
+                f"(journalctl -u {dead_man.UNIT}.service). Nothing is confirmed, nothing was changed now"
+            )
         elif self.moves:
-            raise ChangeRefused('there is nothing to confirm: no change waits for it, and the host is not in the state asked for')
+            raise ChangeRefused("there is nothing to confirm: no change waits for it, and the host is not in the state asked for")
 
     def _change(self, lock) -> dict:
         """From the saved map to the last mask. Returns the state after it."""
@@ -155,35 +184,35 @@ class RuntimeChange:
 
     def _record(self, goal: dict) -> dict:
         """Save what the change could lose, on the disk before the first write; returns what the guard and the timer go back to."""
-        going = set(self.before['online']) - set(goal['online'])
-        captured = bystanders.capture(self.host, self.before['online'], going)
+        going = set(self.before["online"]) - set(goal["online"])
+        captured = bystanders.capture(self.host, self.before["online"], going)
         remove = []
         if self.saved:
-            self.saved['bystanders'] = bystanders.merge(self.saved['bystanders'], captured)
+            self.saved["bystanders"] = bystanders.merge(self.saved["bystanders"], captured)
         else:
             self.saved = saved_state.new(self.host, self.before, captured)
             remove = [saved_state.PATH]
-        self.saved['cores'] = self.cores
+        self.saved["cores"] = self.cores
         saved_state.save(self.fs, self.saved)
-        return {'cpu': self.before, 'bystanders': captured, 'remove': remove}
+        return {"cpu": self.before, "bystanders": captured, "remove": remove}
 
     def _carry_out(self) -> dict:
-        captured = self.saved['bystanders']
+        captured = self.saved["bystanders"]
         masks = bystanders.masks_now(self.host, captured)
         learned = []
         if self.request.state == RESTORED:
-            after = cpu_state.bring_back(self.host.sysroot, self.saved['cpu'], self.host)
+            after = cpu_state.bring_back(self.host.sysroot, self.saved["cpu"], self.host)
         else:
             change = (self.host.sysroot, self.cores, self._threads(), self.request.method, self._origin(), self.host, learned)
             after = cpu_state.enable(*change[:2], *change[3:]) if self._threads() is None else cpu_state.set_threads_per_core(*change)
-            self.cores = self.saved['cores'] = cpu_state.join_cores(self.cores, learned)
-        if set(after['online']) - set(self.before['online']):
-            self.not_restored, waiting = bystanders.put_back(self.host, captured, masks, after['online'])
-            self.saved['bystanders'] = waiting
+            self.cores = self.saved["cores"] = cpu_state.join_cores(self.cores, learned)
+        if set(after["online"]) - set(self.before["online"]):
+            self.not_restored, waiting = bystanders.put_back(self.host, captured, masks, after["online"])
+            self.saved["bystanders"] = waiting
             saved_map.save(self.fs, topology.read_topology(self.fs))
         else:
             bystanders.note_left(self.host, captured)
-        as_before = not cpu_state.differences(self.saved['cpu'], after) and bystanders.is_empty(self.saved['bystanders'])
+        as_before = not cpu_state.differences(self.saved["cpu"], after) and bystanders.is_empty(self.saved["bystanders"])
         if self.request.state == RESTORED or (as_before and not learned):
             # As before the first change: what comes next is a first change again.
             saved_state.remove(self.fs)
@@ -201,38 +230,41 @@ class RuntimeChange:
         files = self._file_changes(state)
         if files:
             config_files.apply(self.fs, files)
-            if any(path in files for path in (persistence.UNIT_PATH, persistence.WANTED_BY)) and self.fs.status('run/systemd/system') is not None:
-                self.run_command(['systemctl', 'daemon-reload'])
+            if any(path in files for path in (persistence.UNIT_PATH, persistence.WANTED_BY)) and self.fs.status("run/systemd/system") is not None:
+                self.run_command(["systemctl", "daemon-reload"])
         return files
 
     def _result(self, after: dict, changed: bool, files: dict, waits: bool) -> dict:
         rules = udev_rules.active(self.fs)
-        held_one_by_one = after['control'] not in cpu_state.OFF and set(after['present']) - set(after['online'])
+        held_one_by_one = after["control"] not in cpu_state.OFF and set(after["present"]) - set(after["online"])
         if rules and held_one_by_one and not self.request.neutralise:
-            self.warnings.append('udev rules bring CPUs online when they are added, and would undo this at the next boot or hot-plug: %s. '
-                                 'Set neutralise_udev_rules to have them rest' % ', '.join('/' + path for path in rules))
+            self.warnings.append(
+                "udev rules bring CPUs online when they are added, and would undo this at the next boot or hot-plug: {}. "
+                "Set neutralise_udev_rules to have them rest".format(", ".join("/" + path for path in rules))
+            )
         # Those that are refused never come here.
-        verb = 'would be hurt' if self.request.check else 'is hurt'
-        self.warnings += ['%s: %s' % (verb, finding.text) for finding in self.findings if finding.hurts][:bystanders.MOST_LINES]
+        verb = "would be hurt" if self.request.check else "is hurt"
+        self.warnings += [f"{verb}: {finding.text}" for finding in self.findings if finding.hurts][: bystanders.MOST_LINES]
         self.warnings += self.fs.problems
         return {
-            'changed': changed,
-            'before': _shown(self.before),
-            'after': _shown(after),
-            'bystanders': [finding.text for finding in self.findings],
-            'not_restored': self.not_restored,
-            'revert_pending': waits,
-            'diff': _diff(self.before, after) + config_files.diff(files),
+            "changed": changed,
+            "before": _shown(self.before),
+            "after": _shown(after),
+            "bystanders": [finding.text for finding in self.findings],
+            "not_restored": self.not_restored,
+            "revert_pending": waits,
+            "diff": _diff(self.before, after) + config_files.diff(files),
         }
 
 
 def _shown(state: dict) -> dict:
-    return {'control': state['control'], 'active': state['active'], 'online': cpulist.render(state['online'])}
+    return {"control": state["control"], "active": state["active"], "online": cpulist.render(state["online"])}
 
 
 def _diff(before: dict, after: dict) -> list[dict]:
     def text(state):
         shown = _shown(state)
-        return 'smt/control: %s\nonline: %s\n' % (shown['control'], shown['online'])
-    where = '/' + cpu_state.CPU_DIRECTORY
-    return [{'before_header': where, 'after_header': where, 'before': text(before), 'after': text(after)}]
+        return f"smt/control: {shown['control']}\nonline: {shown['online']}\n"
+
+    where = "/" + cpu_state.CPU_DIRECTORY
+    return [{"before_header": where, "after_header": where, "before": text(before), "after": text(after)}]

@@ -105,7 +105,7 @@ def too_busy(others):
     """A sentence about a host on which others disturb what is measured, or None."""
     if others <= BUSY_SHARE:
         return None
-    return "others used %d %% of the CPU time before this block: this host is too busy for narrow intervals; measure when it is idle" % round(100 * others)
+    return f"others used {int(round(100 * others))} % of the CPU time before this block: this host is too busy for narrow intervals; measure when it is idle"
 
 
 def _number(text):

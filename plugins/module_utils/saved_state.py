@@ -14,11 +14,11 @@ import time
 
 from ansible_collections.threadwise.smt.plugins.module_utils import bystanders, cpu_state, durable
 
-PATH = 'var/lib/threadwise-smt/state.json'
-SCHEMA = 'threadwise.smt/state'
+PATH = "var/lib/threadwise-smt/state.json"
+SCHEMA = "threadwise.smt/state"
 SCHEMA_VERSION = 1
-BOOT_ID = 'proc/sys/kernel/random/boot_id'
-NOBODY = {'online': [], 'tasks': [], 'cpusets': {}, 'partitions': {}, 'interrupts': {}}
+BOOT_ID = "proc/sys/kernel/random/boot_id"
+NOBODY = {"online": [], "tasks": [], "cpusets": {}, "partitions": {}, "interrupts": {}}
 
 
 class SavedStateError(Exception):
@@ -27,19 +27,19 @@ class SavedStateError(Exception):
 
 def new(host: bystanders.Host, state: dict, captured: dict) -> dict:
     return {
-        'schema': SCHEMA,
-        'schema_version': SCHEMA_VERSION,
-        'boot_id': host.read(BOOT_ID),
-        'saved_at': time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime()),
-        'cpu': state,
-        'bystanders': captured,
-        'cores': [],
+        "schema": SCHEMA,
+        "schema_version": SCHEMA_VERSION,
+        "boot_id": host.read(BOOT_ID),
+        "saved_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "cpu": state,
+        "bystanders": captured,
+        "cores": [],
     }
 
 
 def save(fs, saved: dict) -> None:
     """Whole or not at all, for root only, because it lists processes. Raises OSError."""
-    fs.write(PATH, json.dumps(saved) + '\n', mode=0o600)
+    fs.write(PATH, json.dumps(saved) + "\n", mode=0o600)
 
 
 def remove(fs) -> None:
@@ -49,31 +49,32 @@ def remove(fs) -> None:
 def load(host: bystanders.Host, fs, kept_over_boots: bool) -> dict | None:
     """The saved state, None when there is none that counts in this boot. Raises SavedStateError.
 
-    :param fs: ``hostfs.HostFs`` of the same host
-    :param kept_over_boots: whether a setting is kept over boots, so that the state is one that this collection brought about
+    Args:
+        fs: ``hostfs.HostFs`` of the same host
+        kept_over_boots: whether a setting is kept over boots, so that the state is one that this collection brought about
     """
     status = fs.status(PATH)
     if status is None:
         return None
-    way_out = 'remove it if the state before is no longer wanted'
+    way_out = "remove it if the state before is no longer wanted"
     if fs.is_host and (not stat.S_ISREG(status.st_mode) or status.st_uid != 0 or status.st_mode & 0o022):
-        raise SavedStateError('%s is no regular file of root, or others may write it: %s' % (fs.path(PATH), way_out))
+        raise SavedStateError(f"{fs.path(PATH)} is no regular file of root, or others may write it: {way_out}")
     try:
-        saved = json.loads(fs.read(PATH, 64 << 20) or '')
-        if saved['schema'] != SCHEMA or saved['schema_version'] != SCHEMA_VERSION:
-            raise ValueError('it is no %s of version %d' % (SCHEMA, SCHEMA_VERSION))
-        cpu_state.check_state(saved['cpu'])
-        bystanders.check(saved['bystanders'])
-        _check_cores(saved['cores'])
-        boot_id = saved['boot_id']
+        saved = json.loads(fs.read(PATH, 64 << 20) or "")
+        if saved["schema"] != SCHEMA or saved["schema_version"] != SCHEMA_VERSION:
+            raise ValueError(f"it is no {SCHEMA} of version {SCHEMA_VERSION}")
+        cpu_state.check_state(saved["cpu"])
+        bystanders.check(saved["bystanders"])
+        _check_cores(saved["cores"])
+        boot_id = saved["boot_id"]
     except (ValueError, KeyError, TypeError, RecursionError, cpu_state.StateError) as trouble:
-        raise SavedStateError('%s cannot be used (%.200s): %s' % (fs.path(PATH), trouble, way_out)) from trouble
+        raise SavedStateError(f"{fs.path(PATH)} cannot be used ({trouble!s:.200}): {way_out}") from trouble
     if boot_id == host.read(BOOT_ID):
         return saved
-    return dict(saved, bystanders=dict(NOBODY, online=saved['cpu']['online']), cores=[]) if kept_over_boots else None
+    return dict(saved, bystanders=dict(NOBODY, online=saved["cpu"]["online"]), cores=[]) if kept_over_boots else None
 
 
 def _check_cores(cores) -> None:
     cpus = [cpu for core in cores for cpu in core]
     if not cpu_state.is_cpus(cpus) or len(set(cpus)) != len(cpus):
-        raise ValueError('its cores are none')
+        raise ValueError("its cores are none")

@@ -38,8 +38,12 @@ class Precision:
     def __init__(self, margin, placements):
         self._margin = margin
         self._pairs = main_comparisons(list(placements))
-        self._sampled_as = {(condition, name): (condition, spot["same_as"] or name)
-                            for condition, spots in placements.items() for name, spot in spots.items() if spot["workers"]}
+        self._sampled_as = {
+            (condition, name): (condition, spot["same_as"] or name)
+            for condition, spots in placements.items()
+            for name, spot in spots.items()
+            if spot["workers"]
+        }
         self._values = {}
 
     def add(self, sample):

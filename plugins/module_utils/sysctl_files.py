@@ -45,7 +45,7 @@ def read(fs):
     for directory in DIRECTORIES:
         for name in fs.names(directory):
             if name.endswith(".conf"):
-                by_name.setdefault(name, "%s/%s" % (directory, name))
+                by_name.setdefault(name, f"{directory}/{name}")
     return [(path, fs.read(path) or "") for _name, path in sorted(by_name.items())]
 
 
@@ -82,8 +82,9 @@ def overrides(fs, wanted, ours=OURS):
     for name, value in wanted.items():
         at_last = last.get(name, (str(value),))[0]
         if at_last != str(value):
-            problems.append("%s makes %s %.20s whenever somebody calls sysctl --system, which reads it last: take the line out of it"
-                            % (fs.path(SYSCTL_CONF), name, at_last))
+            problems.append(
+                f"{fs.path(SYSCTL_CONF)} makes {name} {at_last!s:.20} whenever somebody calls sysctl --system, which reads it last: take the line out of it"
+            )
     return _file_overrides(fs, wanted, ours) + problems + _tuned_overrides(fs, wanted)
 
 
@@ -104,21 +105,21 @@ def boot_differences(fs, wanted, ours=OURS):
     for name, value in wanted.items():
         at_last, path = effective.get(name, (None, None))
         if path is None:
-            differences.append("no file sets %s at boot" % name)
+            differences.append(f"no file sets {name} at boot")
         elif at_last != str(value):
-            differences.append("%s makes %s %.20s instead of %d at boot" % (fs.path(path), name, at_last, value))
+            differences.append(f"{fs.path(path)} makes {name} {at_last!s:.20} instead of {value} at boot")
     return differences + tuned, next(iter(_file_overrides(fs, wanted, ours) + tuned), None)
 
 
 def _file_overrides(fs, wanted, ours):
     own_text = "".join("%s=%d\n" % item for item in wanted.items())
     files = [(path, text) for path, text in read(fs) if path != ours]
-    effective = at_boot(sorted(files + [(ours, own_text)], key=lambda item: item[0].rpartition("/")[2]))
+    effective = at_boot(sorted([*files, (ours, own_text)], key=lambda item: item[0].rpartition("/")[2]))
     problems = []
     for name, value in wanted.items():
         at_last, path = effective[name]
         if at_last != str(value):
-            problems.append("%s makes %s %.20s at boot, in spite of %s: take the line out of it" % (fs.path(path), name, at_last, fs.path(ours)))
+            problems.append(f"{fs.path(path)} makes {name} {at_last!s:.20} at boot, in spite of {fs.path(ours)}: take the line out of it")
     return problems
 
 
@@ -133,8 +134,11 @@ def _tuned_overrides(fs, wanted):
     for name, value in wanted.items():
         at_last, profile = values.get(name, (str(value), None))
         if at_last != str(value):
-            problems.append("the tuned profile %s makes %s %.20s when tuned starts, because reapply_sysctl is off: switch that on in "
-                            "%s or change the profile" % (profile, name, at_last, fs.path("etc/tuned/tuned-main.conf")))
+            problems.append(
+                "the tuned profile {} makes {} {!s:.20} when tuned starts, because reapply_sysctl is off: switch that on in {} or change the profile".format(
+                    profile, name, at_last, fs.path("etc/tuned/tuned-main.conf")
+                )
+            )
     return problems
 
 
@@ -143,7 +147,7 @@ def _profile_values(fs, profile, seen):
     if profile in seen or len(seen) >= MOST_INCLUDES or not re.match(r"\A[A-Za-z0-9_][A-Za-z0-9_.-]*\Z", profile):
         return {}
     seen.add(profile)
-    text = next((text for text in (fs.read("%s/%s/tuned.conf" % (folder, profile)) for folder in TUNED_PROFILES) if text is not None), "")
+    text = next((text for text in (fs.read(f"{folder}/{profile}/tuned.conf") for folder in TUNED_PROFILES) if text is not None), "")
     sections = _ini(text)
     values = {}
     for name in re.split(r"[\s,]+", sections.get("main", {}).get("include", "")):

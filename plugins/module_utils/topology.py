@@ -13,6 +13,7 @@ Where the kernel tells the same thing in several ways they do not always agree. 
 A CPU that is offline has no place: the kernel takes its folder away, or leaves a stale one (seen on s390 and on old kernels). Only a map that was saved
 while all CPUs were online can tell, see saved_map.py. What nothing tells is left out, and `complete` is False.
 """
+
 from __future__ import annotations
 
 import re
@@ -20,31 +21,40 @@ from dataclasses import dataclass, field, replace
 
 from ansible_collections.threadwise.smt.plugins.module_utils import cpuinfo, cpulist, hostfs
 
-CPU_DIR = 'sys/devices/system/cpu/'
-NODE_DIR = 'sys/devices/system/node/'
-BLANK = ' \t\r\n\0'
+CPU_DIR = "sys/devices/system/cpu/"
+NODE_DIR = "sys/devices/system/node/"
+BLANK = " \t\r\n\0"
 
-_CPU_NAME = re.compile(r'cpu([0-9]{1,6})')
-_NODE_NAME = re.compile(r'node([0-9]{1,6})')
-_CORE_FILES = (('core_cpus_list', cpulist.parse), ('thread_siblings_list', cpulist.parse),
-               ('core_cpus', cpulist.parse_mask), ('thread_siblings', cpulist.parse_mask))
-_PACKAGE_FILES = (('package_cpus_list', cpulist.parse), ('core_siblings_list', cpulist.parse),
-                  ('package_cpus', cpulist.parse_mask), ('core_siblings', cpulist.parse_mask))
+_CPU_NAME = re.compile(r"cpu([0-9]{1,6})")
+_NODE_NAME = re.compile(r"node([0-9]{1,6})")
+_CORE_FILES = (
+    ("core_cpus_list", cpulist.parse),
+    ("thread_siblings_list", cpulist.parse),
+    ("core_cpus", cpulist.parse_mask),
+    ("thread_siblings", cpulist.parse_mask),
+)
+_PACKAGE_FILES = (
+    ("package_cpus_list", cpulist.parse),
+    ("core_siblings_list", cpulist.parse),
+    ("package_cpus", cpulist.parse_mask),
+    ("core_siblings", cpulist.parse_mask),
+)
 
 
 @dataclass(frozen=True)
 class Topology:
     """A host's CPUs. CPU sets are sorted tuples of int.
 
-    :ivar present: CPUs that are there, online or not.
-    :ivar possible: CPU numbers the kernel has room for; beyond `present` they are slots for hot-plug, not missing CPUs.
-    :ivar online: CPUs that run.
-    :ivar isolated: CPUs kept from the scheduler's balancing (isolcpus=, cpuset partitions).
-    :ivar cores: one tuple a core, sorted by first CPU; offline siblings are in it when their place is known.
-    :ivar packages: one tuple a package (socket), sorted by first CPU, of CPUs whose core is known.
-    :ivar nodes: NUMA node (int) -> its CPUs as the kernel tells them now; empty when it tells no node.
-    :ivar source: where the cores come from: ``sysfs``, ``saved`` (the saved map was needed), ``cpuinfo`` or ``unknown``.
-    :ivar complete: True when the core of every present CPU is known.
+    Attributes:
+        present: CPUs that are there, online or not.
+        possible: CPU numbers the kernel has room for; beyond `present` they are slots for hot-plug, not missing CPUs.
+        online: CPUs that run.
+        isolated: CPUs kept from the scheduler's balancing (isolcpus=, cpuset partitions).
+        cores: one tuple a core, sorted by first CPU; offline siblings are in it when their place is known.
+        packages: one tuple a package (socket), sorted by first CPU, of CPUs whose core is known.
+        nodes: NUMA node (int) -> its CPUs as the kernel tells them now; empty when it tells no node.
+        source: where the cores come from: ``sysfs``, ``saved`` (the saved map was needed), ``cpuinfo`` or ``unknown``.
+        complete: True when the core of every present CPU is known.
     """
 
     present: tuple = ()
@@ -54,7 +64,7 @@ class Topology:
     cores: tuple = ()
     packages: tuple = ()
     nodes: dict = field(default_factory=dict)
-    source: str = 'unknown'
+    source: str = "unknown"
     complete: bool = False
 
     @property
@@ -77,10 +87,10 @@ class Topology:
     def threads_per_core(self):
         """``{'min', 'max', 'online_max'}``: threads a core has, and the most that are online in one; None each when no core is known."""
         if not self.cores:
-            return {'min': None, 'max': None, 'online_max': None}
+            return {"min": None, "max": None, "online_max": None}
         online = set(self.online)
         sizes = [len(core) for core in self.cores]
-        return {'min': min(sizes), 'max': max(sizes), 'online_max': max(sum(cpu in online for cpu in core) for core in self.cores)}
+        return {"min": min(sizes), "max": max(sizes), "online_max": max(sum(cpu in online for cpu in core) for core in self.cores)}
 
     @property
     def numbering(self):
@@ -91,30 +101,33 @@ class Topology:
         """
         shared = [core for core in self.cores if len(core) > 1]
         if not shared:
-            return 'none'
+            return "none"
         if all(core[-1] - core[0] == len(core) - 1 for core in shared):
-            return 'adjacent'
+            return "adjacent"
         ranks = [[core[rank] for core in shared if len(core) > rank] for rank in range(max(map(len, shared)))]
         if all(max(lower) < min(upper) for lower, upper in zip(ranks, ranks[1:])):
-            return 'split'
-        return 'mixed'
+            return "split"
+        return "mixed"
 
 
 def read_topology(fs, saved=None):
     """Read a host's topology.
 
-    :param fs: `hostfs.HostFs`; what could not be read or believed is noted in its `problems`.
-    :param saved: Topology saved while all CPUs were online, already held against the machine (`saved_map.load`), or None.
-    :returns: Topology. Nothing is raised for what the files hold.
+    Args:
+        fs: `hostfs.HostFs`; what could not be read or believed is noted in its `problems`.
+        saved: Topology saved while all CPUs were online, already held against the machine (`saved_map.load`), or None.
+
+    Returns:
+        Topology. Nothing is raised for what the files hold.
     """
     folders = _cpu_folders(fs)
     processors = _Processors(fs)
     present, online = _present_and_online(fs, folders, processors)
     topology = Topology(
         present=present,
-        possible=_cpu_file(fs, 'possible') or present,
+        possible=_cpu_file(fs, "possible") or present,
         online=online,
-        isolated=_cpu_file(fs, 'isolated') or (),
+        isolated=_cpu_file(fs, "isolated") or (),
         nodes=_nodes(fs, set(present)),
     )
     topology = _with_places(topology, *_live_places(fs, [cpu for cpu in online if cpu in folders], processors, online))
@@ -125,8 +138,13 @@ def read_topology(fs, saved=None):
 
 def _with_places(topology, cores, packages, source):
     known = {cpu for core in cores for cpu in core}
-    return replace(topology, cores=_sorted_sets(cores), packages=_sorted_sets(packages), source=source if cores else 'unknown',
-                   complete=bool(cores) and known.issuperset(topology.present))
+    return replace(
+        topology,
+        cores=_sorted_sets(cores),
+        packages=_sorted_sets(packages),
+        source=source if cores else "unknown",
+        complete=bool(cores) and known.issuperset(topology.present),
+    )
 
 
 def _sorted_sets(groups):
@@ -134,6 +152,7 @@ def _sorted_sets(groups):
 
 
 # ---- which CPUs there are -------------------------------------------------------------------------------------------------------------------------
+
 
 class _Processors:
     """/proc/cpuinfo, read once and only when it is needed: on a large host the kernel takes its time over it."""
@@ -145,7 +164,7 @@ class _Processors:
     @property
     def blocks(self):
         if self._blocks is None:
-            text = self._fs.read('proc/cpuinfo', hostfs.LARGE)
+            text = self._fs.read("proc/cpuinfo", hostfs.LARGE)
             self._blocks = cpuinfo.parse(text)[1] if text else {}
         return self._blocks
 
@@ -155,7 +174,7 @@ def _cpu_folders(fs):
 
 
 def _numbered(fs, directory, pattern):
-    matches = (pattern.fullmatch(name) for name in fs.names(directory.rstrip('/')))
+    matches = (pattern.fullmatch(name) for name in fs.names(directory.rstrip("/")))
     numbers = (int(match.group(1)) for match in matches if match is not None)
     return {number for number in numbers if number <= cpulist.MAX_CPU}
 
@@ -172,29 +191,29 @@ def _read_set(fs, path, parse):
     try:
         return parse(text)
     except cpulist.CpuListError as error:
-        fs.note('%s was left out: %s.' % (fs.path(path), error))
+        fs.note(f"{fs.path(path)} was left out: {error}.")
         return None
 
 
 def _present_and_online(fs, folders, processors):
-    present = _cpu_file(fs, 'present')
-    online = _cpu_file(fs, 'online')
+    present = _cpu_file(fs, "present")
+    online = _cpu_file(fs, "online")
     if not online:
         online = _online_by_folder(fs, folders, processors)
     if not present:
         present = tuple(sorted(folders.union(online)))
     strangers = sorted(set(online).difference(present))
     if strangers:
-        fs.note('CPUs %s are online but not present by %s: they were counted as present.' % (cpulist.render(strangers), fs.path(CPU_DIR + 'present')))
+        fs.note(f"CPUs {cpulist.render(strangers)} are online but not present by {fs.path(CPU_DIR + 'present')}: they were counted as present.")
         present = tuple(sorted(set(present).union(online)))
     return present, online
 
 
 def _online_by_folder(fs, folders, processors):
     """Without cpu/online (before Linux 2.6.28, or cut from a recording): cpuN/online where any CPU has it, else /proc/cpuinfo, else the folders."""
-    flags = {cpu: (fs.read('%scpu%d/online' % (CPU_DIR, cpu)) or '').strip(BLANK) for cpu in folders}
-    if '0' in flags.values() or '1' in flags.values():
-        return tuple(sorted(cpu for cpu, flag in flags.items() if flag != '0'))
+    flags = {cpu: (fs.read(f"{CPU_DIR}cpu{cpu}/online") or "").strip(BLANK) for cpu in folders}
+    if "0" in flags.values() or "1" in flags.values():
+        return tuple(sorted(cpu for cpu, flag in flags.items() if flag != "0"))
     listed = set(processors.blocks)
     if listed and (not folders or listed <= folders):
         return tuple(sorted(listed))
@@ -205,17 +224,18 @@ def _nodes(fs, present):
     """NUMA nodes, a node without CPUs (memory alone) included. On s390 a node lists hot-plug slots too: only present CPUs count."""
     nodes = {}
     for node in sorted(_numbered(fs, NODE_DIR, _NODE_NAME)):
-        cpus = _read_set(fs, '%snode%d/cpulist' % (NODE_DIR, node), cpulist.parse)
+        cpus = _read_set(fs, f"{NODE_DIR}node{node}/cpulist", cpulist.parse)
         if cpus is None:
-            cpus = _read_set(fs, '%snode%d/cpumap' % (NODE_DIR, node), cpulist.parse_mask)
+            cpus = _read_set(fs, f"{NODE_DIR}node{node}/cpumap", cpulist.parse_mask)
         if cpus is None:
             # Recordings often keep only the links from a node to its CPUs.
-            cpus = tuple(sorted(_numbered(fs, '%snode%d' % (NODE_DIR, node), _CPU_NAME)))
+            cpus = tuple(sorted(_numbered(fs, f"{NODE_DIR}node{node}", _CPU_NAME)))
         nodes[node] = tuple(cpu for cpu in cpus if cpu in present)
     return nodes
 
 
 # ---- which CPUs belong together -------------------------------------------------------------------------------------------------------------------
+
 
 def _live_places(fs, cpus, processors, online):
     """(cores, packages, source) of the online CPUs, from the first source that can be believed; cores is empty when none can."""
@@ -223,9 +243,9 @@ def _live_places(fs, cpus, processors, online):
     if cores is None:
         cores = _cores_by_ids(fs, cpus, processors)
     if cores:
-        return cores, _packages(fs, cores, processors), 'sysfs'
+        return cores, _packages(fs, cores, processors), "sysfs"
     cores, packages = _places_by_cpuinfo(fs, online, processors)
-    return cores, packages, 'cpuinfo'
+    return cores, packages, "cpuinfo"
 
 
 def _parting(fs, cpus, files):
@@ -237,7 +257,7 @@ def _parting(fs, cpus, files):
     for name, parse in files:
         texts = {}
         for cpu in cpus:
-            text = fs.read('%scpu%d/topology/%s' % (CPU_DIR, cpu, name))
+            text = fs.read(f"{CPU_DIR}cpu{cpu}/topology/{name}")
             if text is not None:
                 texts[cpu] = text
         if not texts:
@@ -258,10 +278,10 @@ def _groups(fs, texts, parse, wanted, name):
                 continue
             group = tuple(sorted(wanted.intersection(parse(text))))
         except cpulist.CpuListError as error:
-            fs.note('topology/%s of CPU %d was left out: %s.' % (name, cpu, error))
+            fs.note(f"topology/{name} of CPU {cpu} was left out: {error}.")
             return None
         if cpu not in group or (known is not None and known != group) or (known is None and any(other in group_of for other in group)):
-            fs.note('topology/%s contradicts itself at CPU %d (%s): it was left out.' % (name, cpu, cpulist.quoted(text.strip())))
+            fs.note(f"topology/{name} contradicts itself at CPU {cpu} ({cpulist.quoted(text.strip())}): it was left out.")
             return None
         for other in group:
             group_of[other] = group
@@ -275,7 +295,7 @@ def _packages(fs, cores, processors):
 
     A core lies in one package, so its first CPU speaks for all of it.
     """
-    names = ('drawer_id', 'book_id', 'physical_package_id') if cores and _has_books(fs, cores[0][0]) else ('physical_package_id',)
+    names = ("drawer_id", "book_id", "physical_package_id") if cores and _has_books(fs, cores[0][0]) else ("physical_package_id",)
     ids = [tuple(_id(fs, core[0], name) for name in names) for core in cores]
     # On s390 a package id is unique only within its book, a book id only within its drawer; before Linux 4.8 there are no drawers.
     if all(key[-1] is not None for key in ids):
@@ -284,17 +304,17 @@ def _packages(fs, cores, processors):
     groups = _parting(fs, cpus, _PACKAGE_FILES)
     if groups is not None:
         return groups
-    keys = {cpu: cpuinfo.number(processors.blocks.get(cpu, {}), 'physical id') for cpu in cpus}
+    keys = {cpu: cpuinfo.number(processors.blocks.get(cpu, {}), "physical id") for cpu in cpus}
     return [] if None in keys.values() else _grouped(keys)
 
 
 def _has_books(fs, cpu):
-    return fs.status('%scpu%d/topology/book_id' % (CPU_DIR, cpu)) is not None
+    return fs.status(f"{CPU_DIR}cpu{cpu}/topology/book_id") is not None
 
 
 def _id(fs, cpu, name):
-    text = fs.read('%scpu%d/topology/%s' % (CPU_DIR, cpu, name))
-    text = '' if text is None else text.strip(BLANK)
+    text = fs.read(f"{CPU_DIR}cpu{cpu}/topology/{name}")
+    text = "" if text is None else text.strip(BLANK)
     # -1, and on some kernels 65535 or 4294967295, say that the firmware told nothing: only plain digits are an id, and equal ids compare as such.
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else None
 
@@ -309,9 +329,9 @@ def _grouped(keys):
 def _cores_by_ids(fs, cpus, processors):
     packages = _packages(fs, [(cpu,) for cpu in cpus], processors)
     package_of = {cpu: index for index, package in enumerate(packages) for cpu in package}
-    core_ids = {cpu: _id(fs, cpu, 'core_id') for cpu in cpus}
+    core_ids = {cpu: _id(fs, cpu, "core_id") for cpu in cpus}
     placed = [cpu for cpu in cpus if cpu in package_of and core_ids[cpu] is not None]
-    keys = {cpu: (package_of[cpu], _id(fs, cpu, 'die_id'), core_ids[cpu]) for cpu in placed}
+    keys = {cpu: (package_of[cpu], _id(fs, cpu, "die_id"), core_ids[cpu]) for cpu in placed}
     return _held_against_cpuinfo(_grouped(keys), cpus, processors)
 
 
@@ -319,11 +339,11 @@ def _places_by_cpuinfo(fs, online, processors):
     blocks = {cpu: processors.blocks[cpu] for cpu in online if cpu in processors.blocks}
     keys = {}
     for cpu, fields in blocks.items():
-        package, core = cpuinfo.number(fields, 'physical id'), cpuinfo.number(fields, 'core id')
+        package, core = cpuinfo.number(fields, "physical id"), cpuinfo.number(fields, "core id")
         if package is not None and core is not None:
             # On s390 the numbers restart in each book and drawer; die_id is the one thing that recordings without other ids still have.
-            above = tuple(cpuinfo.number(fields, name) for name in ('drawer id', 'book id'))
-            keys[cpu] = (above + (package,), _id(fs, cpu, 'die_id'), core)
+            above = tuple(cpuinfo.number(fields, name) for name in ("drawer id", "book id"))
+            keys[cpu] = ((*above, package), _id(fs, cpu, "die_id"), core)
     cores = _held_against_cpuinfo(_grouped(keys), online, processors)
     return cores, _grouped({cpu: keys[cpu][0] for core in cores for cpu in core})
 
@@ -339,7 +359,7 @@ def _held_against_cpuinfo(cores, cpus, processors):
         return cores
     believed = []
     for core in cores:
-        siblings, count = (cpuinfo.number(blocks[core[0]], name) for name in ('siblings', 'cpu cores'))
+        siblings, count = (cpuinfo.number(blocks[core[0]], name) for name in ("siblings", "cpu cores"))
         if siblings is not None and siblings == count and len(core) > 1:
             believed.extend([cpu] for cpu in core)
         else:
@@ -349,15 +369,16 @@ def _held_against_cpuinfo(cores, cpus, processors):
 
 # ---- what the saved map adds ----------------------------------------------------------------------------------------------------------------------
 
+
 def _with_saved(fs, topology, saved):
     """The topology with cores and packages of the saved map, unless what is online now contradicts it."""
     online = set(topology.online)
     if saved.present != topology.present:
-        fs.note('The saved sibling map was left out: it is of CPUs %s, present are %s.' % (cpulist.render(saved.present), cpulist.render(topology.present)))
+        fs.note(f"The saved sibling map was left out: it is of CPUs {cpulist.render(saved.present)}, present are {cpulist.render(topology.present)}.")
         return topology
     cut = {core for core in (tuple(cpu for cpu in core if cpu in online) for core in saved.cores) if core}
     wrong = [core for core in topology.cores if core not in cut]
     if wrong:
-        fs.note('The saved sibling map was left out: the kernel now says that CPUs %s are one core, the map does not.' % cpulist.render(wrong[0]))
+        fs.note(f"The saved sibling map was left out: the kernel now says that CPUs {cpulist.render(wrong[0])} are one core, the map does not.")
         return topology
-    return _with_places(topology, saved.cores, saved.packages, 'saved')
+    return _with_places(topology, saved.cores, saved.packages, "saved")

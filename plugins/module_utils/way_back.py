@@ -4,6 +4,7 @@
 
 A controller that is killed in between knows nothing of it any more; the host does, also after a reboot.
 """
+
 from __future__ import annotations
 
 import json
@@ -11,15 +12,18 @@ import json
 from ansible_collections.threadwise.smt.plugins.module_utils import cpulist, saved_map
 
 # The role smt_policy writes and removes it.
-PATH = 'var/lib/threadwise-smt/way-back.json'
+PATH = "var/lib/threadwise-smt/way-back.json"
 
 
 def load(fs):
     """What leads back to the state before a change that nobody found to be well, or None where there is no such change.
 
-    :param fs: `hostfs.HostFs`.
-    :returns: dict as the role smt_policy wrote it; an empty one where the file is damaged or others than root could have written it, and `fs.problems`
-        says so: there was a change all the same.
+    Args:
+        fs: `hostfs.HostFs`.
+
+    Returns:
+        dict as the role smt_policy wrote it; an empty one where the file is damaged or others than root could have written it, and `fs.problems`
+            says so: there was a change all the same.
     """
     text = fs.read(PATH)
     if text is None:
@@ -29,8 +33,8 @@ def load(fs):
     try:
         way = json.loads(text)
         if not isinstance(way, dict):
-            raise ValueError('it is no object')
+            raise ValueError("it is no object")
         return way
     except (ValueError, RecursionError) as error:
-        fs.note('The way back of the last rollout, %s, was left out: it is damaged (%s).' % (fs.path(PATH), cpulist.quoted(str(error))))
+        fs.note(f"The way back of the last rollout, {fs.path(PATH)}, was left out: it is damaged ({cpulist.quoted(str(error))}).")
         return {}

@@ -29,53 +29,61 @@ def declarations(given):
         WorkloadError: the first that cannot be used: which one, what of it, and what it may be.
     """
     if len(given) > MOST:
-        raise WorkloadError("custom names %d commands: no more than %d" % (len(given), MOST))
+        raise WorkloadError(f"custom names {len(given)} commands: no more than {MOST}")
     made = [_declaration(one) for one in given]
     names = [one["name"] for one in made]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise WorkloadError("custom names %s more than once" % ", ".join(twice))
+        raise WorkloadError(f"custom names {', '.join(twice)} more than once")
     return made
 
 
 def _declaration(given):
     name = given["name"]
     if not NAME.match(name):
-        raise WorkloadError("custom: %r cannot be a name: lower-case letters, digits and '_', at most 64" % name[:80])
+        raise WorkloadError(f"custom: {name[:80]!r} cannot be a name: lower-case letters, digits and '_', at most 64")
     if name in BUILT_IN:
-        raise WorkloadError("custom: %s is the name of a built-in workload" % name)
+        raise WorkloadError(f"custom: {name} is the name of a built-in workload")
     argv = given["argv"]
     if not argv or not argv[0] or len(argv) > MOST_WORDS or any("\0" in word or len(word) > MOST_TEXT for word in argv):
-        raise WorkloadError("custom: argv of %s: from 1 to %d words of at most %d characters, the first the command" % (name, MOST_WORDS, MOST_TEXT))
+        raise WorkloadError(f"custom: argv of {name}: from 1 to {MOST_WORDS} words of at most {MOST_TEXT} characters, the first the command")
     timeout = given.get("timeout") or 60
     if not TIMEOUT[0] <= timeout <= TIMEOUT[1]:
         raise WorkloadError("custom: timeout of %s is %s: it must be from %d to %d seconds" % (name, timeout, *TIMEOUT))
     metrics = [_metric(given, one) for one in [given["metric"]] + (given.get("metrics") or [])]
     metric_names = [one["name"] for one in metrics]
     if len(set(metric_names)) < len(metric_names):
-        raise WorkloadError("custom: %s has two metrics of one name" % name)
-    return dict(PLAIN, name=name, title=(given.get("title") or name)[:200], argv=list(argv), together=bool(given.get("together")), timeout=timeout,
-                metric=metrics[0], metrics=metrics[1:])
+        raise WorkloadError(f"custom: {name} has two metrics of one name")
+    return dict(
+        PLAIN,
+        name=name,
+        title=(given.get("title") or name)[:200],
+        argv=list(argv),
+        together=bool(given.get("together")),
+        timeout=timeout,
+        metric=metrics[0],
+        metrics=metrics[1:],
+    )
 
 
 def _metric(workload, given):
-    about = "custom: metric %s of %s" % (given["name"][:80], workload["name"])
+    about = f"custom: metric {given['name'][:80]} of {workload['name']}"
     if not NAME.match(given["name"]):
-        raise WorkloadError("%s: a name is lower-case letters, digits and '_', at most 64" % about)
+        raise WorkloadError(f"{about}: a name is lower-case letters, digits and '_', at most 64")
     chosen = [source for source in SOURCES if given.get(source)]
     if len(chosen) != 1:
-        raise WorkloadError("%s: name one of %s" % (about, ", ".join(SOURCES)))
+        raise WorkloadError(f"{about}: name one of {', '.join(SOURCES)}")
     better = given["better"]
     aggregate = given.get("aggregate") or _usual_aggregate(given, bool(workload.get("together")))
     if better not in ("higher", "lower") or aggregate not in AGGREGATES:
-        raise WorkloadError("%s: better is higher or lower, aggregate one of %s" % (about, ", ".join(sorted(AGGREGATES))))
+        raise WorkloadError(f"{about}: better is higher or lower, aggregate one of {', '.join(sorted(AGGREGATES))}")
     metric = {"name": given["name"], "unit": given["unit"][:60], "better": better, "aggregate": aggregate}
     if chosen[0] == "pattern":
         return dict(metric, pattern=_pattern(about, given["pattern"]))
     if chosen[0] == "json":
         return dict(metric, json=list(given["json"]))
     if given["clock"] not in CLOCKS:
-        raise WorkloadError("%s: clock is one of %s" % (about, ", ".join(CLOCKS)))
+        raise WorkloadError(f"{about}: clock is one of {', '.join(CLOCKS)}")
     return dict(metric, clock=given["clock"])
 
 
@@ -90,7 +98,7 @@ def _pattern(about, pattern):
     try:
         groups = re.compile(pattern).groups
     except (re.error, OverflowError, RecursionError) as error:
-        raise WorkloadError("%s: its pattern is no regular expression: %s" % (about, error)) from None
+        raise WorkloadError(f"{about}: its pattern is no regular expression: {error}") from None
     if groups < 1:
-        raise WorkloadError("%s: its pattern has no group, so that it is not known where the number stands: put it in parentheses" % about)
+        raise WorkloadError(f"{about}: its pattern has no group, so that it is not known where the number stands: put it in parentheses")
     return pattern

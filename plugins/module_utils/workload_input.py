@@ -38,8 +38,7 @@ def write_stream(path, megabytes):
     """Write the fixed stream of a length in megabytes (10^6 bytes) to a file."""
     block = stream_block()
     with open(path, "wb") as stream:
-        for _block in range(megabytes):
-            stream.write(block)
+        stream.writelines(block for _block in range(megabytes))
 
 
 def verify(workload, stdin):
@@ -54,18 +53,19 @@ def verify(workload, stdin):
         return
     try:
         with open(stdin, "rb") as stream:
-            packed = subprocess.run(workload["argv"], stdin=stream, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=VERIFY_SECONDS,
-                                    check=False).stdout
+            packed = subprocess.run(
+                workload["argv"], stdin=stream, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=VERIFY_SECONDS, check=False
+            ).stdout
     except subprocess.TimeoutExpired:
-        raise WorkloadError("%s did not pack the stream within %d s" % (workload["argv"][0], VERIFY_SECONDS)) from None
+        raise WorkloadError(f"{workload['argv'][0]} did not pack the stream within {VERIFY_SECONDS} s") from None
     with open(stdin, "rb") as stream:
         wanted = _digest(stream)
     try:
         got = _digest(gzip.GzipFile(fileobj=io.BytesIO(packed)))
     except (OSError, EOFError, zlib.error) as error:
-        raise WorkloadError("%s wrote what cannot be unpacked: %s" % (workload["argv"][0], error)) from error
+        raise WorkloadError(f"{workload['argv'][0]} wrote what cannot be unpacked: {error}") from error
     if got != wanted:
-        raise WorkloadError("%s changed the stream: what it packed does not unpack to what went in" % workload["argv"][0])
+        raise WorkloadError(f"{workload['argv'][0]} changed the stream: what it packed does not unpack to what went in")
 
 
 def _digest(stream):
@@ -94,17 +94,24 @@ def build(name, text, folder, path):
     """
     tool = compiler(path)
     if tool is None:
-        raise WorkloadError("%s cannot be compiled: no C compiler is installed" % name)
+        raise WorkloadError(f"{name} cannot be compiled: no C compiler is installed")
     source = os.path.join(folder, name)
     program = os.path.splitext(source)[0]
     with open(source, "w", encoding="utf-8") as stream:
         stream.write(text)
     try:
-        done = subprocess.run([tool, "-O2", "-pthread", "-o", program, source], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              timeout=COMPILE_SECONDS, check=False, env={"LC_ALL": "C", "PATH": path})
+        done = subprocess.run(
+            [tool, "-O2", "-pthread", "-o", program, source],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=COMPILE_SECONDS,
+            check=False,
+            env={"LC_ALL": "C", "PATH": path},
+        )
     except subprocess.TimeoutExpired:
-        raise WorkloadError("%s was not compiled by %s within %d s" % (name, tool, COMPILE_SECONDS)) from None
+        raise WorkloadError(f"{name} was not compiled by {tool} within {COMPILE_SECONDS} s") from None
     if done.returncode != 0:
         said = " | ".join(done.stdout.decode("utf-8", "replace").replace(folder, ".").splitlines())
-        raise WorkloadError("%s was not compiled by %s: %s" % (name, tool, said[:COMPLAINT]))
+        raise WorkloadError(f"{name} was not compiled by {tool}: {said[:COMPLAINT]}")
     return program

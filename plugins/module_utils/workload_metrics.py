@@ -69,7 +69,7 @@ def read(workload, work, workers, directory, owner=None):
             per_worker = values
         value = AGGREGATES[metric["aggregate"]](values)
         if not math.isfinite(value):
-            raise WorkloadError("the %s of all workers of %s are together no finite number" % (metric["name"], workload["argv"][0]))
+            raise WorkloadError(f"the {metric['name']} of all workers of {workload['argv'][0]} are together no finite number")
         metrics[metric["name"]] = {"value": value, "unit": metric["unit"], "better": metric["better"]}
     return metrics, per_worker
 
@@ -85,7 +85,7 @@ def _value(workload, metric, work, worker, directory, owner):
         return work / worker["wall_seconds"]
     value = _measured(metric, worker, directory, owner)
     if not (math.isfinite(value) and value > 0):
-        raise WorkloadError("%s printed no %s: %s" % (workload["argv"][0], metric["name"], said(worker)))
+        raise WorkloadError(f"{workload['argv'][0]} printed no {metric['name']}: {said(worker)}")
     return value * metric.get("scale", 1)
 
 
@@ -159,5 +159,5 @@ def _texts(directory, pattern):
 
 def _failure(workload, worker):
     status = worker["exit_status"]
-    ended = "was ended by signal %d" % -status if status is not None and status < 0 else "failed with exit status %s" % status
-    return "%s on CPU %s %s: %s" % (workload["argv"][0], ",".join(map(str, worker["cpus"])) or "any", ended, said(worker))
+    ended = "was ended by signal %d" % -status if status is not None and status < 0 else f"failed with exit status {status}"
+    return f"{workload['argv'][0]} on CPU {','.join(map(str, worker['cpus'])) or 'any'} {ended}: {said(worker)}"

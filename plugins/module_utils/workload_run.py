@@ -77,7 +77,7 @@ class Ready:
         needed = len(workers) * self.workload["memory"]
         available = _available_megabytes()
         if needed and available is not None and needed > MEMORY_SHARE * available:
-            return "%d workers of %s need %d MB of memory, and %d MB are available" % (len(workers), self.workload["name"], needed, available)
+            return f"{len(workers)} workers of {self.workload['name']} need {int(needed)} MB of memory, and {int(available)} MB are available"
         return None
 
     def calibrate(self, alone):
@@ -95,7 +95,7 @@ class Ready:
         work = self.workload["work"]
         if work is None:
             self._time(alone)
-            return "%s: %.2f s a sample" % (self.workload["name"], self._alone)
+            return f"{self.workload['name']}: {self._alone:.2f} s a sample"
         self._set_work(work["start"])
         for _round in range(CALIBRATION_ROUNDS):
             seconds = self._time(alone)
@@ -103,7 +103,7 @@ class Ready:
                 break
             self._set_work(next_work(self.workload, self.work, seconds, self._seconds))
         workload_input.verify(self.workload, self._stdin)
-        return "%s: %s %s" % (self.workload["name"], self.work, work["unit"])
+        return f"{self.workload['name']}: {self.work} {work['unit']}"
 
     def sample(self, workers, point):
         """One sample.
@@ -123,13 +123,20 @@ class Ready:
         process_cpus = [sorted({cpu for cpus in workers for cpu in cpus}) if all(workers) else []] if together else workers
         timeout = self._timeout()
         with _Scratch(self._files, self._owner) as directory:
-            taken = runner.run(self._argv(workers, point), process_cpus, stdin=self._stdin, directory=directory, keep_output=self.workload["keep_output"],
-                               timeout=timeout, nice=self.workload["nice"], neighbours=self.workload["neighbours"],
-                               owner=self._owner if self._server else None)
+            taken = runner.run(
+                self._argv(workers, point),
+                process_cpus,
+                stdin=self._stdin,
+                directory=directory,
+                keep_output=self.workload["keep_output"],
+                timeout=timeout,
+                nice=self.workload["nice"],
+                neighbours=self.workload["neighbours"],
+                owner=self._owner if self._server else None,
+            )
             if taken["timed_out"]:
                 stuck = next(worker for worker in taken["workers"] if worker["exit_status"] != 0)
-                raise workloads.WorkloadError("%s did not end within %d s and was ended: %s" % (
-                    self.workload["argv"][0], timeout, workload_metrics.said(stuck)))
+                raise workloads.WorkloadError(f"{self.workload['argv'][0]} did not end within {int(timeout)} s and was ended: {workload_metrics.said(stuck)}")
             work = self.work and self.work * (len(workers) if together else 1)
             taken["metrics"], taken["values"] = workload_metrics.read(self.workload, work, taken["workers"], directory, self._owner)
         return taken
@@ -139,17 +146,22 @@ class Ready:
         if name is None:
             return None
         if name not in sources:
-            raise workloads.WorkloadError("the source %s did not come with the plan: start it by the action threadwise.smt.smt_plan" % name)
+            raise workloads.WorkloadError(f"the source {name} did not come with the plan: start it by the action threadwise.smt.smt_plan")
         return workload_input.build(name, sources[name], self._files.path, path)
 
     def _argv(self, workers, point):
         known = {
-            "{work}": self.work, "{total}": self.work and self.work * len(workers), "{threads}": len(workers),
+            "{work}": self.work,
+            "{total}": self.work and self.work * len(workers),
+            "{threads}": len(workers),
             "{cpus}": ",".join(str(cpus[0]) if len(cpus) == 1 else "-1" for cpus in workers) if self.workload["together"] else None,
-            "{seconds}": max(1, math.ceil(self._seconds)), "{point}": point, "{percent}": point and round(100 * point),
-            "{program}": self._program, "{server}": self._server and self._server.folder,
+            "{seconds}": max(1, math.ceil(self._seconds)),
+            "{point}": point,
+            "{percent}": point and round(100 * point),
+            "{program}": self._program,
+            "{server}": self._server and self._server.folder,
         }
-        filled = [self._command] + self.workload["argv"][1:]
+        filled = [self._command, *self.workload["argv"][1:]]
         for placeholder, value in known.items():
             if value is not None:
                 filled = [word.replace(placeholder, str(value)) for word in filled]

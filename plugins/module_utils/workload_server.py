@@ -74,7 +74,7 @@ class Server:
         status = os.waitpid(self._keeper, 0)[1]
         self._keeper = None
         # One that was killed has not removed it, and one that could not has no way to say so any more.
-        return other_user.remove_folder(self.folder, self._owner) or "not all of %s could be removed" % self.folder if status != 0 else None
+        return other_user.remove_folder(self.folder, self._owner) or f"not all of {self.folder} could be removed" if status != 0 else None
 
 
 def owner(declaration):
@@ -88,7 +88,7 @@ def owner(declaration):
     try:
         user = pwd.getpwnam(declaration["user"])
     except KeyError:
-        raise WorkloadError("%s refuses to run as root, and this host has no user %s" % (declaration["serve"][0], declaration["user"])) from None
+        raise WorkloadError(f"{declaration['serve'][0]} refuses to run as root, and this host has no user {declaration['user']}") from None
     return user.pw_uid, user.pw_gid
 
 
@@ -97,7 +97,7 @@ class _Ended(BaseException):
 
 
 def _raise_ended(_number, _frame):
-    raise _Ended()
+    raise _Ended
 
 
 def _keep(declaration, user, folder, path, told):
@@ -140,7 +140,7 @@ def _start(declaration, user, folder, path):
     until = time.monotonic() + READY_SECONDS
     while not run.succeeds(declaration["ready"]):
         if serving.poll() is not None or time.monotonic() > until:
-            raise WorkloadError("%s does not serve: %s" % (declaration["serve"][0], run.last_words()))
+            raise WorkloadError(f"{declaration['serve'][0]} does not serve: {run.last_words()}")
         time.sleep(0.1)
     for argv in declaration["fill"]:
         run.step(argv)
@@ -159,8 +159,15 @@ class _Commands:
     def start(self, argv):
         program = shutil.which(argv[0], path=self._path) or argv[0]
         filled = [program] + [word.replace("{server}", self._folder) for word in argv[1:]]
-        return subprocess.Popen(filled, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, cwd=self._folder,
-                                env={"LC_ALL": "C", "PATH": self._path}, preexec_fn=self._become_owner)
+        return subprocess.Popen(
+            filled,
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            cwd=self._folder,
+            env={"LC_ALL": "C", "PATH": self._path},
+            preexec_fn=self._become_owner,
+        )
 
     def step(self, argv):
         """Run a command to its end.
@@ -171,9 +178,9 @@ class _Commands:
         try:
             status = self.start(argv).wait(timeout=STEP_SECONDS)
         except subprocess.TimeoutExpired:
-            raise WorkloadError("%s did not end within %d s: %s" % (argv[0], STEP_SECONDS, self.last_words())) from None
+            raise WorkloadError(f"{argv[0]} did not end within {STEP_SECONDS} s: {self.last_words()}") from None
         if status != 0:
-            raise WorkloadError("%s failed with exit status %d: %s" % (argv[0], status, self.last_words()))
+            raise WorkloadError(f"{argv[0]} failed with exit status {status}: {self.last_words()}")
 
     def succeeds(self, argv):
         return self.start(argv).wait(timeout=STEP_SECONDS) == 0

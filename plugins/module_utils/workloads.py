@@ -53,8 +53,21 @@ import shutil
 MEGABYTE = 1000 * 1000
 
 PLAIN = {
-    "together": False, "stdin": None, "keep_output": True, "work": None, "metrics": [], "placements": None, "point": None, "memory": 0, "nice": 0,
-    "neighbours": 0, "timed": None, "source": None, "server": None, "timeout": None, "package": None,
+    "together": False,
+    "stdin": None,
+    "keep_output": True,
+    "work": None,
+    "metrics": [],
+    "placements": None,
+    "point": None,
+    "memory": 0,
+    "nice": 0,
+    "neighbours": 0,
+    "timed": None,
+    "source": None,
+    "server": None,
+    "timeout": None,
+    "package": None,
 }
 
 COMPILERS = ("cc", "gcc", "clang")
@@ -82,32 +95,64 @@ SYSBENCH_LATENCIES = [
 ]
 
 GZIP = dict(
-    PLAIN, name="gzip", title="gzip of a fixed stream", argv=["gzip", "-6", "-c"], stdin="stream", keep_output=False,
-    work={"unit": "MB", "start": 2, "step": 1, "limit": 2000}, metric=_throughput("MB/s", rate=True), package="gzip")
+    PLAIN,
+    name="gzip",
+    title="gzip of a fixed stream",
+    argv=["gzip", "-6", "-c"],
+    stdin="stream",
+    keep_output=False,
+    work={"unit": "MB", "start": 2, "step": 1, "limit": 2000},
+    metric=_throughput("MB/s", rate=True),
+    package="gzip",
+)
 
 SYSBENCH_CPU = dict(
-    PLAIN, name="sysbench_cpu", title="sysbench cpu (primes to 10000)",
+    PLAIN,
+    name="sysbench_cpu",
+    title="sysbench cpu (primes to 10000)",
     argv=["sysbench", "cpu", "--threads=1", "--cpu-max-prime=10000", "--time=0", "--histogram", "--events={work}", "run"],
     work={"unit": "events", "start": 100, "step": 10, "limit": 10 * MEGABYTE},
-    metric=_throughput("events/s", pattern=r"events per second:\s+([0-9.]+)"), metrics=SYSBENCH_LATENCIES, package="sysbench")
+    metric=_throughput("events/s", pattern=r"events per second:\s+([0-9.]+)"),
+    metrics=SYSBENCH_LATENCIES,
+    package="sysbench",
+)
 
 SYSBENCH_THREADS = dict(
-    PLAIN, name="sysbench_threads", title="sysbench threads (contention for one lock)", together=True,
+    PLAIN,
+    name="sysbench_threads",
+    title="sysbench threads (contention for one lock)",
+    together=True,
     argv=["sysbench", "threads", "--threads={threads}", "--thread-locks=1", "--time=0", "--histogram", "--events={total}", "run"],
     work={"unit": "events", "start": 100, "step": 10, "limit": MEGABYTE},
-    metric=_throughput("events/s", rate=True), metrics=SYSBENCH_LATENCIES, package="sysbench")
+    metric=_throughput("events/s", rate=True),
+    metrics=SYSBENCH_LATENCIES,
+    package="sysbench",
+)
 
 FALSE_SHARING = dict(
-    PLAIN, name="false_sharing", title="all workers write to one cache line", together=True, source="cache_line.c",
-    argv=["{program}", "{cpus}", "{work}"], work={"unit": "increments", "start": 100000, "step": 100000, "limit": 100000 * MEGABYTE},
-    metric=_throughput("M increments/s", json=["million_per_second"]))
+    PLAIN,
+    name="false_sharing",
+    title="all workers write to one cache line",
+    together=True,
+    source="cache_line.c",
+    argv=["{program}", "{cpus}", "{work}"],
+    work={"unit": "increments", "start": 100000, "step": 100000, "limit": 100000 * MEGABYTE},
+    metric=_throughput("M increments/s", json=["million_per_second"]),
+)
 
 
 def _array(order, access, suffix, title):
     return dict(
-        PLAIN, name="array_%s%s" % (order, suffix), title="100 MB array, %s" % title, source="array.c", timed=["seconds"], memory=100,
-        argv=["{program}", order, access, "{work}"], work={"unit": "passes", "start": 1, "step": 1, "limit": 100000},
-        metric=_throughput("MB/s", json=["mb_per_second"]))
+        PLAIN,
+        name=f"array_{order}{suffix}",
+        title=f"100 MB array, {title}",
+        source="array.c",
+        timed=["seconds"],
+        memory=100,
+        argv=["{program}", order, access, "{work}"],
+        work={"unit": "passes", "start": 1, "step": 1, "limit": 100000},
+        metric=_throughput("MB/s", json=["mb_per_second"]),
+    )
 
 
 ARRAYS = (
@@ -122,7 +167,9 @@ STRESSOR_RATE = r"\bcpu\s+\d+\s+[0-9.]+\s+[0-9.]+\s+[0-9.]+\s+([0-9.]+)"
 TWO_WORKERS = ["single", "same_cpu", "siblings", "cores"]
 
 INT_FLOAT_LOOP = dict(
-    PLAIN, name="int_float_loop", title="integer and floating-point loop",
+    PLAIN,
+    name="int_float_loop",
+    title="integer and floating-point loop",
     argv=["stress-ng", "--cpu", "1", "--cpu-method", "int64double", "--cpu-ops", "{work}", "--metrics-brief"],
     work={"unit": "bogo ops", "start": 50, "step": 10, "limit": 1000 * MEGABYTE},
     metric=_throughput("bogo ops/s", pattern=STRESSOR_RATE),
@@ -130,29 +177,56 @@ INT_FLOAT_LOOP = dict(
         {"name": "wall_time", "unit": "s", "better": "lower", "aggregate": "mean", "clock": "wall_seconds"},
         {"name": "cpu_time", "unit": "s", "better": "lower", "aggregate": "sum", "clock": "cpu_seconds"},
     ],
-    package="stress-ng")
+    package="stress-ng",
+)
 
 INT_FLOAT_LOOP_NEIGHBOURS = dict(
-    INT_FLOAT_LOOP, name="int_float_loop_neighbours", title="integer and floating-point loop, three busy neighbours on each CPU", neighbours=3,
-    placements=TWO_WORKERS)
+    INT_FLOAT_LOOP,
+    name="int_float_loop_neighbours",
+    title="integer and floating-point loop, three busy neighbours on each CPU",
+    neighbours=3,
+    placements=TWO_WORKERS,
+)
 
 INT_FLOAT_LOOP_NICED = dict(
-    INT_FLOAT_LOOP_NEIGHBOURS, name="int_float_loop_niced", title="integer and floating-point loop at nice -20, three busy neighbours on each CPU", nice=-20)
+    INT_FLOAT_LOOP_NEIGHBOURS, name="int_float_loop_niced", title="integer and floating-point loop at nice -20, three busy neighbours on each CPU", nice=-20
+)
 
 LOAD_LEVELS = dict(
-    PLAIN, name="load_levels", title="integer work at rising load", placements=["single", "siblings"],
+    PLAIN,
+    name="load_levels",
+    title="integer work at rising load",
+    placements=["single", "siblings"],
     argv=["stress-ng", "--cpu", "1", "--cpu-method", "int64", "--cpu-load", "{percent}", "--timeout", "{seconds}s", "--metrics-brief"],
     point={"name": "load", "unit": "of one CPU", "values": [0.14, 0.29, 0.43, 0.57, 0.71, 0.86, 1.0]},
-    metric=_throughput("bogo ops/s", pattern=STRESSOR_RATE), package="stress-ng")
+    metric=_throughput("bogo ops/s", pattern=STRESSOR_RATE),
+    package="stress-ng",
+)
 
 STREAM = dict(
-    PLAIN, name="stream", title="memory bandwidth (triad)", source="triad.c", timed=["seconds"], memory=200,
-    argv=["{program}", "{work}"], work={"unit": "passes", "start": 1, "step": 1, "limit": 100000}, metric=_throughput("MB/s", json=["mb_per_second"]))
+    PLAIN,
+    name="stream",
+    title="memory bandwidth (triad)",
+    source="triad.c",
+    timed=["seconds"],
+    memory=200,
+    argv=["{program}", "{work}"],
+    work={"unit": "passes", "start": 1, "step": 1, "limit": 100000},
+    metric=_throughput("MB/s", json=["mb_per_second"]),
+)
 
 MEMORY_PAGES = dict(
-    PLAIN, name="memory_pages", title="memory taken page by page and copied", source="pages.c", timed=["seconds"], memory=16,
-    argv=["{program}", "{work}"], work={"unit": "passes", "start": 1, "step": 1, "limit": 100000}, metric=_throughput("MB/s", json=["mb_per_second"]),
-    metrics=[{"name": "page_faults", "unit": "faults/s", "better": "higher", "aggregate": "sum", "json": ["faults_per_second"]}])
+    PLAIN,
+    name="memory_pages",
+    title="memory taken page by page and copied",
+    source="pages.c",
+    timed=["seconds"],
+    memory=16,
+    argv=["{program}", "{work}"],
+    work={"unit": "passes", "start": 1, "step": 1, "limit": 100000},
+    metric=_throughput("MB/s", json=["mb_per_second"]),
+    metrics=[{"name": "page_faults", "unit": "faults/s", "better": "higher", "aggregate": "sum", "json": ["faults_per_second"]}],
+)
 
 # A line of pgbench --log: client, transaction, microseconds, ...
 PGBENCH_TRANSACTION = r"(?m)^\d+ \d+ (\d+) "
@@ -164,19 +238,57 @@ POSTGRESQL = {
     "user": "postgres",
     "prepare": [["initdb", "--pgdata={server}/data", "--no-sync", "--auth=trust", "--username=threadwise", "--encoding=UTF8", "--locale=C"]],
     # Durability is not what is measured, and the disk would hide the CPUs.
-    "serve": ["postgres", "-D", "{server}/data", "-c", "listen_addresses=", "-c", "unix_socket_directories={server}", "-c", "max_connections=5000",
-              "-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off", "-c", "autovacuum=off", "-c", "logging_collector=off"],
+    "serve": [
+        "postgres",
+        "-D",
+        "{server}/data",
+        "-c",
+        "listen_addresses=",
+        "-c",
+        "unix_socket_directories={server}",
+        "-c",
+        "max_connections=5000",
+        "-c",
+        "fsync=off",
+        "-c",
+        "synchronous_commit=off",
+        "-c",
+        "full_page_writes=off",
+        "-c",
+        "autovacuum=off",
+        "-c",
+        "logging_collector=off",
+    ],
     "ready": ["pg_isready", "--quiet", "--host={server}"],
-    "fill": [["createdb", "--host={server}", "--username=threadwise", "bench"],
-             ["pgbench", "--host={server}", "--username=threadwise", "--initialize", "--quiet", "--scale=4", "bench"]],
+    "fill": [
+        ["createdb", "--host={server}", "--username=threadwise", "bench"],
+        ["pgbench", "--host={server}", "--username=threadwise", "--initialize", "--quiet", "--scale=4", "bench"],
+    ],
     # Fast shutdown, immediate shutdown (PostgreSQL, "Shutting Down the Server").
-    "stop": "SIGINT", "kill": "SIGQUIT",
+    "stop": "SIGINT",
+    "kill": "SIGQUIT",
 }
 
 OLTP = dict(
-    PLAIN, name="oltp", title="PostgreSQL, pgbench simple-update", together=True, placements=["all_threads"], server=POSTGRESQL,
-    argv=["pgbench", "--host={server}", "--username=threadwise", "--no-vacuum", "--builtin=simple-update", "--client={point}", "--jobs={threads}",
-          "--transactions={work}", "--log", "--log-prefix=latency", "bench"],
+    PLAIN,
+    name="oltp",
+    title="PostgreSQL, pgbench simple-update",
+    together=True,
+    placements=["all_threads"],
+    server=POSTGRESQL,
+    argv=[
+        "pgbench",
+        "--host={server}",
+        "--username=threadwise",
+        "--no-vacuum",
+        "--builtin=simple-update",
+        "--client={point}",
+        "--jobs={threads}",
+        "--transactions={work}",
+        "--log",
+        "--log-prefix=latency",
+        "bench",
+    ],
     # Of each client: a time to run for might be over before the last of many clients has its connection.
     work={"unit": "transactions a client", "start": 20, "step": 10, "limit": MEGABYTE},
     point={"name": "clients", "unit": "clients", "per_cpu": [0.25, 0.5, 1, 1.5, 2, 4]},
@@ -186,11 +298,26 @@ OLTP = dict(
         _latency("median", file="latency.*", pattern=PGBENCH_TRANSACTION, quantile=0.5, scale=0.001),
         _latency("p99", file="latency.*", pattern=PGBENCH_TRANSACTION, quantile=0.99, scale=0.001),
     ],
-    package="postgresql")
+    package="postgresql",
+)
 
-BUILT_IN = {workload["name"]: workload for workload in (
-    GZIP, SYSBENCH_CPU, SYSBENCH_THREADS, FALSE_SHARING, *ARRAYS, INT_FLOAT_LOOP, INT_FLOAT_LOOP_NEIGHBOURS, INT_FLOAT_LOOP_NICED, LOAD_LEVELS, STREAM,
-    MEMORY_PAGES, OLTP)}
+BUILT_IN = {
+    workload["name"]: workload
+    for workload in (
+        GZIP,
+        SYSBENCH_CPU,
+        SYSBENCH_THREADS,
+        FALSE_SHARING,
+        *ARRAYS,
+        INT_FLOAT_LOOP,
+        INT_FLOAT_LOOP_NEIGHBOURS,
+        INT_FLOAT_LOOP_NICED,
+        LOAD_LEVELS,
+        STREAM,
+        MEMORY_PAGES,
+        OLTP,
+    )
+}
 
 
 def named(names):
@@ -201,7 +328,7 @@ def named(names):
     """
     unknown = sorted(set(names) - set(BUILT_IN))
     if unknown:
-        raise WorkloadError("there is no workload %s: choose from %s" % (", ".join(unknown), ", ".join(sorted(BUILT_IN))))
+        raise WorkloadError(f"there is no workload {', '.join(unknown)}: choose from {', '.join(sorted(BUILT_IN))}")
     return [BUILT_IN[name] for name in names]
 
 
@@ -242,12 +369,12 @@ def missing(workload, path):
         path: the search path, as in the environment variable PATH.
     """
     if workload["source"]:
-        return None if compiler(path) else "no C compiler is installed: none of %s (package %s)" % (", ".join(COMPILERS), COMPILER_PACKAGE)
+        return None if compiler(path) else f"no C compiler is installed: none of {', '.join(COMPILERS)} (package {COMPILER_PACKAGE})"
     needed = workload["server"]["commands"] if workload["server"] else [workload["argv"][0]]
     absent = [command for command in needed if not shutil.which(command, path=search_path(workload, path))]
     if not absent:
         return None
-    return "%s is not installed%s" % (absent[0], " (package %s)" % workload["package"] if workload["package"] else "")
+    return "{} is not installed{}".format(absent[0], " (package {})".format(workload["package"]) if workload["package"] else "")
 
 
 def package(workload):

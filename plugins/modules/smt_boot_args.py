@@ -112,32 +112,31 @@ differences:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.threadwise.smt.plugins.module_utils import boot_backend, boot_change, hostfs
 
 
 def main():
     module = AnsibleModule(
         argument_spec={
-            'smt': {'type': 'str', 'choices': ['enabled', 'disabled', 'forced_off', 'mitigations_nosmt']},
-            'maxcpus': {'type': 'str'},
-            'force': {'type': 'bool', 'default': False},
+            "smt": {"type": "str", "choices": ["enabled", "disabled", "forced_off", "mitigations_nosmt"]},
+            "maxcpus": {"type": "str"},
+            "force": {"type": "bool", "default": False},
         },
-        mutually_exclusive=[('smt', 'maxcpus')],
-        required_one_of=[('smt', 'maxcpus')],
+        mutually_exclusive=[("smt", "maxcpus")],
+        required_one_of=[("smt", "maxcpus")],
         supports_check_mode=True,
     )
     boot_backend.heed_signals()
     given = module.params
-    request = boot_change.Request(given['smt'], given['maxcpus'], given['force'], module.check_mode)
+    request = boot_change.Request(given["smt"], given["maxcpus"], given["force"], module.check_mode)
     try:
-        result = boot_change.run(hostfs.HostFs('/'), request)
+        result = boot_change.run(hostfs.HostFs("/"), request)
     except boot_change.ERRORS as trouble:
         module.fail_json(msg=str(trouble))
-    for warning in result.pop('warnings'):
+    for warning in result.pop("warnings"):
         module.warn(warning)
     module.exit_json(**result)
 
 
-if __name__ == '__main__':
+if __name__ == "__main__":
     main()

@@ -167,17 +167,16 @@ ansible_facts:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.threadwise.smt.plugins.module_utils import facts, hostfs
 
 
 def main():
-    module = AnsibleModule(argument_spec={'sysroot': {'type': 'path', 'default': '/'}}, supports_check_mode=True)
-    sysroot = module.params['sysroot']
+    module = AnsibleModule(argument_spec={"sysroot": {"type": "path", "default": "/"}}, supports_check_mode=True)
+    sysroot = module.params["sysroot"]
     if not os.path.isdir(sysroot):
-        module.fail_json(msg='sysroot %s is not a directory on this host' % sysroot)
-    module.exit_json(changed=False, ansible_facts={'smt': facts.gather(hostfs.HostFs(sysroot))})
+        module.fail_json(msg=f"sysroot {sysroot} is not a directory on this host")
+    module.exit_json(changed=False, ansible_facts={"smt": facts.gather(hostfs.HostFs(sysroot))})
 
 
-if __name__ == '__main__':
+if __name__ == "__main__":
     main()

@@ -181,45 +181,44 @@ ansible_facts:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.threadwise.smt.plugins.module_utils import hostfs, memory_facts, memory_steps
 from ansible_collections.threadwise.smt.plugins.module_utils.memory_policy import PolicyError
 from ansible_collections.threadwise.smt.plugins.module_utils.memory_state import MemoryStateError
 from ansible_collections.threadwise.smt.plugins.module_utils.memory_units import UnitError
 
-POLICY = ('overcommit', 'overcommit_ratio', 'overcommit_kbytes', 'on_oom', 'panic_reboot_after', 'nr_hugepages')
+POLICY = ("overcommit", "overcommit_ratio", "overcommit_kbytes", "on_oom", "panic_reboot_after", "nr_hugepages")
 
 
 def main():
     module = AnsibleModule(
         argument_spec={
-            'overcommit': {'type': 'str', 'choices': ['heuristic', 'always', 'strict']},
-            'overcommit_ratio': {'type': 'int'},
-            'overcommit_kbytes': {'type': 'int'},
-            'on_oom': {'type': 'str', 'choices': ['kill', 'panic', 'panic_always']},
-            'panic_reboot_after': {'type': 'str'},
-            'nr_hugepages': {'type': 'int'},
-            'margin': {'type': 'int', 'default': 10},
-            'protect': {'type': 'list', 'elements': 'str'},
-            'sysroot': {'type': 'path', 'default': '/'},
+            "overcommit": {"type": "str", "choices": ["heuristic", "always", "strict"]},
+            "overcommit_ratio": {"type": "int"},
+            "overcommit_kbytes": {"type": "int"},
+            "on_oom": {"type": "str", "choices": ["kill", "panic", "panic_always"]},
+            "panic_reboot_after": {"type": "str"},
+            "nr_hugepages": {"type": "int"},
+            "margin": {"type": "int", "default": 10},
+            "protect": {"type": "list", "elements": "str"},
+            "sysroot": {"type": "path", "default": "/"},
         },
         supports_check_mode=True,
     )
-    protect, sysroot = module.params['protect'], module.params['sysroot']
-    if protect is not None and sysroot != '/':
-        module.fail_json(msg='protect asks the running systemd, which the tree %s does not have: leave one of the two out' % sysroot)
+    protect, sysroot = module.params["protect"], module.params["sysroot"]
+    if protect is not None and sysroot != "/":
+        module.fail_json(msg=f"protect asks the running systemd, which the tree {sysroot} does not have: leave one of the two out")
     options = None
     if any(module.params[name] is not None for name in POLICY):
-        options = {name: module.params[name] for name in POLICY + ('margin',)}
+        options = {name: module.params[name] for name in (*POLICY, "margin")}
     try:
         facts = memory_facts.gather(hostfs.HostFs(sysroot), options)
-        facts['protect_differences'] = None if protect is None else memory_steps.protect_differences(module.run_command, protect)
+        facts["protect_differences"] = None if protect is None else memory_steps.protect_differences(module.run_command, protect)
     except (PolicyError, UnitError, MemoryStateError, OSError) as error:
         module.fail_json(msg=str(error))
-    for sentence in facts['wanted']['overrides'] if options else []:
+    for sentence in facts["wanted"]["overrides"] if options else []:
         module.warn(sentence)
-    module.exit_json(changed=False, ansible_facts={'smt_memory': facts})
+    module.exit_json(changed=False, ansible_facts={"smt_memory": facts})
 
 
-if __name__ == '__main__':
+if __name__ == "__main__":
     main()

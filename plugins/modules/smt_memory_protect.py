@@ -57,7 +57,6 @@ released:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.threadwise.smt.plugins.module_utils import memory_steps
 from ansible_collections.threadwise.smt.plugins.module_utils.host_lock import HostLockError
 from ansible_collections.threadwise.smt.plugins.module_utils.memory_state import MemoryStateError
@@ -65,15 +64,15 @@ from ansible_collections.threadwise.smt.plugins.module_utils.memory_units import
 
 
 def main():
-    module = AnsibleModule(argument_spec={'units': {'type': 'list', 'elements': 'str', 'required': True}}, supports_check_mode=True)
+    module = AnsibleModule(argument_spec={"units": {"type": "list", "elements": "str", "required": True}}, supports_check_mode=True)
     try:
-        result = memory_steps.protect(module.run_command, module.params['units'], module.check_mode)
+        result = memory_steps.protect(module.run_command, module.params["units"], module.check_mode)
     except (MemoryStateError, UnitError, HostLockError, OSError) as error:
         module.fail_json(msg=str(error))
-    for sentence in result.pop('overrides'):
+    for sentence in result.pop("overrides"):
         module.warn(sentence)
     module.exit_json(**result)
 
 
-if __name__ == '__main__':
+if __name__ == "__main__":
     main()

@@ -76,33 +76,32 @@ units:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.threadwise.smt.plugins.module_utils import memory_steps
 from ansible_collections.threadwise.smt.plugins.module_utils.host_lock import HostLockError
 from ansible_collections.threadwise.smt.plugins.module_utils.memory_state import MemoryStateError
 from ansible_collections.threadwise.smt.plugins.module_utils.memory_units import UnitError
 
-SYSCTLS = ['vm.overcommit_memory', 'vm.overcommit_ratio', 'vm.overcommit_kbytes', 'vm.panic_on_oom', 'kernel.panic', 'vm.nr_hugepages']
+SYSCTLS = ["vm.overcommit_memory", "vm.overcommit_ratio", "vm.overcommit_kbytes", "vm.panic_on_oom", "kernel.panic", "vm.nr_hugepages"]
 
 
 def main():
     module = AnsibleModule(
         argument_spec={
-            'state': {'type': 'str', 'choices': ['saved', 'restored'], 'required': True},
-            'sysctls': {'type': 'list', 'elements': 'str', 'choices': SYSCTLS, 'default': []},
-            'margin': {'type': 'int', 'default': 10},
+            "state": {"type": "str", "choices": ["saved", "restored"], "required": True},
+            "sysctls": {"type": "list", "elements": "str", "choices": SYSCTLS, "default": []},
+            "margin": {"type": "int", "default": 10},
         },
         supports_check_mode=True,
     )
     try:
-        if module.params['state'] == 'saved':
-            result = memory_steps.save(module.params['sysctls'], module.check_mode)
+        if module.params["state"] == "saved":
+            result = memory_steps.save(module.params["sysctls"], module.check_mode)
         else:
-            result = memory_steps.restore(module.run_command, module.params['margin'], module.check_mode)
+            result = memory_steps.restore(module.run_command, module.params["margin"], module.check_mode)
     except (MemoryStateError, UnitError, HostLockError, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(**result)
 
 
-if __name__ == '__main__':
+if __name__ == "__main__":
     main()

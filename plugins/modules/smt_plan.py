@@ -264,8 +264,21 @@ from ansible_collections.threadwise.smt.plugins.module_utils.run_directory impor
 from ansible_collections.threadwise.smt.plugins.module_utils.workloads import WorkloadError
 
 PLACEMENTS = ["single", "same_cpu", "siblings", "cores", "one_per_core", "all_threads"]
-SETTINGS = ("change", "overcommit_ratio", "workloads", "custom", "placements", "budget", "blocks", "margin", "sample_seconds", "settle_seconds", "bystanders",
-            "affinity_conflicts_of", "sources")
+SETTINGS = (
+    "change",
+    "overcommit_ratio",
+    "workloads",
+    "custom",
+    "placements",
+    "budget",
+    "blocks",
+    "margin",
+    "sample_seconds",
+    "settle_seconds",
+    "bystanders",
+    "affinity_conflicts_of",
+    "sources",
+)
 METRIC = {
     "name": {"type": "str", "required": True},
     "unit": {"type": "str", "required": True},

@@ -127,7 +127,7 @@ def main():
     except (ProbeError, HostLockError) as error:
         give_up(module, str(error))
     except OSError as error:
-        give_up(module, "what was measured cannot be kept in %s: %s" % (fs.path(probe_kept.PATH), error.strerror))
+        give_up(module, f"what was measured cannot be kept in {fs.path(probe_kept.PATH)}: {error.strerror}")
     module.exit_json(changed=False, probed=True, measured=measured, ansible_facts={"smt": facts.gather(fs)})
 
 
@@ -135,7 +135,7 @@ def give_up(module, reason):
     """Who asked for a measurement must hear that there is none; who left it to the module gets on with what the kernel says."""
     if module.params["mode"] != "auto":
         module.fail_json(msg=reason)
-    module.warn("Which CPUs share a core was not measured: %s" % reason)
+    module.warn(f"Which CPUs share a core was not measured: {reason}")
     module.exit_json(changed=False, probed=False, measured=None)
 
 

@@ -145,33 +145,41 @@ revert_pending:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.threadwise.smt.plugins.module_utils import dead_man, runtime_change
 
 
 def main():
     module = AnsibleModule(
         argument_spec={
-            'state': {'type': 'str', 'choices': ['enabled', 'disabled', 'restored']},
-            'threads_per_core': {'type': 'int'},
-            'method': {'type': 'str', 'choices': ['auto', 'smt_control', 'cpu_online'], 'default': 'auto'},
-            'bystanders': {'type': 'str', 'choices': ['refuse', 'warn'], 'default': 'refuse'},
-            'affinity_conflicts_of': {'type': 'list', 'elements': 'str', 'default': ['services']},
-            'persist': {'type': 'str', 'choices': ['none', 'tmpfiles', 'systemd'], 'default': 'none'},
-            'neutralise_udev_rules': {'type': 'bool', 'default': False},
-            'revert_after': {'type': 'int'},
-            'confirm': {'type': 'bool', 'default': False},
+            "state": {"type": "str", "choices": ["enabled", "disabled", "restored"]},
+            "threads_per_core": {"type": "int"},
+            "method": {"type": "str", "choices": ["auto", "smt_control", "cpu_online"], "default": "auto"},
+            "bystanders": {"type": "str", "choices": ["refuse", "warn"], "default": "refuse"},
+            "affinity_conflicts_of": {"type": "list", "elements": "str", "default": ["services"]},
+            "persist": {"type": "str", "choices": ["none", "tmpfiles", "systemd"], "default": "none"},
+            "neutralise_udev_rules": {"type": "bool", "default": False},
+            "revert_after": {"type": "int"},
+            "confirm": {"type": "bool", "default": False},
         },
-        mutually_exclusive=[('state', 'threads_per_core'), ('revert_after', 'confirm')],
-        required_one_of=[('state', 'threads_per_core')],
+        mutually_exclusive=[("state", "threads_per_core"), ("revert_after", "confirm")],
+        required_one_of=[("state", "threads_per_core")],
         supports_check_mode=True,
     )
     given = module.params
-    if given['revert_after'] is not None and not 1 <= given['revert_after'] <= dead_man.LONGEST_SECONDS:
-        module.fail_json(msg='revert_after is %d: it must be from 1 to %d seconds' % (given['revert_after'], dead_man.LONGEST_SECONDS))
-    request = runtime_change.Request(given['state'], given['threads_per_core'], given['method'], given['bystanders'],
-                                     given['affinity_conflicts_of'], given['persist'], given['neutralise_udev_rules'], given['revert_after'],
-                                     given['confirm'], module.check_mode)
+    if given["revert_after"] is not None and not 1 <= given["revert_after"] <= dead_man.LONGEST_SECONDS:
+        module.fail_json(msg=f"revert_after is {given['revert_after']}: it must be from 1 to {dead_man.LONGEST_SECONDS} seconds")
+    request = runtime_change.Request(
+        given["state"],
+        given["threads_per_core"],
+        given["method"],
+        given["bystanders"],
+        given["affinity_conflicts_of"],
+        given["persist"],
+        given["neutralise_udev_rules"],
+        given["revert_after"],
+        given["confirm"],
+        module.check_mode,
+    )
     change = runtime_change.RuntimeChange(request, module.run_command)
     try:
         result = change.run()
@@ -184,5 +192,5 @@ def main():
     module.exit_json(**result)
 
 
-if __name__ == '__main__':
+if __name__ == "__main__":
     main()

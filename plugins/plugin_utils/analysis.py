@@ -15,11 +15,11 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils import cpulist, workload_metrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils import statistics
 
-Result = t.Dict[str, t.Any]
-Comparison = t.Dict[str, t.Any]
-Key = t.Tuple[str, str, str, t.Optional[float]]
+Result = dict[str, t.Any]
+Comparison = dict[str, t.Any]
+Key = tuple[str, str, str, float | None]
 # kind, effect, placement, then (placement, condition) of baseline and candidate
-Pair = t.Tuple[str, str, str, t.Tuple[str, str], t.Tuple[str, str]]
+Pair = tuple[str, str, str, tuple[str, str], tuple[str, str]]
 
 SMT_ON = "smt_on"
 SMT_OFF = "smt_off"
@@ -63,14 +63,17 @@ ADDING_UP = ("sum", workload_metrics.PER_JOB)
 def compare_host(result: Result, margin: float = 0.01, confidence: float = 0.95) -> list[Comparison]:
     """Every comparison that a host's samples allow.
 
-    :param result: a document that :func:`result_files.load` has accepted
-    :param margin: effects within +- this share of 1 count as none
-    :param confidence: of each interval, after the correction for the number of workloads
-    :returns: ``{workload, title, metric, unit, better, kind, effect, placement, confounded, baseline, candidate, baseline_value, candidate_value,
-        dropped_blocks, ...what smt_compare returns}``, and ``point`` for a workload that has some. ``effect`` is
-        ``smt_off`` or (of another setting) ``policy`` for a change of the condition, else a value of
-        :data:`PLACEMENT_PAIRS`; ``baseline`` and ``candidate`` are ``{condition, placement}``. The workloads of one effect and
-        placement are one family for the correction.
+    Args:
+        result: a document that :func:`result_files.load` has accepted
+        margin: effects within +- this share of 1 count as none
+        confidence: of each interval, after the correction for the number of workloads
+
+    Returns:
+        ``{workload, title, metric, unit, better, kind, effect, placement, confounded, baseline, candidate, baseline_value, candidate_value,
+            dropped_blocks, ...what smt_compare returns}``, and ``point`` for a workload that has some. ``effect`` is
+            ``smt_off`` or (of another setting) ``policy`` for a change of the condition, else a value of
+            :data:`PLACEMENT_PAIRS`; ``baseline`` and ``candidate`` are ``{condition, placement}``. The workloads of one effect and
+            placement are one family for the correction.
     """
     samples = _by_key(result)
     # Between boots nothing is paired but the boots themselves.
@@ -102,7 +105,8 @@ def _narrowness(placement: str) -> tuple[int, int]:
 def policy_of(change: dict[str, t.Any]) -> str | None:
     """The setting other than SMT that a run switched, or was to switch; None where it is about SMT.
 
-    :param change: of a result
+    Args:
+        change: of a result
     """
     if change["compared"]:
         return None if (change.get("after") or SMT_OFF) == SMT_OFF else change["after"]
@@ -159,7 +163,8 @@ def point_of(sample: dict[str, t.Any]) -> float | None:
 def _by_key(result: Result, unit: str = "block") -> dict[Key, dict[int, list[float]]]:
     """Key -> block -> values; a block in which a sample failed is there with an empty list.
 
-    :param unit: the field that says which samples belong together: ``block``, or ``pair`` (of boots)
+    Args:
+        unit: the field that says which samples belong together: ``block``, or ``pair`` (of boots)
     """
     found: dict[Key, dict[int, list[float]]] = {}
     for sample in result["samples"]:
@@ -208,12 +213,20 @@ def _family(result: Result, samples: dict[Key, dict[int, list[float]]], pair: Pa
             continue
         about = describe_workload(result, workload, point)
         values.append(([before[block] for block in blocks], [after[block] for block in blocks], about["better"]))
-        family.append({
-            **about, "kind": kind, "effect": effect, "placement": placement, "confounded": kind == "change" and bool(result["change"].get("confounded")),
-            "baseline": {"condition": baseline[1], "placement": baseline[0]}, "candidate": {"condition": candidate[1], "placement": candidate[0]},
-            "baseline_value": statistics.level(values[-1][0])["value"], "candidate_value": statistics.level(values[-1][1])["value"],
-            "dropped_blocks": len(set(before) | set(after)) - len(blocks),
-        })
+        family.append(
+            {
+                **about,
+                "kind": kind,
+                "effect": effect,
+                "placement": placement,
+                "confounded": kind == "change" and bool(result["change"].get("confounded")),
+                "baseline": {"condition": baseline[1], "placement": baseline[0]},
+                "candidate": {"condition": candidate[1], "placement": candidate[0]},
+                "baseline_value": statistics.level(values[-1][0])["value"],
+                "candidate_value": statistics.level(values[-1][1])["value"],
+                "dropped_blocks": len(set(before) | set(after)) - len(blocks),
+            }
+        )
     return [{**one, **judged} for one, judged in zip(family, statistics.compare_family(values, margin, confidence))]
 
 
@@ -241,9 +254,10 @@ def describe_workload(result: Result, name: str, point: float | None = None) -> 
 def levels(result: Result, confidence: float = 0.95) -> list[dict[str, t.Any]]:
     """What was measured, by itself: each workload in each placement under each condition.
 
-    :returns: ``{workload, placement, condition, point, value, low, high, n, failed, measured_as}`` in the plan's order; ``value`` None when every
-        sample failed; ``low`` and ``high`` None for a single block; ``n`` and ``failed`` count blocks. These intervals hold the drift from
-        block to block as well: to compare two of them, look at the comparison, which is paired.
+    Returns:
+        ``{workload, placement, condition, point, value, low, high, n, failed, measured_as}`` in the plan's order; ``value`` None when every
+            sample failed; ``low`` and ``high`` None for a single block; ``n`` and ``failed`` count blocks. These intervals hold the drift from
+            block to block as well: to compare two of them, look at the comparison, which is paired.
     """
     samples = _by_key(result)
     found = []
@@ -253,10 +267,17 @@ def levels(result: Result, confidence: float = 0.95) -> list[dict[str, t.Any]]:
             continue
         good = [values for values in blocks.values() if values]
         level = statistics.level(good, confidence) if good else {"value": None, "low": None, "high": None, "n": 0}
-        found.append({
-            "workload": workload, "placement": placement, "condition": condition, "point": point, **level, "failed": len(blocks) - len(good),
-            "measured_as": sampled_as(result, placement, condition),
-        })
+        found.append(
+            {
+                "workload": workload,
+                "placement": placement,
+                "condition": condition,
+                "point": point,
+                **level,
+                "failed": len(blocks) - len(good),
+                "measured_as": sampled_as(result, placement, condition),
+            }
+        )
     return found
 
 

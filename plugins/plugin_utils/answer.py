@@ -27,7 +27,8 @@ NOTABLE_SHARE = 0.01
 LEAST_CPU_SHARE = 0.9
 MIB = 1024 * 1024
 OVERREACH = {
-    "enomem": "it was refused at once (ENOMEM)", "oom_killed": "it was promised them, and killed when it used them",
+    "enomem": "it was refused at once (ENOMEM)",
+    "oom_killed": "it was promised them, and killed when it used them",
     "survived": "it was promised them, and could use them",
 }
 # More workloads than this are counted instead of named.
@@ -40,11 +41,14 @@ MOST_BLOCKS = 10_000
 def answer(result: Result, comparisons: t.Sequence[Comparison]) -> dict[str, t.Any]:
     """The answer for one host.
 
-    :param result: a document that :func:`result_files.load` has accepted
-    :param comparisons: of :func:`analysis.compare_host`
-    :returns: ``{recommendation, sentence, evidence, costs, cautions, next}``: ``recommendation`` is ``on``, ``off``, ``either``,
-        ``by_workload``, ``undecided`` or ``not_compared``; ``costs`` and ``cautions`` are lists of sentences; ``next`` says what more to
-        measure, or is None
+    Args:
+        result: a document that :func:`result_files.load` has accepted
+        comparisons: of :func:`analysis.compare_host`
+
+    Returns:
+        ``{recommendation, sentence, evidence, costs, cautions, next}``: ``recommendation`` is ``on``, ``off``, ``either``,
+            ``by_workload``, ``undecided`` or ``not_compared``; ``costs`` and ``cautions`` are lists of sentences; ``next`` says what more to
+            measure, or is None
     """
     main = analysis.primary(comparisons)
     choice = recommendation(main)
@@ -100,9 +104,10 @@ def _sentence(result: Result, comparisons: t.Sequence[Comparison], main: t.Seque
 def _told(group: t.Sequence[Comparison], loser: str, winner: str, undecided: t.Callable[[t.Sequence[Comparison]], str]) -> str:
     """What the verdicts of comparisons say, as clauses.
 
-    :param loser: what costs, where something is lost
-    :param winner: what gives, where something is gained
-    :param undecided: the words for those that are inconclusive
+    Args:
+        loser: what costs, where something is lost
+        winner: what gives, where something is gained
+        undecided: the words for those that are inconclusive
     """
     by = {verdict: [one for one in group if one["verdict"] == verdict] for verdict in ("loss", "gain", "equivalent", "inconclusive")}
     parts = []
@@ -203,11 +208,15 @@ def _second_core(comparisons: t.Sequence[Comparison]) -> str | None:
     # The workload that suffers most from company tells most.
     one = min(group, key=lambda one: one["ratio"])
     shares = {derived.what_two_share(one[end] / 2, 1.0) for end in ("ci_low", "ci_high")}
-    told = "which leaves open what they share" if len(shares) > 1 else {
-        "nothing": "so they do not share a core",
-        "core": "as if they shared a core, although the topology calls them two",
-        "cpu": "as if they were one CPU, although the topology calls them two cores",
-    }[shares.pop()]
+    told = (
+        "which leaves open what they share"
+        if len(shares) > 1
+        else {
+            "nothing": "so they do not share a core",
+            "core": "as if they shared a core, although the topology calls them two",
+            "cpu": "as if they were one CPU, although the topology calls them two cores",
+        }[shares.pop()]
+    )
     return f"Two workers on two cores did {_times(one)} the work of one alone ({one['title']}), {told}."
 
 
@@ -222,8 +231,10 @@ def _evidence(used: t.Sequence[Comparison]) -> str:
     number = f"{blocks[0]}" if len(blocks) == 1 else f"{blocks[0]} to {blocks[-1]}"
     family = f" for the {used[0]['family']} workloads together" if used[0]["family"] > 1 else ""
     words = [
-        f"{number} interleaved {'block' if blocks[-1] == 1 else 'blocks'}, paired; {percent(used[0]['confidence'])} confidence{family};"
-        f" effects within {percent(used[0]['margin'])} count as none."
+        (
+            f"{number} interleaved {'block' if blocks[-1] == 1 else 'blocks'}, paired; {percent(used[0]['confidence'])} confidence{family};"
+            f" effects within {percent(used[0]['margin'])} count as none."
+        )
     ]
     least = [one["minimum_detectable"] for one in used if one["minimum_detectable"] is not None and one["n"] >= statistics.LEAST_BLOCKS]
     if least:
@@ -290,8 +301,10 @@ def _company(result: Result) -> list[str]:
     """Whether others used the CPUs that were measured."""
     shares = [
         worker["cpu_seconds"] / worker["wall_seconds"]
-        for sample in result["samples"] if sample["ok"] and sample["placement"] != "same_cpu"
-        for worker in sample.get("workers") or [] if worker.get("cpu_seconds") is not None and worker.get("wall_seconds")
+        for sample in result["samples"]
+        if sample["ok"] and sample["placement"] != "same_cpu"
+        for worker in sample.get("workers") or []
+        if worker.get("cpu_seconds") is not None and worker.get("wall_seconds")
     ]
     typical = median(shares) if shares else 1.0
     if typical >= LEAST_CPU_SHARE:
@@ -299,15 +312,18 @@ def _company(result: Result) -> list[str]:
     load = result["environment"].get("load_average")
     told = f" (load average before the run: {load})" if isinstance(load, (int, float)) else ""
     return [
-        f"This host was too busy with other work to be measured well{told}: in the median a worker got {percent(typical)} of its CPU's time. "
-        "Measure again when it is quiet."
+        (
+            f"This host was too busy with other work to be measured well{told}: in the median a worker got {percent(typical)} of its CPU's time. "
+            "Measure again when it is quiet."
+        )
     ]
 
 
 def more_to_measure(result: Result, main: t.Sequence[Comparison]) -> dict[str, t.Any] | None:
     """How much the undecided workloads would need: an interval narrows with the root of the number of blocks.
 
-    :returns: None where nothing is undecided, else ``{blocks, seconds, words}``; None for a number that cannot be said
+    Returns:
+        None where nothing is undecided, else ``{blocks, seconds, words}``; None for a number that cannot be said
     """
     if any(one["confounded"] for one in main):
         told = f"One boot in each state cannot tell SMT from what else differs between two boots: measure several (smt_eval_boots: {statistics.LEAST_BLOCKS})."
@@ -352,8 +368,8 @@ def seconds_a_block(result: Result) -> float | None:
 def moment(text: str | None) -> float | None:
     """A time as the results write it (ISO 8601), in seconds since 1970; None when it is none."""
     try:
-        time = datetime.datetime.fromisoformat((text or "").replace("Z", "+00:00"))
-        return (time if time.tzinfo else time.replace(tzinfo=datetime.timezone.utc)).timestamp()
+        time = datetime.datetime.fromisoformat(text or "")
+        return (time if time.tzinfo else time.replace(tzinfo=datetime.UTC)).timestamp()
     except (ValueError, OverflowError):
         return None
 
@@ -375,7 +391,8 @@ def percent(share: float, unit: str = " %") -> str:
 def signed(ratio: float, of: Comparison | None = None) -> str:
     """A ratio as the change it means: 0.8 is ``−20 %``.
 
-    :param of: the comparison it belongs to, whose interval says how many digits mean something
+    Args:
+        of: the comparison it belongs to, whose interval says how many digits mean something
     """
     change = ratio - 1
     digits = None if of is None or of["ci_low"] is None else _digits(of["ci_low"], of["ci_high"])

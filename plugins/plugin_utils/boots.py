@@ -18,7 +18,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils.analysis import SMT
 NAME = "smt_boot"
 # What has to be as before, of ``ansible_facts['smt']``: how a difference calls it, and where it stands.
 AS_BEFORE = {
-    "smt/control": ("control",), "CPUs online": ("cpus", "online"), "the running kernel's arguments": ("boot", "running"),
+    "smt/control": ("control",),
+    "CPUs online": ("cpus", "online"),
+    "the running kernel's arguments": ("boot", "running"),
     "the next boot's arguments": ("boot", "configured"),
 }
 
@@ -26,9 +28,10 @@ AS_BEFORE = {
 class Leg(t.NamedTuple):
     """What was measured in one boot.
 
-    :ivar number: of the boot, from 1 on; 1 and 2 are the first pair
-    :ivar condition: ``smt_on`` or ``smt_off``
-    :ivar result: a document that :func:`result_files.load` has accepted, in which nothing was switched
+    Attributes:
+        number: of the boot, from 1 on; 1 and 2 are the first pair
+        condition: ``smt_on`` or ``smt_off``
+        result: a document that :func:`result_files.load` has accepted, in which nothing was switched
     """
 
     number: int
@@ -39,12 +42,13 @@ class Leg(t.NamedTuple):
 def join(run: str, legs: t.Sequence[Leg], boots: int, before: dict[str, t.Any], after: dict[str, t.Any] | None, trouble: str | None = None) -> Result:
     """The result of a host over all of its boots.
 
-    :param run: the run's name
-    :param legs: in the order measured, at least one
-    :param boots: how many boots of each condition were asked for
-    :param before: ``ansible_facts['smt']`` before the first boot
-    :param after: the same after the last one, None while the host is not yet as before
-    :param trouble: what ended it early, if anything did
+    Args:
+        run: the run's name
+        legs: in the order measured, at least one
+        boots: how many boots of each condition were asked for
+        before: ``ansible_facts['smt']`` before the first boot
+        after: the same after the last one, None while the host is not yet as before
+        trouble: what ended it early, if anything did
     """
     first = legs[0].result
     whole = next((leg.result for leg in legs if leg.condition == SMT_ON), first)
@@ -61,7 +65,9 @@ def join(run: str, legs: t.Sequence[Leg], boots: int, before: dict[str, t.Any], 
         "environment": {**first["environment"], "busy": {"others": max((_others(leg.result) for leg in legs), default=0.0)}},
         "change": {"name": NAME, "compared": True, "reason": None, "before": SMT_ON, "after": SMT_OFF, "confounded": boots < 2, "boots": boots},
         "plan": {
-            **first["plan"], "stopped": "blocks", "blocks_done": len({sample["block"] for sample in samples}),
+            **first["plan"],
+            "stopped": "blocks",
+            "blocks_done": len({sample["block"] for sample in samples}),
             "seconds_budget": sum(leg.result["plan"].get("seconds_budget") or 0 for leg in legs),
             "placements": {leg.condition: spots for leg in legs for spots in list((leg.result["plan"].get("placements") or {}).values())[:1]},
             "order": "boots in the order A B, B A, ..., nothing switched within one",
@@ -103,9 +109,12 @@ def _others(result: Result) -> float:
 def proof(before: dict[str, t.Any], after: dict[str, t.Any]) -> dict[str, t.Any]:
     """Hold a host as it is now against how it was found.
 
-    :param before: ``ansible_facts['smt']`` then
-    :param after: ``ansible_facts['smt']`` now
-    :returns: ``{ok, before, after, differences}``, as a result's ``restored`` has it
+    Args:
+        before: ``ansible_facts['smt']`` then
+        after: ``ansible_facts['smt']`` now
+
+    Returns:
+        ``{ok, before, after, differences}``, as a result's ``restored`` has it
     """
     differences = [
         f"{name}: {_shown(before, path)} before, {_shown(after, path)} now" for name, path in AS_BEFORE.items() if _at(before, path) != _at(after, path)

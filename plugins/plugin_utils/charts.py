@@ -26,8 +26,8 @@ except ImportError as error:
 else:
     MISSING_LIBRARY = None
 
-Row = t.Dict[str, t.Any]
-Spec = t.Dict[str, t.Any]
+Row = dict[str, t.Any]
+Spec = dict[str, t.Any]
 
 INK, MUTED, GRID, PAPER, ACCENT = "var(--ink)", "var(--muted)", "var(--grid)", "var(--paper)", "var(--accent)"
 # The drawing is laid out with one font and shown with another: a font as wide as the widest of them leaves room for all.
@@ -41,8 +41,13 @@ VERDICTS = {
     "equivalent": ("var(--even)", "square"),
     "inconclusive": ("var(--unsure)", "circle"),
 }
-CONDITIONS = {"smt_on": ("SMT on", "var(--on)"), "smt_off": ("SMT off", "var(--off)"), "as_found": ("as found", "var(--on)"),
-              "overcommit_strict": ("strict overcommit", "var(--off)"), "panic_on_oom": ("panic when out of memory", "var(--off)")}
+CONDITIONS = {
+    "smt_on": ("SMT on", "var(--on)"),
+    "smt_off": ("SMT off", "var(--off)"),
+    "as_found": ("as found", "var(--on)"),
+    "overcommit_strict": ("strict overcommit", "var(--off)"),
+    "panic_on_oom": ("panic when out of memory", "var(--off)"),
+}
 # Ratios that people read off an axis; as many of them as the axis spans.
 RATIO_TICKS = (0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4, 1.6, 2.0, 3.0, 5.0, 10.0)
 LONGEST_LABEL = 46
@@ -58,11 +63,12 @@ MARK = "\x01"
 class Picture:
     """A picture that is not drawn yet.
 
-    :ivar kind: a key of :data:`TEMPLATES`
-    :ivar label: the sentence for who does not see it
-    :ivar data: name -> rows, for the template's data of that name
-    :ivar params: name -> value, for ``"@name"`` in the template and for its expressions
-    :ivar size: ``width`` and ``height`` in CSS pixels, where they hang on the data
+    Attributes:
+        kind: a key of :data:`TEMPLATES`
+        label: the sentence for who does not see it
+        data: name -> rows, for the template's data of that name
+        params: name -> value, for ``"@name"`` in the template and for its expressions
+        size: ``width`` and ``height`` in CSS pixels, where they hang on the data
     """
 
     kind: str
@@ -94,7 +100,7 @@ def draw(picture: Picture) -> str:
     spec = {**json.loads(template), **picture.size, "config": CONFIG, "datasets": picture.data, "params": params}
     svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
     # Pictures share the page's name space: clip paths and gradients of one must not reach into another.
-    number = hashlib.sha256(f"{picture.label}{svg}".encode("utf-8")).hexdigest()[:12]
+    number = hashlib.sha256(f"{picture.label}{svg}".encode()).hexdigest()[:12]
     svg = re.sub(r'\bid="([^"]+)"', rf'id="c{number}-\1"', svg)
     svg = re.sub(r"url\(#([^)]+)\)", rf"url(#c{number}-\1)", svg)
     return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(picture.label, quote=True)}" ', 1)
@@ -158,10 +164,16 @@ def _ratio_layers() -> list[Spec]:
     """The band within which an effect counts as none, and the line at 1."""
     scale = {"type": "log", "domain": ["@low", "@high"], "nice": False, "clamp": True}
     return [
-        {"data": {"values": [{}]}, "mark": {"type": "rect", "color": MUTED, "opacity": 0.18},
-         "encoding": {"x": {"datum": _expr("1 / (1 + margin)"), "type": "quantitative", "scale": scale}, "x2": {"datum": _expr("1 + margin")}}},
-        {"data": {"values": [{}]}, "mark": {"type": "rule", "color": INK, "strokeWidth": 1},
-         "encoding": {"x": {"datum": 1, "type": "quantitative", "scale": scale}}},
+        {
+            "data": {"values": [{}]},
+            "mark": {"type": "rect", "color": MUTED, "opacity": 0.18},
+            "encoding": {"x": {"datum": _expr("1 / (1 + margin)"), "type": "quantitative", "scale": scale}, "x2": {"datum": _expr("1 + margin")}},
+        },
+        {
+            "data": {"values": [{}]},
+            "mark": {"type": "rule", "color": INK, "strokeWidth": 1},
+            "encoding": {"x": {"datum": 1, "type": "quantitative", "scale": scale}},
+        },
     ]
 
 
@@ -173,16 +185,26 @@ def _ratio_axis() -> Spec:
 
 def _forest() -> Spec:
     y = {"field": "key", "type": "nominal", "sort": None, "title": None, "axis": _label_axis(labelExpr=f"split(datum.label, '{MARK}')[1]")}
-    return {"width": WIDTH, "layer": [
-        *_ratio_layers(),
-        {"data": _data(), "mark": {"type": "rule", "strokeWidth": 3},
-         "encoding": {"y": y, "x": _quantity("low", **_ratio_axis()), "x2": {"field": "high"}, "color": _by_verdict(0)}},
-        {"data": _data(), "mark": {"type": "point", "filled": True, "size": 130, "opacity": 1},
-         "encoding": {"y": y, "x": _quantity("ratio", **_ratio_axis()), "color": _by_verdict(0), "shape": _by_verdict(1)}},
-        {"data": _data(), "mark": _words(align="left", dx=12), "encoding": {"y": y, "x": {"value": WIDTH}, "text": _text()}},
-        {"data": {"values": [{}]}, "mark": {"type": "rule", "opacity": 0, "color": INK}, "encoding": {"x": {"value": WIDTH}, "x2": {"value": "@end"}}},
-        _head("'← ' + left", "right", WIDTH / 2, -8), _head("right + ' →'", "left", WIDTH / 2, 8),
-    ]}
+    return {
+        "width": WIDTH,
+        "layer": [
+            *_ratio_layers(),
+            {
+                "data": _data(),
+                "mark": {"type": "rule", "strokeWidth": 3},
+                "encoding": {"y": y, "x": _quantity("low", **_ratio_axis()), "x2": {"field": "high"}, "color": _by_verdict(0)},
+            },
+            {
+                "data": _data(),
+                "mark": {"type": "point", "filled": True, "size": 130, "opacity": 1},
+                "encoding": {"y": y, "x": _quantity("ratio", **_ratio_axis()), "color": _by_verdict(0), "shape": _by_verdict(1)},
+            },
+            {"data": _data(), "mark": _words(align="left", dx=12), "encoding": {"y": y, "x": {"value": WIDTH}, "text": _text()}},
+            {"data": {"values": [{}]}, "mark": {"type": "rule", "opacity": 0, "color": INK}, "encoding": {"x": {"value": WIDTH}, "x2": {"value": "@end"}}},
+            _head("'← ' + left", "right", WIDTH / 2, -8),
+            _head("right + ' →'", "left", WIDTH / 2, 8),
+        ],
+    }
 
 
 def _bars() -> Spec:
@@ -190,46 +212,85 @@ def _bars() -> Spec:
     offset = {"field": "condition", "type": "nominal", "sort": [title for title, _colour_ in CONDITIONS.values()], "scale": {"paddingInner": 0.12}}
     across = {"scale": {"domain": [0, "@top"], "clamp": True, "nice": True}, "axis": {"title": "@unit", "tickCount": 6}}
     spot = {"y": y, "yOffset": offset}
-    return {"width": WIDTH, "height": {"step": 19}, "data": _data(), "layer": [
-        {"mark": "bar", "encoding": {**spot, "x": _quantity("value", **across), "color": _colour(symbolType="square")}},
-        {"transform": [{"filter": "datum.low != null && datum.high != null"}], "mark": {"type": "rule", "color": INK, "strokeWidth": 2},
-         "encoding": {**spot, "x": _quantity("low", **across), "x2": {"field": "high"}}},
-        {"transform": [{"calculate": "datum.high == null ? datum.value : datum.high", "as": "end"}], "mark": _words(align="left", dx=6, fontSize=11),
-         "encoding": {**spot, "x": _quantity("end", **across), "text": _text()}},
-    ]}
+    return {
+        "width": WIDTH,
+        "height": {"step": 19},
+        "data": _data(),
+        "layer": [
+            {"mark": "bar", "encoding": {**spot, "x": _quantity("value", **across), "color": _colour(symbolType="square")}},
+            {
+                "transform": [{"filter": "datum.low != null && datum.high != null"}],
+                "mark": {"type": "rule", "color": INK, "strokeWidth": 2},
+                "encoding": {**spot, "x": _quantity("low", **across), "x2": {"field": "high"}},
+            },
+            {
+                "transform": [{"calculate": "datum.high == null ? datum.value : datum.high", "as": "end"}],
+                "mark": _words(align="left", dx=6, fontSize=11),
+                "encoding": {**spot, "x": _quantity("end", **across), "text": _text()},
+            },
+        ],
+    }
 
 
 def _histogram() -> Spec:
     titles = [title for title, _colour_ in CONDITIONS.values()]
     row = {"field": "condition", "type": "nominal", "sort": titles, "title": None, "header": {"labelAngle": 0, "labelAlign": "left"}}
     counts = {"tickMinStep": 1, "format": "d", "tickCount": 3, "minExtent": 30}
-    return {"data": _data(), "facet": {"row": row},
-            "spec": {"width": WIDTH, "height": 70, "mark": "bar", "encoding": {
+    return {
+        "data": _data(),
+        "facet": {"row": row},
+        "spec": {
+            "width": WIDTH,
+            "height": 70,
+            "mark": "bar",
+            "encoding": {
                 "x": {"field": "value", "type": "quantitative", "bin": {"maxbins": 30}, "axis": {"title": "@unit", **SPARSE}},
                 "y": {"aggregate": "count", "type": "quantitative", "title": "samples", "axis": counts},
-                "color": {**_colour(), "legend": None}}}}
+                "color": {**_colour(), "legend": None},
+            },
+        },
+    }
 
 
 def _sequence() -> Spec:
     titles = [title for title, _colour_ in CONDITIONS.values()]
     scale = {"domain": titles, "range": ["circle", "diamond", "circle", "diamond", "diamond"]}
-    shape = {"field": "condition", "type": "nominal", "sort": titles, "scale": scale,
-             "legend": {"values": "@present"}}
-    return {"width": WIDTH, "height": 150, "layer": [
-        {"data": {"values": [{}]}, "mark": {"type": "rule", "color": INK, "strokeWidth": 1}, "encoding": {"y": {"datum": 0, "type": "quantitative"}}},
-        {"data": _data(), "mark": {"type": "point", "filled": True, "size": 34, "opacity": 0.8}, "encoding": {
-            "x": _quantity("index", axis={"title": "sample, in the order taken", "tickMinStep": 1, "format": "d", "grid": False}),
-            "y": _quantity("deviation", axis={"title": "from the median", "format": "+.1%", "tickCount": 5, "minExtent": 72}),
-            "color": _colour(), "shape": shape}},
-    ]}
+    shape = {"field": "condition", "type": "nominal", "sort": titles, "scale": scale, "legend": {"values": "@present"}}
+    return {
+        "width": WIDTH,
+        "height": 150,
+        "layer": [
+            {"data": {"values": [{}]}, "mark": {"type": "rule", "color": INK, "strokeWidth": 1}, "encoding": {"y": {"datum": 0, "type": "quantitative"}}},
+            {
+                "data": _data(),
+                "mark": {"type": "point", "filled": True, "size": 34, "opacity": 0.8},
+                "encoding": {
+                    "x": _quantity("index", axis={"title": "sample, in the order taken", "tickMinStep": 1, "format": "d", "grid": False}),
+                    "y": _quantity("deviation", axis={"title": "from the median", "format": "+.1%", "tickCount": 5, "minExtent": 72}),
+                    "color": _colour(),
+                    "shape": shape,
+                },
+            },
+        ],
+    }
 
 
 def _usage_map() -> Spec:
-    return {"height": {"step": 20}, "data": _data(), "mark": {"type": "rect", "color": ACCENT, "stroke": PAPER, "strokeWidth": "@seam"}, "encoding": {
-        "x": {"field": "place", "type": "ordinal", "title": "CPU, siblings side by side",
-              "axis": {"labelAngle": 0, "labelOverlap": "greedy", "domain": False, "ticks": False, "labelExpr": "cpus[datum.value]"}},
-        "y": {"field": "label", "type": "nominal", "sort": None, "title": None, "axis": _label_axis()},
-        "opacity": {"field": "usage", "type": "quantitative", "legend": None, "scale": {"domain": [0, 1], "range": [0.06, 1], "clamp": True}}}}
+    return {
+        "height": {"step": 20},
+        "data": _data(),
+        "mark": {"type": "rect", "color": ACCENT, "stroke": PAPER, "strokeWidth": "@seam"},
+        "encoding": {
+            "x": {
+                "field": "place",
+                "type": "ordinal",
+                "title": "CPU, siblings side by side",
+                "axis": {"labelAngle": 0, "labelOverlap": "greedy", "domain": False, "ticks": False, "labelExpr": "cpus[datum.value]"},
+            },
+            "y": {"field": "label", "type": "nominal", "sort": None, "title": None, "axis": _label_axis()},
+            "opacity": {"field": "usage", "type": "quantitative", "legend": None, "scale": {"domain": [0, 1], "range": [0.06, 1], "clamp": True}},
+        },
+    }
 
 
 def _threads(test: str) -> Spec:
@@ -237,58 +298,106 @@ def _threads(test: str) -> Spec:
 
 
 def _topology() -> Spec:
-    x, y = ({"type": "quantitative", "axis": None, "scale": {"domain": domain, "nice": False, "zero": False}}
-            for domain in ([0, "@right"], ["@bottom", 0]))
+    x, y = ({"type": "quantitative", "axis": None, "scale": {"domain": domain, "nice": False, "zero": False}} for domain in ([0, "@right"], ["@bottom", 0]))
     box = {"x": {"field": "x", **x}, "x2": {"field": "x2"}, "y": {"field": "y", **y}, "y2": {"field": "y2"}}
-    return {"layer": [
-        {"data": _data("boxes"), "mark": {"type": "rect", "fill": "transparent", "stroke": MUTED, "cornerRadius": 4}, "encoding": box},
-        {**_threads("datum.online"), "mark": {"type": "rect", "fill": ACCENT, "stroke": ACCENT, "cornerRadius": 3}, "encoding": {
-            **box, "fillOpacity": {"field": "shade", "type": "quantitative", "legend": None, "scale": {"domain": [0, 1], "range": [0, 0.6], "clamp": True}}}},
-        {**_threads("!datum.online"), "encoding": box,
-         "mark": {"type": "rect", "fill": "transparent", "stroke": ACCENT, "cornerRadius": 3, "strokeDash": [3, 3]}},
-        {"data": _data("fields"), "mark": _words(), "encoding": {"x": {"field": "cx", **x}, "y": {"field": "cy", **y}, "text": _text("text")}},
-        {"data": _data("heads"), "mark": _words(align="left", color=MUTED), "encoding": {"x": {"field": "x", **x}, "y": {"field": "y", **y}, "text": _text()}},
-    ]}
+    return {
+        "layer": [
+            {"data": _data("boxes"), "mark": {"type": "rect", "fill": "transparent", "stroke": MUTED, "cornerRadius": 4}, "encoding": box},
+            {
+                **_threads("datum.online"),
+                "mark": {"type": "rect", "fill": ACCENT, "stroke": ACCENT, "cornerRadius": 3},
+                "encoding": {
+                    **box,
+                    "fillOpacity": {"field": "shade", "type": "quantitative", "legend": None, "scale": {"domain": [0, 1], "range": [0, 0.6], "clamp": True}},
+                },
+            },
+            {
+                **_threads("!datum.online"),
+                "encoding": box,
+                "mark": {"type": "rect", "fill": "transparent", "stroke": ACCENT, "cornerRadius": 3, "strokeDash": [3, 3]},
+            },
+            {"data": _data("fields"), "mark": _words(), "encoding": {"x": {"field": "cx", **x}, "y": {"field": "cy", **y}, "text": _text("text")}},
+            {
+                "data": _data("heads"),
+                "mark": _words(align="left", color=MUTED),
+                "encoding": {"x": {"field": "x", **x}, "y": {"field": "y", **y}, "text": _text()},
+            },
+        ]
+    }
 
 
 def _curve(x: Spec) -> Spec:
     """A value by a number that was chosen: a line with intervals a condition, and marks across."""
     upward = {"axis": {"title": "@unit", "minExtent": 60}}
     y = _quantity("value", **upward)
-    return {"width": WIDTH, "height": 200, "data": _data(), "layer": [
-        {"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"x": x, "y": y, "color": _colour()}},
-        {"transform": [{"filter": "datum.low != null"}], "mark": {"type": "rule", "strokeWidth": 2},
-         "encoding": {"x": x, "y": _quantity("low", **upward), "y2": {"field": "high"}, "color": _colour()}},
-        {"mark": {"type": "point", "filled": True, "size": 50, "opacity": 1}, "encoding": {"x": x, "y": y, "color": _colour()}},
-        {"data": _data("marks"), "mark": {"type": "rule", "color": INK, "strokeDash": [4, 3]}, "encoding": {"x": x}},
-        {"data": _data("marks"), "mark": _words(align="left", dx=5), "encoding": {"x": x, "y": {"value": 8}, "text": _text()}},
-    ]}
+    return {
+        "width": WIDTH,
+        "height": 200,
+        "data": _data(),
+        "layer": [
+            {"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"x": x, "y": y, "color": _colour()}},
+            {
+                "transform": [{"filter": "datum.low != null"}],
+                "mark": {"type": "rule", "strokeWidth": 2},
+                "encoding": {"x": x, "y": _quantity("low", **upward), "y2": {"field": "high"}, "color": _colour()},
+            },
+            {"mark": {"type": "point", "filled": True, "size": 50, "opacity": 1}, "encoding": {"x": x, "y": y, "color": _colour()}},
+            {"data": _data("marks"), "mark": {"type": "rule", "color": INK, "strokeDash": [4, 3]}, "encoding": {"x": x}},
+            {"data": _data("marks"), "mark": _words(align="left", dx=5), "encoding": {"x": x, "y": {"value": 8}, "text": _text()}},
+        ],
+    }
 
 
 def _spread() -> Spec:
     """Each host's ratio as a tick, and the median of its row."""
     y = {"field": "key", "type": "nominal", "sort": None, "title": None, "axis": _label_axis(labelExpr=f"split(datum.label, '{MARK}')[1]")}
     ratio = _quantity("ratio", **_ratio_axis())
-    return {"width": WIDTH, "height": {"step": 26}, "layer": [
-        *_ratio_layers(),
-        {"data": _data(), "mark": {"type": "tick", "color": ACCENT, "opacity": 0.35, "thickness": 1.5, "size": 16}, "encoding": {"y": y, "x": ratio}},
-        {"data": _data("medians"), "mark": {"type": "point", "filled": True, "size": 110, "opacity": 1},
-         "encoding": {"y": y, "x": ratio, "color": _by_verdict(0), "shape": _by_verdict(1)}},
-        {"data": _data("medians"), "mark": _words(align="left", dx=12), "encoding": {"y": y, "x": {"value": WIDTH}, "text": _text()}},
-        {"data": {"values": [{}]}, "mark": {"type": "rule", "opacity": 0, "color": INK}, "encoding": {"x": {"value": WIDTH}, "x2": {"value": "@end"}}},
-        _head("'← ' + left", "right", WIDTH / 2, -8), _head("right + ' →'", "left", WIDTH / 2, 8),
-    ]}
+    return {
+        "width": WIDTH,
+        "height": {"step": 26},
+        "layer": [
+            *_ratio_layers(),
+            {"data": _data(), "mark": {"type": "tick", "color": ACCENT, "opacity": 0.35, "thickness": 1.5, "size": 16}, "encoding": {"y": y, "x": ratio}},
+            {
+                "data": _data("medians"),
+                "mark": {"type": "point", "filled": True, "size": 110, "opacity": 1},
+                "encoding": {"y": y, "x": ratio, "color": _by_verdict(0), "shape": _by_verdict(1)},
+            },
+            {"data": _data("medians"), "mark": _words(align="left", dx=12), "encoding": {"y": y, "x": {"value": WIDTH}, "text": _text()}},
+            {"data": {"values": [{}]}, "mark": {"type": "rule", "opacity": 0, "color": INK}, "encoding": {"x": {"value": WIDTH}, "x2": {"value": "@end"}}},
+            _head("'← ' + left", "right", WIDTH / 2, -8),
+            _head("right + ' →'", "left", WIDTH / 2, 8),
+        ],
+    }
 
 
 CONFIG: Spec = {
-    "background": "transparent", "font": "system-ui, sans-serif", "aria": False, "padding": 6, "view": {"stroke": None},
-    "axis": {"labelColor": INK, "titleColor": MUTED, "gridColor": GRID, "domainColor": GRID, "tickColor": GRID, "labelFontSize": 12, "titleFontSize": 12,
-             "titleFontWeight": "normal", "labelLimit": 400},
+    "background": "transparent",
+    "font": "system-ui, sans-serif",
+    "aria": False,
+    "padding": 6,
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": INK,
+        "titleColor": MUTED,
+        "gridColor": GRID,
+        "domainColor": GRID,
+        "tickColor": GRID,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "labelLimit": 400,
+    },
     "legend": {"labelColor": INK, "titleColor": MUTED, "labelFontSize": 12, "orient": "top", "title": None, "columnPadding": 24},
     "header": {"labelColor": MUTED, "labelFontSize": 12},
 }
 TEMPLATES: dict[str, Spec] = {
-    "forest": _forest(), "bars": _bars(), "histogram": _histogram(), "sequence": _sequence(), "usage_map": _usage_map(), "topology": _topology(),
+    "forest": _forest(),
+    "bars": _bars(),
+    "histogram": _histogram(),
+    "sequence": _sequence(),
+    "usage_map": _usage_map(),
+    "topology": _topology(),
     "streams": _curve(_quantity("x", axis={"tickMinStep": 1, "format": "d", "grid": False, "title": "@along", **SPARSE})),
     "points": _curve(_quantity("x", axis={"grid": False, "title": "@along", **SPARSE})),
     "spread": _spread(),
@@ -334,17 +443,26 @@ def ratio_ticks(low: float, high: float) -> list[float]:
 
 def _ratio_params(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], labels: t.Sequence[str], texts: t.Iterable[str]) -> dict[str, t.Any]:
     low, high = ratio_domain(rows, margin)
-    return {"low": low, "high": high, "ticks": ratio_ticks(low, high), "margin": margin, "left": sides[0], "right": sides[1], "labels": _room(labels),
-            "end": WIDTH + 12 + CHARACTER * max(map(len, texts))}
+    return {
+        "low": low,
+        "high": high,
+        "ticks": ratio_ticks(low, high),
+        "margin": margin,
+        "left": sides[0],
+        "right": sides[1],
+        "labels": _room(labels),
+        "end": WIDTH + 12 + CHARACTER * max(map(len, texts)),
+    }
 
 
 def forest(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: str) -> Picture:
     """Ratios with their intervals on one logarithmic axis, the line at 1 and the band within which an effect counts as none.
 
-    :param rows: ``{label, ratio, low, high, verdict, text}``
-    :param margin: half width of the band
-    :param sides: what is better to the left and to the right of 1
-    :param label: the sentence for who does not see the picture
+    Args:
+        rows: ``{label, ratio, low, high, verdict, text}``
+        margin: half width of the band
+        sides: what is better to the left and to the right of 1
+        label: the sentence for who does not see the picture
     """
     labels = [shorten(row["label"]) for row in rows]
     # Two rows may carry the same words and are still two rows: a number in front of the words tells them apart and is not shown.
@@ -356,7 +474,8 @@ def forest(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: 
 def spread(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: str) -> Picture:
     """The ratios of many hosts as ticks, a row a group, with the group's median, verdict and words.
 
-    :param rows: ``{label, ratios, ratio, verdict, text}``
+    Args:
+        rows: ``{label, ratios, ratio, verdict, text}``
     """
     labels = [shorten(row["label"]) for row in rows]
     keys = [f"{number}{MARK}{words}" for number, words in enumerate(labels)]
@@ -370,7 +489,8 @@ def spread(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: 
 def bars(rows: t.Sequence[Row], unit: str, label: str) -> Picture:
     """The rate of each placement as a bar with its interval, side by side for each condition.
 
-    :param rows: ``{label, condition, value, low, high, text}``; ``low`` and ``high`` None where one sample gives no interval
+    Args:
+        rows: ``{label, condition, value, low, high, text}``; ``low`` and ``high`` None where one sample gives no interval
     """
     shown = [{**row, "label": shorten(row["label"])} for row in _titled(rows)]
     # An interval of few blocks may be many times as long as the bars that the picture is about: it then ends at the frame.
@@ -382,7 +502,8 @@ def bars(rows: t.Sequence[Row], unit: str, label: str) -> Picture:
 def histogram(rows: t.Sequence[Row], unit: str, label: str) -> Picture:
     """How often which value came, one row of columns a condition.
 
-    :param rows: ``{condition, value}``, one a sample
+    Args:
+        rows: ``{condition, value}``, one a sample
     """
     return Picture("histogram", label, {"rows": _titled(rows)}, {"unit": unit})
 
@@ -390,7 +511,8 @@ def histogram(rows: t.Sequence[Row], unit: str, label: str) -> Picture:
 def sequence(rows: t.Sequence[Row], label: str) -> Picture:
     """Each sample in the order taken, as its distance from the median of its kind: a drift or a disturbance shows as a slope or a step.
 
-    :param rows: ``{index, deviation, condition}``; ``deviation`` 0 = the median of the same placement and condition
+    Args:
+        rows: ``{index, deviation, condition}``; ``deviation`` 0 = the median of the same placement and condition
     """
     return Picture("sequence", label, {"rows": _titled(rows)}, {"present": _present(rows)})
 
@@ -398,8 +520,9 @@ def sequence(rows: t.Sequence[Row], label: str) -> Picture:
 def usage_map(rows: t.Sequence[Row], cpus: t.Sequence[str], label: str) -> Picture:
     """How busy each CPU was in each placement: a line a placement, a field a CPU, siblings side by side.
 
-    :param rows: ``{label, cpu, usage}``; ``usage`` 0..1
-    :param cpus: the CPUs in the order of the machine: package, core, sibling
+    Args:
+        rows: ``{label, cpu, usage}``; ``usage`` 0..1
+        cpus: the CPUs in the order of the machine: package, core, sibling
     """
     step = max(3, min(26, WIDTH // max(1, len(cpus))))
     place = {cpu: number for number, cpu in enumerate(cpus)}
@@ -413,9 +536,10 @@ def topology(
 ) -> Picture:
     """The machine: groups of cores, in them threads with their CPU numbers.
 
-    :param groups: name of the group and its cores, each as its CPU numbers
-    :param offline: CPUs drawn as outlines
-    :param usage: CPU -> 0..1, shown as a shade with its percentage below the number; without it all are shaded alike
+    Args:
+        groups: name of the group and its cores, each as its CPU numbers
+        offline: CPUs drawn as outlines
+        usage: CPU -> 0..1, shown as a shade with its percentage below the number; without it all are shaded alike
     """
     threads = max((len(core) for _name, cores in groups for core in cores), default=1)
     step, height, gap = (30, 34, 10) if usage is None else (44, 50, 10)
@@ -433,9 +557,19 @@ def topology(
                 start = left + 4 + step * thread
                 share = 1 / 3 if usage is None else usage.get(cpu)
                 told = [str(cpu)] if usage is None else [f"CPU {cpu}" if step * threads > 60 else str(cpu), "off" if share is None else f"{100 * share:.0f} %"]
-                fields.append({"x": start + 1, "x2": start + step - 1, "y": upper + 5, "y2": upper + height - 5, "cx": start + step / 2,
-                               "cy": upper + height / 2 - 7 * (len(told) - 1), "text": told, "online": cpu not in offline,
-                               "shade": 0 if cpu in offline or share is None else share})
+                fields.append(
+                    {
+                        "x": start + 1,
+                        "x2": start + step - 1,
+                        "y": upper + 5,
+                        "y2": upper + height - 5,
+                        "cx": start + step / 2,
+                        "cy": upper + height / 2 - 7 * (len(told) - 1),
+                        "text": told,
+                        "online": cpu not in offline,
+                        "shade": 0 if cpu in offline or share is None else share,
+                    }
+                )
         top += math.ceil(len(cores) / columns) * (height + gap) + 6
     right = columns * (width + gap)
     return Picture("topology", label, {"boxes": boxes, "fields": fields, "heads": heads}, {"right": right, "bottom": top}, {"width": right, "height": top})
@@ -444,8 +578,9 @@ def topology(
 def streams(rows: t.Sequence[Row], unit: str, crossover: int | None, label: str) -> Picture:
     """Rate against the number of streams, one line a condition, with the number from which more threads help marked.
 
-    :param rows: ``{x, condition, value, low, high}``
-    :param crossover: number of streams, or None where the lines do not cross
+    Args:
+        rows: ``{x, condition, value, low, high}``
+        crossover: number of streams, or None where the lines do not cross
     """
     marks = [] if crossover is None else [{"x": crossover, "text": f"from {crossover} streams"}]
     return Picture("streams", label, {"rows": _titled(rows), "marks": marks}, {"unit": unit, "along": "streams", "present": _present(rows)})
@@ -454,7 +589,8 @@ def streams(rows: t.Sequence[Row], unit: str, crossover: int | None, label: str)
 def points(rows: t.Sequence[Row], unit: str, along: str, label: str) -> Picture:
     """A value against the parameter at whose points it was measured, one line a condition.
 
-    :param rows: ``{x, condition, value, low, high}``
-    :param along: the parameter with its unit
+    Args:
+        rows: ``{x, condition, value, low, high}``
+        along: the parameter with its unit
     """
     return Picture("points", label, {"rows": _titled(rows), "marks": []}, {"unit": unit, "along": along, "present": _present(rows)})

@@ -20,9 +20,10 @@ CHANGED, SAME, UNKNOWN = "changed", "not told apart", "no interval"
 def render(before: t.Sequence[fleet.Row], after: t.Sequence[fleet.Row], settings: tuple[float, float]) -> str:
     """The page.
 
-    :param before: the rows of the run before
-    :param after: the rows of this run
-    :param settings: margin and confidence
+    Args:
+        before: the rows of the run before
+        after: the rows of this run
+        settings: margin and confidence
     """
     earlier = {row["host"]: row for row in before}
     pairs = [(earlier[row["host"]], row) for row in after if row["host"] in earlier]
@@ -30,13 +31,32 @@ def render(before: t.Sequence[fleet.Row], after: t.Sequence[fleet.Row], settings
     compared = fleet.compared([row for _before, row in pairs])
     effect = "SMT" if not any(row["policy"] for _before, row in pairs) else "what was switched"
     return page.render(
-        "compare.html.j2", hosts=len(pairs), runs=[sorted({row["run"] for row in rows}) for rows in (before, after)],
-        only_before=sorted(set(earlier) - {row["host"] for row in after}), only_after=sorted({row["host"] for row in after} - set(earlier)),
-        workloads=_workloads(pairs, *settings), environment=_environment(pairs), answers=_answers(pairs), lines=lines,
-        changed=sum(1 for line in lines if line[5][0] == CHANGED), first_rows=FIRST_ROWS,
-        compared=compared, effect=effect, heads=[(name, False) for name in (
-            "host", "workload", f"{compared}, before", "after", "work as it was found, after by before", f"effect of {effect}", "answer before", "answer after",
-        )],
+        "compare.html.j2",
+        hosts=len(pairs),
+        runs=[sorted({row["run"] for row in rows}) for rows in (before, after)],
+        only_before=sorted(set(earlier) - {row["host"] for row in after}),
+        only_after=sorted({row["host"] for row in after} - set(earlier)),
+        workloads=_workloads(pairs, *settings),
+        environment=_environment(pairs),
+        answers=_answers(pairs),
+        lines=lines,
+        changed=sum(1 for line in lines if line[5][0] == CHANGED),
+        first_rows=FIRST_ROWS,
+        compared=compared,
+        effect=effect,
+        heads=[
+            (name, False)
+            for name in (
+                "host",
+                "workload",
+                f"{compared}, before",
+                "after",
+                "work as it was found, after by before",
+                f"effect of {effect}",
+                "answer before",
+                "answer after",
+            )
+        ],
     )
 
 
@@ -56,11 +76,18 @@ def _lines(before: fleet.Row, after: fleet.Row) -> list[list[t.Any]]:
             verdict = told_apart(old, new)
             level = new["baseline_value"] / old["baseline_value"]
             better = level if new["better"] == "higher" else 1 / level
-            found.append([
-                [after["host"], after["host"], "", quote(after["page"])], new["title"], _effect(old), _effect(new), [answer.signed(better), better],
-                [verdict, verdict, "inconclusive" if verdict == CHANGED else ""],
-                before["title"], after["title"],
-            ])
+            found.append(
+                [
+                    [after["host"], after["host"], "", quote(after["page"])],
+                    new["title"],
+                    _effect(old),
+                    _effect(new),
+                    [answer.signed(better), better],
+                    [verdict, verdict, "inconclusive" if verdict == CHANGED else ""],
+                    before["title"],
+                    after["title"],
+                ]
+            )
     return found
 
 
@@ -78,9 +105,7 @@ def _workloads(pairs: t.Sequence[tuple[fleet.Row, fleet.Row]], margin: float, co
     if not both:
         return None
     family = [([old["ratio"] for old, _new in hosts], [new["ratio"] for _old, new in hosts], "higher") for hosts in both.values()]
-    judged = [
-        {"title": hosts[0][1]["title"], **one} for hosts, one in zip(both.values(), statistics.compare_family(family, margin, confidence))
-    ]
+    judged = [{"title": hosts[0][1]["title"], **one} for hosts, one in zip(both.values(), statistics.compare_family(family, margin, confidence))]
     rows = [{"label": one["title"], **host_page.ratio_row(one)} for one in judged]
     return {"judged": judged, "chart": host_page.forest(rows, judged, ("does worse than before", "does better than before"))}
 

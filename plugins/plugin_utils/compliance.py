@@ -31,7 +31,7 @@ RESTORED = "restored"
 _SWITCHED = (boot_args.DISABLED, boot_args.FORCED_OFF, boot_args.MITIGATIONS_NOSMT)
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
-Verdict = t.Dict[str, t.Any]
+Verdict = dict[str, t.Any]
 Facts = t.Mapping[str, t.Any]
 
 
@@ -51,35 +51,45 @@ class _KernelFacts(cpu_state.SysFiles):
 
     def read(self, path: str) -> str | None:
         text = self._texts.get(path)
-        return text[:cpu_state.LONGEST_FILE] if isinstance(text, str) else None
+        return text[: cpu_state.LONGEST_FILE] if isinstance(text, str) else None
 
 
 def judge(facts: t.Any, wish: policy.Wish, scope: str, memory: t.Mapping[str, t.Any] | None = None) -> Verdict:
     """The verdict on one host.
 
-    :param facts: ``ansible_facts['smt']``; what is not of the expected type counts as unknown.
-    :param wish: what is wanted.
-    :param scope: one of `policy.SCOPES`.
-    :param memory: what :func:`memory_aspects` gave, or None where no memory policy is asked for.
-    :returns: ``{status, wanted, scope, evidence, hardware_class, reboot_pending, change, before, unconfirmed, sentence}`` and the `ASPECTS`; each of these
-        is None where nothing is asked of it, or ``{status, reasons, hindrance}`` with `hindrance` why it cannot be mended while the host
-        runs (or at all). ``change`` leads to what is wanted, ``before`` back to what is there: ``{running, configured, reboot}``, options of
-        `smt_state` and of `smt_boot_args`, None where nothing is to be done or nothing does it, and whether it takes a reboot. ``unconfirmed`` is the
-        way back of a change that an interrupted rollout made and nobody found to be well, with ``memory`` (bool) beside these three, or None.
+    Args:
+        facts: ``ansible_facts['smt']``; what is not of the expected type counts as unknown.
+        wish: what is wanted.
+        scope: one of `policy.SCOPES`.
+        memory: what :func:`memory_aspects` gave, or None where no memory policy is asked for.
+
+    Returns:
+        ``{status, wanted, scope, evidence, hardware_class, reboot_pending, change, before, unconfirmed, sentence}`` and the `ASPECTS`; each of these
+            is None where nothing is asked of it, or ``{status, reasons, hindrance}`` with `hindrance` why it cannot be mended while the host
+            runs (or at all). ``change`` leads to what is wanted, ``before`` back to what is there: ``{running, configured, reboot}``, options of
+            `smt_state` and of `smt_boot_args`, None where nothing is to be done or nothing does it, and whether it takes a reboot. ``unconfirmed`` is the
+            way back of a change that an interrupted rollout made and nobody found to be well, with ``memory`` (bool) beside these three, or None.
     """
     if not isinstance(facts, dict):
         return refused("it returned no facts", wanted=str(wish), scope=scope)
     aspects = {
         "running": running(facts, wish) if scope in (policy.RUNTIME, policy.BOTH) else None,
         "configured": configured(facts, wish) if scope in (policy.BOOT, policy.BOTH) else None,
-        "memory": None, "memory_configured": None, **(memory or {}),
+        "memory": None,
+        "memory_configured": None,
+        **(memory or {}),
     }
     statuses = [one["status"] for one in aspects.values() if one]
     pending = _dict(facts, "boot").get("reboot_required")
     verdict = {
-        "status": next((status for status in (DRIFTED, UNKNOWN) if status in statuses), COMPLIANT), "wanted": str(wish), "scope": scope,
-        "evidence": wish.evidence, "hardware_class": _text(facts.get("hardware_class")), "reboot_pending": pending if isinstance(pending, bool) else None,
-        "unconfirmed": _unconfirmed(facts.get("unconfirmed")), **aspects,
+        "status": next((status for status in (DRIFTED, UNKNOWN) if status in statuses), COMPLIANT),
+        "wanted": str(wish),
+        "scope": scope,
+        "evidence": wish.evidence,
+        "hardware_class": _text(facts.get("hardware_class")),
+        "reboot_pending": pending if isinstance(pending, bool) else None,
+        "unconfirmed": _unconfirmed(facts.get("unconfirmed")),
+        **aspects,
     }
     needs = _needs(verdict)
     back = {"running": _running_way_back(facts), "configured": _boot_way_back(_dict(facts, "boot").get("configured"))}
@@ -95,11 +105,12 @@ def refused(reason: str, status: str = UNKNOWN, **known: t.Any) -> Verdict:
 def told(result: t.Any) -> Verdict:
     """The verdict that smt_verdict registered for a host; one that says why there is none where the task failed or did not run.
 
-    :param result: the registered variable: only what the action itself returned has a verdict, and never when it failed.
+    Args:
+        result: the registered variable: only what the action itself returned has a verdict, and never when it failed.
     """
     registered = result if isinstance(result, dict) else {}
     verdict = registered.get("verdict")
-    if not registered.get("failed") and isinstance(verdict, dict) and verdict.get("status") in STATUSES and _FIELDS <= set(verdict):
+    if not registered.get("failed") and isinstance(verdict, dict) and verdict.get("status") in STATUSES and set(verdict) >= _FIELDS:
         return verdict
     return refused(registered.get("msg") or "it was not asked", UNREACHABLE if registered.get("unreachable") else UNKNOWN)
 
@@ -113,7 +124,7 @@ def running(facts: Facts, wish: policy.Wish) -> dict[str, t.Any]:
     files = _KernelFacts(facts)
     try:
         now = cpu_state.read(files=files)
-        cores = [cpulist.parse(core) for core in _list(facts, "sibling_groups")[:cpu_state.MOST_CPUS]]
+        cores = [cpulist.parse(core) for core in _list(facts, "sibling_groups")[: cpu_state.MOST_CPUS]]
         goal = cpu_state.predict("/", cores, {policy.ENABLED: None, policy.DISABLED: 1}.get(wish.state, wish.threads), files=files)
     except cpulist.CpuListError as error:
         return _aspect(UNKNOWN, [str(error)])
@@ -144,7 +155,8 @@ def configured(facts: Facts, wish: policy.Wish) -> dict[str, t.Any]:
 def memory_aspects(facts: t.Any) -> dict[str, dict[str, t.Any] | None]:
     """Whether the memory policy is in force (``memory``), and whether it will be after the next boot (``memory_configured``).
 
-    :param facts: ``ansible_facts['smt_memory']``; its ``wanted`` is None where only services are to be spared.
+    Args:
+        facts: ``ansible_facts['smt_memory']``; its ``wanted`` is None where only services are to be spared.
     """
     known = facts if isinstance(facts, dict) else {}
     told = _dict(known, "wanted")
@@ -166,8 +178,10 @@ def boot_state(facts: Facts, wish: policy.Wish) -> str:
         return policy.DISABLED
     if wish.threads == most:
         return policy.ENABLED
-    raise policy.PolicyError(f"no boot argument leaves {wish.threads} of {most if isinstance(most, int) else 'an unknown number of'} threads per core: "
-                             "use smt_policy_scope runtime, with smt_runtime_persist to keep it over boots")
+    raise policy.PolicyError(
+        f"no boot argument leaves {wish.threads} of {most if isinstance(most, int) else 'an unknown number of'} threads per core: "
+        "use smt_policy_scope runtime, with smt_runtime_persist to keep it over boots"
+    )
 
 
 def _hindrance(facts: Facts, when: str) -> str | None:
@@ -212,7 +226,7 @@ def _boot_way_back(arguments: t.Any) -> dict[str, str] | None:
         return None
     if not arguments:
         return {"smt": boot_args.ENABLED}
-    name, dummy, value = arguments[0].partition("=")
+    name, _dummy, value = arguments[0].partition("=")
     if name == "maxcpus" and _NUMBER.fullmatch(value) and len(arguments) == 1:
         return {"maxcpus": value}
     return next(({"smt": state} for state in _SWITCHED if _are_all_of(arguments, boot_args.wanted_smt(state))), None)
@@ -233,7 +247,8 @@ def _unconfirmed(told: t.Any) -> dict[str, t.Any] | None:
     return {
         "running": {"state": state} if state in (policy.ENABLED, policy.DISABLED, RESTORED) else None,
         "configured": {"smt": smt} if smt in (boot_args.ENABLED, *_SWITCHED) else {"maxcpus": maxcpus} if maxcpus and _NUMBER.fullmatch(maxcpus) else None,
-        "reboot": told.get("reboot") is True, "memory": told.get("memory") is True,
+        "reboot": told.get("reboot") is True,
+        "memory": told.get("memory") is True,
     }
 
 

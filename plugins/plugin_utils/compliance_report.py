@@ -32,7 +32,7 @@ METRICS = {
     "threadwise_smt_checked_timestamp_seconds": "when the host was judged, in seconds since 1970",
 }
 
-Judged = t.Tuple[str, Verdict]
+Judged = tuple[str, Verdict]
 
 
 def exit_worthy(judged: t.Iterable[Judged]) -> bool:
@@ -55,11 +55,11 @@ def table(judged: t.Sequence[Judged]) -> list[str]:
     """Hosts as lines of a table, those first that need somebody, and a last line that counts."""
     ordered = sorted(judged, key=lambda one: (one[1]["status"] == compliance.COMPLIANT, one[0]))
     fine = sum(1 for dummy, verdict in judged if verdict["status"] == compliance.COMPLIANT)
-    shown = ordered if fine <= MOST_COMPLIANT_LINES else ordered[:len(ordered) - fine]
+    shown = ordered if fine <= MOST_COMPLIANT_LINES else ordered[: len(ordered) - fine]
     cells = [COLUMNS] + [_cells(host, verdict) for host, verdict in shown]
     widths = [min(MOST_WIDTH, max(len(line[column]) for line in cells)) for column in range(len(COLUMNS) - 1)]
     lines = ["  ".join([text[:width].ljust(width) for text, width in zip(line, widths)] + [line[-1]]).rstrip() for line in cells]
-    return [lines[0], "-" * len(lines[0])] + lines[1:] + ["", sentence(judged)]
+    return [lines[0], "-" * len(lines[0]), *lines[1:], "", sentence(judged)]
 
 
 def _cells(host: str, verdict: Verdict) -> tuple[str, ...]:
@@ -76,8 +76,12 @@ def how(verdict: Verdict) -> str:
 def document(judged: t.Sequence[Judged], at: datetime.datetime) -> str:
     """The verdicts as JSON text for other programs: ``{schema, schema_version, at, counts, hosts: [{host, status, ...}]}``."""
     hosts = [
-        {"host": host, **{key: verdict[key] for key in KEPT}, "unconfirmed": verdict["unconfirmed"] is not None,
-         **{aspect: verdict[aspect] and {key: verdict[aspect][key] for key in ("status", "reasons")} for aspect in compliance.ASPECTS}}
+        {
+            "host": host,
+            **{key: verdict[key] for key in KEPT},
+            "unconfirmed": verdict["unconfirmed"] is not None,
+            **{aspect: verdict[aspect] and {key: verdict[aspect][key] for key in ("status", "reasons")} for aspect in compliance.ASPECTS},
+        }
         for host, verdict in judged
     ]
     told = {"schema": SCHEMA_NAME, "schema_version": SCHEMA_VERSION, "at": _written(at), "counts": counts(judged), "hosts": hosts}
@@ -117,8 +121,16 @@ def _written(at: datetime.datetime) -> str:
 
 def page(judged: t.Sequence[Judged], at: datetime.datetime) -> str:
     """The verdicts as one HTML page that needs nothing else."""
-    return frame.render("compliance.html.j2", at=_written(at), judged=judged, how=how, classes=_classes(judged), statuses=compliance.STATUSES,
-                        aspects=compliance.ASPECTS, sentence=sentence(judged))
+    return frame.render(
+        "compliance.html.j2",
+        at=_written(at),
+        judged=judged,
+        how=how,
+        classes=_classes(judged),
+        statuses=compliance.STATUSES,
+        aspects=compliance.ASPECTS,
+        sentence=sentence(judged),
+    )
 
 
 def _classes(judged: t.Sequence[Judged]) -> list[tuple[str, dict[str, int]]]:

@@ -22,9 +22,12 @@ class DerivedError(ValueError):
 def cost_of_sharing(shared: float, separate: float) -> float:
     """Share of its rate that a worker loses when its neighbour runs on the same core: 1 - shared / separate.
 
-    :param shared: rate with the two workers on siblings
-    :param separate: rate of the same two workers on two cores
-    :raises DerivedError: a rate that is not above zero
+    Args:
+        shared: rate with the two workers on siblings
+        separate: rate of the same two workers on two cores
+
+    Raises:
+        DerivedError: a rate that is not above zero
     """
     return 1 - _positive("shared", shared) / _positive("separate", separate)
 
@@ -32,7 +35,8 @@ def cost_of_sharing(shared: float, separate: float) -> float:
 def smt_yield(all_threads: float, one_per_core: float) -> float:
     """What the second threads add: rate of all threads / rate of one worker a core; 1 when they add nothing.
 
-    :raises DerivedError: a rate that is not above zero
+    Raises:
+        DerivedError: a rate that is not above zero
     """
     return _positive("all_threads", all_threads) / _positive("one_per_core", one_per_core)
 
@@ -40,9 +44,12 @@ def smt_yield(all_threads: float, one_per_core: float) -> float:
 def gain_of_switching_off(smt_on: float, smt_off: float) -> float:
     """Share by which the rate rises (below zero: falls) when SMT is switched off: smt_off / smt_on - 1.
 
-    :param smt_on: rate of the whole machine with SMT on
-    :param smt_off: rate of the whole machine with SMT off
-    :raises DerivedError: a rate that is not above zero
+    Args:
+        smt_on: rate of the whole machine with SMT on
+        smt_off: rate of the whole machine with SMT off
+
+    Raises:
+        DerivedError: a rate that is not above zero
     """
     return _positive("smt_off", smt_off) / _positive("smt_on", smt_on) - 1
 
@@ -61,9 +68,12 @@ EFFECTS: dict[str, tuple[str, t.Callable[[float], float]]] = {
 def of_comparison(effect: str, comparison: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """A comparison's ratio and interval, turned into the measure that its effect stands for.
 
-    :param effect: a key of :data:`EFFECTS`
-    :param comparison: with ``ratio``, ``ci_low`` and ``ci_high`` as ``smt_compare`` returns them
-    :returns: ``{name, value, low, high}``; low and high are None where the comparison has no interval
+    Args:
+        effect: a key of :data:`EFFECTS`
+        comparison: with ``ratio``, ``ci_low`` and ``ci_high`` as ``smt_compare`` returns them
+
+    Returns:
+        ``{name, value, low, high}``; low and high are None where the comparison has no interval
     """
     name, measure = EFFECTS[effect]
     ends = [None if comparison[end] is None else measure(comparison[end]) for end in ("ci_low", "ci_high")]
@@ -76,11 +86,16 @@ def what_two_share(paired: float, alone: float, margin: float = 0.05) -> str:
 
     The topology that a hypervisor shows need not be the true one; the cost is.
 
-    :param paired: rate of a worker while the other one runs
-    :param alone: rate of a worker alone
-    :param margin: a cost up to this share counts as none
-    :returns: ``nothing``, ``core`` or ``cpu``
-    :raises DerivedError: a rate that is not above zero
+    Args:
+        paired: rate of a worker while the other one runs
+        alone: rate of a worker alone
+        margin: a cost up to this share counts as none
+
+    Returns:
+        ``nothing``, ``core`` or ``cpu``
+
+    Raises:
+        DerivedError: a rate that is not above zero
     """
     cost = cost_of_sharing(paired, alone)
     if cost <= margin:
@@ -91,10 +106,15 @@ def what_two_share(paired: float, alone: float, margin: float = 0.05) -> str:
 def crossover(ratios: t.Mapping[int, float], margin: float = 0.0) -> int | None:
     """The number of streams from which on SMT helps: the least one at which, and at all larger ones measured, the ratio is above 1 + margin.
 
-    :param ratios: number of streams -> rate with SMT on / rate with SMT off
-    :param margin: a ratio up to 1 + this share counts as no help
-    :returns: None where SMT does not help at the largest number measured
-    :raises DerivedError: no ratio, or one that is not above zero
+    Args:
+        ratios: number of streams -> rate with SMT on / rate with SMT off
+        margin: a ratio up to 1 + this share counts as no help
+
+    Returns:
+        None where SMT does not help at the largest number measured
+
+    Raises:
+        DerivedError: no ratio, or one that is not above zero
     """
     if not ratios:
         raise DerivedError("there is no number of streams to look for a crossover among")
@@ -109,10 +129,15 @@ def crossover(ratios: t.Mapping[int, float], margin: float = 0.0) -> int | None:
 def most_clients(responses: t.Mapping[float, float], limit: float) -> float | None:
     """The most clients that are answered within a limit: the largest number at which, and at all smaller ones measured, the response time keeps it.
 
-    :param responses: number of clients -> response time (median, p99, ...), in the limit's unit; infinity where the load was not sustained
-    :param limit: the longest response time allowed
-    :returns: None where the smallest number measured breaks the limit
-    :raises DerivedError: no response time, or one that is not above zero
+    Args:
+        responses: number of clients -> response time (median, p99, ...), in the limit's unit; infinity where the load was not sustained
+        limit: the longest response time allowed
+
+    Returns:
+        None where the smallest number measured breaks the limit
+
+    Raises:
+        DerivedError: no response time, or one that is not above zero
     """
     if not responses:
         raise DerivedError("there is no response time to hold against the limit")
@@ -128,9 +153,12 @@ def most_clients(responses: t.Mapping[float, float], limit: float) -> float | No
 def achievement_rate(performance: float, cpu_usage: float) -> float:
     """Performance by CPU usage: what a fully used CPU would give if usage told the truth. Constant without SMT, falling with load with it.
 
-    :param performance: rate (work by time)
-    :param cpu_usage: summed usage of the logical CPUs, 1 for one busy CPU
-    :raises DerivedError: a figure that is not above zero
+    Args:
+        performance: rate (work by time)
+        cpu_usage: summed usage of the logical CPUs, 1 for one busy CPU
+
+    Raises:
+        DerivedError: a figure that is not above zero
     """
     return _positive("performance", performance) / _positive("cpu_usage", cpu_usage)
 
@@ -138,11 +166,16 @@ def achievement_rate(performance: float, cpu_usage: float) -> float:
 def headroom(performance: float, cpu_usage: float, capacity: float) -> dict[str, float]:
     """How much more work there is room for: as CPU usage suggests, and in truth.
 
-    :param performance: rate now
-    :param cpu_usage: share of all logical CPUs' time that is used now, above 0 up to 1
-    :param capacity: rate measured with all threads busy
-    :returns: ``{by_usage, real}`` in the rate's unit: performance x (1 / cpu_usage - 1), and capacity - performance
-    :raises DerivedError: a figure out of its range
+    Args:
+        performance: rate now
+        cpu_usage: share of all logical CPUs' time that is used now, above 0 up to 1
+        capacity: rate measured with all threads busy
+
+    Returns:
+        ``{by_usage, real}`` in the rate's unit: performance x (1 / cpu_usage - 1), and capacity - performance
+
+    Raises:
+        DerivedError: a figure out of its range
     """
     if _positive("cpu_usage", cpu_usage) > 1:
         raise DerivedError(f"cpu_usage is {cpu_usage}: a share of all CPUs' time is at most 1")
@@ -152,7 +185,8 @@ def headroom(performance: float, cpu_usage: float, capacity: float) -> dict[str,
 def cpi(cycles: float, instructions: float) -> float:
     """Cycles per instruction of one thread; its inverse is IPC.
 
-    :raises DerivedError: a count that is not above zero
+    Raises:
+        DerivedError: a count that is not above zero
     """
     return _positive("cycles", cycles) / _positive("instructions", instructions)
 
@@ -160,9 +194,12 @@ def cpi(cycles: float, instructions: float) -> float:
 def core_cpi(core_cycles: float, instructions: t.Sequence[float]) -> float:
     """Cycles per instruction of a core: the cycles in which any of its threads ran / the instructions of all its threads.
 
-    :param core_cycles: cycles of the core, not the sum over its threads
-    :param instructions: retired instructions of each thread
-    :raises DerivedError: a count that is not above zero
+    Args:
+        core_cycles: cycles of the core, not the sum over its threads
+        instructions: retired instructions of each thread
+
+    Raises:
+        DerivedError: a count that is not above zero
     """
     return cpi(core_cycles, math.fsum(instructions))
 
@@ -170,7 +207,8 @@ def core_cpi(core_cycles: float, instructions: t.Sequence[float]) -> float:
 def _positive(name: str, value: t.Any) -> float:
     """The value as a float.
 
-    :raises DerivedError: no number, not finite, or not above zero
+    Raises:
+        DerivedError: no number, not finite, or not above zero
     """
     if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0 < value < math.inf:
         raise DerivedError(f"{name} is {str(value)[:60]}: it must be a number above zero")

@@ -33,9 +33,10 @@ class EvidenceError(Exception):
 class Witness:
     """What one host's evaluation says.
 
-    :ivar choice: as :func:`recommendation.recommend` gives it.
-    :ivar sentence: the answer in words.
-    :ivar at: when the controller fetched it, or else when the host says it ended (aware), or None.
+    Attributes:
+        choice: as :func:`recommendation.recommend` gives it.
+        sentence: the answer in words.
+        at: when the controller fetched it, or else when the host says it ended (aware), or None.
     """
 
     host: str
@@ -49,9 +50,12 @@ class Witness:
 def witness(result: analysis.Result, now: datetime.datetime) -> Witness | None:
     """What a result says for its hardware class; None where its class is not known, or something else than SMT was switched.
 
-    :param result: a document that :func:`result_files.load` has accepted
-    :param now: aware.
-    :raises EvidenceError: it cannot be evidence.
+    Args:
+        result: a document that :func:`result_files.load` has accepted
+        now: aware.
+
+    Raises:
+        EvidenceError: it cannot be evidence.
     """
     for name in ("started", "finished", "collected"):
         at = _moment(result, name)
@@ -62,14 +66,21 @@ def witness(result: analysis.Result, now: datetime.datetime) -> Witness | None:
         return None
     comparisons = analysis.compare_host(result)
     choice = recommendation.recommend(result, comparisons)["choice"]
-    return Witness(result["host"], result["run"], hardware_class, choice, answer.answer(result, comparisons)["sentence"],
-                   _moment(result, "collected") or _moment(result, "finished") or _moment(result, "started"))
+    return Witness(
+        result["host"],
+        result["run"],
+        hardware_class,
+        choice,
+        answer.answer(result, comparisons)["sentence"],
+        _moment(result, "collected") or _moment(result, "finished") or _moment(result, "started"),
+    )
 
 
 def result_files_below(directory: str | os.PathLike[str]) -> list[Path]:
     """The files of results in a run's directory, or in all runs of a directory of runs.
 
-    :raises result_files.ResultError: no such directory
+    Raises:
+        result_files.ResultError: no such directory
     """
     found = result_files.result_paths(directory)
     runs = sorted(path for path in Path(directory).iterdir() if path.is_dir() and not path.name.startswith("."))[-MOST_RUNS:]
@@ -79,10 +90,13 @@ def result_files_below(directory: str | os.PathLike[str]) -> list[Path]:
 def decisions(witnesses: t.Iterable[Witness], now: datetime.datetime) -> dict[str, dict[str, t.Any]]:
     """What is decided for each hardware class, by the latest run of each of its hosts that compared anything.
 
-    :param now: aware; ages are told from it.
-    :returns: class to ``{decision, whose, sentence, hosts, runs, age_days}``: ``decision`` is ``enabled``, ``disabled``, ``any``, or None where the
-        evidence does not decide; ``runs`` are those that count, the latest first; ``age_days`` is that of the oldest of them, None where a result does not say
-        when it was taken.
+    Args:
+        now: aware; ages are told from it.
+
+    Returns:
+        class to ``{decision, whose, sentence, hosts, runs, age_days}``: ``decision`` is ``enabled``, ``disabled``, ``any``, or None where the
+            evidence does not decide; ``runs`` are those that count, the latest first; ``age_days`` is that of the oldest of them, None where a result does not say
+            when it was taken.
     """
     by_class: dict[str, dict[str, list[Witness]]] = {}
     for one in witnesses:
@@ -92,7 +106,7 @@ def decisions(witnesses: t.Iterable[Witness], now: datetime.datetime) -> dict[st
 
 def _rank(one: Witness) -> tuple[bool, datetime.datetime, str]:
     """Later runs rank higher; one that compared nothing says nothing about SMT and ranks below those that did."""
-    return one.choice != answer.NOT_COMPARED, one.at or datetime.datetime.min.replace(tzinfo=datetime.timezone.utc), one.run
+    return one.choice != answer.NOT_COMPARED, one.at or datetime.datetime.min.replace(tzinfo=datetime.UTC), one.run
 
 
 def _decide(told: list[Witness], now: datetime.datetime) -> dict[str, t.Any]:
@@ -103,7 +117,7 @@ def _decide(told: list[Witness], now: datetime.datetime) -> dict[str, t.Any]:
     decision = STATES.get(next(iter(sides))) if len(sides) == 1 else None
     sentence = heard[0].sentence
     if len(sides) > 1:
-        sentence = "Its hosts do not agree: " + ", ".join(f"{one.host} says {one.choice}" for one in heard[:NAMED * 2]) + "."
+        sentence = "Its hosts do not agree: " + ", ".join(f"{one.host} says {one.choice}" for one in heard[: NAMED * 2]) + "."
     times = [one.at for one in heard]
     age = None if None in times else max(0, (now - min(times)).days)
     hosts = sorted(one.host for one in heard)

@@ -29,7 +29,7 @@ MOST_TEXT = 300
 # A setting that this collection does not know by name. What hosts may call it is no column: thousands of them could call it thousands of names.
 OTHER_SETTING = "another setting"
 
-Row = t.Dict[str, t.Any]
+Row = dict[str, t.Any]
 
 
 def row(summary: dict[str, t.Any], page: str) -> Row:
@@ -39,10 +39,14 @@ def row(summary: dict[str, t.Any], page: str) -> Row:
     if policy is not None and policy not in charts.CONDITIONS:
         policy = OTHER_SETTING
     return {
-        **{key: summary[key] for key in ("host", "run", "outcome", "hardware_class", "vulnerable", "reboot_required", "disagreement", "file")}, "page": page,
-        "recommendation": told["choice"], "agreed": told["agreed"],
-        "policy": policy, "title": words.policy_title(policy, told["policy"]["outcome"]) if policy else words.RECOMMENDATION_TITLES[told["choice"]],
-        "sentence": summary["answer"]["sentence"], "evidence": summary["answer"]["evidence"],
+        **{key: summary[key] for key in ("host", "run", "outcome", "hardware_class", "vulnerable", "reboot_required", "disagreement", "file")},
+        "page": page,
+        "recommendation": told["choice"],
+        "agreed": told["agreed"],
+        "policy": policy,
+        "title": words.policy_title(policy, told["policy"]["outcome"]) if policy else words.RECOMMENDATION_TITLES[told["choice"]],
+        "sentence": summary["answer"]["sentence"],
+        "evidence": summary["answer"]["evidence"],
         "environment": _environment(summary),
         "restored": summary["restored"].get("ok") if summary["restored"] else None,
         "differences": (summary["restored"] or {}).get("differences") or [],
@@ -92,10 +96,11 @@ def compared(rows: t.Sequence[Row]) -> str:
 def by_class(rows: t.Sequence[Row], margin: float, confidence: float) -> list[dict[str, t.Any]]:
     """Each hardware class, the largest first, those without one last; a class that was asked about several settings once for each.
 
-    :returns: ``{hardware_class, policy, hosts, recommendation and title (of the class as a whole), counts (title -> hosts), vulnerable, reboot_required,
-        workloads}``; each workload is
-        ``{workload, title, ratios, least, most, deviation, outliers (host -> ratio), ...what smt_compare returns}`` with hosts as blocks;
-        ``deviation`` is the standard deviation of the hosts' log-ratios, None for one host
+    Returns:
+        ``{hardware_class, policy, hosts, recommendation and title (of the class as a whole), counts (title -> hosts), vulnerable, reboot_required,
+            workloads}``; each workload is
+            ``{workload, title, ratios, least, most, deviation, outliers (host -> ratio), ...what smt_compare returns}`` with hosts as blocks;
+            ``deviation`` is the standard deviation of the hosts' log-ratios, None for one host
     """
     classes: dict[tuple[str | None, str | None], list[Row]] = {}
     for one in rows:
@@ -119,7 +124,11 @@ def _class(name: str | None, policy: str | None, members: t.Sequence[Row], margi
     judged = [{**one, "confounded": told} for one, told in zip(statistics.compare_family(family, margin, confidence), confounded)]
     recommendation = answer.NOT_COMPARED if policy else answer.recommendation(judged)
     return {
-        "hardware_class": name, "policy": policy, "hosts": len(members), "recommendation": recommendation, "counts": counts,
+        "hardware_class": name,
+        "policy": policy,
+        "hosts": len(members),
+        "recommendation": recommendation,
+        "counts": counts,
         "title": words.policy_title(policy, answer.outcome(judged)) if policy else words.RECOMMENDATION_TITLES[recommendation],
         "vulnerable": sum(1 for one in members if one["vulnerable"]),
         "reboot_required": sum(1 for one in members if one["reboot_required"]),
@@ -131,9 +140,13 @@ def _spread(key: str, hosts: t.Sequence[tuple[str, dict[str, t.Any]]]) -> dict[s
     ratios = {host: one["ratio"] for host, one in hosts}
     logs = numpy.log(list(ratios.values()))
     return {
-        "workload": key, **{name: hosts[0][1][name] for name in ("title", "name")},
-        "ratios": list(ratios.values()), "least": min(ratios.values()), "most": max(ratios.values()),
-        "deviation": float(logs.std(ddof=1)) if len(logs) > 1 else None, "outliers": outliers(ratios),
+        "workload": key,
+        **{name: hosts[0][1][name] for name in ("title", "name")},
+        "ratios": list(ratios.values()),
+        "least": min(ratios.values()),
+        "most": max(ratios.values()),
+        "deviation": float(logs.std(ddof=1)) if len(logs) > 1 else None,
+        "outliers": outliers(ratios),
     }
 
 

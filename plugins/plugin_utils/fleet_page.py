@@ -23,8 +23,9 @@ MOST_NAMED = 20
 def render(rows: t.Sequence[fleet.Row], refused: t.Sequence[forms.Refused], margin: float, confidence: float) -> str:
     """The page.
 
-    :param rows: of all hosts, in the order to show
-    :param refused: the files that are not in the report
+    Args:
+        rows: of all hosts, in the order to show
+        refused: the files that are not in the report
     """
     classes = fleet.by_class(rows, margin, confidence)
     counts = collections.Counter(row["title"] for row in rows)
@@ -33,11 +34,22 @@ def render(rows: t.Sequence[fleet.Row], refused: t.Sequence[forms.Refused], marg
     outliers = {host for one in classes for workload in one["workloads"] for host in workload["outliers"]}
     table = [_cells(row, list(titles)[:MOST_COLUMNS], row["host"] in outliers) for row in rows]
     return page.render(
-        "run.html.j2", rows=rows, refused=refused, counts={title: counts[title] for title in order if counts[title]}, classes=classes,
-        question=_question(rows), compared=fleet.compared(rows), charts=_charts(rows, classes), heads=_heads(list(titles.values())[:MOST_COLUMNS]),
-        table=table, first_rows=FIRST_ROWS,
-        left_out=max(0, len(titles) - MOST_COLUMNS), runs=sorted({row["run"] for row in rows}), most_named=MOST_NAMED,
-        notable=_notable(rows, classes), told=[row for row in rows if len(rows) <= MOST_HOSTS_DRAWN],
+        "run.html.j2",
+        rows=rows,
+        refused=refused,
+        counts={title: counts[title] for title in order if counts[title]},
+        classes=classes,
+        question=_question(rows),
+        compared=fleet.compared(rows),
+        charts=_charts(rows, classes),
+        heads=_heads(list(titles.values())[:MOST_COLUMNS]),
+        table=table,
+        first_rows=FIRST_ROWS,
+        left_out=max(0, len(titles) - MOST_COLUMNS),
+        runs=sorted({row["run"] for row in rows}),
+        most_named=MOST_NAMED,
+        notable=_notable(rows, classes),
+        told=[row for row in rows if len(rows) <= MOST_HOSTS_DRAWN],
     )
 
 
@@ -66,10 +78,15 @@ def _chart(rows: t.Sequence[fleet.Row], classes: t.Sequence[dict[str, t.Any]], s
         lines = [{"label": f"{host}: {one['name']}", **host_page.ratio_row(one)} for host, one in hosts]
         return host_page.forest(lines, [one for _host, one in hosts], sides)
     shown = [
-        {"label": f"{one['hardware_class'] or 'unknown class'}: {workload['name']}", **{key: workload[key] for key in ("ratios", "ratio", "verdict")},
-         "text": f"{words.change_and_interval(workload)}, {words.counted(len(workload['ratios']), 'host')}", "margin": workload["margin"]}
-        for one in classes for workload in one["workloads"]
-    ][:host_page.MOST_ROWS_DRAWN]
+        {
+            "label": f"{one['hardware_class'] or 'unknown class'}: {workload['name']}",
+            **{key: workload[key] for key in ("ratios", "ratio", "verdict")},
+            "text": f"{words.change_and_interval(workload)}, {words.counted(len(workload['ratios']), 'host')}",
+            "margin": workload["margin"],
+        }
+        for one in classes
+        for workload in one["workloads"]
+    ][: host_page.MOST_ROWS_DRAWN]
     if not shown:
         return None
     told = "; ".join(f"{row['label']} {row['text']}, {row['verdict']}" for row in shown[:20])
@@ -86,11 +103,15 @@ def _cells(row: fleet.Row, keys: t.Sequence[str], outlier: bool) -> list[t.Any]:
     """A host as a row of the table: each cell a text, or a text, what it is sorted by, its class and its address."""
     restored = {True: "yes", False: "NO", None: "unknown"}[row["restored"]]
     return [
-        [row["host"], row["host"], "", quote(row["page"])], row["title"] + (" *" if _contested(row) else ""),
-        *(_change(row["workloads"].get(key)) for key in keys), row["hardware_class"] or "unknown",
+        [row["host"], row["host"], "", quote(row["page"])],
+        row["title"] + (" *" if _contested(row) else ""),
+        *(_change(row["workloads"].get(key)) for key in keys),
+        row["hardware_class"] or "unknown",
         "unknown" if row["vulnerable"] is None else [", ".join(row["vulnerable"]) or "none", len(row["vulnerable"]), "loss" if row["vulnerable"] else ""],
         {True: ["otherwise", "1", "inconclusive"], False: "as now", None: "unknown"}[row["reboot_required"]],
-        row["outcome"], [restored, restored, "loss" if restored == "NO" else ""], "outlier" if outlier else "",
+        row["outcome"],
+        [restored, restored, "loss" if restored == "NO" else ""],
+        "outlier" if outlier else "",
     ]
 
 
@@ -111,10 +132,14 @@ def _notable(rows: t.Sequence[fleet.Row], classes: t.Sequence[dict[str, t.Any]])
             for host, ratio in workload["outliers"].items():
                 unlike.setdefault(host, []).append(f"{workload['title']} {answer.signed(ratio)}, its class {answer.signed(workload['ratio'], workload)}")
     left = [f"{row['host']}: {'; '.join(row['differences']) or 'no details were left'}" for row in rows if row["restored"] is False]
-    return [(title, hosts) for title, hosts in (
-        ("not put back as it was before", left),
-        ("would boot with other SMT arguments than now", [row["host"] for row in rows if row["reboot_required"]]),
-        ("share cores otherwise than the kernel says", [f"{row['host']}: {row['disagreement']}" for row in rows if row["disagreement"]]),
-        ("unlike the other hosts of their class", [f"{host} ({'; '.join(told)})" for host, told in unlike.items()]),
-        ("did not complete", [row["host"] for row in rows if row["outcome"] != "completed"]),
-    ) if hosts]
+    return [
+        (title, hosts)
+        for title, hosts in (
+            ("not put back as it was before", left),
+            ("would boot with other SMT arguments than now", [row["host"] for row in rows if row["reboot_required"]]),
+            ("share cores otherwise than the kernel says", [f"{row['host']}: {row['disagreement']}" for row in rows if row["disagreement"]]),
+            ("unlike the other hosts of their class", [f"{host} ({'; '.join(told)})" for host, told in unlike.items()]),
+            ("did not complete", [row["host"] for row in rows if row["outcome"] != "completed"]),
+        )
+        if hosts
+    ]

@@ -32,14 +32,56 @@ class Refused:
 # CSV
 
 SAMPLE_COLUMNS = {
-    "run": "VARCHAR", "host": "VARCHAR", "hardware_class": "VARCHAR", "workload": "VARCHAR", "placement": "VARCHAR", "condition": "VARCHAR",
-    "block": "BIGINT", "index": "BIGINT", "ok": "BOOLEAN", "metric": "VARCHAR", "value": "DOUBLE", "unit": "VARCHAR", "better": "VARCHAR",
-    "point": "DOUBLE", "point_name": "VARCHAR", "workers": "BIGINT", "wall_seconds": "DOUBLE", "steal": "DOUBLE", "started": "VARCHAR", "error": "VARCHAR",
+    "run": "VARCHAR",
+    "host": "VARCHAR",
+    "hardware_class": "VARCHAR",
+    "workload": "VARCHAR",
+    "placement": "VARCHAR",
+    "condition": "VARCHAR",
+    "block": "BIGINT",
+    "index": "BIGINT",
+    "ok": "BOOLEAN",
+    "metric": "VARCHAR",
+    "value": "DOUBLE",
+    "unit": "VARCHAR",
+    "better": "VARCHAR",
+    "point": "DOUBLE",
+    "point_name": "VARCHAR",
+    "workers": "BIGINT",
+    "wall_seconds": "DOUBLE",
+    "steal": "DOUBLE",
+    "started": "VARCHAR",
+    "error": "VARCHAR",
 }
 COMPARISON_COLUMNS = (
-    "run", "host", "hardware_class", "workload", "metric", "unit", "better", "kind", "effect", "placement", "point", "baseline_condition",
-    "baseline_placement", "candidate_condition", "candidate_placement", "baseline_value", "candidate_value", "ratio", "ci_low", "ci_high", "confidence",
-    "n", "dropped_blocks", "margin", "minimum_detectable", "verdict", "p_adjusted", "method",
+    "run",
+    "host",
+    "hardware_class",
+    "workload",
+    "metric",
+    "unit",
+    "better",
+    "kind",
+    "effect",
+    "placement",
+    "point",
+    "baseline_condition",
+    "baseline_placement",
+    "candidate_condition",
+    "candidate_placement",
+    "baseline_value",
+    "candidate_value",
+    "ratio",
+    "ci_low",
+    "ci_high",
+    "confidence",
+    "n",
+    "dropped_blocks",
+    "margin",
+    "minimum_detectable",
+    "verdict",
+    "p_adjusted",
+    "method",
 )
 # What a spreadsheet takes as the beginning of a formula (OWASP, CSV injection), full-width forms included.
 _FORMULA = re.compile(r"^[\s]*[=+\-@\t\r\uff1d\uff0b\uff0d\uff20]")
@@ -71,11 +113,28 @@ def sample_rows(result: dict[str, t.Any]) -> list[list[t.Any]]:
     rows = []
     for sample in result["samples"]:
         metric, point = sample["metric"] or {}, sample.get("point") or {}
-        rows.append([
-            *about, sample["workload"], sample["placement"], sample["condition"], sample["block"], sample.get("index"), sample["ok"], metric.get("name"),
-            metric.get("value"), metric.get("unit"), metric.get("better"), point.get("value"), point.get("name"), len(sample.get("workers") or []),
-            sample.get("wall_seconds"), sample.get("steal"), sample.get("started"), sample.get("error"),
-        ])
+        rows.append(
+            [
+                *about,
+                sample["workload"],
+                sample["placement"],
+                sample["condition"],
+                sample["block"],
+                sample.get("index"),
+                sample["ok"],
+                metric.get("name"),
+                metric.get("value"),
+                metric.get("unit"),
+                metric.get("better"),
+                point.get("value"),
+                point.get("name"),
+                len(sample.get("workers") or []),
+                sample.get("wall_seconds"),
+                sample.get("steal"),
+                sample.get("started"),
+                sample.get("error"),
+            ]
+        )
     return rows
 
 

@@ -20,17 +20,29 @@ MOST_ROWS_DRAWN = 60
 MOST_CPUS_DRAWN = 256
 
 # Name of a column, and whether it holds numbers.
-SAMPLE_HEADS = (("order", True), ("block", True), ("workload", False), ("placement", False), ("condition", False), ("value", True), ("unit", False),
-                ("wall s", True), ("steal", True), ("started", False), ("worked", False))
+SAMPLE_HEADS = (
+    ("order", True),
+    ("block", True),
+    ("workload", False),
+    ("placement", False),
+    ("condition", False),
+    ("value", True),
+    ("unit", False),
+    ("wall s", True),
+    ("steal", True),
+    ("started", False),
+    ("worked", False),
+)
 
 
 def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, margin: float, later: bool) -> str:
     """The page.
 
-    :param result: a document that :func:`result_files.load` has accepted
-    :param summary: what :func:`report.summarise` made of it
-    :param alone: whether there is no overview to lead back to
-    :param later: whether the pictures are left to the browser, with ``charts.js`` beside the page
+    Args:
+        result: a document that :func:`result_files.load` has accepted
+        summary: what :func:`report.summarise` made of it
+        alone: whether there is no overview to lead back to
+        later: whether the pictures are left to the browser, with ``charts.js`` beside the page
     """
     comparisons = summary["comparisons"]
     main = analysis.primary(comparisons) or analysis.of_policy(comparisons)
@@ -40,14 +52,30 @@ def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, mar
     change = analysis.sides(result) and " against ".join(map(charts.condition_title, reversed(analysis.sides(result))))
     workloads = _workloads(result, summary, margin)
     return page.render(
-        "host.html.j2", result=result, summary=summary, answer=summary["answer"], alone=alone, later=later, main=main,
-        main_chart=forest([{"label": one["title"], **ratio_row(one)} for one in main], main, sides), change=change, sides=sides,
+        "host.html.j2",
+        result=result,
+        summary=summary,
+        answer=summary["answer"],
+        alone=alone,
+        later=later,
+        main=main,
+        main_chart=forest([{"label": one["title"], **ratio_row(one)} for one in main], main, sides),
+        change=change,
+        sides=sides,
         others=[one for one in comparisons if one["kind"] == "change" and id(one) not in shown],
-        busy=" or ".join(dict.fromkeys(analysis.placement_title(one["placement"]) for one in main)), policy=policy and charts.condition_title(policy),
-        effects=_effects(comparisons), workloads=workloads, machine=_machine(result), usage=_usage(result),
-        sequence=_sequence(result), others_used=(result["environment"].get("busy") or {}).get("others"),
+        busy=" or ".join(dict.fromkeys(analysis.placement_title(one["placement"]) for one in main)),
+        policy=policy and charts.condition_title(policy),
+        effects=_effects(comparisons),
+        workloads=workloads,
+        machine=_machine(result),
+        usage=_usage(result),
+        sequence=_sequence(result),
+        others_used=(result["environment"].get("busy") or {}).get("others"),
         absent=meanwhile.absent(result, [one["meanwhile"] for one in workloads]) if workloads else [],
-        settings=_settings(result), command=_command(result), own=_own_commands(result), sample_heads=SAMPLE_HEADS,
+        settings=_settings(result),
+        command=_command(result),
+        own=_own_commands(result),
+        sample_heads=SAMPLE_HEADS,
         samples=[_sample_cells(place, sample) for place, sample in enumerate(result["samples"][:MOST_SAMPLES_SHOWN])],
         facts=json.dumps(result["facts"], indent=1, sort_keys=True, ensure_ascii=False),
     )
@@ -93,12 +121,18 @@ def _workloads(result: dict[str, t.Any], summary: dict[str, t.Any], margin: floa
     for name in dict.fromkeys(level["workload"] for level in summary["levels"]):
         about = analysis.describe_workload(result, name)
         levels = [level for level in summary["levels"] if level["workload"] == name]
-        found.append({
-            **about, "levels": levels, "chart": _bars(levels, about), "repeats": _repeats(result, samples.get(name, []), about),
-            "streams": _streams(levels, about, margin), "points": _points(samples.get(name, []), levels, about),
-            "measures": measures.lines(about, summary["comparisons"], levels, samples.get(name, []), margin),
-            "meanwhile": meanwhile.table(result, samples.get(name, []), levels),
-        })
+        found.append(
+            {
+                **about,
+                "levels": levels,
+                "chart": _bars(levels, about),
+                "repeats": _repeats(result, samples.get(name, []), about),
+                "streams": _streams(levels, about, margin),
+                "points": _points(samples.get(name, []), levels, about),
+                "measures": measures.lines(about, summary["comparisons"], levels, samples.get(name, []), margin),
+                "meanwhile": meanwhile.table(result, samples.get(name, []), levels),
+            }
+        )
     return found
 
 
@@ -109,7 +143,8 @@ def _unit(about: dict[str, t.Any]) -> str:
 def _bars(levels: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any]) -> charts.Picture | None:
     drawn = [
         {"label": analysis.placement_title(level["placement"]), "text": words.number(level["value"]), **_span(level)}
-        for level in levels if level["value"] is not None and level["point"] is None and not analysis.STREAMS.match(level["placement"])
+        for level in levels
+        if level["value"] is not None and level["point"] is None and not analysis.STREAMS.match(level["placement"])
     ][:MOST_ROWS_DRAWN]
     unit = f"{_unit(about)}, {'more' if about['better'] == 'higher' else 'less'} is better"
     return charts.bars(drawn, unit, f"{about['title']}: {unit}, by placement; the table has the numbers") if drawn else None
@@ -142,8 +177,7 @@ def _repeats(result: dict[str, t.Any], samples: t.Sequence[dict[str, t.Any]], ab
 def _streams(levels: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any], margin: float) -> charts.Picture | None:
     """The rate by number of streams, with the number from which on SMT helps, which needs the same numbers with SMT off."""
     rows = [
-        {"x": int(match.group(1)), **_span(level)}
-        for level in levels if level["value"] is not None and (match := analysis.STREAMS.match(level["placement"]))
+        {"x": int(match.group(1)), **_span(level)} for level in levels if level["value"] is not None and (match := analysis.STREAMS.match(level["placement"]))
     ]
     if not rows:
         return None
@@ -162,17 +196,25 @@ def _points(samples: t.Sequence[dict[str, t.Any]], levels: t.Sequence[dict[str, 
     usage = _usage_by_point(samples)
     found = []
     for placement in dict.fromkeys(level["placement"] for level in levels):
-        rated = [{"x": level["point"], **_span(level)} for level in levels
-                 if level["placement"] == placement and level["value"] is not None and level["point"] is not None]
-        used = [{"x": x, "condition": condition, "value": _short(100 * share), "low": None, "high": None}
-                for (spot, condition, x), share in sorted(usage.items()) if spot == placement]
+        rated = [
+            {"x": level["point"], **_span(level)}
+            for level in levels
+            if level["placement"] == placement and level["value"] is not None and level["point"] is not None
+        ]
+        used = [
+            {"x": x, "condition": condition, "value": _short(100 * share), "low": None, "high": None}
+            for (spot, condition, x), share in sorted(usage.items())
+            if spot == placement
+        ]
         title = f"{about['title']}, {analysis.placement_title(placement)}"
         if rated:
-            found.append({
-                "placement": placement,
-                "rate": charts.points(rated, _unit(about), along, f"{title}: {_unit(about)} by {along}; the table has the numbers"),
-                "usage": charts.points(used, "CPU usage [%]", along, f"{title}: usage of its busiest core by {along}") if used else None,
-            })
+            found.append(
+                {
+                    "placement": placement,
+                    "rate": charts.points(rated, _unit(about), along, f"{title}: {_unit(about)} by {along}; the table has the numbers"),
+                    "usage": charts.points(used, "CPU usage [%]", along, f"{title}: usage of its busiest core by {along}") if used else None,
+                }
+            )
     return found
 
 
@@ -211,11 +253,17 @@ def _sample_cells(place: int, sample: dict[str, t.Any]) -> list[t.Any]:
     value, steal, wall = metric.get("value"), sample.get("steal"), sample.get("wall_seconds")
     point = analysis.point_of(sample)
     return [
-        place if sample.get("index") is None else sample["index"], sample["block"],
-        sample["workload"] if point is None else f"{sample['workload']}, {point:g}", analysis.placement_title(sample["placement"]),
-        charts.condition_title(sample["condition"]), "none" if value is None else value, metric.get("unit") or "",
-        "unknown" if wall is None else wall, "unknown" if steal is None else [answer.percent(steal), steal],
-        sample.get("started") or "unknown", "yes" if sample["ok"] else f"no: {sample.get('error') or 'no reason given'}",
+        place if sample.get("index") is None else sample["index"],
+        sample["block"],
+        sample["workload"] if point is None else f"{sample['workload']}, {point:g}",
+        analysis.placement_title(sample["placement"]),
+        charts.condition_title(sample["condition"]),
+        "none" if value is None else value,
+        metric.get("unit") or "",
+        "unknown" if wall is None else wall,
+        "unknown" if steal is None else [answer.percent(steal), steal],
+        sample.get("started") or "unknown",
+        "yes" if sample["ok"] else f"no: {sample.get('error') or 'no reason given'}",
     ]
 
 

@@ -12,10 +12,10 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, charts, derived, words
 
-Sample = t.Dict[str, t.Any]
-Key = t.Tuple[str, str, t.Optional[float]]
+Sample = dict[str, t.Any]
+Key = tuple[str, str, float | None]
 # A text, and the number that it is sorted by.
-Cell = t.Tuple[str, float]
+Cell = tuple[str, float]
 # Of reasons that samples give for what they lack, so many are named.
 MOST_REASONS = 3
 # Less than this is no usage that a rate could be divided by.
@@ -26,10 +26,11 @@ LEAST_USAGE = 1e-4
 class Group:
     """The good samples of one placement, condition and point.
 
-    :ivar rate: mean rate of all workers together; None for a metric that is no rate
-    :ivar used: summed usage of the logical CPUs, 1 for one that is busy all the time; None where no sample tells
-    :ivar share: the same as a share of all of them
-    :ivar capacity: the highest rate measured with every thread busy under the same condition
+    Attributes:
+        rate: mean rate of all workers together; None for a metric that is no rate
+        used: summed usage of the logical CPUs, 1 for one that is busy all the time; None where no sample tells
+        share: the same as a share of all of them
+        capacity: the highest rate measured with every thread busy under the same condition
     """
 
     samples: list[Sample]
@@ -42,10 +43,13 @@ class Group:
 def table(result: analysis.Result, samples: t.Sequence[Sample], levels: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, t.Any] | None:
     """What a workload's good samples carry beside its metric.
 
-    :param samples: those of one workload
-    :param levels: of :func:`analysis.levels`, whose order the rows have
-    :returns: ``{columns, words, heads, rows}``: the names of the columns that have a value in any row, how many columns of words stand before them, the
-        titles of all, and a row for each placement, condition and point as cells ``(text, what it is sorted by)``; None where no sample carries anything
+    Args:
+        samples: those of one workload
+        levels: of :func:`analysis.levels`, whose order the rows have
+
+    Returns:
+        ``{columns, words, heads, rows}``: the names of the columns that have a value in any row, how many columns of words stand before them, the
+            titles of all, and a row for each placement, condition and point as cells ``(text, what it is sorted by)``; None where no sample carries anything
     """
     groups = _groups(result, samples, levels)
     figures = [{name: figure(group) for name, (_title, figure) in COLUMNS.items()} for group in groups.values()]
@@ -65,7 +69,8 @@ def table(result: analysis.Result, samples: t.Sequence[Sample], levels: t.Sequen
 def absent(result: analysis.Result, tables: t.Iterable[dict[str, t.Any] | None]) -> list[str]:
     """What no sample carries, each with the reason.
 
-    :param tables: of :func:`table`, those of all workloads
+    Args:
+        tables: of :func:`table`, those of all workloads
     """
     told = {name for one in tables if one for name in one["columns"]}
     return [f"{what}: {why(result)}" for name, (what, why) in ABSENCES.items() if name not in told]
@@ -164,9 +169,15 @@ def _stolen(group: Group) -> Cell | None:
 
 # Column -> its title, and the figure.
 COLUMNS: dict[str, tuple[str, t.Callable[[Group], Cell | None]]] = {
-    "used": ("CPUs used", _used), "achieved": ("work by used CPU", _achieved), "by_usage": ("room by usage", _room("by_usage")),
-    "real": ("real room", _room("real")), "frequency": ("MHz", _frequency), "ipc": ("IPC of a thread", _ipc), "core_cpi": ("CPI of a core", _core_cpi),
-    "throttled": ("throttled", _throttled), "stolen": ("stolen", _stolen),
+    "used": ("CPUs used", _used),
+    "achieved": ("work by used CPU", _achieved),
+    "by_usage": ("room by usage", _room("by_usage")),
+    "real": ("real room", _room("real")),
+    "frequency": ("MHz", _frequency),
+    "ipc": ("IPC of a thread", _ipc),
+    "core_cpi": ("CPI of a core", _core_cpi),
+    "throttled": ("throttled", _throttled),
+    "stolen": ("stolen", _stolen),
 }
 
 

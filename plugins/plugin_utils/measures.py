@@ -9,7 +9,7 @@ from statistics import fmean
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, charts, derived, words
 
-Line = t.Tuple[str, str, str]
+Line = tuple[str, str, str]
 # Response times, the most telling first.
 RESPONSES = ("latency_p99", "latency_median", "latency_mean")
 # The knee of a curve of response times: they are so many times as long as with the fewest clients.
@@ -23,16 +23,22 @@ READS = {
 
 
 def lines(
-    about: t.Mapping[str, t.Any], comparisons: t.Sequence[analysis.Comparison], levels: t.Sequence[t.Mapping[str, t.Any]],
-    samples: t.Sequence[t.Mapping[str, t.Any]], margin: float,
+    about: t.Mapping[str, t.Any],
+    comparisons: t.Sequence[analysis.Comparison],
+    levels: t.Sequence[t.Mapping[str, t.Any]],
+    samples: t.Sequence[t.Mapping[str, t.Any]],
+    margin: float,
 ) -> list[Line]:
     """The measures of a workload that was measured so that they can be told.
 
-    :param about: the workload, of :func:`analysis.describe_workload`
-    :param comparisons: all of the host
-    :param levels: those of the workload
-    :param samples: those of the workload
-    :returns: ``(name, value with its interval, how it reads)`` each
+    Args:
+        about: the workload, of :func:`analysis.describe_workload`
+        comparisons: all of the host
+        levels: those of the workload
+        samples: those of the workload
+
+    Returns:
+        ``(name, value with its interval, how it reads)`` each
     """
     return [*_of_comparisons(about, comparisons), *_of_streams(levels, about, margin), *_of_clients(samples)]
 

@@ -12,10 +12,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 import jinja2
+from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, charts, words
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
-
-from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, charts, words
 
 TEMPLATES = Path(__file__).with_name("templates")
 
@@ -27,9 +26,20 @@ def environment() -> jinja2.Environment:
     script = asset("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
     made.filters.update(
-        number=words.number, percent=answer.percent, signed=answer.signed, change=words.change, interval=words.interval, placement=analysis.placement_title,
-        condition=charts.condition_title, effect=words.EFFECT_TITLES.get, answered=words.answer_title, address=quote,
-        tied=words.tied, cpus=words.cpu_list, counted=words.counted, drawn=lambda picture: Markup(charts.draw(picture)),
+        number=words.number,
+        percent=answer.percent,
+        signed=answer.signed,
+        change=words.change,
+        interval=words.interval,
+        placement=analysis.placement_title,
+        condition=charts.condition_title,
+        effect=words.EFFECT_TITLES.get,
+        answered=words.answer_title,
+        address=quote,
+        tied=words.tied,
+        cpus=words.cpu_list,
+        counted=words.counted,
+        drawn=lambda picture: Markup(charts.draw(picture)),
         data=lambda value: htmlsafe_json_dumps(value, dumps=charts.as_json),
     )
     made.globals.update(style=Markup(asset("page.css")), script=Markup(script), script_hash=digest)

@@ -20,7 +20,8 @@ def within(seconds: float) -> t.Iterator[None]:
     A host that loses its power while a command's answer is awaited leaves a connection that nothing is sent on any more: the client sits there until
     the kernel asks after it, two hours later by default (tcp(7), ``tcp_keepalive_time``).
 
-    :raises AnsibleConnectionFailure: there was no answer; the processes that waited for it were ended
+    Raises:
+        AnsibleConnectionFailure: there was no answer; the processes that waited for it were ended
     """
     # A task with a `timeout` of its own has the clock already, and ends all the same.
     if signal.getitimer(signal.ITIMER_REAL)[0]:

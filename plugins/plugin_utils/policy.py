@@ -27,9 +27,10 @@ class PolicyError(Exception):
 class Wish:
     """What is wanted of one host.
 
-    :ivar state: ``enabled`` or ``disabled``, or None where a number is asked for or any state will do.
-    :ivar threads: threads per core, or None.
-    :ivar evidence: whose evaluation decided and how old it is, as a sentence; None where a person decided.
+    Attributes:
+        state: ``enabled`` or ``disabled``, or None where a number is asked for or any state will do.
+        threads: threads per core, or None.
+        evidence: whose evaluation decided and how old it is, as a sentence; None where a person decided.
     """
 
     state: str | None = None
@@ -50,12 +51,15 @@ class Wish:
 def wish(value: t.Any, classes: t.Any, hardware_class: str | None, evidence: t.Mapping[str, t.Any] | None, trouble: str | None = None) -> Wish:
     """The wish for one host.
 
-    :param value: of ``smt_policy``: ``enabled``, ``disabled``, ``auto`` or ``{threads_per_core: N}``; None where none is set.
-    :param classes: of ``smt_policy_classes``: hardware class to such a value, which goes before ``value``; None where there is none.
-    :param hardware_class: of this host, None where unknown.
-    :param evidence: hardware class to a decision of :func:`evidence.decisions`; None where no results were named.
-    :param trouble: why the results that were named could not be read, or None.
-    :raises PolicyError: there is no policy, it is malformed, or `auto` finds no decision.
+    Args:
+        value: of ``smt_policy``: ``enabled``, ``disabled``, ``auto`` or ``{threads_per_core: N}``; None where none is set.
+        classes: of ``smt_policy_classes``: hardware class to such a value, which goes before ``value``; None where there is none.
+        hardware_class: of this host, None where unknown.
+        evidence: hardware class to a decision of :func:`evidence.decisions`; None where no results were named.
+        trouble: why the results that were named could not be read, or None.
+
+    Raises:
+        PolicyError: there is no policy, it is malformed, or `auto` finds no decision.
     """
     if classes is not None and not isinstance(classes, dict):
         raise PolicyError(f"smt_policy_classes is {cpulist.quoted(classes)}: it has to be a mapping of hardware classes to policies")
@@ -98,8 +102,9 @@ def _decided(hardware_class: str | None, evidence: t.Mapping[str, t.Any] | None,
         raise PolicyError("smt_policy is auto, and no results are named: set smt_policy_evidence to a directory of evaluations")
     found = evidence.get(hardware_class)
     if not isinstance(found, dict):
-        raise PolicyError(f"smt_policy is auto, and no evaluation of hardware class {hardware_class} is in the results: "
-                          "evaluate a host of it with smt_eval.yml")
+        raise PolicyError(
+            f"smt_policy is auto, and no evaluation of hardware class {hardware_class} is in the results: evaluate a host of it with smt_eval.yml"
+        )
     decision = found["decision"]
     if decision not in (ENABLED, DISABLED, ANY):
         raise PolicyError(f"smt_policy is auto, and the evidence does not decide: {found['whose']}: {found['sentence']} Measure more, or name the state")

@@ -13,13 +13,29 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import sche
 MAX_BYTES = 64 * 1024
 
 _NUMBER = schema.or_null(schema.NUMBER)
-_CHECKER = schema.Checker(schema.strict(
-    ("phase",), phase=schema.text(1000), at=schema.MOMENT, block=schema.count(), samples=schema.count(), fraction=schema.SHARE, seconds_left=schema.SECONDS,
-    condition=schema.or_null(schema.NAME),
-    last=schema.or_null(schema.whole(
-        workload=schema.NAME, placement=schema.NAME, condition=schema.NAME, workers=schema.count(),
-        metric=schema.strict(("name", "value", "unit"), name=schema.NAME, value=_NUMBER, unit=schema.text(1000), better=schema.one_of("higher", "lower")))),
-))
+_CHECKER = schema.Checker(
+    schema.strict(
+        ("phase",),
+        phase=schema.text(1000),
+        at=schema.MOMENT,
+        block=schema.count(),
+        samples=schema.count(),
+        fraction=schema.SHARE,
+        seconds_left=schema.SECONDS,
+        condition=schema.or_null(schema.NAME),
+        last=schema.or_null(
+            schema.whole(
+                workload=schema.NAME,
+                placement=schema.NAME,
+                condition=schema.NAME,
+                workers=schema.count(),
+                metric=schema.strict(
+                    ("name", "value", "unit"), name=schema.NAME, value=_NUMBER, unit=schema.text(1000), better=schema.one_of("higher", "lower")
+                ),
+            )
+        ),
+    )
+)
 PLACES = {
     "single": "one worker alone",
     "same_cpu": "two on one CPU",
@@ -49,8 +65,8 @@ def line(told: dict[str, t.Any]) -> str:
     Args:
         told: as from ``parse``.
     """
-    parts = ["%3.0f %%" % (100 * (told.get("fraction") or 0))]
-    parts.append("block %d, about %s left" % (told.get("block") or 0, _length(told.get("seconds_left") or 0)))
+    parts = [f"{100 * (told.get('fraction') or 0):3.0f} %"]
+    parts.append(f"block {int(told.get('block') or 0)}, about {_length(told.get('seconds_left') or 0)} left")
     if told["phase"] != "measuring":
         parts.append(text.line(told["phase"], 60))
     if told.get("last"):
@@ -60,8 +76,8 @@ def line(told: dict[str, t.Any]) -> str:
 
 def _last(last):
     metric = last["metric"]
-    where = "%s, %s" % (PLACES.get(last["placement"], last["placement"]), charts.condition_title(last["condition"]))
-    return text.line("%s %s (%s): %.4g %s" % (last["workload"], metric["name"], where, metric["value"] or 0, metric["unit"]), 200)
+    where = f"{PLACES.get(last['placement'], last['placement'])}, {charts.condition_title(last['condition'])}"
+    return text.line(f"{last['workload']} {metric['name']} ({where}): {metric['value'] or 0:.4g} {metric['unit']}", 200)
 
 
 def _length(seconds):

@@ -19,8 +19,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils.analysis import Com
 class Licence:
     """What software costs here.
 
-    :ivar per: ``core`` or ``thread``: what is counted
-    :ivar price: of one of them, above zero, in any currency
+    Attributes:
+        per: ``core`` or ``thread``: what is counted
+        price: of one of them, above zero, in any currency
     """
 
     per: str
@@ -30,14 +31,17 @@ class Licence:
 def recommend(result: Result, comparisons: t.Sequence[Comparison], licence: Licence | None = None) -> dict[str, t.Any]:
     """The recommendation for one host.
 
-    :param result: a document that :func:`result_files.load` has accepted
-    :param comparisons: of :func:`analysis.compare_host`
-    :returns: ``{choice, decided_by, agreed, reasons, measure, policy}``. ``choice`` is one of :mod:`answer`'s; ``decided_by`` is ``performance``,
-        ``other reasons`` or None; ``agreed`` is true when a side is chosen and no reason points to the other one; each reason is
-        ``{about, points_to, words, ...}`` with ``about`` one of ``performance``, ``vulnerability``, ``licence`` and ``points_to`` ``on``, ``off`` or None;
-        ``measure`` is None or ``{blocks, seconds, words}``: what more to measure and how long that takes, None where it cannot be said. A run that was about
-        another setting than SMT chooses nothing; its ``policy`` is ``{name, outcome, reasons, measure}`` with ``outcome`` one of :func:`answer.outcome`,
-        and else None
+    Args:
+        result: a document that :func:`result_files.load` has accepted
+        comparisons: of :func:`analysis.compare_host`
+
+    Returns:
+        ``{choice, decided_by, agreed, reasons, measure, policy}``. ``choice`` is one of :mod:`answer`'s; ``decided_by`` is ``performance``,
+            ``other reasons`` or None; ``agreed`` is true when a side is chosen and no reason points to the other one; each reason is
+            ``{about, points_to, words, ...}`` with ``about`` one of ``performance``, ``vulnerability``, ``licence`` and ``points_to`` ``on``, ``off`` or None;
+            ``measure`` is None or ``{blocks, seconds, words}``: what more to measure and how long that takes, None where it cannot be said. A run that was about
+            another setting than SMT chooses nothing; its ``policy`` is ``{name, outcome, reasons, measure}`` with ``outcome`` one of :func:`answer.outcome`,
+            and else None
     """
     main = analysis.primary(comparisons)
     performance = answer.recommendation(main)
@@ -49,8 +53,12 @@ def recommend(result: Result, comparisons: t.Sequence[Comparison], licence: Lice
     reasons = [*map(_performance, main), *others]
     pointed = {reason["points_to"] for reason in reasons} - {None}
     return {
-        "choice": choice, "decided_by": decided_by, "agreed": choice in (answer.ON, answer.OFF) and pointed == {choice}, "reasons": reasons,
-        "measure": answer.more_to_measure(result, main), "policy": _policy(result, comparisons),
+        "choice": choice,
+        "decided_by": decided_by,
+        "agreed": choice in (answer.ON, answer.OFF) and pointed == {choice},
+        "reasons": reasons,
+        "measure": answer.more_to_measure(result, main),
+        "policy": _policy(result, comparisons),
     }
 
 
@@ -68,7 +76,10 @@ def _performance(one: Comparison) -> dict[str, t.Any]:
     where = charts.condition_title(one["candidate"]["condition"])
     span = "" if one["ci_low"] is None else f" ({answer.signed(one['ci_low'], one)} to {answer.signed(one['ci_high'], one)})"
     return {
-        "about": "performance", "workload": one["workload"], "points_to": points_to, "verdict": one["verdict"],
+        "about": "performance",
+        "workload": one["workload"],
+        "points_to": points_to,
+        "verdict": one["verdict"],
         **{key: one[key] for key in ("ratio", "ci_low", "ci_high", "n", "margin")},
         "words": f"{one['title']}: {answer.signed(one['ratio'], one)}{span} with {where}, {one['verdict']}",
     }

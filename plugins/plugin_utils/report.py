@@ -24,7 +24,18 @@ from pathlib import Path
 
 from ansible_collections.threadwise.smt.plugins.module_utils import probe_kept
 from ansible_collections.threadwise.smt.plugins.plugin_utils import (
-    analysis, answer, charts, compare_page, fleet, fleet_page, forms, host_page, recommendation, result_files, samples_table, statistics,
+    analysis,
+    answer,
+    charts,
+    compare_page,
+    fleet,
+    fleet_page,
+    forms,
+    host_page,
+    recommendation,
+    result_files,
+    samples_table,
+    statistics,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils.forms import Refused
@@ -45,10 +56,11 @@ MOST_TEXT = 160
 class Settings:
     """How a report is made.
 
-    :ivar margin: effects within this share of 1 count as none
-    :ivar confidence: of the verdicts of a family together
-    :ivar licence: what software costs, or None
-    :ivar before: the results of an earlier run to compare with
+    Attributes:
+        margin: effects within this share of 1 count as none
+        confidence: of the verdicts of a family together
+        licence: what software costs, or None
+        before: the results of an earlier run to compare with
     """
 
     margin: float = 0.01
@@ -61,11 +73,12 @@ class Settings:
 class Built:
     """What was built.
 
-    :ivar written: the files that were written, or would be
-    :ivar refused: what could not be used
-    :ivar hosts: the overview's row of each host
-    :ivar summary: text of summary.md before, and as it is now
-    :ivar missing: what could not be made, in sentences
+    Attributes:
+        written: the files that were written, or would be
+        refused: what could not be used
+        hosts: the overview's row of each host
+        summary: text of summary.md before, and as it is now
+        missing: what could not be made, in sentences
     """
 
     written: list[str]
@@ -88,7 +101,8 @@ class _Host:
 def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(), dry_run: bool = False) -> Built:
     """Make the report of these results in ``run_dir``.
 
-    :raises ResultError: a file cannot be written
+    Raises:
+        ResultError: a file cannot be written
     """
     paths = list(paths)
     alone, later = len(paths) == 1, len(paths) > MOST_HOSTS_DRAWN
@@ -131,13 +145,27 @@ def summarise(result: dict[str, t.Any], file: str, settings: Settings) -> dict[s
     comparisons = analysis.compare_host(result, settings.margin, settings.confidence)
     reboot = (result["facts"].get("boot") or {}).get("reboot_required") if isinstance(result["facts"].get("boot"), dict) else None
     return {
-        "host": result["host"], "run": result["run"], "file": text.showable(file), "outcome": result["outcome"], "message": result["message"],
-        "started": result.get("started"), "finished": result["finished"], "collection_version": result.get("collection_version"),
-        "hardware_class": result["facts"].get("hardware_class"), "environment": result["environment"], "change": result["change"],
-        "answer": answer.answer(result, comparisons), "recommendation": recommendation.recommend(result, comparisons, settings.licence),
-        "comparisons": comparisons, "levels": analysis.levels(result, settings.confidence), "not_measured": analysis.not_measured(result),
-        "failures": analysis.failures(result), "restored": result["restored"], "vulnerable": answer.exposed(result),
-        "reboot_required": reboot if isinstance(reboot, bool) else None, "disagreement": probe_kept.disagreement(result["facts"].get("measured")),
+        "host": result["host"],
+        "run": result["run"],
+        "file": text.showable(file),
+        "outcome": result["outcome"],
+        "message": result["message"],
+        "started": result.get("started"),
+        "finished": result["finished"],
+        "collection_version": result.get("collection_version"),
+        "hardware_class": result["facts"].get("hardware_class"),
+        "environment": result["environment"],
+        "change": result["change"],
+        "answer": answer.answer(result, comparisons),
+        "recommendation": recommendation.recommend(result, comparisons, settings.licence),
+        "comparisons": comparisons,
+        "levels": analysis.levels(result, settings.confidence),
+        "not_measured": analysis.not_measured(result),
+        "failures": analysis.failures(result),
+        "restored": result["restored"],
+        "vulnerable": answer.exposed(result),
+        "reboot_required": reboot if isinstance(reboot, bool) else None,
+        "disagreement": probe_kept.disagreement(result["facts"].get("measured")),
     }
 
 
@@ -161,9 +189,11 @@ def _host(result: dict[str, t.Any], summary: dict[str, t.Any], settings: Setting
     samples = forms.sample_rows(result)
     safe, table = forms.safe_rows(samples), forms.csv_text(samples)
     parts = {
-        "results.csv": table if safe is samples else forms.csv_text(safe), samples_table.NAME: table,
+        "results.csv": table if safe is samples else forms.csv_text(safe),
+        samples_table.NAME: table,
         "comparisons.csv": forms.csv_text(forms.safe_rows(forms.comparison_rows(summary))),
-        "summary.md": forms.host_markdown(summary), "results.json": forms.json_text(summary),
+        "summary.md": forms.host_markdown(summary),
+        "results.json": forms.json_text(summary),
     }
     return _Host(fleet.row(summary, page), host_page.render(result, summary, alone, settings.margin, later), parts, forms.metric_lines(summary))
 
@@ -191,8 +221,11 @@ def _row(path: Path, settings: Settings) -> fleet.Row | Refused:
 
 
 def _unforeseen(source: str, error: Exception) -> Refused:
-    return Refused(source, f"{source}: its numbers or names have the report fail ({type(error).__name__}: {text.line(error, 200)}): evaluate this host again, "
-                           "and report this as a defect of threadwise.smt")
+    return Refused(
+        source,
+        f"{source}: its numbers or names have the report fail ({type(error).__name__}: {text.line(error, 200)}): evaluate this host again, "
+        "and report this as a defect of threadwise.smt",
+    )
 
 
 Made = t.TypeVar("Made")
@@ -238,7 +271,8 @@ def _forked(processes: int) -> concurrent.futures.ProcessPoolExecutor:
     When one of them is killed the pool asks the others to end by SIGTERM and waits for them: who forks may have that signal ignored.
     """
     return concurrent.futures.ProcessPoolExecutor(
-        processes, multiprocessing.get_context("fork"), initializer=signal.signal, initargs=(signal.SIGTERM, signal.SIG_DFL))
+        processes, multiprocessing.get_context("fork"), initializer=signal.signal, initargs=(signal.SIGTERM, signal.SIG_DFL)
+    )
 
 
 def _accepted(made: t.Iterable[_Host | fleet.Row | Refused]) -> t.Iterator[t.Any]:

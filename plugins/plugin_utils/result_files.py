@@ -29,9 +29,14 @@ REPORT_NAMES = frozenset({"index", "results", "comparisons", "summary", "metrics
 def load(path: str | os.PathLike[str]) -> dict[str, t.Any]:
     """Read one host's result file.
 
-    :param path: the file
-    :returns: the document, as :data:`results.SCHEMA` says, all strings showable, all numbers finite
-    :raises ResultError: with the file's name and the reason
+    Args:
+        path: the file
+
+    Returns:
+        the document, as :data:`results.SCHEMA` says, all strings showable, all numbers finite
+
+    Raises:
+        ResultError: with the file's name and the reason
     """
     path = Path(path)
     source = text.showable(path.name)
@@ -53,7 +58,8 @@ def load(path: str | os.PathLike[str]) -> dict[str, t.Any]:
 def result_paths(run_dir: str | os.PathLike[str]) -> list[Path]:
     """The files in a run's directory that should be results of hosts, sorted by name.
 
-    :raises ResultError: no such directory
+    Raises:
+        ResultError: no such directory
     """
     run_dir = Path(run_dir)
     try:
@@ -95,9 +101,14 @@ def write_text(path: str | os.PathLike[str], content: str, dry_run: bool = False
 def write_stream(path: str | os.PathLike[str], source: t.IO[bytes], dry_run: bool = False) -> bool:
     """Put what ``source`` holds from its beginning into a file, whole or not at all; a file that holds it already is left alone.
 
-    :param dry_run: only say whether it would be written
-    :returns: whether the file was written
-    :raises ResultError: with the reason
+    Args:
+        dry_run: only say whether it would be written
+
+    Returns:
+        whether the file was written
+
+    Raises:
+        ResultError: with the reason
     """
     path = Path(path)
     try:
@@ -148,13 +159,18 @@ def _holds(path: Path, source: t.IO[bytes]) -> bool:
 def save(run_dir: str | os.PathLike[str], document: dict[str, t.Any]) -> tuple[Path, bool]:
     """Keep one host's result in its run's directory, which is made when missing.
 
-    :param document: plain JSON data
-    :returns: the file, and whether it was written
-    :raises ResultError: not as the schema says, or the place is taken by another host or another run
+    Args:
+        document: plain JSON data
+
+    Returns:
+        the file, and whether it was written
+
+    Raises:
+        ResultError: not as the schema says, or the place is taken by another host or another run
     """
     run_dir = Path(run_dir)
     host = document.get("host") if isinstance(document, dict) else None
-    path = run_dir / f'{file_stem(host if isinstance(host, str) else "")}.json'
+    path = run_dir / f"{file_stem(host if isinstance(host, str) else '')}.json"
     try:
         # Without blanks: a result of a large machine is near the limit of what is read back.
         document_text = json.dumps(document, separators=(",", ":"), allow_nan=False) + "\n"
@@ -170,7 +186,7 @@ def save(run_dir: str | os.PathLike[str], document: dict[str, t.Any]) -> tuple[P
         kept = load(path)
         if (kept["host"], kept["run"]) != (document["host"], document["run"]):
             raise ResultError(
-                f'{path}: holds run {kept["run"]} of host {text.line(kept["host"], 160)}, which is not overwritten by '
-                f'run {document["run"]} of host {text.line(document["host"], 160)}: name another directory'
+                f"{path}: holds run {kept['run']} of host {text.line(kept['host'], 160)}, which is not overwritten by "
+                f"run {document['run']} of host {text.line(document['host'], 160)}: name another directory"
             )
     return path, write_text(path, document_text)

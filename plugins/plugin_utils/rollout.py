@@ -22,9 +22,10 @@ class RolloutError(Exception):
 class Member:
     """A host of the fleet.
 
-    :ivar group: no two hosts of one group are changed in one wave; None for a host of its own.
-    :ivar pending: whether it is to be changed.
-    :ivar reachable: whether it answered.
+    Attributes:
+        group: no two hosts of one group are changed in one wave; None for a host of its own.
+        pending: whether it is to be changed.
+        reachable: whether it answered.
     """
 
     host: str
@@ -43,8 +44,9 @@ def waiting(members: t.Iterable[Member]) -> dict[str, str]:
 def predecessors(waves_of_hosts: t.Iterable[t.Sequence[str]], groups: t.Mapping[str, str | None]) -> dict[str, str]:
     """Each host that follows one of its group in a later wave, with that one.
 
-    :param waves_of_hosts: as :func:`waves` gives them.
-    :param groups: host to group.
+    Args:
+        waves_of_hosts: as :func:`waves` gives them.
+        groups: host to group.
     """
     found, last = {}, {}
     for host in (host for wave in waves_of_hosts for host in wave):
@@ -61,9 +63,12 @@ def waves(members: t.Sequence[Member], sizes: t.Sequence[int | str]) -> list[lis
 
     The waves are laid out over the whole fleet, whoever is pending: a rollout that is begun again goes on in the wave where it stopped, at its size.
 
-    :param members: of the fleet, in the order of changing.
-    :param sizes: of the waves, each a number or a share of the fleet (``10%``); the last is that of all further waves, as in Ansible's `serial`.
-    :raises RolloutError: a size is neither.
+    Args:
+        members: of the fleet, in the order of changing.
+        sizes: of the waves, each a number or a share of the fleet (``10%``); the last is that of all further waves, as in Ansible's `serial`.
+
+    Raises:
+        RolloutError: a size is neither.
     """
     if not sizes:
         raise RolloutError("the sizes of waves are empty: give numbers or shares of the fleet such as 10%")

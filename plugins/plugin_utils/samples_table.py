@@ -30,8 +30,11 @@ class TableError(Exception):
 def made(rows: t.IO[bytes]) -> t.Iterator[t.IO[bytes]]:
     """The content of the table, for as long as the context lasts.
 
-    :param rows: CSV without a head, columns as :data:`forms.SAMPLE_COLUMNS` says, texts as they are
-    :raises TableError: DuckDB is missing, or cannot do it
+    Args:
+        rows: CSV without a head, columns as :data:`forms.SAMPLE_COLUMNS` says, texts as they are
+
+    Raises:
+        TableError: DuckDB is missing, or cannot do it
     """
     if MISSING_LIBRARY:
         raise TableError(f"{NAME} was not made, all else was: it needs the Python package duckdb on the controller (pip install duckdb)")
@@ -53,6 +56,14 @@ def _convert(source: Path, target: Path) -> None:
     with duckdb.connect(":memory:", config={"threads": 1, "memory_limit": "200MB"}) as connection:
         connection.execute("SET enable_progress_bar = false")
         connection.read_csv(
-            str(source), header=False, columns=forms.SAMPLE_COLUMNS, sep=",", quotechar='"', escapechar='"', na_values="", parallel=False,
-            max_line_size=4 * 1024 * 1024, auto_detect=False,
+            str(source),
+            header=False,
+            columns=forms.SAMPLE_COLUMNS,
+            sep=",",
+            quotechar='"',
+            escapechar='"',
+            na_values="",
+            parallel=False,
+            max_line_size=4 * 1024 * 1024,
+            auto_detect=False,
         ).write_parquet(str(target), compression="zstd")

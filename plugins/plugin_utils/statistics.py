@@ -46,7 +46,7 @@ MOST_PAIRS = 1_000_000
 MOST = 1e100
 LEAST = 1e-100
 
-Result = t.Dict[str, t.Any]
+Result = dict[str, t.Any]
 Block = t.Union[float, t.Sequence[float]]
 
 
@@ -57,13 +57,18 @@ class SampleError(ValueError):
 def compare(before: t.Sequence[Block], after: t.Sequence[Block], better: str = "higher", margin: float = 0.01, confidence: float = 0.95) -> Result:
     """Compare two sides that were measured in the same blocks.
 
-    :param before: one number, or a list of numbers, for each block, in the order taken; all above zero, in any one unit
-    :param after: the other side of the same blocks
-    :param better: ``higher`` or ``lower``: which way the metric points
-    :param margin: effects within this share of 1 do not matter, from 0 to below 1
-    :param confidence: of the interval, from 0.5 to 0.9999
-    :returns: plain data, see :func:`compare_family`
-    :raises SampleError: what is wrong with which value
+    Args:
+        before: one number, or a list of numbers, for each block, in the order taken; all above zero, in any one unit
+        after: the other side of the same blocks
+        better: ``higher`` or ``lower``: which way the metric points
+        margin: effects within this share of 1 do not matter, from 0 to below 1
+        confidence: of the interval, from 0.5 to 0.9999
+
+    Returns:
+        plain data, see :func:`compare_family`
+
+    Raises:
+        SampleError: what is wrong with which value
     """
     return compare_family([(before, after, better)], margin, confidence)[0]
 
@@ -71,14 +76,19 @@ def compare(before: t.Sequence[Block], after: t.Sequence[Block], better: str = "
 def compare_family(family: t.Sequence[tuple[t.Sequence[Block], t.Sequence[Block], str]], margin: float = 0.01, confidence: float = 0.95) -> list[Result]:
     """Compare several workloads at once, with at most ``1 - confidence`` chance that any of them is called without cause (Holm).
 
-    :param family: ``(before, after, better)`` of each workload, as :func:`compare` takes them
-    :param margin: as :func:`compare` takes it
-    :param confidence: of all verdicts together
-    :returns: in the same order, each ``{ratio, ci_low, ci_high, confidence, n, margin, minimum_detectable, verdict, method, p_value, p_adjusted,
-        interval_confidence, family}``: ``ratio`` is after / before turned so that above 1 is better; ``minimum_detectable`` is the share by which
-        it would have to differ from 1 to be called in 90 % of such runs; ``interval_confidence`` is that of this one interval after the
-        correction for the ``family`` (number of workloads). One block has no interval: ``None`` there.
-    :raises SampleError: what is wrong with which value
+    Args:
+        family: ``(before, after, better)`` of each workload, as :func:`compare` takes them
+        margin: as :func:`compare` takes it
+        confidence: of all verdicts together
+
+    Returns:
+        in the same order, each ``{ratio, ci_low, ci_high, confidence, n, margin, minimum_detectable, verdict, method, p_value, p_adjusted,
+            interval_confidence, family}``: ``ratio`` is after / before turned so that above 1 is better; ``minimum_detectable`` is the share by which
+            it would have to differ from 1 to be called in 90 % of such runs; ``interval_confidence`` is that of this one interval after the
+            correction for the ``family`` (number of workloads). One block has no interval: ``None`` there.
+
+    Raises:
+        SampleError: what is wrong with which value
     """
     _check_settings(margin, confidence)
     samples = [_Samples(*one) for one in family]
@@ -91,9 +101,14 @@ def compare_family(family: t.Sequence[tuple[t.Sequence[Block], t.Sequence[Block]
 def level(blocks: t.Sequence[Block], confidence: float = 0.95) -> dict[str, t.Any]:
     """What one side measured, by itself.
 
-    :param blocks: one number, or a list of numbers, for each block
-    :returns: ``{value, low, high, n}``: geometric mean over blocks and Student's t interval of it on the logarithms; no interval for one block
-    :raises SampleError: what is wrong with which value
+    Args:
+        blocks: one number, or a list of numbers, for each block
+
+    Returns:
+        ``{value, low, high, n}``: geometric mean over blocks and Student's t interval of it on the logarithms; no interval for one block
+
+    Raises:
+        SampleError: what is wrong with which value
     """
     _check_settings(0, confidence)
     means = [_mean(values) for values in _logs(blocks, "values")]
@@ -133,8 +148,9 @@ def holm_levels(p_values: t.Sequence[float], alpha: float) -> list[float]:
 def enough(result: Result, width: float) -> bool:
     """Whether the interval is narrow enough to stop measuring, whatever it says.
 
-    :param result: of :func:`compare`
-    :param width: the widest interval that is enough, as ci_high / ci_low - 1
+    Args:
+        result: of :func:`compare`
+        width: the widest interval that is enough, as ci_high / ci_low - 1
     """
     return result["n"] >= LEAST_BLOCKS and result["ci_high"] / result["ci_low"] - 1 <= width
 
@@ -142,9 +158,10 @@ def enough(result: Result, width: float) -> bool:
 class _Samples:
     """Both sides of a comparison as logarithms, turned so that a larger value is better.
 
-    :param before: as :func:`compare` takes it
-    :param after: as :func:`compare` takes it
-    :param better: ``higher`` or ``lower``
+    Args:
+        before: as :func:`compare` takes it
+        after: as :func:`compare` takes it
+        better: ``higher`` or ``lower``
     """
 
     def __init__(self, before: t.Sequence[Block], after: t.Sequence[Block], better: str):
@@ -250,7 +267,7 @@ class _Samples:
         # Twice the mid-ranks: t does not depend on the unit. (SciPy's rankdata takes six times as long for so few values, and this is the inner loop.)
         ranks = ordered.searchsorted(values, "left") + ordered.searchsorted(values, "right")
         means = ranks if self._single else numpy.bincount(self._cell, ranks) / self._size
-        return _t_statistic(means[self.n:] - means[:self.n])
+        return _t_statistic(means[self.n :] - means[: self.n])
 
 
 def _half_step(values: numpy.ndarray) -> float:
@@ -260,13 +277,13 @@ def _half_step(values: numpy.ndarray) -> float:
 
 
 def _distinct(values: numpy.ndarray) -> numpy.ndarray:
-    """The different ones among some values, rising. (As numpy.unique, which takes twice as long for a few.)"""
+    """The different ones among some values, rising. (As numpy.unique, which takes twice as long for a few.)."""
     rising = numpy.sort(values)
     return rising[numpy.concatenate(([True], rising[1:] > rising[:-1]))]
 
 
 def _quantile(probability: float, freedom: int) -> float:
-    """Student's t. (SciPy's distribution objects take fifty times as long for one number, and reports of fleets ask for hundreds of thousands.)"""
+    """Student's t. (SciPy's distribution objects take fifty times as long for one number, and reports of fleets ask for hundreds of thousands.)."""
     return float(special.stdtrit(freedom, probability))
 
 
@@ -295,10 +312,19 @@ def _student(values: list[float], alpha: float) -> tuple[float, float | None, fl
 def _result(samples: _Samples, p_value: float, p_adjusted: float, alpha: float, margin: float, confidence: float, family: int) -> Result:
     centre, low, high = samples.interval(alpha)
     return {
-        "ratio": _ratio(centre), "ci_low": _ratio(low), "ci_high": _ratio(high), "confidence": confidence, "n": samples.n, "margin": margin,
+        "ratio": _ratio(centre),
+        "ci_low": _ratio(low),
+        "ci_high": _ratio(high),
+        "confidence": confidence,
+        "n": samples.n,
+        "margin": margin,
         "minimum_detectable": _minimum_detectable(low, high, samples.n, alpha, math.log1p(margin)),
         "verdict": INCONCLUSIVE if samples.n < LEAST_BLOCKS else _verdict(centre, low, high, math.log1p(margin)),
-        "method": _method(samples), "p_value": p_value, "p_adjusted": p_adjusted, "interval_confidence": 1 - alpha, "family": family,
+        "method": _method(samples),
+        "p_value": p_value,
+        "p_adjusted": p_adjusted,
+        "interval_confidence": 1 - alpha,
+        "family": family,
     }
 
 
@@ -330,7 +356,7 @@ def _verdict(centre: float, low: float, high: float, margin: float) -> str:
 
 
 def _ratio(log: float | None) -> float | None:
-    """e to the power of it, with the digits that the search for it leaves, and finite: an interval of two wild blocks may reach beyond the doubles."""
+    """E to the power of it, with the digits that the search for it leaves, and finite: an interval of two wild blocks may reach beyond the doubles."""
     return None if log is None else float(f"{math.exp(min(max(log, -700.0), 700.0)):.11g}")
 
 

@@ -5,6 +5,7 @@
 Whatever a host says is data: it can have any shape and hold anything. Each field is taken only as the type it should have, texts are cut, the page is
 made by Jinja with automatic escaping and loads nothing, and nothing that could steer a terminal reaches it.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -27,18 +28,19 @@ COLUMNS = ("host", "class", "shape", "SMT", "next boot", "vulnerable by SMT", "n
 class Row:
     """What a survey says of one host.
 
-    :ivar host: its name in the inventory.
-    :ivar reached: False when it gave no facts; `unknowns` then has the reason alone.
-    :ivar state: one of `STATES`.
-    :ivar shape: packages, cores and threads a core, as text; empty when unknown.
-    :ivar hardware_class: or None.
-    :ivar hypervisor: or None.
-    :ivar running: SMT's boot arguments of the running kernel, None where unknown; `configured` likewise at the next start.
-    :ivar drift: True when the next start brings other SMT arguments than now; None where that is unknown.
-    :ivar open_to: vulnerabilities that are open because siblings are online.
-    :ivar guest_unknown: vulnerabilities of which a guest cannot tell.
-    :ivar method: the way that would be taken at run time, or None.
-    :ivar unknowns: sentences about what is not known here, or not as it should be.
+    Attributes:
+        host: its name in the inventory.
+        reached: False when it gave no facts; `unknowns` then has the reason alone.
+        state: one of `STATES`.
+        shape: packages, cores and threads a core, as text; empty when unknown.
+        hardware_class: or None.
+        hypervisor: or None.
+        running: SMT's boot arguments of the running kernel, None where unknown; `configured` likewise at the next start.
+        drift: True when the next start brings other SMT arguments than now; None where that is unknown.
+        open_to: vulnerabilities that are open because siblings are online.
+        guest_unknown: vulnerabilities of which a guest cannot tell.
+        method: the way that would be taken at run time, or None.
+        unknowns: sentences about what is not known here, or not as it should be.
     """
 
     host: str
@@ -101,7 +103,7 @@ def _shape(facts: dict[str, t.Any]) -> str:
         return ""
     packages = [_counted(counts[0], "package")] if isinstance(counts[0], int) else []
     each = str(counts[3]) if counts[2] == counts[3] else f"{counts[2]}-{counts[3]}"
-    return ", ".join(packages + [f"{_counted(counts[1], 'core')} x {each}"])
+    return ", ".join([*packages, f"{_counted(counts[1], 'core')} x {each}"])
 
 
 def _counted(count: int, what: str) -> str:
@@ -150,14 +152,21 @@ def table(rows: t.Sequence[Row]) -> list[str]:
     cells = [COLUMNS] + [_cells(one) for one in rows]
     widths = [min(MOST_WIDTH, max(len(line[column]) for line in cells)) for column in range(len(COLUMNS) - 1)]
     lines = ["  ".join([text[:width].ljust(width) for text, width in zip(line, widths)] + [line[-1]]).rstrip() for line in cells]
-    return [lines[0], "-" * len(lines[0])] + lines[1:] + ["", sentence(rows)]
+    return [lines[0], "-" * len(lines[0]), *lines[1:], "", sentence(rows)]
 
 
 def _cells(one: Row) -> tuple[str, ...]:
     if not one.reached:
         return (one.host, "", "", "no facts", "", "", one.unknowns[0])
-    return (one.host, one.hardware_class or "unknown", one.shape or "unknown", one.state, _drift_words(one), ", ".join(one.open_to) or "-",
-            "; ".join(one.unknowns) or "-")
+    return (
+        one.host,
+        one.hardware_class or "unknown",
+        one.shape or "unknown",
+        one.state,
+        _drift_words(one),
+        ", ".join(one.open_to) or "-",
+        "; ".join(one.unknowns) or "-",
+    )
 
 
 def _drift_words(one: Row) -> str:
@@ -187,13 +196,20 @@ def sentence(rows: t.Sequence[Row]) -> str:
 def page(rows: t.Sequence[Row], at: str) -> str:
     """The page: one HTML file that needs nothing else.
 
-    :param rows: of all hosts, in the order to show.
-    :param at: when the facts were taken, as text.
+    Args:
+        rows: of all hosts, in the order to show.
+        at: when the facts were taken, as text.
     """
     reached = [one for one in rows if one.reached]
     return pages.render(
-        "survey.html.j2", at=at, states=STATES, rows=reached, missing=[one for one in rows if not one.reached], classes=classes(reached),
-        sentence=sentence(rows), drift=_drift_words,
+        "survey.html.j2",
+        at=at,
+        states=STATES,
+        rows=reached,
+        missing=[one for one in rows if not one.reached],
+        classes=classes(reached),
+        sentence=sentence(rows),
+        drift=_drift_words,
     )
 
 

@@ -49,5 +49,7 @@ def sentence(hosts: dict[str, str], of: int) -> str | None:
     if not hosts:
         return None
     names = ", ".join(list(hosts)[:MOST_NAMES]) + (f" and {len(hosts) - MOST_NAMES} more" if len(hosts) > MOST_NAMES else "")
-    return (f"this controller has no {' and no '.join(sorted(set(hosts.values())))}, by which {len(hosts)} of {of} hosts would be reached ({names}): "
-            "install it (Debian's package openssh-client), or name yours by ansible_ssh_executable")
+    return (
+        f"this controller has no {' and no '.join(sorted(set(hosts.values())))}, by which {len(hosts)} of {of} hosts would be reached ({names}): "
+        "install it (Debian's package openssh-client), or name yours by ansible_ssh_executable"
+    )

@@ -20,11 +20,19 @@ EFFECT_TITLES = {
 SIDES_OF_POLICY = ("better as found", "better with the setting")
 SIDES_OF_CHANGE = ("better with SMT on", "better with SMT off")
 RECOMMENDATION_TITLES = {
-    answer.ON: "SMT on", answer.OFF: "SMT off", answer.EITHER: "either", answer.BY_WORKLOAD: "by workload", answer.UNDECIDED: "not decided",
+    answer.ON: "SMT on",
+    answer.OFF: "SMT off",
+    answer.EITHER: "either",
+    answer.BY_WORKLOAD: "by workload",
+    answer.UNDECIDED: "not decided",
     answer.NOT_COMPARED: "not compared",
 }
 OUTCOME_TITLES = {
-    answer.WORSE: "worse", answer.BETTER: "better", answer.EQUAL: "no difference", answer.BY_WORKLOAD: "by workload", answer.UNDECIDED: "not decided",
+    answer.WORSE: "worse",
+    answer.BETTER: "better",
+    answer.EQUAL: "no difference",
+    answer.BY_WORKLOAD: "by workload",
+    answer.UNDECIDED: "not decided",
     answer.NOT_COMPARED: "not compared",
 }
 
@@ -93,8 +101,11 @@ def cpu_list(value: t.Any) -> str:
 
 def key_words(one: dict[str, t.Any]) -> list[str]:
     """The workload, placement and condition that an entry is about, those that it names."""
-    words = [one.get("workload"), analysis.placement_title(one["placement"]) if one.get("placement") else None,
-             charts.condition_title(one["condition"]) if one.get("condition") else None]
+    words = [
+        one.get("workload"),
+        analysis.placement_title(one["placement"]) if one.get("placement") else None,
+        charts.condition_title(one["condition"]) if one.get("condition") else None,
+    ]
     return [word for word in words if word] or ["everything"]
 
 

@@ -31,7 +31,10 @@ MIB = 1024
 
 LARGE = Machine(packages=2, cores=32)
 MACHINES = {
-    "small": Machine(), "large": LARGE, "off": dataclasses.replace(LARGE, offline=tuple(range(64, 128)), control="off"), "without": Machine(cores=8, threads=1),
+    "small": Machine(),
+    "large": LARGE,
+    "off": dataclasses.replace(LARGE, offline=tuple(range(64, 128)), control="off"),
+    "without": Machine(cores=8, threads=1),
 }
 
 
@@ -46,7 +49,15 @@ def main(words: list[str]) -> int:
         commands = {
             "ping": [str(BIN / "ansible"), "all", "-i", "inventory.yml", "-f", str(FORKS), "-m", "ansible.builtin.ping"],
             "compliance": [
-                str(BIN / "ansible-playbook"), "-i", "inventory.yml", "-f", str(FORKS), "threadwise.smt.smt_compliance", "-e", "smt_policy=disabled"],
+                str(BIN / "ansible-playbook"),
+                "-i",
+                "inventory.yml",
+                "-f",
+                str(FORKS),
+                "threadwise.smt.smt_compliance",
+                "-e",
+                "smt_policy=disabled",
+            ],
         }
         found: dict[str, list[tuple[float, int]]] = {name: [] for name in commands}
         for dummy in range(ROUNDS):
@@ -61,8 +72,10 @@ def main(words: list[str]) -> int:
     for name, seconds in times.items():
         memory = max(kilobytes for dummy, kilobytes in found[name]) / MIB
         each = seconds / count
-        print(f"{name}: {seconds:.1f} s for {count} hosts, {1000 * each:.0f} ms a host, at most {memory:.0f} MiB in one process; "
-              f"{PROJECTED} hosts would take {PROJECTED * each / 60:.0f} minutes")
+        print(
+            f"{name}: {seconds:.1f} s for {count} hosts, {1000 * each:.0f} ms a host, at most {memory:.0f} MiB in one process; "
+            f"{PROJECTED} hosts would take {PROJECTED * each / 60:.0f} minutes"
+        )
     ratio = times["compliance"] / times["ping"]
     print(f"compliance takes {ratio:.2f} times the ping's time (load average {os.getloadavg()[0]:.1f}, {os.cpu_count()} CPUs)")
     added = {name: (max(kilobytes for dummy, kilobytes in runs) - least[name]) / (count - few) for name, runs in found.items()}
@@ -82,9 +95,8 @@ def measure(place: pathlib.Path, command: list[str]) -> tuple[float, int]:
     """Run a command. Returns its wall seconds, and the most memory one of its processes had (KiB), forks not added up."""
     with (place / "log").open("w") as log:
         begun = time.monotonic()
-        process = os.posix_spawn(command[0], command, os.environ, file_actions=[
-            (os.POSIX_SPAWN_DUP2, log.fileno(), 1), (os.POSIX_SPAWN_DUP2, log.fileno(), 2)])
-        dummy, dummy_status, usage = os.wait4(process, 0)
+        process = os.posix_spawn(command[0], command, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, log.fileno(), 1), (os.POSIX_SPAWN_DUP2, log.fileno(), 2)])
+        _dummy, _dummy_status, usage = os.wait4(process, 0)
     return time.monotonic() - begun, usage.ru_maxrss
 
 

@@ -8,6 +8,7 @@ Each figure is the least of the repeats, user and system time together, in milli
 (`facts.gather`), the first call in a fresh process each time; the start of Python is left out. lscpu's is the time of `lscpu -J -s TREE`, less that
 of `lscpu --version`, which is the start of lscpu.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -34,19 +35,21 @@ print(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--repeats', type=int, default=9)
-    parser.add_argument('--sizes', type=int, nargs='+', default=sorted(SHAPES), choices=sorted(SHAPES))
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--sizes", type=int, nargs="+", default=sorted(SHAPES), choices=sorted(SHAPES))
     options = parser.parse_args()
-    print('%6s %14s %14s %14s %20s' % ('CPUs', 'topology ms', 'all facts ms', 'lscpu -J ms', 'topology us a CPU'))
+    print(f"{'CPUs':>6} {'topology ms':>14} {'all facts ms':>14} {'lscpu -J ms':>14} {'topology us a CPU':>20}")
     for size in options.sizes:
-        with tempfile.TemporaryDirectory(prefix='bench_facts.') as root:
+        with tempfile.TemporaryDirectory(prefix="bench_facts.") as root:
             packages, cores = SHAPES[size]
             sysfs_tree.write(root, sysfs_tree.files(sysfs_tree.Machine(packages=packages, cores=cores)))
-            ours = least(lambda: our_seconds('topology', root), options.repeats)
-            everything = least(lambda: our_seconds('facts', root), options.repeats)
+            ours = least(lambda: our_seconds("topology", root), options.repeats)
+            everything = least(lambda: our_seconds("facts", root), options.repeats)
             theirs = least(lambda: lscpu_seconds(root), options.repeats)
-        print('%6d %14.2f %14.2f %14s %20.1f' % (size, ours * 1e3, everything * 1e3, 'cannot read' if theirs is None else '%.2f' % (theirs * 1e3),
-                                                 ours / size * 1e6))
+        print(
+            "%6d %14.2f %14.2f %14s %20.1f"
+            % (size, ours * 1e3, everything * 1e3, "cannot read" if theirs is None else "%.2f" % (theirs * 1e3), ours / size * 1e6)
+        )
 
 
 def least(measure, repeats):
@@ -55,15 +58,15 @@ def least(measure, repeats):
 
 
 def our_seconds(call, root):
-    return float(subprocess.run([sys.executable, '-c', CHILD, call, root], check=True, capture_output=True, text=True).stdout)
+    return float(subprocess.run([sys.executable, "-c", CHILD, call, root], check=True, capture_output=True, text=True).stdout)
 
 
 def lscpu_seconds(root):
     """None where there is no lscpu or it cannot read the tree."""
-    if shutil.which('lscpu') is None:
+    if shutil.which("lscpu") is None:
         return None
-    reading = child_seconds(['lscpu', '-J', '-s', root])
-    start = child_seconds(['lscpu', '--version'])
+    reading = child_seconds(["lscpu", "-J", "-s", root])
+    start = child_seconds(["lscpu", "--version"])
     return None if reading is None or start is None else max(0.0, reading - start)
 
 
@@ -75,5 +78,5 @@ def child_seconds(command):
     return seconds if result.returncode == 0 else None
 
 
-if __name__ == '__main__':
+if __name__ == "__main__":
     main()

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How many rounds the probe takes on simulated machines, and the CPU time to weigh their evidence. Prints the table of docs/probe.md; asserts nothing.
 
-    PYTHONPATH=tests/unit .venv/bin/python tests/benchmarks/bench_probe.py
+PYTHONPATH=tests/unit .venv/bin/python tests/benchmarks/bench_probe.py
 """
+
 from __future__ import annotations
 
 import statistics
@@ -20,11 +21,12 @@ def main():
     for count, threads in SHAPES:
         runs = 5 if count < 64 else 1
         begun = time.process_time()
-        results = [test_probe.measured(test_probe.machine_of(count, threads, order=seed, cost=0.6, spread=0.02, seed=seed), 60.0, seed)[1]
-                   for seed in range(runs)]
+        results = [
+            test_probe.measured(test_probe.machine_of(count, threads, order=seed, cost=0.6, spread=0.02, seed=seed), 60.0, seed)[1] for seed in range(runs)
+        ]
         rounds = statistics.median(result["rounds"] for result in results)
         unclear = sum(bool(result["unclear"]) for result in results)
-        print("%4d  %7d  %15d  %7d  %17.1f" % (count, threads, rounds, unclear, (time.process_time() - begun) / runs), flush=True)
+        print(f"{count:4}  {threads:7}  {rounds:15}  {unclear:7}  {(time.process_time() - begun) / runs:17.1f}", flush=True)
 
 
 if __name__ == "__main__":

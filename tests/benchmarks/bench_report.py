@@ -59,8 +59,10 @@ def main():
 
 def write(directory, hosts, workloads, samples):
     """One result file a host."""
-    kinds = {f"workload_{number}": {"rate": 100.0 * (number + 1), "share": 0.47 + 0.03 * number, "unit": "MB/s", "title": f"workload {number}"}
-             for number in range(workloads)}
+    kinds = {
+        f"workload_{number}": {"rate": 100.0 * (number + 1), "share": 0.47 + 0.03 * number, "unit": "MB/s", "title": f"workload {number}"}
+        for number in range(workloads)
+    }
     document = result_maker.result(workloads=kinds, blocks=samples // 2)
     # With SMT off every online thread is one a core, and was measured as such.
     busy = {"smt_on": "all_threads", "smt_off": "one_per_core"}

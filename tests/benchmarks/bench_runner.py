@@ -6,6 +6,7 @@
 
 Both start the same sysbench; the rates compared are those that sysbench itself prints. Pairs are interleaved: A B, B A, ...
 """
+
 from __future__ import annotations
 
 import argparse
@@ -45,8 +46,10 @@ def main():
         for ours in (False, True) if pair % 2 == 0 else (True, False):
             (pinned if ours else bare).append((by_runner if ours else by_taskset)(argv, cpu))
     found = statistics.compare(bare, pinned, better="higher", margin=MARGIN)
-    print("runner / taskset on CPU %d, %d pairs: %.4f (%.4f to %.4f, 95 %%), %s with a margin of %.1f %%"
-          % (cpu, found["n"], found["ratio"], found["ci_low"], found["ci_high"], found["verdict"], 100 * MARGIN))
+    print(
+        "runner / taskset on CPU %d, %d pairs: %.4f (%.4f to %.4f, 95 %%), %s with a margin of %.1f %%"
+        % (cpu, found["n"], found["ratio"], found["ci_low"], found["ci_high"], found["verdict"], 100 * MARGIN)
+    )
 
 
 if __name__ == "__main__":

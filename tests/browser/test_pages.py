@@ -22,7 +22,6 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 import result_maker
-
 from ansible_collections.threadwise.smt.plugins.plugin_utils import charts, fleet, fleet_page, host_page, report, result_files
 
 EVEN = {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "sysbench cpu (primes to 10000)"}
@@ -51,11 +50,14 @@ def one_host_fixture(tmp_path_factory):
 def three_hosts_fixture(tmp_path_factory):
     directory = tmp_path_factory.mktemp("three")
     (directory / "broken.json").write_text("{")
-    return build(directory, [
-        result_maker.result(host="smt-adjacent", workloads=BOTH, blocks=5, noise=0.002),
-        result_maker.result(host="smt-split", workloads=BOTH, blocks=5, noise=0.03, seed=3),
-        result_maker.result(host="<script>alert(1)</script>", compared=False, reason="this host has no SMT", shape=(1, 2, 1), blocks=5),
-    ])
+    return build(
+        directory,
+        [
+            result_maker.result(host="smt-adjacent", workloads=BOTH, blocks=5, noise=0.002),
+            result_maker.result(host="smt-split", workloads=BOTH, blocks=5, noise=0.03, seed=3),
+            result_maker.result(host="<script>alert(1)</script>", compared=False, reason="this host has no SMT", shape=(1, 2, 1), blocks=5),
+        ],
+    )
 
 
 @pytest.fixture(scope="module", name="twelve_hosts")
@@ -132,13 +134,17 @@ def picture(browser, name):
     directory = os.environ.get("SMT_SCREENSHOTS")
     if directory:
         size = browser.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
-        taken = browser.execute_cdp_cmd("Page.captureScreenshot", {
-            "captureBeyondViewport": True, "clip": {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], 6000), "scale": 1},
-        })
+        taken = browser.execute_cdp_cmd(
+            "Page.captureScreenshot",
+            {
+                "captureBeyondViewport": True,
+                "clip": {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], 6000), "scale": 1},
+            },
+        )
         Path(directory, f"{name}.png").write_bytes(base64.b64decode(taken["data"]))
 
 
-@pytest.mark.parametrize("scheme, width, media", [("light", 1100, ""), ("dark", 1100, ""), ("light", 390, ""), ("dark", 800, "print")])
+@pytest.mark.parametrize(("scheme", "width", "media"), [("light", 1100, ""), ("dark", 1100, ""), ("light", 390, ""), ("dark", 800, "print")])
 def test_pages_are_quiet_whole_and_readable(browser, one_host, three_hosts, scheme, width, media):
     for page in sorted([*one_host.glob("*.html"), *three_hosts.glob("*.html")]):
         assert show(browser, page, width, scheme, media) == []
@@ -150,14 +156,17 @@ def test_pages_are_quiet_whole_and_readable(browser, one_host, three_hosts, sche
 
 def contrast(browser, selector):
     """Contrast of the text of the first such element with the page below it (WCAG 2, 1.4.3)."""
-    return browser.execute_script("""
+    return browser.execute_script(
+        """
         const channels = (colour) => colour.match(/[0-9.]+/g).slice(0, 3).map(Number);
         const linear = (value) => { const share = value / 255; return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4; };
         const luminance = (colour) => { const [r, g, b] = channels(colour).map(linear); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
         const element = document.querySelector(arguments[0]);
         const [a, b] = [getComputedStyle(element).color, getComputedStyle(document.body).backgroundColor].map(luminance);
         return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    """, selector)
+    """,
+        selector,
+    )
 
 
 def test_the_answer_and_the_forest_plot_are_on_the_first_screen(browser, one_host):
@@ -255,9 +264,11 @@ def test_both_ways_draw_the_same_pictures(browser, one_host, tmp_path):
     for directory in (one_host, tmp_path):
         show(browser, directory / "index.html")
         wait_until_drawn(browser)
-        words.append(browser.execute_script("""
+        words.append(
+            browser.execute_script("""
             return [...document.querySelectorAll('svg[role=img]')].map((svg) => [...svg.querySelectorAll('text')].map((one) => one.textContent))
-        """))
+        """)
+        )
     assert len(words[0]) >= 12 and words[0] == words[1]
 
 
@@ -315,7 +326,8 @@ def test_no_text_of_a_host_runs_or_leads_anywhere(browser, hostile_runs):
 def test_the_first_content_of_a_thousand_hosts_waits_for_no_script(browser, fleet_of_1000, record_property):
     assert show(browser, fleet_of_1000 / "index.html") == [] and browser.get_log("browser") == []
     painted = WebDriverWait(browser, 60).until(
-        lambda driver: driver.execute_script("return performance.getEntriesByName('first-contentful-paint').map((one) => one.startTime)"))
+        lambda driver: driver.execute_script("return performance.getEntriesByName('first-contentful-paint').map((one) => one.startTime)")
+    )
     # How long it took hangs on what else the machine does, so it is told and not judged: pytest --junit-xml, or tests/benchmarks/bench_report.py.
     record_property("first_contentful_paint_ms", painted[0])
     assert browser.find_element(By.ID, "count-hosts").text == "1000 of 1000"

@@ -27,7 +27,7 @@ ALPHA = 0.05
 ENOUGH_WIDTH = 0.04
 FIXED_BLOCKS = 10
 
-Blocks = t.List[t.List[float]]
+Blocks = list[list[float]]
 
 
 def load(paths):
@@ -41,14 +41,14 @@ def load(paths):
 
 def interleaved(samples: t.Sequence[float]) -> tuple[Blocks, Blocks]:
     """ABBA blocks -> each side's two samples by block."""
-    blocks = [list(samples[start:start + 4]) for start in range(0, len(samples), 4)]
+    blocks = [list(samples[start : start + 4]) for start in range(0, len(samples), 4)]
     return [[block[0], block[3]] for block in blocks], [[block[1], block[2]] for block in blocks]
 
 
 def before_then_after(samples: t.Sequence[float]) -> tuple[Blocks, Blocks]:
     """The first half is before; paired in the order taken, two by two, for the methods that pair."""
-    pairs = [list(samples[start:start + 2]) for start in range(0, len(samples), 2)]
-    return pairs[:len(pairs) // 2], pairs[len(pairs) // 2:]
+    pairs = [list(samples[start : start + 2]) for start in range(0, len(samples), 2)]
+    return pairs[: len(pairs) // 2], pairs[len(pairs) // 2 :]
 
 
 ORDERS = {"interleaved": (interleaved, "abba 3 %"), "before-then-after": (before_then_after, "before-then-after 3 %")}
@@ -94,7 +94,7 @@ def windows(series, kind, name, step=STEP):
     for one in series:
         if one["series"] == name and one["kind"] == kind:
             times = one["microseconds"]
-            found += [times[start:start + WINDOW] for start in range(0, len(times) - WINDOW + 1, step)]
+            found += [times[start : start + WINDOW] for start in range(0, len(times) - WINDOW + 1, step)]
     return found
 
 
@@ -106,8 +106,9 @@ def separate(series, kind, name):
 def rates(series, order, methods, step=STEP):
     """False calls and found slowdowns by kind of noise.
 
-    :returns: ``{kind: {"same": count, "slower": count, "same_separate": .., "slower_separate": .., "methods": {name: (false calls, found)}}}``,
-        shares from 0 to 1
+    Returns:
+        ``{kind: {"same": count, "slower": count, "same_separate": .., "slower_separate": .., "methods": {name: (false calls, found)}}}``,
+            shares from 0 to 1
     """
     split, slower_name = ORDERS[order]
     table = {}
@@ -115,8 +116,10 @@ def rates(series, order, methods, step=STEP):
         same = [split(window) for window in windows(series, kind, "same", step)]
         slower = [split(window) for window in windows(series, kind, slower_name, step)]
         table[kind] = {
-            "same": len(same), "slower": len(slower),
-            "same_separate": separate(series, kind, "same"), "slower_separate": separate(series, kind, slower_name),
+            "same": len(same),
+            "slower": len(slower),
+            "same_separate": separate(series, kind, "same"),
+            "slower_separate": separate(series, kind, slower_name),
             "methods": {
                 name: (numpy.mean([method(*sides) != 0 for sides in same]), numpy.mean([method(*sides) == -1 for sides in slower]))
                 for name, method in methods.items()
@@ -148,9 +151,7 @@ def print_rates(table, order):
     print("| noise | comparisons (separate): A/A, slower | " + " | ".join(names) + " |")
     print("|---|---|" + "---|" * len(names))
     for kind, row in [*table.items(), ("all", overall(table))]:
-        cells = [
-            f"{with_interval(false, row['same_separate'])}, {with_interval(found, row['slower_separate'])}" for false, found in row["methods"].values()
-        ]
+        cells = [f"{with_interval(false, row['same_separate'])}, {with_interval(found, row['slower_separate'])}" for false, found in row["methods"].values()]
         print(f"| {kind} | {row['same']} ({row['same_separate']}), {row['slower']} ({row['slower_separate']}) | " + " | ".join(cells) + " |")
 
 

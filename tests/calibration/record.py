@@ -99,7 +99,7 @@ def write_streams(directory, cpu):
     streams = {}
     for extra in PER_MILLE:
         streams[extra] = os.path.join(directory, str(extra))
-        Path(streams[extra]).write_bytes(data[:length * (1000 + extra) // 1000])
+        Path(streams[extra]).write_bytes(data[: length * (1000 + extra) // 1000])
     return streams
 
 

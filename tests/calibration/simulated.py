@@ -73,5 +73,15 @@ def coarse_clock(source):
 
 
 KINDS = (
-    gaussian, heavy_tails, skewed, autocorrelated, random_walk, linear_drift, level_shifts, two_frequencies, bursts, one_burst, coarse_clock,
+    gaussian,
+    heavy_tails,
+    skewed,
+    autocorrelated,
+    random_walk,
+    linear_drift,
+    level_shifts,
+    two_frequencies,
+    bursts,
+    one_burst,
+    coarse_clock,
 )

@@ -42,8 +42,10 @@ def verdict(before, after, blocks):
 def blocks_until_precise(before, after, margin):
     """The number of blocks after which the plan would stop, with ``smt_bench_margin`` at this."""
     ratios = [math.log(two / one) for one, two in zip(before, after)]
-    return next((count for count in range(stop_rule.LEAST_BLOCKS, len(ratios))
-                 if stop_rule.half_width(ratios[:count], stop_rule.CONFIDENCE) <= math.log1p(margin)), len(ratios))
+    return next(
+        (count for count in range(stop_rule.LEAST_BLOCKS, len(ratios)) if stop_rule.half_width(ratios[:count], stop_rule.CONFIDENCE) <= math.log1p(margin)),
+        len(ratios),
+    )
 
 
 def stopped(windows, margin):
@@ -59,14 +61,19 @@ def stopped(windows, margin):
 
 def line(name, same, slower):
     """One row: equal work and slower work."""
-    print(f"| {name} | {same['blocks']:.1f}, {slower['blocks']:.1f} | {100 * same['stopped']:.1f}, {100 * same['whole']:.1f} "
-          f"| {100 * slower['stopped']:.0f}, {100 * slower['whole']:.0f} | {slower['blocks'] / FIXED_RUNS:.2f} | {100 * slower['fixed']:.0f} |", flush=True)
+    print(
+        f"| {name} | {same['blocks']:.1f}, {slower['blocks']:.1f} | {100 * same['stopped']:.1f}, {100 * same['whole']:.1f} "
+        f"| {100 * slower['stopped']:.0f}, {100 * slower['whole']:.0f} | {slower['blocks'] / FIXED_RUNS:.2f} | {100 * slower['fixed']:.0f} |",
+        flush=True,
+    )
 
 
 def head(title):
     print(f"\n### {title}\n")
-    print("| noise | blocks taken of 28: A/A, slower | A/A called: stopped, all 28 | slowdown called: stopped, all 28 "
-          "| time / 20 runs a side | slowdown called in 20 |")
+    print(
+        "| noise | blocks taken of 28: A/A, slower | A/A called: stopped, all 28 | slowdown called: stopped, all 28 "
+        "| time / 20 runs a side | slowdown called in 20 |"
+    )
     print("|---|---|---|---|---|---|")
 
 
@@ -88,8 +95,11 @@ def print_made_up():
     for kind in simulated.KINDS:
         source = numpy.random.default_rng(20261121)
         noise = [kind(source) for _time in range(2 * MADE_UP)]
-        line(kind.__name__.replace("_", " "), stopped([numpy.exp(one) for one in noise[:MADE_UP]], MARGIN),
-             stopped([numpy.exp(one + slower) for one in noise[MADE_UP:]], MARGIN))
+        line(
+            kind.__name__.replace("_", " "),
+            stopped([numpy.exp(one) for one in noise[:MADE_UP]], MARGIN),
+            stopped([numpy.exp(one + slower) for one in noise[MADE_UP:]], MARGIN),
+        )
 
 
 def main():

@@ -44,8 +44,9 @@ RUN = "r1"
 class Answer:
     """What a host answers to one call instead of the truth.
 
-    :ivar body: what it prints.
-    :ivar how: as `host_program` reads it from KEY.how.
+    Attributes:
+        body: what it prints.
+        how: as `host_program` reads it from KEY.how.
     """
 
     body: bytes
@@ -61,9 +62,10 @@ def of(document: t.Any, **how: t.Any) -> Answer:
 class Host:
     """A host of the play.
 
-    :ivar answers: key (see `host_program`) to what it says instead of what the real modules said.
-    :ivar variables: of the inventory.
-    :ivar python: path of a Python by which it runs what it is asked for; what was answered is kept as `said/KEY.N` in its folder.
+    Attributes:
+        answers: key (see `host_program`) to what it says instead of what the real modules said.
+        variables: of the inventory.
+        python: path of a Python by which it runs what it is asked for; what was answered is kept as `said/KEY.N` in its folder.
     """
 
     name: str
@@ -76,8 +78,9 @@ class Host:
 class Play:
     """A playbook as it is called; results go below `out`.
 
-    :ivar name: for people.
-    :ivar variables: of the inventory, for all hosts. What hosts tell of themselves goes before these, as far as Ansible lets it.
+    Attributes:
+        name: for people.
+        variables: of the inventory, for all hosts. What hosts tell of themselves goes before these, as far as Ansible lets it.
     """
 
     name: str
@@ -133,16 +136,24 @@ PROJECT = {
 }
 
 
-def play(directory: pathlib.Path, answers: pathlib.Path, wanted: Play, hosts: t.Sequence[Host], baseline: Run | None = None, patience: float = 300,
-         place: t.Callable[[pathlib.Path], None] = lambda _project: None) -> Run:
+def play(
+    directory: pathlib.Path,
+    answers: pathlib.Path,
+    wanted: Play,
+    hosts: t.Sequence[Host],
+    baseline: Run | None = None,
+    patience: float = 300,
+    place: t.Callable[[pathlib.Path], None] = lambda _project: None,
+) -> Run:
     """Call a playbook of the collection.
 
-    :param directory: a new one.
-    :param answers: a folder of what real modules answered, by key.
-    :param hosts: in the order of the inventory.
-    :param baseline: the same call without the hosts in question: what takes more memory than that and `MOST_BYTES`, or is not done `patience` seconds after
-        it would have been, is killed.
-    :param place: called with the folder of the call, to put further files there.
+    Args:
+        directory: a new one.
+        answers: a folder of what real modules answered, by key.
+        hosts: in the order of the inventory.
+        baseline: the same call without the hosts in question: what takes more memory than that and `MOST_BYTES`, or is not done `patience` seconds after
+            it would have been, is killed.
+        place: called with the folder of the call, to put further files there.
     """
     project = _prepare(directory, hosts, answers)
     place(project)
@@ -154,8 +165,16 @@ def play(directory: pathlib.Path, answers: pathlib.Path, wanted: Play, hosts: t.
     seconds = patience + (baseline.seconds if baseline else 0)
     begun = time.monotonic()
     with (directory / "terminal").open("wb") as terminal:
-        process = subprocess.Popen(_command(wanted), cwd=project, env=_environment(directory, wanted), stdin=subprocess.DEVNULL, stdout=terminal,
-                                   stderr=subprocess.STDOUT, start_new_session=True, umask=wanted.umask)
+        process = subprocess.Popen(
+            _command(wanted),
+            cwd=project,
+            env=_environment(directory, wanted),
+            stdin=subprocess.DEVNULL,
+            stdout=terminal,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            umask=wanted.umask,
+        )
         memory, killed, usage = _watch(process, most, seconds, directory / "terminal")
     took = time.monotonic() - begun
     changed = [line for place in places for line in _differences(place, before[place], _snapshot(place))]
@@ -194,8 +213,13 @@ def _prepare(directory, hosts, answers):
             if answer.how:
                 (place / "mutants" / f"{key}.how").write_text(json.dumps(answer.how))
         inventory[host.name] = {
-            "ansible_connection": "local", "ansible_shell_executable": str(place / "shell"), "ansible_python_interpreter": host.python or str(place / "python"),
-            "ansible_remote_tmp": str(place / "tmp"), "ansible_async_dir": str(place / "async"), **host.variables}
+            "ansible_connection": "local",
+            "ansible_shell_executable": str(place / "shell"),
+            "ansible_python_interpreter": host.python or str(place / "python"),
+            "ansible_remote_tmp": str(place / "tmp"),
+            "ansible_async_dir": str(place / "async"),
+            **host.variables,
+        }
     (project / "inventory/hosts.json").write_text(json.dumps({"all": {"hosts": inventory}}))
     return project
 
@@ -206,9 +230,18 @@ def _command(wanted):
 
 def _environment(directory, wanted):
     return {
-        "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": str(directory / "home"), "TMPDIR": str(directory / "tmp"), "PYTHONDONTWRITEBYTECODE": "1",
-        "ANSIBLE_NOCOLOR": "1", "ANSIBLE_PIPELINING": str(int(wanted.pipelining)), "ANSIBLE_CALLBACK_PLUGINS": str(HERE / "callback"),
-        "ANSIBLE_CALLBACKS_ENABLED": "keep_results", "KEEP_RESULTS_PATH": str(directory / "results.jsonl"), "KEEP_RESULTS_WHOLE": ",".join(HONEST)}
+        "PATH": os.environ["PATH"],
+        "LANG": "C.UTF-8",
+        "HOME": str(directory / "home"),
+        "TMPDIR": str(directory / "tmp"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_PIPELINING": str(int(wanted.pipelining)),
+        "ANSIBLE_CALLBACK_PLUGINS": str(HERE / "callback"),
+        "ANSIBLE_CALLBACKS_ENABLED": "keep_results",
+        "KEEP_RESULTS_PATH": str(directory / "results.jsonl"),
+        "KEEP_RESULTS_WHOLE": ",".join(HONEST),
+    }
 
 
 def _lines(path):
@@ -248,9 +281,8 @@ def _tree(pid):
     children: dict[int, list[int]] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                with open(f"/proc/{entry.name}/stat", "rb") as file:
-                    children.setdefault(int(file.read().rpartition(b")")[2].split()[1]), []).append(int(entry.name))
+            with contextlib.suppress(OSError), open(f"/proc/{entry.name}/stat", "rb") as file:
+                children.setdefault(int(file.read().rpartition(b")")[2].split()[1]), []).append(int(entry.name))
     found = [pid]
     for one in found:
         found.extend(children.get(one, []))

@@ -45,8 +45,13 @@ def _figure(record_property):
 
 def pytest_terminal_summary(terminalreporter):
     # Several tests may tell of one trial.
-    costs = {value for reports in terminalreporter.stats.values() for report in reports for name, value in getattr(report, "user_properties", ())
-             if name == "hostile"}
+    costs = {
+        value
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        for name, value in getattr(report, "user_properties", ())
+        if name == "hostile"
+    }
     groups = {}
     for cost in map(json.loads, costs):
         groups.setdefault(cost["what"], []).append(cost)

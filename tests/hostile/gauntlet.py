@@ -32,7 +32,8 @@ class Cost:
 class Gauntlet:
     """Runs of one session.
 
-    :param directory: of the runs, an empty one. What did harm is left there, with what was printed and each host's answers.
+    Args:
+        directory: of the runs, an empty one. What did harm is left there, with what was printed and each host's answers.
     """
 
     def __init__(self, directory: pathlib.Path, recordings: recorded.Recordings):

@@ -30,7 +30,7 @@ TRANSFERRED = re.compile(r"(\S+/AnsiballZ_[a-z0-9_]+\.py)")
 
 def main():
     home = os.path.dirname(os.path.abspath(sys.argv[0]))
-    command = sys.argv[2] if sys.argv[1:2] == ["-c"] else " ".join([sys.argv[0]] + sys.argv[1:])
+    command = sys.argv[2] if sys.argv[1:2] == ["-c"] else " ".join([sys.argv[0], *sys.argv[1:]])
     real = _read(os.path.join(home, "real"))
     python = (real or b"").decode().strip() or os.path.join(home, "python")
     piped = b""
@@ -63,36 +63,38 @@ def _asked(command, python, piped):
     parameters = PARAMETERS.search(text)
     asked = re.search(rb'"%s": "([a-z]+)"' % ASKED[name], parameters.group(1)) if name in ASKED and parameters else None
     run = re.search(rb'"run": "([^"]*)"', parameters.group(1)) if parameters else None
-    return "%s.%s" % (name, asked.group(1).decode()) if asked else name, run.group(1).decode().replace(" ", "_") if run else ""
+    return f"{name}.{asked.group(1).decode()}" if asked else name, run.group(1).decode().replace(" ", "_") if run else ""
 
 
 def _record(home, key, command, piped, run):
     done = subprocess.run(["/bin/sh", "-c", command], input=piped, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
-    with open(os.path.join(home, "said", "%s.%d" % (key, _nth(home, key))), "wb") as file:
+    with open(os.path.join(home, "said", f"{key}.{_nth(home, key)}"), "wb") as file:
         file.write(done.stdout)
-    _log(home, "%s said %s\n" % (key, run))
+    _log(home, f"{key} said {run}\n")
     sys.stdout.buffer.write(done.stdout)
     sys.stderr.buffer.write(done.stderr)
     return done.returncode
 
 
 def _answer(home, key, run):
-    names = ["%s.%d" % (key, _nth(home, key)), key]
+    names = [f"{key}.{_nth(home, key)}", key]
     for folder in ("mutants", "answers"):
         for name in names:
             path = os.path.join(home, folder, name)
             if os.path.exists(path):
-                _log(home, "%s %s %s\n" % (key, folder, run))
+                _log(home, f"{key} {folder} {run}\n")
                 _say(path)
-    _log(home, "%s unknown %s\n" % (key, run))
+    _log(home, f"{key} unknown {run}\n")
     sys.stdout.write('{"changed": false}')
 
 
 def _say(path):
     import json
+
     how = json.loads(_read(path + ".how") or b"{}")
     if how.get("sleep"):
         import time
+
         time.sleep(how["sleep"])
     errors = how.get("stderr", "").encode("utf-8", "surrogatepass")
     # Ansible may close its end before all is said.
@@ -101,7 +103,7 @@ def _say(path):
             for _again in range(times):
                 left = memoryview(text)
                 while left:
-                    left = left[os.write(number, left):]
+                    left = left[os.write(number, left) :]
     except OSError:
         pass
     if how.get("signal"):

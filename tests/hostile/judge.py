@@ -13,8 +13,13 @@ from mutate import BELIEVED, FORGED
 
 # What steers a terminal, hides there, or cannot be shown: controls but the newline and the tab, lone surrogates, marks that turn the reading order.
 STEERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
-BROKEN = ("Traceback (most recent call last)", "this is probably a bug", "Unexpected failure during task execution", "worker was found in a dead state",
-          "Unexpected Exception")
+BROKEN = (
+    "Traceback (most recent call last)",
+    "this is probably a bug",
+    "Unexpected failure during task execution",
+    "worker was found in a dead state",
+    "Unexpected Exception",
+)
 # These fail once for all on purpose, where some host is not as wanted.
 MAY_FAIL = ("Fail unless all are compliant", "Fail unless all are as wanted")
 MOMENTS = (
@@ -26,17 +31,23 @@ MOMENTS = (
 def faults(run: arena.Run, baseline: arena.Run) -> list[str]:
     """What is not as it would be without the compromised hosts.
 
-    :param baseline: the same call with the honest hosts alone.
+    Args:
+        baseline: the same call with the honest hosts alone.
     """
     found = [f"it was killed: {run.killed}"] if run.killed else []
     found += [f"the controller's file {line}" for line in run.changed[:10]]
     found += _terminal(run, baseline)
-    found += [f"in the result of {line['host']}, {line['task']!r}: {line['msg'][:300]}"
-              for line in run.results for broken in BROKEN if broken in line["msg"]][:5]
+    found += [f"in the result of {line['host']}, {line['task']!r}: {line['msg'][:300]}" for line in run.results for broken in BROKEN if broken in line["msg"]][
+        :5
+    ]
+    found += [f"the controller broke by {line['broke']} at {line['task']!r} of {line['host']}: {line['msg'][:300]}" for line in run.results if line["broke"]][
+        :5
+    ]
     found += [
-        f"the controller broke by {line['broke']} at {line['task']!r} of {line['host']}: {line['msg'][:300]}" for line in run.results if line["broke"]][:5]
-    found += [f"the task for all, {line['task']!r}, failed: {line['msg'][:200]}" for line in run.results
-              if line["once"] and line["status"] in ("failed", "unreachable") and line["task"].split(" : ")[-1] not in MAY_FAIL]
+        f"the task for all, {line['task']!r}, failed: {line['msg'][:200]}"
+        for line in run.results
+        if line["once"] and line["status"] in ("failed", "unreachable") and line["task"].split(" : ")[-1] not in MAY_FAIL
+    ]
     tables = any(run.out.rglob("charts.js"))
     there, wanted = honest_parts(run, tables), honest_parts(baseline, tables)
     assert wanted[f"results of {arena.HONEST[0]}"], baseline.text()
@@ -55,7 +66,7 @@ def _terminal(run, baseline):
     for line in text.split("\n"):
         steers = STEERS.search(line)
         if steers:
-            found.append(f"on the terminal: {line[max(0, steers.start() - 60):steers.end() + 20]!r}")
+            found.append(f"on the terminal: {line[max(0, steers.start() - 60) : steers.end() + 20]!r}")
         if line.lstrip().startswith(FORGED):
             found.append(f"a host's own line on the terminal: {line[:100]!r}")
         found.extend(f"on the terminal: {line[:200]!r}" for broken in BROKEN if broken in line)
@@ -110,8 +121,9 @@ def _not_of_its_place(path):
         document = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         return [str(error)]
-    wrong = [f"it says that it is of {key} {document.get(key)!r:.100}" for key, name in (("run", path.parent.name), ("host", path.stem))
-             if document.get(key) != name]
+    wrong = [
+        f"it says that it is of {key} {document.get(key)!r:.100}" for key, name in (("run", path.parent.name), ("host", path.stem)) if document.get(key) != name
+    ]
     return wrong + [f"it holds {key!r:.100}" for key in document if key.startswith(("ansible_", "_"))]
 
 
@@ -122,15 +134,19 @@ def _refuse(constant):
 def honest_parts(run: arena.Run, tables: bool = False) -> dict[str, object]:
     """What tells of an honest host, by where it stands; moments and the run's own folder are made the same.
 
-    :param tables: whether of a page of the report its tables alone are taken.
+    Args:
+        tables: whether of a page of the report its tables alone are taken.
     """
     parts: dict[str, object] = {}
     for host in arena.HONEST:
         index = _cells(run, host)
         if index:
             parts[f"overview of {host}"] = index
-        parts[f"results of {host}"] = [_plain(run, json.dumps({key: line.get(key) for key in ("task", "status", "result")}, sort_keys=True))
-                                       for line in run.results if line["host"] == host and not line["once"]]
+        parts[f"results of {host}"] = [
+            _plain(run, json.dumps({key: line.get(key) for key in ("task", "status", "result")}, sort_keys=True))
+            for line in run.results
+            if line["host"] == host and not line["once"]
+        ]
         spoken = re.compile(rf"(wave \d+: )?{host}(: | +)(?!.*: ok=\d)")
         # A rollout shows its table again at the end, unless it stopped because all of a wave failed.
         lines = [_plain(run, " ".join(line.split())) for line in run.text().split("\n") if spoken.match(line)]
@@ -192,4 +208,4 @@ def _first_difference(wanted, there):
                 return f"{line[:300]!r} became {there[number][:300] if number < len(there) else 'nothing'!r}"
         return f"more than there was: {there[len(wanted)][:300]!r}"
     place = next((number for number, (one, other) in enumerate(zip(wanted, there)) if one != other), min(len(wanted), len(there)))
-    return f"{wanted[max(0, place - 60):place + 100]!r} became {there[max(0, place - 60):place + 100]!r}"
+    return f"{wanted[max(0, place - 60) : place + 100]!r} became {there[max(0, place - 60) : place + 100]!r}"

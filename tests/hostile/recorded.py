@@ -10,17 +10,24 @@ import pathlib
 import shutil
 import sys
 
+import arena
 import boot_maker
 import memory_tree
 import sysfs_tree
+from ansible_collections.threadwise.smt.plugins.module_utils import boot_change, facts, hostfs, runtime_change
 from this_machine import this_machine
 
-import arena
-from ansible_collections.threadwise.smt.plugins.module_utils import boot_change, facts, hostfs, runtime_change
-
 # What an evaluation of this machine takes at least.
-SHORT = {"smt_eval_switch": False, "smt_probe": "never", "smt_bench_budget": 1, "smt_bench_workloads": ["gzip"], "smt_bench_placements": ["single"],
-         "smt_bench_sample_seconds": 0.05, "smt_eval_run": arena.RUN, "smt_bench_dest": "out/results"}
+SHORT = {
+    "smt_eval_switch": False,
+    "smt_probe": "never",
+    "smt_bench_budget": 1,
+    "smt_bench_workloads": ["gzip"],
+    "smt_bench_placements": ["single"],
+    "smt_bench_sample_seconds": 0.05,
+    "smt_eval_run": arena.RUN,
+    "smt_bench_dest": "out/results",
+}
 POLICY = {"smt_policy": "disabled", "smt_policy_scope": "both", "smt_memory_on_oom": "panic", "smt_memory_panic_reboot_after": "10"}
 FILES = {"smt_compliance_json": "out/smt.json", "smt_compliance_metrics": "out/smt.prom", "smt_compliance_page": "out/smt.html"}
 
@@ -36,7 +43,8 @@ PLAYS = (SURVEY, COMPLIANCE, ENFORCE, EVALUATION)
 class Recordings:
     """Folders of answers by key, one a playbook.
 
-    :ivar directory: `answers/PLAYBOOK/KEY` and `KEY.N`.
+    Attributes:
+        directory: `answers/PLAYBOOK/KEY` and `KEY.N`.
     """
 
     directory: pathlib.Path
@@ -77,11 +85,23 @@ def _record(directory):
     memory_tree.tree(tree)
     seen = facts.gather(hostfs.HostFs(str(tree)))
     # A tree cannot be switched; a running system with these files can.
-    seen["methods"] = {"runtime": {"chosen": "smt_control", "possible": ["smt_control", "cpu_online"], "impossible": {}},
-                       "boot": {"chosen": "grub_debian", "possible": ["grub_debian"], "impossible": {}}}
+    seen["methods"] = {
+        "runtime": {"chosen": "smt_control", "possible": ["smt_control", "cpu_online"], "impossible": {}},
+        "boot": {"chosen": "grub_debian", "possible": ["grub_debian"], "impossible": {}},
+    }
     # These two change the running system and take no tree: their rooms do.
-    request = runtime_change.Request(state="disabled", threads=None, method="auto", bystanders="refuse", conflicts_of=["services"], persist="none",
-                                     neutralise=False, revert_after=None, confirm=False, check=True)
+    request = runtime_change.Request(
+        state="disabled",
+        threads=None,
+        method="auto",
+        bystanders="refuse",
+        conflicts_of=["services"],
+        persist="none",
+        neutralise=False,
+        revert_after=None,
+        confirm=False,
+        check=True,
+    )
     switched = runtime_change.RuntimeChange(request, None, str(tree)).run()
     booted = boot_change.run(hostfs.HostFs(str(tree)), boot_change.Request("disabled", None, False, True))
     booted.pop("warnings")
@@ -111,7 +131,7 @@ def _play(directory, play, variables, made):
         (answers / key).write_bytes(answer.body)
     # Whoever asks more often hears the last again.
     for path in answers.glob("*.*"):
-        name, dot, number = path.name.rpartition(".")
+        name, _dot, number = path.name.rpartition(".")
         if number.isdigit() and not (answers / f"{name}.{int(number) + 1}").exists():
             shutil.copy(path, answers / name)
     return answers

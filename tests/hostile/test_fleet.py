@@ -9,22 +9,27 @@ import json
 import stat
 import sys
 
-import pytest
-import result_maker
-from this_machine import this_machine
-
 import arena
 import judge
 import named
+import pytest
 import recorded
+import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils import result_files
+from this_machine import this_machine
 
-AUTO = dataclasses.replace(recorded.COMPLIANCE, variables={
-    **recorded.FILES, "smt_policy": "auto", "smt_policy_evidence": "evidence"})
+AUTO = dataclasses.replace(recorded.COMPLIANCE, variables={**recorded.FILES, "smt_policy": "auto", "smt_policy_evidence": "evidence"})
 # A short playbook of one's own, which asks no host.
 REPORT = arena.Play("report", "report.yml")
-REPORT_TEXT = json.dumps([{"hosts": "honest1", "gather_facts": False, "tasks": [
-    {"threadwise.smt.smt_report": {"run_dir": "out/results/r1", "before": "out/results/r0"}, "delegate_to": "localhost"}]}])
+REPORT_TEXT = json.dumps(
+    [
+        {
+            "hosts": "honest1",
+            "gather_facts": False,
+            "tasks": [{"threadwise.smt.smt_report": {"run_dir": "out/results/r1", "before": "out/results/r0"}, "delegate_to": "localhost"}],
+        }
+    ]
+)
 
 
 def honest():
@@ -43,9 +48,18 @@ def evaluation(recordings, host, run, factor, **changes):
 
 OVERRULED = {
     "by a time that has not come": ({"started": "9999-01-01T00:00:00Z", "finished": "9999-12-31T23:59:59Z"}, {}),
-    "by a class that is not its own": ({"finished": "2026-02-02T00:00:00Z"}, {
-        "sockets": 1, "cores": 1, "sibling_groups": ["0-1"], "cpus": {"present": "0-1", "possible": "0-1", "online": "0-1", "offline": "", "isolated": ""},
-        "packages": ["0-1"], "nodes": {"0": "0-1"}, "threads_per_core": {"min": 2, "max": 2, "online_max": 2}}),
+    "by a class that is not its own": (
+        {"finished": "2026-02-02T00:00:00Z"},
+        {
+            "sockets": 1,
+            "cores": 1,
+            "sibling_groups": ["0-1"],
+            "cpus": {"present": "0-1", "possible": "0-1", "online": "0-1", "offline": "", "isolated": ""},
+            "packages": ["0-1"],
+            "nodes": {"0": "0-1"},
+            "threads_per_core": {"min": 2, "max": 2, "online_max": 2},
+        },
+    ),
 }
 
 
@@ -63,6 +77,7 @@ def test_one_host_does_not_overrule_the_evaluations_of_four(how, tmp_path, recor
                 path = project / "evidence" / document["run"] / f"{document['host']}.json"
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(json.dumps(document))
+
         return arena.play(tmp_path / name, recordings.folder(AUTO), AUTO, honest(), place=place)
 
     without, beside = judged("without", evidence), judged("beside", [*evidence, liar])
@@ -73,13 +88,15 @@ def test_one_host_does_not_overrule_the_evaluations_of_four(how, tmp_path, recor
 
 def test_a_host_that_is_called_as_a_page_of_the_report_has_its_page(tmp_path, recordings):
     """Row 12."""
+
     def place(project):
         (project / "report.yml").write_text(REPORT_TEXT)
         for run in ("r0", "r1"):
             (project / "out/results" / run).mkdir(parents=True)
             for host in ("compare", "honest1"):
                 (project / "out/results" / run / f"{result_files.file_stem(host)}.json").write_text(
-                    json.dumps(result_maker.result(host=host, run=run, blocks=4)))
+                    json.dumps(result_maker.result(host=host, run=run, blocks=4))
+                )
 
     run = arena.play(tmp_path / "run", recordings.folder(recorded.EVALUATION), REPORT, honest()[:1], place=place)
     pages = sorted(path.name for path in (run.out / "results/r1").glob("*.html"))

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import os
 
-import pytest
-
 import arena
 import gauntlet
 import mutate
+import pytest
 import recorded
 
 SEED = os.environ.get("HOSTILE_SEED", "1")
@@ -43,7 +42,7 @@ def host(recordings, play, number):
     for place in source.some([place for place, key in enumerate(keys) if key not in NOT_OURS]):
         key = keys[place]
         # The one of several calls, where a module is asked again.
-        nth = f"{key}.{keys[:place + 1].count(key)}" if keys.count(key) > 1 else key
+        nth = f"{key}.{keys[: place + 1].count(key)}" if keys.count(key) > 1 else key
         if key == "look":
             answers["look.1"] = source.text_answer(recordings.text(play, key))
         else:
@@ -56,7 +55,7 @@ def _runs(tmp_path_factory, recordings):
     return gauntlet.Gauntlet(tmp_path_factory.mktemp("generated"), recordings)
 
 
-@pytest.mark.parametrize("name, first, count", [(name, *batch) for name in SHARES for batch in batches(name)])
+@pytest.mark.parametrize(("name", "first", "count"), [(name, *batch) for name in SHARES for batch in batches(name)])
 def test_generated_answers_harm_nobody_else(name, first, count, runs, recordings, figure):
     hosts = [host(recordings, PLAYS[name], number) for number in range(first, first + count)]
     told, cost = runs.faults(PLAYS[name], hosts, patience=1200)

@@ -7,11 +7,10 @@ from __future__ import annotations
 import functools
 import os
 
-import pytest
-
 import arena
 import gauntlet
 import named
+import pytest
 
 # Alone is how it was asked for; together is how all are tried in a minute, and alone again where that did harm.
 TOGETHER = not os.environ.get("HOSTILE_ALONE")

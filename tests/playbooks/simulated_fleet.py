@@ -22,7 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 INTERPRETER = '#!/bin/sh\nSMT_HOST={place} PYTHONPATH={loaded} exec {python} "$@"\n'
 LOADED = "import ansible.module_utils.basic\n"
 
-COMMON = r'''#!/usr/bin/python
+COMMON = r"""#!/usr/bin/python
 import json, os
 from ansible.module_utils.basic import AnsibleModule
 PATH = os.environ["SMT_HOST"] + "/host.json"
@@ -39,10 +39,10 @@ def end(module, name, value, **result):
         with open(os.environ["SMT_HOST"] + "/log", "a") as stream:
             stream.write("%s %s\n" % (name, json.dumps(value)))
     module.exit_json(changed=changed, **result)
-'''
+"""
 
 STAND_INS = {
-    "smt_facts": r'''
+    "smt_facts": r"""
 from ansible_collections.threadwise.smt.plugins.module_utils import hostfs, way_back
 module = AnsibleModule({"sysroot": {"type": "path"}}, supports_check_mode=True)
 with open(os.environ["SMT_HOST"] + "/asked", "a") as stream:
@@ -58,27 +58,28 @@ module.exit_json(changed=False, ansible_facts={"smt": {
                 "boot": {"chosen": "grub_debian", "possible": ["grub_debian"], "impossible": {}}},
     # As much as large machines say.
     "problems": ["x" * 3000] * 10, "unconfirmed": way_back.load(hostfs.HostFs(module.params["sysroot"]))}})
-''',
-    "smt_state": r'''
+""",
+    "smt_state": r"""
 module = AnsibleModule({"state": {}, "threads_per_core": {"type": "int"}, "method": {}, "bystanders": {}, "affinity_conflicts_of": {}, "persist": {},
                         "neutralise_udev_rules": {"type": "bool"}}, supports_check_mode=True)
 now = {"control": "on", "active": True, "online": "0-3"}
 end(module, "smt", module.params["state"] == "enabled" or module.params["threads_per_core"] == 2, before=now, after=now, bystanders=[], not_restored=[],
     revert_pending=False, diff=[])
-''',
-    "smt_boot_args": r'''
+""",
+    "smt_boot_args": r"""
 module = AnsibleModule({"smt": {}, "maxcpus": {}, "force": {"type": "bool"}}, supports_check_mode=True)
 end(module, "configured", {"enabled": [], "disabled": ["nosmt"]}[module.params["smt"]], reboot_required=True, found=[],
     loader="grub_debian", arguments=[], configured_before=[], configured=[], running=[], differences=[], diff=[])
-''',
+""",
 }
 
 
 class Fleet:
     """Simulated hosts and the directory from which playbooks are called.
 
-    :param directory: an empty one.
-    :param hosts: names to variables of the inventory; SMT is on, nothing is configured.
+    Args:
+        directory: an empty one.
+        hosts: names to variables of the inventory; SMT is on, nothing is configured.
     """
 
     def __init__(self, directory: pathlib.Path, hosts: dict[str, dict]):
@@ -101,8 +102,9 @@ class Fleet:
             place.mkdir(parents=True)
             (place / "python").write_text(INTERPRETER.format(place=place, loaded=loaded, python=sys.executable))
             (place / "python").chmod(0o755)
-            inventory[name] = dict({"ansible_python_interpreter": str(place / "python"), "ansible_connection": "local",
-                                    "smt_facts_sysroot": str(place)}, **variables)
+            inventory[name] = dict(
+                {"ansible_python_interpreter": str(place / "python"), "ansible_connection": "local", "smt_facts_sysroot": str(place)}, **variables
+            )
             self.set(name, smt=True, configured=[], hardware_class=variables.get("simulated_class", "x86_64-1s2c4t-split-00000000"))
         (directory / "inventory.yml").write_text(yaml.safe_dump({"all": {"hosts": inventory}}, sort_keys=False))
 
@@ -146,11 +148,19 @@ class Fleet:
 
     def start(self, playbook: str, *arguments: str, **variables) -> subprocess.Popen:
         """Start a playbook of the collection in a session of its own."""
-        command = [str(pathlib.Path(sys.executable).with_name("ansible-playbook")), "-i", "inventory.yml", f"threadwise.smt.{playbook}",
-                   "-e", json.dumps(variables), *arguments]
+        command = [
+            str(pathlib.Path(sys.executable).with_name("ansible-playbook")),
+            "-i",
+            "inventory.yml",
+            f"threadwise.smt.{playbook}",
+            "-e",
+            json.dumps(variables),
+            *arguments,
+        ]
         environment = dict(os.environ, ANSIBLE_COLLECTIONS_PATH=str(self.directory / "collections"), ANSIBLE_NOCOLOR="1", ANSIBLE_PIPELINING="1")
-        return subprocess.Popen(command, cwd=self.directory, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                start_new_session=True)
+        return subprocess.Popen(
+            command, cwd=self.directory, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        )
 
     def play(self, playbook: str, *arguments: str, **variables) -> tuple[int, str]:
         """Call a playbook of the collection. Returns (exit code, what a person sees)."""

@@ -18,8 +18,14 @@ BIN = pathlib.Path(sys.executable).parent
 
 
 def call(place, *words):
-    return subprocess.run([str(BIN / words[0]), *words[1:]], cwd=place, env=dict(os.environ, ANSIBLE_COLLECTIONS_PATH=str(place / "installed")), text=True,
-                          capture_output=True, check=False)
+    return subprocess.run(
+        [str(BIN / words[0]), *words[1:]],
+        cwd=place,
+        env=dict(os.environ, ANSIBLE_COLLECTIONS_PATH=str(place / "installed")),
+        text=True,
+        capture_output=True,
+        check=False,
+    )
 
 
 @pytest.fixture(scope="module", name="place")
@@ -38,15 +44,39 @@ def _place(tmp_path_factory):
 def test_what_is_only_for_development_is_not_in_it(place):
     installed = place / "installed/ansible_collections/threadwise/smt"
     assert {path.name for path in installed.iterdir()} == {
-        "CHANGELOG.rst", "FILES.json", "LICENSE", "MANIFEST.json", "README.md", "SECURITY.md", "changelogs", "docs", "examples", "execution-environment.yml",
-        "meta", "playbooks", "plugins", "requirements.txt", "requirements.yml", "roles"}
+        "CHANGELOG.rst",
+        "FILES.json",
+        "LICENSE",
+        "MANIFEST.json",
+        "README.md",
+        "SECURITY.md",
+        "changelogs",
+        "docs",
+        "examples",
+        "execution-environment.yml",
+        "meta",
+        "playbooks",
+        "plugins",
+        "requirements.txt",
+        "requirements.yml",
+        "roles",
+    }
 
 
 def test_its_playbooks_run_from_there(place):
     told = json.loads(call(place, "ansible-doc", "--json", "threadwise.smt.smt_verdict").stdout)
     assert told["threadwise.smt.smt_verdict"]["doc"]["filename"].startswith(str(place / "installed"))
     tree = sysfs_tree.write(place / "tree", sysfs_tree.files(sysfs_tree.Machine()))
-    done = call(place, "ansible-playbook", "-i", "h1,", "-c", "local", "threadwise.smt.smt_compliance", "-e", json.dumps(
-        {"smt_policy": "enabled", "smt_facts_sysroot": str(tree), "ansible_python_interpreter": sys.executable}))
+    done = call(
+        place,
+        "ansible-playbook",
+        "-i",
+        "h1,",
+        "-c",
+        "local",
+        "threadwise.smt.smt_compliance",
+        "-e",
+        json.dumps({"smt_policy": "enabled", "smt_facts_sysroot": str(tree), "ansible_python_interpreter": sys.executable}),
+    )
     assert done.returncode == 0 and "1 host: 1 compliant." in done.stdout, done.stdout + done.stderr
     assert json.loads((place / "smt_compliance.json").read_text())["counts"]["compliant"] == 1

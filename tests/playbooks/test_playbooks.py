@@ -10,13 +10,18 @@ import subprocess
 import sys
 
 import pytest
-
 from this_machine import this_machine
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ANSIBLE_PLAYBOOK = str(pathlib.Path(sys.executable).with_name("ansible-playbook"))
-SHORT = {"smt_eval_switch": False, "smt_probe": "never", "smt_bench_budget": 1, "smt_bench_workloads": ["gzip"], "smt_bench_placements": ["single"],
-         "smt_bench_sample_seconds": 0.05}
+SHORT = {
+    "smt_eval_switch": False,
+    "smt_probe": "never",
+    "smt_bench_budget": 1,
+    "smt_bench_workloads": ["gzip"],
+    "smt_bench_placements": ["single"],
+    "smt_bench_sample_seconds": 0.05,
+}
 
 
 def play(directory, playbook, *arguments, inventory=ROOT / "tools/this-machine.yml", **variables):
@@ -67,10 +72,19 @@ def test_results_can_be_asked_by_json_query_as_they_are(tmp_path, evaluated):
     """By the filter that playbooks use, on the result of a host and on the report's."""
     results = evaluated[0] / "smt_eval_results/one"
     # Whoever asks writes such a playbook.
-    tasks = [{"ansible.builtin.copy": {"dest": str(tmp_path / "answers.json"), "mode": "0600", "content": "{{ answers | to_json }}"},
-              "vars": {"answers": {name: "{{ lookup('ansible.builtin.file', '%s') | from_json | community.general.json_query(asked[%r]) }}" % (
-                  results / ("results.json" if query.startswith("hosts") else "localhost.json"), name)
-                  for name, query in ASKED.items()}}}]
+    tasks = [
+        {
+            "ansible.builtin.copy": {"dest": str(tmp_path / "answers.json"), "mode": "0600", "content": "{{ answers | to_json }}"},
+            "vars": {
+                "answers": {
+                    name: "{{{{ lookup('ansible.builtin.file', '{}') | from_json | community.general.json_query(asked[{!r}]) }}}}".format(
+                        results / ("results.json" if query.startswith("hosts") else "localhost.json"), name
+                    )
+                    for name, query in ASKED.items()
+                }
+            },
+        }
+    ]
     (tmp_path / "ask.yml").write_text(json.dumps([{"hosts": "all", "gather_facts": False, "vars": {"asked": ASKED}, "tasks": tasks}]), encoding="utf-8")
     code, seen = play(tmp_path, "ask.yml")
     assert code == 0, seen

@@ -11,7 +11,6 @@ import signal
 import time
 
 import pytest
-
 import result_maker
 from simulated_fleet import Fleet
 
@@ -21,15 +20,17 @@ COMPLIANCE = {"smt_policy": "disabled", "smt_policy_scope": "both"}
 DONE = ["smt false", 'configured ["nosmt"]']
 HEALTH = "- name: Look\n  ansible.builtin.fail:\n    msg: the service is down\n  when: inventory_hostname in (sick | default([]))\n"
 # Leaves word that a host's change is done and its health not yet known, and waits there for ever.
-HELD = ("- name: Leave word\n  ansible.builtin.file:\n    path: '{{ held }}/{{ inventory_hostname }}'\n    state: touch\n    mode: '0600'\n"
-        "- name: Wait\n  ansible.builtin.wait_for:\n    path: '{{ held }}/never'\n    timeout: 3600\n  when: inventory_hostname in waiting\n")
+HELD = (
+    "- name: Leave word\n  ansible.builtin.file:\n    path: '{{ held }}/{{ inventory_hostname }}'\n    state: touch\n    mode: '0600'\n"
+    "- name: Wait\n  ansible.builtin.wait_for:\n    path: '{{ held }}/never'\n    timeout: 3600\n  when: inventory_hostname in waiting\n"
+)
 GONE = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
 
 
 def table(seen):
     """The last table of verdicts: host -> status."""
-    lines = seen[seen.rindex("host  "):].splitlines()[2:]
-    return {line.split()[0]: line.split()[1] for line in lines[:lines.index("")]}
+    lines = seen[seen.rindex("host  ") :].splitlines()[2:]
+    return {line.split()[0]: line.split()[1] for line in lines[: lines.index("")]}
 
 
 @pytest.fixture(name="fleet")
@@ -78,8 +79,10 @@ def test_a_rollout_is_checked_done_once_also_when_it_is_killed_and_kept(fleet):
     assert code == 2 and {host for host, status in table(seen).items() if status == "drifted"} == {"h2", "h5"}, seen
     assert "running: smt/control reads 'on', wanted is off; CPUs 2-3 are online" in seen and "configured: nosmt is missing" in seen
     assert json.loads((fleet.directory / "smt_compliance.json").read_text())["counts"]["drifted"] == 2
-    assert 'threadwise_smt_drifted{host="h5",hardware_class="x86_64-1s2c4t-split-00000000",aspect="configured"} 1' in (
-        fleet.directory / "smt_compliance.prom").read_text()
+    assert (
+        'threadwise_smt_drifted{host="h5",hardware_class="x86_64-1s2c4t-split-00000000",aspect="configured"} 1'
+        in (fleet.directory / "smt_compliance.prom").read_text()
+    )
     assert fleet.changes() == {}
     assert set(fleet.calls().values()) == {1}, "a host costs one module call"
 
@@ -129,8 +132,9 @@ def test_a_health_check_that_cannot_be_run_ends_the_rollout_before_any_change(tm
 def test_few_failures_of_a_wave_stop_nothing_but_those_of_the_same_group(tmp_path):
     fleet = Fleet(tmp_path, {name: {"smt_policy_group": "db"} if name in ("h1", "h3", "h4") else {} for name in (*HOSTS, "h6")})
     (tmp_path / "health.yml").write_text(HEALTH)
-    code, seen = fleet.play("smt_enforce", smt_policy="disabled", smt_enforce_waves=[2], smt_enforce_health_check="health.yml", sick=["h1"],
-                            smt_enforce_max_fail_percentage=60)
+    code, seen = fleet.play(
+        "smt_enforce", smt_policy="disabled", smt_enforce_waves=[2], smt_enforce_health_check="health.yml", sick=["h1"], smt_enforce_max_fail_percentage=60
+    )
     assert "wave 1: h1, h2\nwave 2: h3, h5\nwave 3: h4, h6\n" in seen, "hosts of a group are never in one wave"
     assert code != 0 and fleet.get("smt") == {name: name in ("h1", "h3", "h4") for name in fleet.hosts}, seen
     assert table(seen)["h1"] == "drifted" and "h2 was brought back" not in seen

@@ -15,7 +15,6 @@ import jinja2
 import pytest
 import yaml
 from ansible.plugins.filter.core import to_bool
-
 from simulated_fleet import ROOT, Fleet
 
 BIN = pathlib.Path(sys.executable).parent
@@ -47,9 +46,15 @@ def _host(tmp_path):
 
 def run(fleet, **given):
     """Run the unit's commands as systemd would; returns the exit code of the last and what all said."""
-    text = TEMPLATES.get_template("threadwise-smt-pull.service.j2").render(variables(
-        smt_pull_bin=str(BIN), smt_pull_metrics=str(fleet.directory / "smt.prom"), smt_pull_url=str(fleet.directory / "repository"),
-        __smt_pull_state=str(fleet.directory / "state"), **given))
+    text = TEMPLATES.get_template("threadwise-smt-pull.service.j2").render(
+        variables(
+            smt_pull_bin=str(BIN),
+            smt_pull_metrics=str(fleet.directory / "smt.prom"),
+            smt_pull_url=str(fleet.directory / "repository"),
+            __smt_pull_state=str(fleet.directory / "state"),
+            **given,
+        )
+    )
     place = fleet.directory / "state"
     place.mkdir(exist_ok=True)
     environment = dict(os.environ, ANSIBLE_COLLECTIONS_PATH=str(fleet.directory / "collections"), PATH=f"{BIN}:{os.environ['PATH']}", HOME=str(place))
@@ -83,9 +88,10 @@ def test_only_what_a_trusted_key_signed_is_run(host):
     for name in ("trusted", "other"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(host.directory / name)], check=True)
     (place / "signers").write_text("x@example.com " + (host.directory / "trusted.pub").read_text())
-    (place / ".gitconfig").write_text(f"[gpg \"ssh\"]\nallowedSignersFile = {place}/signers\n")
-    signed = {name: ("-c", "gpg.format=ssh", "-c", f"user.signingkey={host.directory / name}.pub", "-c", "commit.gpgsign=true")
-              for name in ("trusted", "other")}
+    (place / ".gitconfig").write_text(f'[gpg "ssh"]\nallowedSignersFile = {place}/signers\n')
+    signed = {
+        name: ("-c", "gpg.format=ssh", "-c", f"user.signingkey={host.directory / name}.pub", "-c", "commit.gpgsign=true") for name in ("trusted", "other")
+    }
     code, seen = run(host, smt_pull_verify_commit=True)
     assert host.get("smt") == {"h1": True} and not (place / "verified/local.yml").exists(), seen
     commit(repository, "# 1\n", *signed["trusted"])
@@ -96,18 +102,29 @@ def test_only_what_a_trusted_key_signed_is_run(host):
         commit(repository, "- hosts: all\n  gather_facts: false\n  tasks: [{fail: {msg: hostile}}]\n", *options)
         code, seen = run(host, smt_pull_verify_commit=True)
         assert code == 0 and "hostile" not in seen and host.get("smt") == {"h1": False}, seen
-    subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x@example.com", *signed["trusted"], "revert", "-n", "HEAD", "HEAD~1"], cwd=repository,
-                   check=True)
+    subprocess.run(
+        ["git", "-c", "user.name=x", "-c", "user.email=x@example.com", *signed["trusted"], "revert", "-n", "HEAD", "HEAD~1"], cwd=repository, check=True
+    )
     commit(repository, "# 2\n", *signed["trusted"])
     code, seen = run(host, smt_pull_verify_commit=True)
     assert code == 0 and (place / "verified/local.yml").read_text().endswith("# 2\n"), seen
 
 
 REFUSED = [
-    ("smt_pull_url", "http://git.example.com/fleet.git"), ("smt_pull_url", "HTTP://git.example.com/fleet.git"), ("smt_pull_url", "git://git.example.com/fleet"),
-    ("smt_pull_url", "http::https://git.example.com/x"), ("smt_pull_url", "/srv/fleet\n"), ("smt_pull_url", "/srv/a b"), ("smt_pull_url", "/srv/%n"),
-    ("smt_pull_playbook", "local.yml\n"), ("smt_pull_playbook", "--version"), ("smt_pull_playbook", "x.yml\nExecStart=/bin/id"), ("smt_pull_metrics", "/a$b"),
-    ("smt_pull_on_calendar", "daily\n"), ("smt_pull_on_calendar", "daily\nOnBootSec=1")]
+    ("smt_pull_url", "http://git.example.com/fleet.git"),
+    ("smt_pull_url", "HTTP://git.example.com/fleet.git"),
+    ("smt_pull_url", "git://git.example.com/fleet"),
+    ("smt_pull_url", "http::https://git.example.com/x"),
+    ("smt_pull_url", "/srv/fleet\n"),
+    ("smt_pull_url", "/srv/a b"),
+    ("smt_pull_url", "/srv/%n"),
+    ("smt_pull_playbook", "local.yml\n"),
+    ("smt_pull_playbook", "--version"),
+    ("smt_pull_playbook", "x.yml\nExecStart=/bin/id"),
+    ("smt_pull_metrics", "/a$b"),
+    ("smt_pull_on_calendar", "daily\n"),
+    ("smt_pull_on_calendar", "daily\nOnBootSec=1"),
+]
 TAKEN = ["https://git.example.com/fleet.git", "ssh://git@git.example.com:2222/fleet.git", "git@git.example.com:fleet.git", "file:///srv/fleet", "/srv/fleet"]
 
 
@@ -120,18 +137,24 @@ def test_what_means_something_in_a_unit_or_is_not_protected_is_refused(tmp_path)
     failed = {line.split()[0] for line in seen.split("PLAY RECAP")[1].splitlines() if "failed=1" in line}
     assert failed == {name for name in hosts if name.startswith("bad")}, seen
     for number, (name, _value) in enumerate(REFUSED):
-        assert f"{name} is " in seen[seen.index(f"[bad{number}]"):], seen
+        assert f"{name} is " in seen[seen.index(f"[bad{number}]") :], seen
 
 
 def checked(tmp_path, hosts):
     """What the role's checks of its variables say, which are all that comes before it writes."""
     tasks = yaml.safe_load((ROOT / "roles/smt_pull/tasks/main.yml").read_text())
     checks = [task for task in tasks if "ansible.builtin.assert" in task]
-    assert tasks[:len(checks)] == checks, "the first thing that is done"
+    assert tasks[: len(checks)] == checks, "the first thing that is done"
     defaults = yaml.safe_load((ROOT / "roles/smt_pull/defaults/main.yml").read_text())
     inventory = {"all": {"hosts": hosts, "vars": {**defaults, "smt_pull_url": "/srv/fleet"}}}
     (tmp_path / "play.yml").write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": checks}]))
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump(inventory))
-    done = subprocess.run([str(BIN / "ansible-playbook"), "-i", "hosts.yml", "-c", "local", "play.yml"], cwd=tmp_path, capture_output=True, text=True,
-                          check=False, env=dict(os.environ, ANSIBLE_PYTHON_INTERPRETER=sys.executable))
+    done = subprocess.run(
+        [str(BIN / "ansible-playbook"), "-i", "hosts.yml", "-c", "local", "play.yml"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=dict(os.environ, ANSIBLE_PYTHON_INTERPRETER=sys.executable),
+    )
     return done.stdout + done.stderr

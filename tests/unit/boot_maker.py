@@ -15,7 +15,7 @@ import sys
 
 KERNELS = ("6.1.0-13-amd64", "6.1.0-12-amd64")
 
-MKCONFIG = r'''#!/bin/sh
+MKCONFIG = r"""#!/bin/sh
 set -e
 root=%(root)s
 [ "$1" = -o ] && out="$2"
@@ -44,9 +44,9 @@ fi
 echo '### END /etc/grub.d/10_linux ###'
 cat "$root/etc/grub.d/40_custom"
 } >"$out"
-'''
+"""
 
-GRUBBY = r'''#!%(python)s
+GRUBBY = r"""#!%(python)s
 import glob, re, sys
 root = %(root)r
 old = %(old)r
@@ -104,7 +104,7 @@ if target == 'ALL':
     line = re.findall(r'^kernelopts=(.*)$', text, re.M)
     if line:
         open(env, 'w').write(text.replace(line[0], changed(line[0])))
-'''
+"""
 
 
 def write(root: pathlib.Path, path: str, text: str, executable: bool = False) -> pathlib.Path:
@@ -117,8 +117,14 @@ def write(root: pathlib.Path, path: str, text: str, executable: bool = False) ->
     return full
 
 
-def running(root: pathlib.Path, cmdline: str = "BOOT_IMAGE=/boot/vmlinuz-6.1.0-13-amd64 root=UUID=1 ro quiet", online: str = "0-7",
-            numbering: str = "adjacent", control: str = "on", active: str = "1") -> None:
+def running(
+    root: pathlib.Path,
+    cmdline: str = "BOOT_IMAGE=/boot/vmlinuz-6.1.0-13-amd64 root=UUID=1 ro quiet",
+    online: str = "0-7",
+    numbering: str = "adjacent",
+    control: str = "on",
+    active: str = "1",
+) -> None:
     """The running system: 2 sockets x 2 cores x 2 threads, with all CPUs online."""
     write(root, "proc/cmdline", cmdline + "\n")
     write(root, "proc/cpuinfo", "processor\t: 0\nvendor_id\t: GenuineIntel\n")
@@ -134,8 +140,12 @@ def running(root: pathlib.Path, cmdline: str = "BOOT_IMAGE=/boot/vmlinuz-6.1.0-1
             write(root, f"{base}cpu{cpu}/topology/core_id", f"{number % 2}\n")
 
 
-def grub_tree(root: pathlib.Path, settings: str = 'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX=""\n', drop_ins: dict[str, str] | None = None,
-              suse: bool = False) -> pathlib.Path:
+def grub_tree(
+    root: pathlib.Path,
+    settings: str = 'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX=""\n',
+    drop_ins: dict[str, str] | None = None,
+    suse: bool = False,
+) -> pathlib.Path:
     """A host with grub and a grub.cfg that was made from its settings."""
     running(root)
     grub = "grub2" if suse else "grub"
@@ -150,25 +160,33 @@ def grub_tree(root: pathlib.Path, settings: str = 'GRUB_CMDLINE_LINUX_DEFAULT="q
         write(root, "etc/grub.d/" + name, "#!/bin/sh\n", executable=True)
     write(root, "etc/grub.d/40_custom", "### BEGIN /etc/grub.d/40_custom ###\n### END /etc/grub.d/40_custom ###\n", executable=True)
     tool = write(root, f"usr/sbin/{grub}-mkconfig", MKCONFIG % {"root": root, "drop_ins": "no" if suse else "yes"}, executable=True)
-    check = '#!/bin/sh\n[ ! -e %s/script-check-fails ] || { echo "error: syntax error. Incorrect command." >&2; exit 1; }\nexec test -s "$1"\n' % root
+    check = f'#!/bin/sh\n[ ! -e {root}/script-check-fails ] || {{ echo "error: syntax error. Incorrect command." >&2; exit 1; }}\nexec test -s "$1"\n'
     write(root, f"usr/bin/{grub}-script-check", check, executable=True)
     if suse:
         write(root, "usr/sbin/update-bootloader", "", executable=True)
     (root / "boot" / grub).mkdir(parents=True)
     cfg = root / "boot" / grub / "grub.cfg"
-    assert os.system("%s -o %s" % (tool, cfg)) == 0
+    assert os.system(f"{tool} -o {cfg}") == 0
     cfg.chmod(0o600)
     return root
 
 
-def grubby_tree(root: pathlib.Path, options: tuple[str, ...] = ("root=/dev/sda2 ro quiet",) * 3, old: bool = False, kernelopts: str | None = None,
-                cmdline: str | None = "root=/dev/sda2 ro quiet\n") -> pathlib.Path:
+def grubby_tree(
+    root: pathlib.Path,
+    options: tuple[str, ...] = ("root=/dev/sda2 ro quiet",) * 3,
+    old: bool = False,
+    kernelopts: str | None = None,
+    cmdline: str | None = "root=/dev/sda2 ro quiet\n",
+) -> pathlib.Path:
     """A host with grubby and entries of the Boot Loader Specification."""
     running(root)
     write(root, "usr/sbin/grubby", GRUBBY % {"python": sys.executable, "root": str(root), "old": old}, executable=True)
     for number, line in enumerate(options):
-        write(root, f"boot/loader/entries/m-5.14.0-{number}.conf",
-              f"title Linux 5.14.0-{number}\nversion 5.14.0-{number}\nlinux /vmlinuz-5.14.0-{number}\ninitrd /initramfs-5.14.0-{number}.img\noptions {line}\n")
+        write(
+            root,
+            f"boot/loader/entries/m-5.14.0-{number}.conf",
+            f"title Linux 5.14.0-{number}\nversion 5.14.0-{number}\nlinux /vmlinuz-5.14.0-{number}\ninitrd /initramfs-5.14.0-{number}.img\noptions {line}\n",
+        )
         write(root, f"boot/config-5.14.0-{number}", "CONFIG_SMP=y\n")
     if kernelopts is not None:
         write(root, "boot/grub2/grubenv", f"# GRUB Environment Block\nkernelopts={kernelopts}\n####\n")

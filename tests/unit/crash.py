@@ -21,11 +21,55 @@ PTRACE_O_TRACESYSGOOD, PTRACE_O_EXITKILL = 1, 1 << 20
 ENTRY = 1
 # Numbers of the system calls that change a file system, or have it on the disk, as the C libraries of both call them.
 NUMBERS = {
-    "x86_64": {1: "write", 18: "pwrite64", 20: "writev", 74: "fsync", 75: "fdatasync", 76: "truncate", 77: "ftruncate", 2: "open", 257: "openat", 82: "rename",
-               264: "renameat", 316: "renameat2", 83: "mkdir", 258: "mkdirat", 84: "rmdir", 87: "unlink", 263: "unlinkat", 88: "symlink", 266: "symlinkat",
-               86: "link", 265: "linkat", 90: "chmod", 91: "fchmod", 268: "fchmodat", 92: "chown", 93: "fchown", 260: "fchownat"},
-    "aarch64": {64: "write", 68: "pwrite64", 66: "writev", 82: "fsync", 83: "fdatasync", 45: "truncate", 46: "ftruncate", 56: "openat", 38: "renameat",
-                276: "renameat2", 34: "mkdirat", 35: "unlinkat", 36: "symlinkat", 37: "linkat", 52: "fchmod", 53: "fchmodat", 55: "fchown", 54: "fchownat"},
+    "x86_64": {
+        1: "write",
+        18: "pwrite64",
+        20: "writev",
+        74: "fsync",
+        75: "fdatasync",
+        76: "truncate",
+        77: "ftruncate",
+        2: "open",
+        257: "openat",
+        82: "rename",
+        264: "renameat",
+        316: "renameat2",
+        83: "mkdir",
+        258: "mkdirat",
+        84: "rmdir",
+        87: "unlink",
+        263: "unlinkat",
+        88: "symlink",
+        266: "symlinkat",
+        86: "link",
+        265: "linkat",
+        90: "chmod",
+        91: "fchmod",
+        268: "fchmodat",
+        92: "chown",
+        93: "fchown",
+        260: "fchownat",
+    },
+    "aarch64": {
+        64: "write",
+        68: "pwrite64",
+        66: "writev",
+        82: "fsync",
+        83: "fdatasync",
+        45: "truncate",
+        46: "ftruncate",
+        56: "openat",
+        38: "renameat",
+        276: "renameat2",
+        34: "mkdirat",
+        35: "unlinkat",
+        36: "symlinkat",
+        37: "linkat",
+        52: "fchmod",
+        53: "fchmodat",
+        55: "fchown",
+        54: "fchownat",
+    },
 }.get(platform.machine(), {})
 RENAMES = ("rename", "renameat", "renameat2")
 WRITES = ("write", "pwrite64", "writev")
@@ -34,8 +78,15 @@ WRITES = ("write", "pwrite64", "writev")
 class _Info(ctypes.Structure):
     """struct ptrace_syscall_info at the entry of a system call (linux/ptrace.h, Linux 5.3)."""
 
-    _fields_ = [("op", ctypes.c_uint8), ("pad", ctypes.c_uint8 * 3), ("arch", ctypes.c_uint32), ("ip", ctypes.c_uint64), ("sp", ctypes.c_uint64),
-                ("nr", ctypes.c_uint64), ("args", ctypes.c_uint64 * 6)]
+    _fields_ = [
+        ("op", ctypes.c_uint8),
+        ("pad", ctypes.c_uint8 * 3),
+        ("arch", ctypes.c_uint32),
+        ("ip", ctypes.c_uint64),
+        ("sp", ctypes.c_uint64),
+        ("nr", ctypes.c_uint64),
+        ("args", ctypes.c_uint64 * 6),
+    ]
 
 
 def _ptrace(request, pid, address=0, data=0):
@@ -88,7 +139,7 @@ def _traced(work):
         work()
         status = 0
     except BaseException as error:
-        print("%s: %s" % (type(error).__name__, error), file=sys.stderr, flush=True)
+        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
     finally:
         os._exit(status)
 
@@ -107,7 +158,7 @@ def _change(pid):
     if name in WRITES and info.args[0] <= 2:
         return None
     if name in ("fsync", "fdatasync"):
-        return name + (" directory" if os.path.isdir("/proc/%d/fd/%d" % (pid, info.args[0])) else " file")
+        return name + (" directory" if os.path.isdir(f"/proc/{pid}/fd/{info.args[0]}") else " file")
     return name
 
 
@@ -138,8 +189,8 @@ def assert_durable(work):
     renames = [place for place, change in enumerate(seen) if change in RENAMES]
     assert renames, seen
     for place in renames:
-        following = seen[place + 1:place + 2]
-        assert following == ["fsync directory"], "%s: a rename that a power cut may undo" % seen
+        following = seen[place + 1 : place + 2]
+        assert following == ["fsync directory"], f"{seen}: a rename that a power cut may undo"
     return seen
 
 

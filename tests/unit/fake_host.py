@@ -7,10 +7,9 @@ from __future__ import annotations
 import json
 
 from ansible_collections.threadwise.smt.plugins.module_utils import bystanders, hostfs, runtime_change, saved_state
-
 from fake_kernel import FakeKernel, numbered_cores
 
-CORES = numbered_cores(4, 2, 'adjacent')
+CORES = numbered_cores(4, 2, "adjacent")
 
 
 class Host(FakeKernel, bystanders.Host):
@@ -18,10 +17,10 @@ class Host(FakeKernel, bystanders.Host):
 
     def __init__(self, sysroot, **options):
         super().__init__(sysroot, CORES, **options)
-        self.put('proc/self/mounts', '')
-        self.boot('first')
+        self.put("proc/self/mounts", "")
+        self.boot("first")
         self.commands = []
-        self.status = {}    # word of a command -> its exit status
+        self.status = {}  # word of a command -> its exit status
         self.before_command = lambda command: None
 
     def put(self, path, text):
@@ -34,16 +33,25 @@ class Host(FakeKernel, bystanders.Host):
     def run_command(self, command):
         self.commands.append(command)
         self.before_command(command)
-        return next((self.status[word] for word in command if word in self.status), 0), '', ''
+        return next((self.status[word] for word in command if word in self.status), 0), "", ""
 
     def ask(self, state=None, **options):
-        given = {'threads': None, 'method': 'auto', 'bystanders': 'refuse', 'conflicts_of': ['services'], 'persist': 'none', 'neutralise': False,
-                 'revert_after': None, 'confirm': False, 'check': False}
+        given = {
+            "threads": None,
+            "method": "auto",
+            "bystanders": "refuse",
+            "conflicts_of": ["services"],
+            "persist": "none",
+            "neutralise": False,
+            "revert_after": None,
+            "confirm": False,
+            "check": False,
+        }
         given.update(options)
         change = runtime_change.RuntimeChange(runtime_change.Request(state=state, **given), self.run_command, self.sysroot)
         change.host = change.dead_man._host = self
         result = change.run()
-        result['warnings'] = change.warnings
+        result["warnings"] = change.warnings
         assert json.loads(json.dumps(result)) == result
         return result
 

@@ -23,5 +23,5 @@ def tree(root, **sysctls):
     put(root, "proc/vmstat", "pgfault 12\noom_kill 3\n")
     put(root, "proc/sys/kernel/panic", "0\n")
     for name, value in dict(SYSCTLS, **sysctls).items():
-        put(root, "proc/sys/vm/" + name, "%s\n" % value)
+        put(root, "proc/sys/vm/" + name, f"{value}\n")
     return str(root)

@@ -29,7 +29,7 @@ def machine(sockets=2, cores=2, threads=2):
     """CPU tuples one a core, and CPU tuples one a package, numbered with siblings side by side."""
     count = sockets * cores
     groups = [tuple(range(core * threads, (core + 1) * threads)) for core in range(count)]
-    packages = [tuple(cpu for group in groups[socket * cores:(socket + 1) * cores] for cpu in group) for socket in range(sockets)]
+    packages = [tuple(cpu for group in groups[socket * cores : (socket + 1) * cores] for cpu in group) for socket in range(sockets)]
     return groups, packages
 
 
@@ -56,8 +56,9 @@ def worker_rate(cpu, workers, groups, workload):
 def policy_result(name="overcommit_strict", without=(), **options):
     """The same where another setting than SMT was switched.
 
-    :param without: placements that were not measured
-    :param options: as for :func:`result`
+    Args:
+        without: placements that were not measured
+        options: as for :func:`result`
     """
     document = result(**options)
     conditions = {"smt_on": "as_found", "smt_off": name}
@@ -70,16 +71,18 @@ def policy_result(name="overcommit_strict", without=(), **options):
     return document
 
 
-def result(host="web01", run="20260102T030405Z", workloads=None, shape=(2, 2, 2), blocks=10, noise=0.005, drift=0.0, seed=1, compared=True,
-           reason=None, **changes):
+def result(
+    host="web01", run="20260102T030405Z", workloads=None, shape=(2, 2, 2), blocks=10, noise=0.005, drift=0.0, seed=1, compared=True, reason=None, **changes
+):
     """A result document.
 
-    :param workloads: name -> {rate, share, unit, title}
-    :param shape: sockets, cores a socket, threads a core
-    :param noise: standard deviation of the log of each worker's rate
-    :param drift: change of the log of every rate from the first to the last sample
-    :param compared: whether SMT was switched
-    :param changes: top-level fields to replace
+    Args:
+        workloads: name -> {rate, share, unit, title}
+        shape: sockets, cores a socket, threads a core
+        noise: standard deviation of the log of each worker's rate
+        drift: change of the log of every rate from the first to the last sample
+        compared: whether SMT was switched
+        changes: top-level fields to replace
     """
     workloads = {"gzip": GZIP} if workloads is None else workloads
     source = random.Random(seed)
@@ -90,8 +93,13 @@ def result(host="web01", run="20260102T030405Z", workloads=None, shape=(2, 2, 2)
     plan = {condition: spots(groups, packages, usable) for condition, usable in conditions.items()}
     order = []
     for block in range(blocks):
-        items = [(condition, name, spot) for condition in conditions for name in workloads for spot in ORDER
-                 if plan[condition][spot]["workers"] and not plan[condition][spot]["same_as"]]
+        items = [
+            (condition, name, spot)
+            for condition in conditions
+            for name in workloads
+            for spot in ORDER
+            if plan[condition][spot]["workers"] and not plan[condition][spot]["same_as"]
+        ]
         order += [(block, item) for item in (items if block % 2 == 0 else reversed(items))]
     samples = []
     for index, (block, (condition, name, spot)) in enumerate(order):
@@ -99,47 +107,111 @@ def result(host="web01", run="20260102T030405Z", workloads=None, shape=(2, 2, 2)
         level = drift * index / max(1, len(order) - 1)
         values = [worker_rate(worker[0], workers, groups, workloads[name]) * math.exp(level + source.gauss(0, noise)) for worker in workers]
         busy = {str(cpu) for worker in workers for cpu in worker}
-        samples.append({
-            "workload": name, "placement": spot, "condition": condition, "block": block, "index": index, "started": moment(index), "ok": True,
-            "error": None, "wall_seconds": 0.8, "metric": {"name": "throughput", "value": sum(values), "unit": workloads[name]["unit"], "better": "higher"},
-            "metrics": {"throughput": {"value": sum(values), "unit": workloads[name]["unit"], "better": "higher"}},
-            "workers": [{"cpus": cpulist(worker), "value": value, "wall_seconds": 0.8, "cpu_seconds": 0.79} for worker, value in zip(workers, values)],
-            "cpu_usage": {str(cpu): (1.0 if str(cpu) in busy else 0.02) for cpu in conditions[condition]}, "steal": 0.0,
-        })
+        samples.append(
+            {
+                "workload": name,
+                "placement": spot,
+                "condition": condition,
+                "block": block,
+                "index": index,
+                "started": moment(index),
+                "ok": True,
+                "error": None,
+                "wall_seconds": 0.8,
+                "metric": {"name": "throughput", "value": sum(values), "unit": workloads[name]["unit"], "better": "higher"},
+                "metrics": {"throughput": {"value": sum(values), "unit": workloads[name]["unit"], "better": "higher"}},
+                "workers": [{"cpus": cpulist(worker), "value": value, "wall_seconds": 0.8, "cpu_seconds": 0.79} for worker, value in zip(workers, values)],
+                "cpu_usage": {str(cpu): (1.0 if str(cpu) in busy else 0.02) for cpu in conditions[condition]},
+                "steal": 0.0,
+            }
+        )
     smt = shape[2] > 1
     numbering = "adjacent" if smt else "none"
     state = {"control": "on" if smt else "notsupported", "online": everything}
     document = {
-        "schema": "threadwise.smt/result", "schema_version": 1, "run": run, "host": host, "collection_version": "0.1.0",
-        "started": moment(-5), "finished": moment(len(order) + 5), "collected": moment(len(order) + 9),
-        "outcome": "completed", "message": None,
+        "schema": "threadwise.smt/result",
+        "schema_version": 1,
+        "run": run,
+        "host": host,
+        "collection_version": "0.1.0",
+        "started": moment(-5),
+        "finished": moment(len(order) + 5),
+        "collected": moment(len(order) + 9),
+        "outcome": "completed",
+        "message": None,
         "facts": {
-            "supported": smt, "control": state["control"], "active": smt, "sockets": shape[0], "cores": len(groups),
+            "supported": smt,
+            "control": state["control"],
+            "active": smt,
+            "sockets": shape[0],
+            "cores": len(groups),
             "threads_per_core": {"min": shape[2], "max": shape[2], "online_max": shape[2]},
             "cpus": {"present": cpulist(everything), "possible": cpulist(everything), "online": cpulist(everything), "offline": "", "isolated": ""},
-            "sibling_groups": [cpulist(group) for group in groups], "primaries": cpulist(primaries),
+            "sibling_groups": [cpulist(group) for group in groups],
+            "primaries": cpulist(primaries),
             "secondaries": cpulist(cpu for cpu in everything if cpu not in primaries),
             "nodes": {str(number): cpulist(cpus) for number, cpus in enumerate(packages)},
-            "packages": [cpulist(cpus) for cpus in packages], "numbering": numbering, "source": "sysfs", "complete": True, "measured": None,
-            "boot": {"running": [], "configured": [], "loader": "grub_debian", "reboot_required": False}, "hypervisor": None,
-            "vulnerabilities": {"mds": {"status": "Mitigation: Clear CPU buffers; SMT vulnerable", "smt": "vulnerable"},
-                                "meltdown": {"status": "Mitigation: PTI", "smt": None}},
-            "methods": {"runtime": {"chosen": "smt_control", "possible": ["smt_control", "cpu_online"], "impossible": {}},
-                        "boot": {"chosen": "grub_debian", "possible": ["grub_debian"], "impossible": {}}},
-            "hardware_class": f"x86_64-{len(packages)}s{len(groups)}c{len(everything)}t-{numbering}-0f3a9c1e", "unconfirmed": None, "problems": [],
+            "packages": [cpulist(cpus) for cpus in packages],
+            "numbering": numbering,
+            "source": "sysfs",
+            "complete": True,
+            "measured": None,
+            "boot": {"running": [], "configured": [], "loader": "grub_debian", "reboot_required": False},
+            "hypervisor": None,
+            "vulnerabilities": {
+                "mds": {"status": "Mitigation: Clear CPU buffers; SMT vulnerable", "smt": "vulnerable"},
+                "meltdown": {"status": "Mitigation: PTI", "smt": None},
+            },
+            "methods": {
+                "runtime": {"chosen": "smt_control", "possible": ["smt_control", "cpu_online"], "impossible": {}},
+                "boot": {"chosen": "grub_debian", "possible": ["grub_debian"], "impossible": {}},
+            },
+            "hardware_class": f"x86_64-{len(packages)}s{len(groups)}c{len(everything)}t-{numbering}-0f3a9c1e",
+            "unconfirmed": None,
+            "problems": [],
         },
-        "environment": {"kernel": "6.1.0-38-cloud-amd64", "architecture": "x86_64", "python": "3.11.2",
-                        "cmdline": "root=/dev/vda1 ro", "governor": "performance",
-                        "hypervisor": None, "load_average": 0.12, "cpu_model": "Example CPU 1234", "microcode": "0x1"},
-        "change": {"name": "smt_runtime", "compared": compared, "reason": reason,
-                   "before": "smt_on" if compared else None, "after": "smt_off" if compared else None},
+        "environment": {
+            "kernel": "6.1.0-38-cloud-amd64",
+            "architecture": "x86_64",
+            "python": "3.11.2",
+            "cmdline": "root=/dev/vda1 ro",
+            "governor": "performance",
+            "hypervisor": None,
+            "load_average": 0.12,
+            "cpu_model": "Example CPU 1234",
+            "microcode": "0x1",
+        },
+        "change": {
+            "name": "smt_runtime",
+            "compared": compared,
+            "reason": reason,
+            "before": "smt_on" if compared else None,
+            "after": "smt_off" if compared else None,
+        },
         "plan": {
-            "seconds_budget": 170, "sample_seconds": 0.8, "settle_seconds": 1, "blocks": None, "blocks_done": blocks,
-            "workloads": [{"name": name, "title": workload["title"], "metric": "throughput", "unit": workload["unit"], "better": "higher",
-                           "argv": ["gzip", "-6", "-c"], "aggregate": "sum", "package": "gzip"} for name, workload in workloads.items()],
+            "seconds_budget": 170,
+            "sample_seconds": 0.8,
+            "settle_seconds": 1,
+            "blocks": None,
+            "blocks_done": blocks,
+            "workloads": [
+                {
+                    "name": name,
+                    "title": workload["title"],
+                    "metric": "throughput",
+                    "unit": workload["unit"],
+                    "better": "higher",
+                    "argv": ["gzip", "-6", "-c"],
+                    "aggregate": "sum",
+                    "package": "gzip",
+                }
+                for name, workload in workloads.items()
+            ],
             "placements": plan,
         },
-        "samples": samples, "observations": [], "skipped": [],
+        "samples": samples,
+        "observations": [],
+        "skipped": [],
         "events": [{"at": moment(-4), "event": "calibrated", "detail": "gzip: 40 MB a worker"}],
         "restored": {"ok": True, "before": state, "after": dict(state), "differences": []},
     }
@@ -147,11 +219,46 @@ def result(host="web01", run="20260102T030405Z", workloads=None, shape=(2, 2, 2)
 
 
 # Fields that hold no free text: what is wrong in them the border refuses.
-NOT_FREE = frozenset({
-    "event",
-    "schema", "run", "host", "started", "finished", "collected", "at", "outcome", "workload", "placement", "condition", "name", "metric", "metrics", "better",
-    "aggregate", "cpus", "cpu_usage", "core_usage", "frequency", "online", "same_as", "placements", "sibling_groups", "packages", "primaries", "secondaries",
-    "nodes", "numbering", "source", "hardware_class", "methods", "loader", "change", "smt"})
+NOT_FREE = frozenset(
+    {
+        "event",
+        "schema",
+        "run",
+        "host",
+        "started",
+        "finished",
+        "collected",
+        "at",
+        "outcome",
+        "workload",
+        "placement",
+        "condition",
+        "name",
+        "metric",
+        "metrics",
+        "better",
+        "aggregate",
+        "cpus",
+        "cpu_usage",
+        "core_usage",
+        "frequency",
+        "online",
+        "same_as",
+        "placements",
+        "sibling_groups",
+        "packages",
+        "primaries",
+        "secondaries",
+        "nodes",
+        "numbering",
+        "source",
+        "hardware_class",
+        "methods",
+        "loader",
+        "change",
+        "smt",
+    }
+)
 
 
 def spoilt(value, attack):

@@ -4,30 +4,32 @@
 
 The kernel's rules are kept: a CPU that goes offline loses its topology folder and its place in every list, mask, node and in /proc/cpuinfo.
 """
+
 from __future__ import annotations
 
 import pathlib
 from dataclasses import dataclass, field
 
-CPU = 'sys/devices/system/cpu/'
-NODE = 'sys/devices/system/node/'
+CPU = "sys/devices/system/cpu/"
+NODE = "sys/devices/system/node/"
 
 
 @dataclass(frozen=True)
 class Machine:
     """The shape of a machine.
 
-    :ivar packages: number of packages (sockets).
-    :ivar dies: dies in each package; core ids restart in each.
-    :ivar cores: cores with `threads` threads in each die.
-    :ivar threads: threads in each of those cores.
-    :ivar small_cores: further cores with one thread in each die (hybrid processors).
-    :ivar numbering: ``adjacent`` (siblings side by side) or ``split`` (all first threads before all second threads).
-    :ivar spacing: CPU numbers from the start of one package to the next; None: no gaps. With ``adjacent`` only.
-    :ivar offline: CPUs that are offline.
-    :ivar slots: CPU numbers that are possible, beyond those present.
-    :ivar control: smt/control; None: by the shape.
-    :ivar model: of the processor, in /proc/cpuinfo; `flags` likewise.
+    Attributes:
+        packages: number of packages (sockets).
+        dies: dies in each package; core ids restart in each.
+        cores: cores with `threads` threads in each die.
+        threads: threads in each of those cores.
+        small_cores: further cores with one thread in each die (hybrid processors).
+        numbering: ``adjacent`` (siblings side by side) or ``split`` (all first threads before all second threads).
+        spacing: CPU numbers from the start of one package to the next; None: no gaps. With ``adjacent`` only.
+        offline: CPUs that are offline.
+        slots: CPU numbers that are possible, beyond those present.
+        control: smt/control; None: by the shape.
+        model: of the processor, in /proc/cpuinfo; `flags` likewise.
     """
 
     packages: int = 1
@@ -35,27 +37,31 @@ class Machine:
     cores: int = 2
     threads: int = 2
     small_cores: int = 0
-    numbering: str = 'split'
+    numbering: str = "split"
     spacing: int = None
     offline: tuple = ()
     slots: int = 0
-    isolated: str = ''
+    isolated: str = ""
     control: str = None
-    model: str = 'Synthetic CPU @ 2.00GHz'
-    flags: str = 'fpu lm ht'
+    model: str = "Synthetic CPU @ 2.00GHz"
+    flags: str = "fpu lm ht"
     places: dict = field(init=False)
 
     def __post_init__(self):
-        seats = [(thread, package, die, core)
-                 for package in range(self.packages) for die in range(self.dies)
-                 for core in range(self.cores + self.small_cores) for thread in range(self.threads if core < self.cores else 1)]
-        if self.numbering == 'split':
+        seats = [
+            (thread, package, die, core)
+            for package in range(self.packages)
+            for die in range(self.dies)
+            for core in range(self.cores + self.small_cores)
+            for thread in range(self.threads if core < self.cores else 1)
+        ]
+        if self.numbering == "split":
             seats.sort()
         numbers = range(len(seats))
         if self.spacing is not None:
             in_package = len(seats) // self.packages
             numbers = [number // in_package * self.spacing + number % in_package for number in numbers]
-        object.__setattr__(self, 'places', {cpu: seat[1:] for cpu, seat in zip(numbers, seats)})
+        object.__setattr__(self, "places", {cpu: seat[1:] for cpu, seat in zip(numbers, seats)})
 
     @property
     def present(self):
@@ -78,53 +84,55 @@ class Machine:
 
 
 def files(machine):
-    """path (str) -> text of each file a kernel of today shows for the machine."""
+    """Path (str) -> text of each file a kernel of today shows for the machine."""
     tree = {
-        CPU + 'present': cpulist(machine.present),
-        CPU + 'possible': cpulist(machine.present + tuple(range(machine.present[-1] + 1, machine.present[-1] + 1 + machine.slots))),
-        CPU + 'online': cpulist(machine.online),
-        CPU + 'offline': cpulist(machine.offline),
-        CPU + 'isolated': machine.isolated + '\n',
-        CPU + 'kernel_max': '8191\n',
+        CPU + "present": cpulist(machine.present),
+        CPU + "possible": cpulist(machine.present + tuple(range(machine.present[-1] + 1, machine.present[-1] + 1 + machine.slots))),
+        CPU + "online": cpulist(machine.online),
+        CPU + "offline": cpulist(machine.offline),
+        CPU + "isolated": machine.isolated + "\n",
+        CPU + "kernel_max": "8191\n",
     }
     tree.update(_smt_files(machine))
     siblings = {cpu: group for depth in (1, 2, 3) for group in machine.groups(depth, machine.online) for cpu in [(depth, one) for one in group]}
     for cpu in machine.present:
-        tree['%scpu%d/online' % (CPU, cpu)] = '0\n' if cpu in machine.offline else '1\n'
+        tree[f"{CPU}cpu{cpu}/online"] = "0\n" if cpu in machine.offline else "1\n"
         if cpu in machine.online:
             tree.update(_topology_files(machine, cpu, siblings))
     for package, cpus in enumerate(machine.groups(1)):
         online = tuple(cpu for cpu in cpus if cpu in machine.online)
-        tree['%snode%d/cpulist' % (NODE, package)] = cpulist(online)
-        tree['%snode%d/cpumap' % (NODE, package)] = mask(online)
-    tree['proc/cpuinfo'] = ''.join(_cpuinfo_block(machine, cpu, siblings) for cpu in machine.online)
+        tree[f"{NODE}node{package}/cpulist"] = cpulist(online)
+        tree[f"{NODE}node{package}/cpumap"] = mask(online)
+    tree["proc/cpuinfo"] = "".join(_cpuinfo_block(machine, cpu, siblings) for cpu in machine.online)
     return tree
 
 
 def _smt_files(machine):
     threads = machine.threads if machine.cores else 1
     online = max(len(group) for group in machine.groups(3, machine.online))
-    control = ('on' if threads > 1 else 'notsupported') if machine.control is None else machine.control
-    return {CPU + 'smt/control': control + '\n', CPU + 'smt/active': '%d\n' % (online > 1)}
+    control = ("on" if threads > 1 else "notsupported") if machine.control is None else machine.control
+    return {CPU + "smt/control": control + "\n", CPU + "smt/active": "%d\n" % (online > 1)}
 
 
 def _topology_files(machine, cpu, siblings):
-    folder = '%scpu%d/topology/' % (CPU, cpu)
+    folder = f"{CPU}cpu{cpu}/topology/"
     package, die, core = machine.places[cpu]
-    tree = {folder + 'physical_package_id': '%d\n' % package, folder + 'die_id': '%d\n' % die, folder + 'core_id': '%d\n' % core}
-    for depth, names in ((3, ('core_cpus', 'thread_siblings')), (2, ('die_cpus',)), (1, ('package_cpus', 'core_siblings'))):
+    tree = {folder + "physical_package_id": f"{package}\n", folder + "die_id": f"{die}\n", folder + "core_id": f"{core}\n"}
+    for depth, names in ((3, ("core_cpus", "thread_siblings")), (2, ("die_cpus",)), (1, ("package_cpus", "core_siblings"))):
         for name in names:
             tree[folder + name] = mask(siblings[depth, cpu])
-            tree[folder + name + '_list'] = cpulist(siblings[depth, cpu])
+            tree[folder + name + "_list"] = cpulist(siblings[depth, cpu])
     return tree
 
 
 def _cpuinfo_block(machine, cpu, siblings):
-    package, dummy, core = machine.places[cpu]
+    package, _dummy, core = machine.places[cpu]
     cores = len({machine.places[one] for one in siblings[1, cpu]})
-    return ('processor\t: %d\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 85\nmodel name\t: %s\nstepping\t: 7\nmicrocode\t: 0x1\n'
-            'physical id\t: %d\nsiblings\t: %d\ncore id\t\t: %d\ncpu cores\t: %d\nflags\t\t: %s\n\n'
-            % (cpu, machine.model, package, len(siblings[1, cpu]), core, cores, machine.flags))
+    return (
+        "processor\t: %d\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 85\nmodel name\t: %s\nstepping\t: 7\nmicrocode\t: 0x1\n"
+        "physical id\t: %d\nsiblings\t: %d\ncore id\t\t: %d\ncpu cores\t: %d\nflags\t\t: %s\n\n"
+        % (cpu, machine.model, package, len(siblings[1, cpu]), core, cores, machine.flags)
+    )
 
 
 def cpulist(cpus):
@@ -135,14 +143,14 @@ def cpulist(cpus):
             parts[-1][1] = cpu
         else:
             parts.append([cpu, cpu])
-    return ','.join('%d' % low if low == high else '%d-%d' % (low, high) for low, high in parts) + '\n'
+    return ",".join(f"{low}" if low == high else f"{low}-{high}" for low, high in parts) + "\n"
 
 
 def mask(cpus):
     """As the kernel writes it: words of eight hexadecimal digits, the highest first."""
-    digits = '%x' % sum(1 << cpu for cpu in cpus)
-    digits = digits.rjust(-(-len(digits) // 8) * 8, '0')
-    return ','.join(digits[at:at + 8] for at in range(0, len(digits), 8)) + '\n'
+    digits = f"{sum(1 << cpu for cpu in cpus):x}"
+    digits = digits.rjust(-(-len(digits) // 8) * 8, "0")
+    return ",".join(digits[at : at + 8] for at in range(0, len(digits), 8)) + "\n"
 
 
 def without(tree, *endings):

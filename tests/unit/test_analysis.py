@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import pytest
-
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, derived
 
@@ -28,8 +27,14 @@ def test_the_truth_lies_in_every_interval():
     comparisons = analysis.compare_host(result_maker.result())
     share = result_maker.GZIP["share"]
     truth = {
-        ("smt_off", "all_threads"): 1 / (2 * share), ("smt_off", "single"): 1.0, ("smt_off", "one_per_core"): 1.0, ("smt_off", "cores"): 1.0,
-        ("smt_off", "same_cpu"): 1.0, ("cost_of_sharing", "siblings"): share, ("smt_yield", "all_threads"): 2 * share, ("cost_of_one_cpu", "same_cpu"): 0.5,
+        ("smt_off", "all_threads"): 1 / (2 * share),
+        ("smt_off", "single"): 1.0,
+        ("smt_off", "one_per_core"): 1.0,
+        ("smt_off", "cores"): 1.0,
+        ("smt_off", "same_cpu"): 1.0,
+        ("cost_of_sharing", "siblings"): share,
+        ("smt_yield", "all_threads"): 2 * share,
+        ("cost_of_one_cpu", "same_cpu"): 0.5,
         ("second_core", "cores"): 2.0,
     }
     assert {(c["effect"], c["placement"]) for c in comparisons} == set(truth)
@@ -88,7 +93,8 @@ def test_a_failed_sample_drops_its_block_from_its_own_comparisons_alone():
     spoilt.update(ok=False, metric=None, error="gzip ended with status 1")
     comparisons = analysis.compare_host(result)
     assert {(c["effect"], c["placement"]): (c["n"], c["dropped_blocks"]) for c in comparisons if c["dropped_blocks"]} == {
-        ("smt_off", "all_threads"): (9, 1), ("smt_yield", "all_threads"): (9, 1),
+        ("smt_off", "all_threads"): (9, 1),
+        ("smt_yield", "all_threads"): (9, 1),
     }
     assert analysis.failures(result) == [
         {"workload": "gzip", "placement": "all_threads", "condition": "smt_on", "reason": "gzip ended with status 1", "samples": 1}
@@ -115,8 +121,7 @@ def test_pairs_are_by_block_and_not_by_order():
 def test_levels_stand_in_the_order_a_person_reads():
     levels = analysis.levels(result_maker.result())
     assert [(level["placement"], level["condition"]) for level in levels] == [
-        (placement, condition) for placement in result_maker.ORDER for condition in ("smt_on", "smt_off")
-        if (placement, condition) != ("siblings", "smt_off")
+        (placement, condition) for placement in result_maker.ORDER for condition in ("smt_on", "smt_off") if (placement, condition) != ("siblings", "smt_off")
     ]
     whole = next(level for level in levels if (level["placement"], level["condition"]) == ("all_threads", "smt_off"))
     assert whole["measured_as"] == "one_per_core" and whole["low"] < 400 * 1.005 and whole["high"] > 400 * 0.995
@@ -128,15 +133,23 @@ def test_what_does_not_exist_is_listed_with_its_reason():
     assert {"workload": None, "placement": "siblings", "condition": "smt_off", "reason": "no core has two threads online"} in absent
 
 
-@pytest.mark.parametrize("workloads, noise, recommendation, words", [
-    ({"gzip": result_maker.GZIP}, 0.005, "on", "Leave SMT on: with every online thread busy, turning it off costs gzip of a fixed stream 20"),
-    ({"loser": GAINING}, 0.005, "off", "Turn SMT off: with every online thread busy, that gives loser of sharing 25"),
-    ({"even": EVEN}, 0.001, "either", "For performance SMT may be on or off here: with every online thread busy, sysbench cpu stays within 1 % either way."),
-    ({"gzip": result_maker.GZIP, "even": EVEN}, 0.001, "on", "sysbench cpu stays within 1 % either way"),
-    ({"gzip": result_maker.GZIP, "loser": GAINING}, 0.005, "by_workload", "It depends on the work"),
-    ({"even": EVEN}, 0.05, "undecided", "Not decided: with every online thread busy, sysbench cpu may change by anything from "),
-    ({"gzip": result_maker.GZIP, "even": EVEN}, 0.05, "undecided", "turning it off costs gzip of a fixed stream 2"),
-])
+@pytest.mark.parametrize(
+    ("workloads", "noise", "recommendation", "words"),
+    [
+        ({"gzip": result_maker.GZIP}, 0.005, "on", "Leave SMT on: with every online thread busy, turning it off costs gzip of a fixed stream 20"),
+        ({"loser": GAINING}, 0.005, "off", "Turn SMT off: with every online thread busy, that gives loser of sharing 25"),
+        (
+            {"even": EVEN},
+            0.001,
+            "either",
+            "For performance SMT may be on or off here: with every online thread busy, sysbench cpu stays within 1 % either way.",
+        ),
+        ({"gzip": result_maker.GZIP, "even": EVEN}, 0.001, "on", "sysbench cpu stays within 1 % either way"),
+        ({"gzip": result_maker.GZIP, "loser": GAINING}, 0.005, "by_workload", "It depends on the work"),
+        ({"even": EVEN}, 0.05, "undecided", "Not decided: with every online thread busy, sysbench cpu may change by anything from "),
+        ({"gzip": result_maker.GZIP, "even": EVEN}, 0.05, "undecided", "turning it off costs gzip of a fixed stream 2"),
+    ],
+)
 def test_the_answer_follows_the_evidence(workloads, noise, recommendation, words):
     told = answered(workloads=workloads, noise=noise)
     assert told["recommendation"] == recommendation
@@ -191,14 +204,19 @@ def test_cores_that_a_hypervisor_calls_two_and_that_are_one():
     assert "as if they shared a core, although the topology calls them two" in told["sentence"]
 
 
-@pytest.mark.parametrize("arguments, words", [
-    ({"reason": "switching was not asked for"},
-     "SMT on and off were not compared here: switching was not asked for. As it is now, all threads together did 1.25 times"),
-    ({"reason": "this host has no SMT to switch (smt/control reads notsupported)", "shape": (1, 2, 1)}, "so they do not share a core."),
-    ({"reason": "no core of this host has a second thread.", "shape": (1, 1, 1)}, "no core of this host has a second thread. Nothing could"),
-    ({"samples": []}, "Nothing could be measured here"),
-    ({"reason": "too few blocks to say more", "blocks": 3}, "too few blocks to say more. Nothing could be measured here about sharing a core."),
-])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            {"reason": "switching was not asked for"},
+            "SMT on and off were not compared here: switching was not asked for. As it is now, all threads together did 1.25 times",
+        ),
+        ({"reason": "this host has no SMT to switch (smt/control reads notsupported)", "shape": (1, 2, 1)}, "so they do not share a core."),
+        ({"reason": "no core of this host has a second thread.", "shape": (1, 1, 1)}, "no core of this host has a second thread. Nothing could"),
+        ({"samples": []}, "Nothing could be measured here"),
+        ({"reason": "too few blocks to say more", "blocks": 3}, "too few blocks to say more. Nothing could be measured here about sharing a core."),
+    ],
+)
 def test_without_a_comparison_the_sentence_says_why(arguments, words):
     told = answered(compared=False, **arguments)
     assert told["recommendation"] == "not_compared" and words in told["sentence"]
@@ -220,22 +238,25 @@ def test_costs_and_cautions():
     assert "The run was interrupted: lost the host. What" in cautions and "up to 25 % of the CPU time" in cautions and "guest (kvm)" in cautions
 
 
-@pytest.mark.parametrize("share, text", [(0.2, "20 %"), (0.013, "1.3 %"), (0.02, "2 %"), (0.0, "0 %"), (1.5, "150 %")])
+@pytest.mark.parametrize(("share", "text"), [(0.2, "20 %"), (0.013, "1.3 %"), (0.02, "2 %"), (0.0, "0 %"), (1.5, "150 %")])
 def test_percent(share, text):
     assert answer.percent(share) == text
 
 
-@pytest.mark.parametrize("ratio, text", [(0.8, "−20 %"), (1.013, "+1.3 %"), (1.0, "±0 %"), (1.0001, "±0 %"), (2.5, "+150 %")])
+@pytest.mark.parametrize(("ratio", "text"), [(0.8, "−20 %"), (1.013, "+1.3 %"), (1.0, "±0 %"), (1.0001, "±0 %"), (2.5, "+150 %")])
 def test_signed(ratio, text):
     assert answer.signed(ratio) == text
 
 
-@pytest.mark.parametrize("measured, told", [
-    ({"agrees_with_kernel": False, "pairs": ["0-1"]}, "By measuring, CPUs 0-1 share a core; the kernel says otherwise."),
-    ({"agrees_with_kernel": True, "pairs": []}, None),
-    ({"agrees_with_kernel": None, "pairs": []}, "is not clear"),
-    (None, "was not measured"),
-])
+@pytest.mark.parametrize(
+    ("measured", "told"),
+    [
+        ({"agrees_with_kernel": False, "pairs": ["0-1"]}, "By measuring, CPUs 0-1 share a core; the kernel says otherwise."),
+        ({"agrees_with_kernel": True, "pairs": []}, None),
+        ({"agrees_with_kernel": None, "pairs": []}, "is not clear"),
+        (None, "was not measured"),
+    ],
+)
 def test_whether_a_guests_siblings_can_be_believed_is_said(measured, told):
     result = result_maker.result()
     result["facts"]["measured"] = measured
@@ -245,10 +266,13 @@ def test_whether_a_guests_siblings_can_be_believed_is_said(measured, told):
 
 
 def test_what_a_process_that_overreaches_got_is_said():
-    result = result_maker.result(observations=[
-        {"condition": "as_found", "asked_bytes": 365 * 2**20, "overreach": {"outcome": "oom_killed"}},
-        {"condition": "overcommit_strict", "asked_bytes": 365 * 2**20, "overreach": {"outcome": "enomem"}},
-        {"condition": "overcommit_strict", "asked_bytes": None, "overreach": None}, {"condition": "x", "overreach": {"outcome": "?"}},
-    ])
+    result = result_maker.result(
+        observations=[
+            {"condition": "as_found", "asked_bytes": 365 * 2**20, "overreach": {"outcome": "oom_killed"}},
+            {"condition": "overcommit_strict", "asked_bytes": 365 * 2**20, "overreach": {"outcome": "enomem"}},
+            {"condition": "overcommit_strict", "asked_bytes": None, "overreach": None},
+            {"condition": "x", "overreach": {"outcome": "?"}},
+        ]
+    )
     told = [words for words in answer.answer(result, analysis.compare_host(result))["costs"] if "365 MiB" in words]
     assert len(told) == 2 and "as found: it was promised them, and killed" in told[0] and "strict overcommit: it was refused at once (ENOMEM)" in told[1]

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 import boot_maker
+import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils import boot_args, boot_backend, boot_change, host_lock, hostfs
 
 
@@ -43,7 +42,7 @@ def test_force_overrides(tmp_path):
 def test_each_kernel_that_can_be_booted_counts(tmp_path):
     grub(tmp_path)
     boot_maker.write(tmp_path, "boot/config-6.1.0-13-amd64", "CONFIG_SMP=y\nCONFIG_HOTPLUG_PARALLEL=y\n")
-    with pytest.raises(boot_backend.BootLoaderError, match="with Linux 6.1.0-12-amd64"):
+    with pytest.raises(boot_backend.BootLoaderError, match=r"with Linux 6.1.0-12-amd64"):
         run(tmp_path, maxcpus="4")
     boot_maker.write(tmp_path, "boot/config-6.1.0-12-amd64", "CONFIG_SMP=y\nCONFIG_HOTPLUG_PARALLEL=y\n")
     assert run(tmp_path, maxcpus="4")["configured"] == ["maxcpus=4"]
@@ -53,7 +52,7 @@ def test_with_siblings_offline_and_no_saved_map_no_number_is_believed(tmp_path):
     grub(tmp_path)
     boot_maker.write(tmp_path, "sys/devices/system/cpu/online", "0-3\n")
     for force, value in ((False, "4"), (False, "one_per_core"), (True, "one_per_core")):
-        with pytest.raises(boot_backend.BootLoaderError, match="the cores of CPUs 4-7 are not known"):
+        with pytest.raises(boot_backend.BootLoaderError, match=r"the cores of CPUs 4-7 are not known"):
             run(tmp_path, maxcpus=value, force=force)
 
 
@@ -73,12 +72,16 @@ def test_after_the_boot_the_saved_map_tells_and_nothing_changes(tmp_path):
 
 @pytest.mark.parametrize("value", ["4\nnosmt", "4; reboot", '4"', "$(x)", "-4", "0"])
 def test_a_bad_value_is_refused_before_anything_is_looked_at(tmp_path, value):
-    with pytest.raises(boot_args.BootArgsError, match="maxcpus is .*digits alone"):
+    with pytest.raises(boot_args.BootArgsError, match=r"maxcpus is .*digits alone"):
         run(tmp_path, maxcpus=value)
 
 
-BEFORE_THE_BOOT = ["/proc/cmdline: nosmt is missing", "smt/control reads 'on', expected is off or forceoff", "smt/active reads 1, expected is 0",
-                   "CPUs 0-7 are online, expected are 0,2,4,6"]
+BEFORE_THE_BOOT = [
+    "/proc/cmdline: nosmt is missing",
+    "smt/control reads 'on', expected is off or forceoff",
+    "smt/active reads 1, expected is 0",
+    "CPUs 0-7 are online, expected are 0,2,4,6",
+]
 
 
 def test_what_a_boot_has_still_to_bring_is_told(tmp_path):
@@ -109,7 +112,7 @@ def test_a_machine_without_smt_control_is_no_difference(tmp_path):
 def test_two_runs_at_once_are_one_too_many(tmp_path):
     grub(tmp_path)
     with host_lock.HostLock(str(tmp_path), "another"):
-        with pytest.raises(host_lock.HostLockError, match="changed by another"):
+        with pytest.raises(host_lock.HostLockError, match=r"changed by another"):
             run(tmp_path, "disabled")
         assert run(tmp_path, "disabled", check=True)["changed"]
 

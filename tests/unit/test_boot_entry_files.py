@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 import boot_maker
+import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils import boot_backend, boot_change, hostfs
 
 
@@ -25,6 +24,7 @@ def calls(root):
 
 
 # ---- grubby -------------------------------------------------------------------------------------------------------------------------------------------
+
 
 def test_every_entry_and_the_kernels_to_come_get_the_argument(tmp_path):
     boot_maker.grubby_tree(tmp_path)
@@ -54,7 +54,10 @@ def test_enabled_says_which_entry_held_what(tmp_path):
     boot_maker.grubby_tree(tmp_path, ("root=/dev/sda2 nosmt", "root=/dev/sda2 mds=full,nosmt"), cmdline="maxcpus=2 ro\n")
     result = run(tmp_path, "enabled")
     assert [(entry["argument"], entry["where"].replace(str(tmp_path), "")) for entry in result["found"]] == [
-        ("mds=full,nosmt", "boot entry Linux 5.14.0-1"), ("nosmt", "boot entry Linux 5.14.0-0"), ("maxcpus=2", "/etc/kernel/cmdline")]
+        ("mds=full,nosmt", "boot entry Linux 5.14.0-1"),
+        ("nosmt", "boot entry Linux 5.14.0-0"),
+        ("maxcpus=2", "/etc/kernel/cmdline"),
+    ]
     assert options(tmp_path) == [["root=/dev/sda2"], ["root=/dev/sda2", "mds=full"]]
     assert (tmp_path / "etc/kernel/cmdline").read_text() == "ro\n"
     assert not run(tmp_path, "enabled")["changed"]
@@ -73,11 +76,14 @@ def test_where_later_kernels_take_their_arguments_from_is_said_when_it_is_nowher
     assert any("a kernel that is installed later" in warning for warning in run(tmp_path, "disabled")["warnings"])
 
 
-@pytest.mark.parametrize("fault, message", [
-    ("grubby-fails-at-0", "exit code 1: grubby: cannot write"),
-    ("grubby-fails-at-1", "exit code 1: grubby: cannot write"),
-    ("grubby-skips-1", "exit code 0, but the entry 'Linux 5.14.0-1'"),
-])
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("grubby-fails-at-0", "exit code 1: grubby: cannot write"),
+        ("grubby-fails-at-1", "exit code 1: grubby: cannot write"),
+        ("grubby-skips-1", "exit code 0, but the entry 'Linux 5.14.0-1'"),
+    ],
+)
 def test_when_grubby_fails_everything_is_put_back(tmp_path, fault, message):
     boot_maker.grubby_tree(tmp_path, ("a=1 nosmt", "b=2", "c=3"))
     (tmp_path / fault).touch()
@@ -91,14 +97,14 @@ def test_a_grubby_that_takes_a_part_of_a_word_for_the_argument_is_caught(tmp_pat
     # grubby-bls of EL 8: `nosmt` counts as there, because `mds=full,nosmt` is.
     boot_maker.grubby_tree(tmp_path, ("a=1 mds=full,nosmt", "b=2"), old=True)
     before = boot_maker.snapshot(tmp_path)
-    with pytest.raises(boot_backend.BootLoaderError, match="'a=1 mds=full,nosmt' instead of 'nosmt a=1 mds=full,nosmt'"):
+    with pytest.raises(boot_backend.BootLoaderError, match=r"'a=1 mds=full,nosmt' instead of 'nosmt a=1 mds=full,nosmt'"):
         run(tmp_path, "disabled")
     assert boot_maker.snapshot(tmp_path) == before
 
 
 def test_no_entry_at_all_is_told(tmp_path):
     boot_maker.grubby_tree(tmp_path, ())
-    with pytest.raises(boot_backend.BootLoaderError, match="no entry that boots Linux"):
+    with pytest.raises(boot_backend.BootLoaderError, match=r"no entry that boots Linux"):
         run(tmp_path, "disabled")
 
 
@@ -136,7 +142,7 @@ def test_systemd_boot_puts_back_when_a_write_fails(tmp_path, monkeypatch):
         real(fs, path, text)
 
     monkeypatch.setattr(boot_backend, "replace", second_fails)
-    with pytest.raises(boot_backend.BootLoaderError, match="No space"):
+    with pytest.raises(boot_backend.BootLoaderError, match=r"No space"):
         run(tmp_path, "disabled")
     assert boot_maker.snapshot(tmp_path) == before
 
@@ -144,7 +150,7 @@ def test_systemd_boot_puts_back_when_a_write_fails(tmp_path, monkeypatch):
 def test_without_etc_kernel_cmdline_it_is_refused(tmp_path):
     boot_maker.systemd_tree(tmp_path, cmdline=None)
     boot_maker.write(tmp_path, "sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f", "\6\0\0\0" + "\0".join("systemd-boot 252"))
-    with pytest.raises(boot_backend.BootLoaderError, match="etc/kernel/cmdline is missing"):
+    with pytest.raises(boot_backend.BootLoaderError, match=r"etc/kernel/cmdline is missing"):
         run(tmp_path, "disabled")
 
 

@@ -12,9 +12,8 @@ import signal
 import stat
 import subprocess
 
-import pytest
-
 import boot_maker
+import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils import boot_backend, boot_change, boot_entries, boot_grub_debian, hostfs
 
 DROP_IN = boot_grub_debian.DROP_IN
@@ -38,13 +37,18 @@ SHAPES = {
     "no file": (None, {}, ""),
     "continued lines": ('GRUB_CMDLINE_LINUX="console=tty0 \\\nconsole=ttyS0,115200n8"\n', {}, "console=tty0 console=ttyS0,115200n8"),
     "an expansion of itself": ('GRUB_CMDLINE_LINUX="a=1"\nGRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX b=2"\n', {}, "a=1 b=2"),
-    "a command substitution": ("GRUB_DISTRIBUTOR=`echo Debian`\nGRUB_CMDLINE_LINUX=\"host=$(echo h1)\"\n", {}, "host=h1"),
+    "a command substitution": ('GRUB_DISTRIBUTOR=`echo Debian`\nGRUB_CMDLINE_LINUX="host=$(echo h1)"\n', {}, "host=h1"),
     "a default value and a condition": ('if [ -z "$X" ]; then GRUB_CMDLINE_LINUX="${X:-x=1}"; fi\n', {}, "x=1"),
-    "the cloud image's drop-in overrides the main file": ('GRUB_CMDLINE_LINUX_DEFAULT="quiet"\n', {
-        "50-cloudimg-settings.cfg": 'GRUB_CMDLINE_LINUX_DEFAULT="console=tty1 console=ttyS0"\nGRUB_CMDLINE_LINUX=""\n'}, "console=tty1 console=ttyS0"),
-    "a drop-in that appends": ('GRUB_CMDLINE_LINUX="a=1"\n',
-                               {"kdump-tools.cfg": 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT crashkernel=384M-:128M"\n'},
-                               "a=1 crashkernel=384M-:128M"),
+    "the cloud image's drop-in overrides the main file": (
+        'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\n',
+        {"50-cloudimg-settings.cfg": 'GRUB_CMDLINE_LINUX_DEFAULT="console=tty1 console=ttyS0"\nGRUB_CMDLINE_LINUX=""\n'},
+        "console=tty1 console=ttyS0",
+    ),
+    "a drop-in that appends": (
+        'GRUB_CMDLINE_LINUX="a=1"\n',
+        {"kdump-tools.cfg": 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT crashkernel=384M-:128M"\n'},
+        "a=1 crashkernel=384M-:128M",
+    ),
     "words a shell would expand": ("GRUB_CMDLINE_LINUX='acpi_osi=! memmap=4M\\$0x1 x=*'\n", {}, "acpi_osi=! memmap=4M\\$0x1 x=*"),
     "an exported variable, and comments that speak of us": ('# GRUB_CMDLINE_LINUX="nosmt"\nexport GRUB_CMDLINE_LINUX="a=1" # nosmt\n', {}, "a=1"),
     "quoted blanks": ("GRUB_CMDLINE_LINUX='dyndbg=\"file a.c  +p\"'\n", {}, 'dyndbg="file a.c +p"'),
@@ -62,10 +66,12 @@ def test_each_shape_of_settings_gets_the_argument_and_comes_back_as_it_was(tmp_p
     result = run(tmp_path, "disabled")
 
     assert result["changed"] and result["reboot_required"] and result["found"] == []
-    assert [line[3:] for line in lines(tmp_path)][::2] == [["nosmt"] + words.split()] * 2
+    assert [line[3:] for line in lines(tmp_path)][::2] == [["nosmt", *words.split()]] * 2
     assert {name: value for name, value in boot_maker.snapshot(tmp_path).items() if name.startswith("etc/")} == {
-        name: value for name, value in list(before.items()) + [(DROP_IN, ((tmp_path / DROP_IN).stat().st_mode, (tmp_path / DROP_IN).read_bytes()))]
-        if name.startswith("etc/")}
+        name: value
+        for name, value in [*list(before.items()), (DROP_IN, ((tmp_path / DROP_IN).stat().st_mode, (tmp_path / DROP_IN).read_bytes()))]
+        if name.startswith("etc/")
+    }
     assert not run(tmp_path, "disabled")["changed"]
 
     assert run(tmp_path, "enabled")["changed"]
@@ -84,9 +90,12 @@ FOUND = {
     "by hand in the main file": ('GRUB_CMDLINE_LINUX="nosmt quiet"\n', {}, [("nosmt", "etc/default/grub")]),
     "in the default variable": ('GRUB_CMDLINE_LINUX_DEFAULT="quiet maxcpus=4"\n', {}, [("maxcpus=4", "etc/default/grub")]),
     "appended by a drop-in": ("", {"99-x.cfg": 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX nosmt=force"\n'}, [("nosmt=force", "etc/default/grub.d/99-x.cfg")]),
-    "hidden in mitigations": ("GRUB_CMDLINE_LINUX='mitigations=auto,nosmt l1tf=full,force'\n", {}, [("mitigations=auto,nosmt", "etc/default/grub"),
-                                                                                                    ("l1tf=full,force", "etc/default/grub")]),
-    "made by a command": ("GRUB_CMDLINE_LINUX=\"$(echo no)smt\"\n", {}, [("nosmt", "etc/default/grub")]),
+    "hidden in mitigations": (
+        "GRUB_CMDLINE_LINUX='mitigations=auto,nosmt l1tf=full,force'\n",
+        {},
+        [("mitigations=auto,nosmt", "etc/default/grub"), ("l1tf=full,force", "etc/default/grub")],
+    ),
+    "made by a command": ('GRUB_CMDLINE_LINUX="$(echo no)smt"\n', {}, [("nosmt", "etc/default/grub")]),
     "twice, in two files": ('GRUB_CMDLINE_LINUX="nosmt"\n', {"a.cfg": 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX nosmt"\n'}, [("nosmt", "etc/default/grub")]),
 }
 
@@ -160,6 +169,7 @@ def test_mode_and_links_of_grub_cfg_stay(tmp_path):
 
 # ---- faults: nothing is changed -----------------------------------------------------------------------------------------------------------------------
 
+
 def make_broken_settings(root):
     boot_maker.write(root, "etc/default/grub.d/99-broken.cfg", 'GRUB_CMDLINE_LINUX="a\n')
 
@@ -178,7 +188,7 @@ def make_lost_entry(root):
 
 def make_lost_initrd(root):
     text = (root / "usr/sbin/grub-mkconfig").read_text()
-    (root / "usr/sbin/grub-mkconfig").write_text(text.replace(r'\tinitrd\t/boot/initrd.img-%s', '%.0s'))
+    (root / "usr/sbin/grub-mkconfig").write_text(text.replace(r"\tinitrd\t/boot/initrd.img-%s", "%.0s"))
 
 
 def make_missing(name):
@@ -208,7 +218,7 @@ def test_a_fault_changes_nothing_and_is_told(tmp_path, fault):
     boot_maker.grub_tree(tmp_path)
     make(tmp_path)
     before = boot_maker.snapshot(tmp_path)
-    with pytest.raises(boot_change.ERRORS, match="(?s)" + message):
+    with pytest.raises(boot_change.ERRORS, match=r"(?s)" + message):
         run(tmp_path, "disabled")
     assert boot_maker.snapshot(tmp_path) == before
 
@@ -241,12 +251,12 @@ def test_a_disk_that_is_full_at_any_step_changes_nothing(tmp_path, monkeypatch, 
     else:
         monkeypatch.setattr(boot_backend, "replace", lambda fs, path, text: (tmp_path / path).write_text(text))
         monkeypatch.setattr(boot_backend.os, "fsync", full)
-    with pytest.raises(boot_backend.BootLoaderError, match="No space left on device.*Nothing was changed"):
+    with pytest.raises(boot_backend.BootLoaderError, match=r"No space left on device.*Nothing was changed"):
         run(tmp_path, "forced_off")
     assert boot_maker.snapshot(tmp_path) == before
 
 
-CHILD = r'''
+CHILD = r"""
 import os, shutil, signal, subprocess, sys
 from ansible_collections.threadwise.smt.plugins.module_utils import boot_change, hostfs
 root, smt, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -261,10 +271,10 @@ def counted(function):
 for module, name in ((os, 'rename'), (os, 'unlink'), (os, 'fsync'), (shutil, 'copy2'), (subprocess, 'Popen')):
     setattr(module, name, counted(getattr(module, name)))
 boot_change.run(hostfs.HostFs(root), boot_change.Request(smt, None, False, False), 'x86_64', '6.1.0-13-amd64')
-'''
+"""
 
 
-@pytest.mark.parametrize("first, second", [("enabled", "disabled"), ("disabled", "enabled")])
+@pytest.mark.parametrize(("first", "second"), [("enabled", "disabled"), ("disabled", "enabled")])
 def test_a_run_killed_at_any_step_leaves_a_whole_grub_cfg_and_the_next_run_goes_on(tmp_path, first, second):
     number, ends = 0, set()
     while True:
@@ -291,7 +301,7 @@ def test_a_run_killed_at_any_step_leaves_a_whole_grub_cfg_and_the_next_run_goes_
     assert ends == {True, False} and number > 8
 
 
-ENDED = r'''
+ENDED = r"""
 import os, shutil, signal, subprocess, sys
 from ansible_collections.threadwise.smt.plugins.module_utils import boot_backend, boot_change, hostfs
 root, smt, number, when = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
@@ -316,7 +326,7 @@ try:
 except boot_backend.BootLoaderError as trouble:
     print(trouble)
 print(steps[0] >= number)
-'''
+"""
 NO_FAULT, SICK = None, "script-check-fails"
 
 
@@ -357,10 +367,13 @@ def test_a_tool_that_runs_when_the_end_is_asked_for_goes_with_all_it_started(tmp
 
 # ---- what is told -------------------------------------------------------------------------------------------------------------------------------------
 
+
 def test_hand_written_entries_and_xen_are_told_and_left(tmp_path):
     boot_maker.grub_tree(tmp_path)
-    custom = "### BEGIN /etc/grub.d/40_custom ###\nmenuentry 'Mine' {\n\tlinux /boot/vmlinuz-6.1.0-13-amd64 root=UUID=1 ro\n}\n" \
-             "menuentry 'Xen' {\n\tmultiboot2 /boot/xen-4.17-amd64.gz\n}\n### END /etc/grub.d/40_custom ###\n"
+    custom = (
+        "### BEGIN /etc/grub.d/40_custom ###\nmenuentry 'Mine' {\n\tlinux /boot/vmlinuz-6.1.0-13-amd64 root=UUID=1 ro\n}\n"
+        "menuentry 'Xen' {\n\tmultiboot2 /boot/xen-4.17-amd64.gz\n}\n### END /etc/grub.d/40_custom ###\n"
+    )
     boot_maker.write(tmp_path, "etc/grub.d/40_custom", custom)
     subprocess.run([tmp_path / "usr/sbin/grub-mkconfig", "-o", tmp_path / "boot/grub/grub.cfg"], check=True)
     warnings = run(tmp_path, "disabled")["warnings"]
@@ -369,6 +382,7 @@ def test_hand_written_entries_and_xen_are_told_and_left(tmp_path):
 
 
 # ---- SUSE ----------------------------------------------------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("settings", ['GRUB_CMDLINE_LINUX_DEFAULT="quiet"\n', 'GRUB_CMDLINE_LINUX="a=1"', "", "# only a comment\n\n\n", 'X="caf\u00e9"\n'])
 def test_suse_gets_a_block_and_its_file_back_byte_for_byte(tmp_path, settings):
@@ -389,16 +403,20 @@ def test_suse_settings_that_turn_smt_off_are_found_and_stay_in_the_file(tmp_path
     result = run(tmp_path, "enabled")
     assert [entry["argument"] for entry in result["found"]] == ["nosmt", "mds=full,nosmt"]
     assert (tmp_path / "etc/default/grub").read_text().startswith('GRUB_CMDLINE_LINUX_DEFAULT="quiet nosmt mds=full,nosmt"\n')
-    assert [line[3:] for line in lines(tmp_path, "grub2")][0] == ["quiet", "mds=full"]
+    assert next(line[3:] for line in lines(tmp_path, "grub2")) == ["quiet", "mds=full"]
 
 
 # ---- which loader -------------------------------------------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("path, word", [
-    ("run/ostree-booted", "rpm-ostree kargs"),
-    ("etc/kernel/proxmox-boot-uuids", "proxmox-boot-tool"),
-    ("usr/sbin/transactional-update", "transactional-update"),
-])
+
+@pytest.mark.parametrize(
+    ("path", "word"),
+    [
+        ("run/ostree-booted", "rpm-ostree kargs"),
+        ("etc/kernel/proxmox-boot-uuids", "proxmox-boot-tool"),
+        ("usr/sbin/transactional-update", "transactional-update"),
+    ],
+)
 def test_a_system_that_others_manage_is_refused_by_name(tmp_path, path, word):
     boot_maker.grub_tree(tmp_path)
     boot_maker.write(tmp_path, path, "")
@@ -408,9 +426,15 @@ def test_a_system_that_others_manage_is_refused_by_name(tmp_path, path, word):
     assert boot_maker.snapshot(tmp_path) == before
 
 
-@pytest.mark.parametrize("path, word", [("boot/extlinux/extlinux.conf", "extlinux"),
-                                        ("boot/firmware/cmdline.txt", "Raspberry Pi"), ("boot/grub/menu.lst", "GRUB legacy"),
-                                        ("etc/motd", "no boot loader was found")])
+@pytest.mark.parametrize(
+    ("path", "word"),
+    [
+        ("boot/extlinux/extlinux.conf", "extlinux"),
+        ("boot/firmware/cmdline.txt", "Raspberry Pi"),
+        ("boot/grub/menu.lst", "GRUB legacy"),
+        ("etc/motd", "no boot loader was found"),
+    ],
+)
 def test_another_loader_is_refused_by_name(tmp_path, path, word):
     boot_maker.running(tmp_path)
     boot_maker.write(tmp_path, path, "")

@@ -10,12 +10,11 @@ import math
 import random
 
 import pytest
-
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, answer, boots, evidence, recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 
-NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.timezone.utc)
+NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
 ORDER = ["smt_on", "smt_off", "smt_off", "smt_on"]
 
 
@@ -23,7 +22,7 @@ def legs(pairs, scatter=0.0, seed=1):
     """What each boot of a host left, as smt_plan writes it where nothing is switched; each boot has a speed of its own."""
     source = random.Random(seed)
     made = []
-    for number, condition in enumerate((ORDER * pairs)[:2 * pairs], 1):
+    for number, condition in enumerate((ORDER * pairs)[: 2 * pairs], 1):
         whole = result_maker.result(blocks=5, seed=number)
         speed = math.exp(source.gauss(0, scatter))
         samples = [copy.deepcopy(sample) for sample in whole["samples"] if sample["condition"] == condition]
@@ -95,7 +94,11 @@ def test_every_sample_keeps_its_boot():
     result = joined(2)
     assert len(result["samples"]) == sum(len(leg.result["samples"]) for leg in made)
     assert {(sample["boot"], sample["pair"], sample["condition"]) for sample in result["samples"]} == {
-        (1, 0, "smt_on"), (2, 0, "smt_off"), (3, 1, "smt_off"), (4, 1, "smt_on")}
+        (1, 0, "smt_on"),
+        (2, 0, "smt_off"),
+        (3, 1, "smt_off"),
+        (4, 1, "smt_on"),
+    }
     assert result["outcome"] == "completed" and result["restored"]["ok"]
 
 

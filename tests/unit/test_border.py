@@ -8,9 +8,8 @@ import json
 import tracemalloc
 
 import pytest
-from ansible import context
-
 import result_maker
+from ansible import context
 from ansible_collections.threadwise.smt.plugins.module_utils import cpulist, placement
 from ansible_collections.threadwise.smt.plugins.plugin_utils import compliance, policy
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers, facts, places, results, text
@@ -30,6 +29,7 @@ def with_facts(**changed):
 
 
 # ---- answers of modules ---------------------------------------------------------------------------------------------------------------------------
+
 
 def test_an_answer_keeps_its_fields_alone():
     beside = {"verdict": 5, "add_host": {"host_name": "x"}, "ansible_stats": {"data": 5}, "failed": False, "_ansible_x": 1, "deprecations": [1]}
@@ -73,10 +73,17 @@ def test_what_is_no_answer_is_told_apart(printed):
         answers.accept("smt_facts", printed)
 
 
-@pytest.mark.parametrize("printed, words", [
-    ("{" + '"a": ' + "[" * 100_000 + "]" * 100_000 + "}", "nested too deeply"), ('{"a": NaN}', "finite"), ('{"a": 1e999}', "too large"),
-    ('{"a": ' + "9" * 5000 + "}", "5000 digits"), ("{" + "x" * (9 * answers.MIB) + "}", "9 MiB long"), ('{"a": }', "not a whole JSON document"),
-])
+@pytest.mark.parametrize(
+    ("printed", "words"),
+    [
+        ("{" + '"a": ' + "[" * 100_000 + "]" * 100_000 + "}", "nested too deeply"),
+        ('{"a": NaN}', "finite"),
+        ('{"a": 1e999}', "too large"),
+        ('{"a": ' + "9" * 5000 + "}", "5000 digits"),
+        ("{" + "x" * (9 * answers.MIB) + "}", "9 MiB long"),
+        ('{"a": }', "not a whole JSON document"),
+    ],
+)
 def test_what_is_not_sound_is_refused(printed, words):
     with pytest.raises(text.BorderError, match=words):
         answers.accept("smt_facts", printed)
@@ -84,16 +91,28 @@ def test_what_is_not_sound_is_refused(printed, words):
 
 # ---- facts ----------------------------------------------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("changed, words", [
-    ({"sibling_groups": [EVERYTHING] * 20}, "more CPUs than the 8192"), ({"sibling_groups": ["0-1", "1-2"]}, "CPU 1 is named twice"),
-    ({"nodes": {str(number): EVERYTHING for number in range(200)}}, "more CPUs than the 8192"),
-    ({"nodes": {str(number): "0-8191" for number in range(200)}}, "nodes: .* more CPUs than the 0"), ({"packages": ["0-3", "3-7"]}, "CPU 3 is named twice"),
-    ({"cpus": {**dict.fromkeys(("present", "possible", "online", "offline", "isolated"), EVERYTHING)}}, "more CPUs"),
-    ({"hardware_class": {"a": 1}}, "hardware_class"), ({"hardware_class": 7}, "hardware_class"),
-    ({"hardware_class": "x86_64-1s4c8t-split-0f3a9c1e"}, "not the class of the machine that these facts show"),
-    ({"more": 1}, "more"), ({"problems": ["x"] * 2000}, "problems"), ({"control": None}, "control"), ({"sockets": -1}, "sockets"), ({"cores": True}, "cores"),
-    ({"vulnerabilities": {"a\nb": {"status": "", "smt": None}}}, "vulnerabilities"), ({"measured": {"pairs": []}}, "measured"),
-])
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"sibling_groups": [EVERYTHING] * 20}, "more CPUs than the 8192"),
+        ({"sibling_groups": ["0-1", "1-2"]}, "CPU 1 is named twice"),
+        ({"nodes": {str(number): EVERYTHING for number in range(200)}}, "more CPUs than the 8192"),
+        ({"nodes": {str(number): "0-8191" for number in range(200)}}, "nodes: .* more CPUs than the 0"),
+        ({"packages": ["0-3", "3-7"]}, "CPU 3 is named twice"),
+        ({"cpus": {**dict.fromkeys(("present", "possible", "online", "offline", "isolated"), EVERYTHING)}}, "more CPUs"),
+        ({"hardware_class": {"a": 1}}, "hardware_class"),
+        ({"hardware_class": 7}, "hardware_class"),
+        ({"hardware_class": "x86_64-1s4c8t-split-0f3a9c1e"}, "not the class of the machine that these facts show"),
+        ({"more": 1}, "more"),
+        ({"problems": ["x"] * 2000}, "problems"),
+        ({"control": None}, "control"),
+        ({"sockets": -1}, "sockets"),
+        ({"cores": True}, "cores"),
+        ({"vulnerabilities": {"a\nb": {"status": "", "smt": None}}}, "vulnerabilities"),
+        ({"measured": {"pairs": []}}, "measured"),
+    ],
+)
 def test_facts_of_no_machine_are_refused(changed, words):
     with pytest.raises(text.BorderError, match=words):
         answers.accept("smt_facts", with_facts(**changed))
@@ -114,7 +133,7 @@ def test_a_machine_of_4096_cpus_passes_and_is_judged():
     told = answers.accept("smt_facts", answer(ansible_facts={"smt": known}))["ansible_facts"]["smt"]
     assert told == known
     verdict = compliance.judge(told, policy.Wish(state=policy.DISABLED), policy.RUNTIME)
-    assert verdict["status"] == compliance.DRIFTED and cpulist.render(range(1, 4096, 2)) in verdict["sentence"] or "..." in verdict["sentence"]
+    assert (verdict["status"] == compliance.DRIFTED and cpulist.render(range(1, 4096, 2)) in verdict["sentence"]) or "..." in verdict["sentence"]
 
 
 def test_a_host_that_knows_nothing_passes():
@@ -123,6 +142,7 @@ def test_a_host_that_knows_nothing_passes():
 
 # ---- results --------------------------------------------------------------------------------------------------------------------------------------
 
+
 def refusal(document):
     with pytest.raises(results.ResultError) as caught:
         results.parse(json.dumps(document), "web01")
@@ -130,18 +150,29 @@ def refusal(document):
     return str(caught.value)
 
 
-@pytest.mark.parametrize("where, value, words", [
-    (("restored", "before", "online"), [True], "restored.before.online.0"), (("restored", "before", "online"), EVERYTHING, "restored.before.online"),
-    (("samples", 0, "placement"), "streams_" + "9" * 30, "placement"), (("samples", 0, "placement"), "streams_\u00b2", "placement"),
-    (("samples", 0, "metric", "value"), 1e-100, "closer to zero"), (("samples", 0, "metric", "value"), 1e308, "samples.0.metric.value"),
-    (("samples", 0, "workload"), "another", "the plan has no workload another"),
-    (("samples", 0, "point"), {"name": "load", "value": 1}, "does not measure gzip at 1"),
-    (("samples", 0, "workers"), [{"cpus": EVERYTHING, "value": 1}], "cpus"), (("samples", 0, "condition"), "on", "condition"),
-    (("events", 0, "detail"), [[[[]]]], "events.0.detail"), (("events", 0, "detail"), {"a": {"b": 1}}, "events.0.detail"),
-    (("ansible_remote_tmp",), "{{ lookup('pipe', 'id') }}", "ansible_remote_tmp"), (("finished",), "9999", "finished"),
-    (("finished",), "2026-02-31T00:00:00Z", "finished"),
-    (("run",), "../inventory/host_vars", "run"), (("environment", "more"), 1, "environment"), (("plan", "more"), 1, "plan"),
-])
+@pytest.mark.parametrize(
+    ("where", "value", "words"),
+    [
+        (("restored", "before", "online"), [True], "restored.before.online.0"),
+        (("restored", "before", "online"), EVERYTHING, "restored.before.online"),
+        (("samples", 0, "placement"), "streams_" + "9" * 30, "placement"),
+        (("samples", 0, "placement"), "streams_\u00b2", "placement"),
+        (("samples", 0, "metric", "value"), 1e-100, "closer to zero"),
+        (("samples", 0, "metric", "value"), 1e308, "samples.0.metric.value"),
+        (("samples", 0, "workload"), "another", "the plan has no workload another"),
+        (("samples", 0, "point"), {"name": "load", "value": 1}, "does not measure gzip at 1"),
+        (("samples", 0, "workers"), [{"cpus": EVERYTHING, "value": 1}], "cpus"),
+        (("samples", 0, "condition"), "on", "condition"),
+        (("events", 0, "detail"), [[[[]]]], "events.0.detail"),
+        (("events", 0, "detail"), {"a": {"b": 1}}, "events.0.detail"),
+        (("ansible_remote_tmp",), "{{ lookup('pipe', 'id') }}", "ansible_remote_tmp"),
+        (("finished",), "9999", "finished"),
+        (("finished",), "2026-02-31T00:00:00Z", "finished"),
+        (("run",), "../inventory/host_vars", "run"),
+        (("environment", "more"), 1, "environment"),
+        (("plan", "more"), 1, "plan"),
+    ],
+)
 def test_a_result_of_no_host_is_refused(where, value, words):
     document = result_maker.result(blocks=1)
     at = document
@@ -151,7 +182,7 @@ def test_a_result_of_no_host_is_refused(where, value, words):
     assert words in refusal(document)
 
 
-@pytest.mark.parametrize("depth, words", [(5, "facts.measured"), (900, "Recursion limit"), (5000, "nested too deeply")])
+@pytest.mark.parametrize(("depth", "words"), [(5, "facts.measured"), (900, "Recursion limit"), (5000, "nested too deeply")])
 def test_facts_that_are_nested_are_refused(depth, words):
     document = result_maker.result(blocks=1)
     printed = json.dumps(document).replace('"measured": null', '"measured": ' + '{"facts": ' * depth + "1" + "}" * depth)
@@ -181,6 +212,7 @@ def test_points_that_look_the_same_are_refused(points):
 
 # ---- places on the controller ---------------------------------------------------------------------------------------------------------------------
 
+
 @pytest.fixture(name="project")
 def project_fixture(tmp_path, monkeypatch):
     """A directory in which somebody works, with an inventory in a directory of its own."""
@@ -204,9 +236,22 @@ def test_a_run_that_leads_elsewhere_is_refused(project, run):
         places.run_directory("smt_eval_results", run)
 
 
-@pytest.mark.parametrize("dest", [
-    "inventory", "inventory/host_vars", "host_vars", "group_vars/x", "library", "filter_plugins", "roles/x/action_plugins", "/etc/ansible",
-    "~/.ansible/collections/x", "x/../host_vars", "link"])
+@pytest.mark.parametrize(
+    "dest",
+    [
+        "inventory",
+        "inventory/host_vars",
+        "host_vars",
+        "group_vars/x",
+        "library",
+        "filter_plugins",
+        "roles/x/action_plugins",
+        "/etc/ansible",
+        "~/.ansible/collections/x",
+        "x/../host_vars",
+        "link",
+    ],
+)
 def test_nothing_is_written_where_ansible_reads(project, dest):
     (project / "link").symlink_to("inventory")
     for place in (places.file, lambda path: places.run_directory(path, "r1")):
@@ -237,10 +282,19 @@ def test_who_works_beside_the_inventory_has_results_there(project, monkeypatch):
 
 # ---- verdicts -------------------------------------------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("registered", [
-    {"failed": True, "msg": "no", "verdict": {"status": "compliant"}}, {"verdict": 5}, {"verdict": {"status": "compliant"}}, {"failed": True, "verdict": 5}, 5,
-    None, {"failed": True, "verdict": compliance.refused("x", compliance.COMPLIANT)},
-])
+
+@pytest.mark.parametrize(
+    "registered",
+    [
+        {"failed": True, "msg": "no", "verdict": {"status": "compliant"}},
+        {"verdict": 5},
+        {"verdict": {"status": "compliant"}},
+        {"failed": True, "verdict": 5},
+        5,
+        None,
+        {"failed": True, "verdict": compliance.refused("x", compliance.COMPLIANT)},
+    ],
+)
 def test_a_verdict_that_is_not_our_own_is_none(registered):
     assert compliance.told(registered)["status"] == compliance.UNKNOWN
 

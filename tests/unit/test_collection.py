@@ -9,11 +9,10 @@ import re
 
 import pytest
 import yaml
-from packaging.requirements import Requirement
-from packaging.version import Version
-
 from ansible_collections.threadwise.smt.plugins.module_utils.version import COLLECTION_VERSION
 from ansible_collections.threadwise.smt.plugins.modules import smt_plan
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir())
@@ -29,8 +28,8 @@ def test_a_result_names_the_version_of_the_collection():
 
 @pytest.mark.parametrize("role", ROLES)
 def test_argument_specs_tell_each_default(role):
-    defaults = load("roles/%s/defaults/main.yml" % role)
-    options = load("roles/%s/meta/argument_specs.yml" % role)["argument_specs"]["main"]["options"]
+    defaults = load(f"roles/{role}/defaults/main.yml")
+    options = load(f"roles/{role}/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
     assert {name: option["default"] for name, option in options.items() if "default" in option} == defaults
     assert all(name == role or name.startswith(role + "_") for name in options)
 
@@ -38,8 +37,8 @@ def test_argument_specs_tell_each_default(role):
 @pytest.mark.parametrize("role", ROLES)
 def test_each_role_variable_is_explained_in_its_readme(role):
     readme = (ROOT / "roles" / role / "README.md").read_text(encoding="utf-8")
-    options = load("roles/%s/meta/argument_specs.yml" % role)["argument_specs"]["main"]["options"]
-    assert [name for name in options if "`%s`" % name not in readme] == []
+    options = load(f"roles/{role}/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+    assert [name for name in options if f"`{name}`" not in readme] == []
 
 
 def test_links_between_pages_lead_somewhere():
@@ -47,14 +46,14 @@ def test_links_between_pages_lead_somewhere():
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "roles").glob("*/README.md"))]:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
             if not (page.parent / target).exists():
-                lost.append("%s -> %s" % (page.relative_to(ROOT), target))
+                lost.append(f"{page.relative_to(ROOT)} -> {target}")
     assert lost == []
 
 
 def test_the_house_plan_names_each_file():
     plan = (ROOT / "docs" / "development.md").read_text(encoding="utf-8")
     files = [path.name for room in ("module_utils", "plugin_utils") for path in (ROOT / "plugins" / room).rglob("*.py")]
-    assert sorted(name for name in files if "`%s`" % name not in plan) == []
+    assert sorted(name for name in files if f"`{name}`" not in plan) == []
 
 
 def pinned(lock):

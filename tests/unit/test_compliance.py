@@ -7,17 +7,16 @@ from __future__ import annotations
 import json
 import string
 
-import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
 import boot_maker
+import pytest
 import sysfs_tree
-from fake_kernel import numbered_cores
-from test_runtime_change import Host
 from ansible_collections.threadwise.smt.plugins.module_utils import boot_change, bystanders, cpu_state, facts, hostfs
 from ansible_collections.threadwise.smt.plugins.plugin_utils import compliance, policy
 from ansible_collections.threadwise.smt.plugins.plugin_utils.policy import Wish
+from fake_kernel import numbered_cores
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_runtime_change import Host
 
 WISHES = [Wish("enabled"), Wish("disabled"), Wish(threads=1), Wish(threads=2), Wish(threads=4)]
 SWITCHABLE = {"runtime": {"chosen": "smt_control"}, "boot": {"chosen": "grub_debian"}}
@@ -36,7 +35,7 @@ def judge(found, wish, scope="both", memory=None):
 
 @pytest.mark.parametrize("state", ["on", "off", "forceoff", "absent"])
 @pytest.mark.parametrize("offline", [(), (1,), (5, 7), (4, 5)])
-@pytest.mark.parametrize("threads, modern, numeric", [(2, False, False), (2, True, False), (4, True, True)])
+@pytest.mark.parametrize(("threads", "modern", "numeric"), [(2, False, False), (2, True, False), (4, True, True)])
 def test_compliant_is_where_smt_state_would_change_nothing(tmp_path, state, offline, threads, modern, numeric):
     options = {"control": None if state == "absent" else state, "modern": modern, "numeric": numeric, "offline": offline}
     host = _host(tmp_path, numbered_cores(8 // threads, threads, "adjacent"), options)
@@ -73,11 +72,21 @@ def test_compliant_is_where_smt_boot_args_would_change_no_argument(tmp_path, con
     assert compliance.configured(facts.gather(fs), Wish(state))["status"] == "compliant"
 
 
-@pytest.mark.parametrize("scope, run, boot, status", [
-    ("both", "on", [], "drifted"), ("both", "off", ["nosmt"], "compliant"), ("both", "off", [], "drifted"), ("both", "on", ["nosmt"], "drifted"),
-    ("runtime", "off", [], "compliant"), ("boot", "on", ["nosmt"], "compliant"), ("boot", "off", [], "drifted"), ("both", "off", None, "unknown"),
-    ("both", "on", None, "drifted"), ("runtime", "off", None, "compliant"),
-])
+@pytest.mark.parametrize(
+    ("scope", "run", "boot", "status"),
+    [
+        ("both", "on", [], "drifted"),
+        ("both", "off", ["nosmt"], "compliant"),
+        ("both", "off", [], "drifted"),
+        ("both", "on", ["nosmt"], "drifted"),
+        ("runtime", "off", [], "compliant"),
+        ("boot", "on", ["nosmt"], "compliant"),
+        ("boot", "off", [], "drifted"),
+        ("both", "off", None, "unknown"),
+        ("both", "on", None, "drifted"),
+        ("runtime", "off", None, "compliant"),
+    ],
+)
 def test_the_scope_says_what_counts(tmp_path, scope, run, boot, status):
     offline = () if run == "on" else (2, 3)
     found = known(tmp_path, sysfs_tree.Machine(offline=offline, control=run))
@@ -89,19 +98,31 @@ def test_what_drifted_is_told_and_what_mends_it(tmp_path):
     found = known(tmp_path)
     found["boot"]["configured"] = ["maxcpus=2"]
     verdict = judge(found, Wish("disabled"))
-    assert verdict["sentence"] == ("running: smt/control reads 'on', wanted is off; CPUs 2-3 are online. "
-                                   "configured: nosmt is missing; maxcpus=2 is still there")
+    assert verdict["sentence"] == (
+        "running: smt/control reads 'on', wanted is off; CPUs 2-3 are online. configured: nosmt is missing; maxcpus=2 is still there"
+    )
     assert verdict["change"] == {"running": {"state": "disabled"}, "configured": {"smt": "disabled"}, "reboot": False}
     assert verdict["before"] == {"running": {"state": "enabled"}, "configured": {"maxcpus": "2"}, "reboot": False}
 
 
-@pytest.mark.parametrize("arguments, way", [
-    ([], {"smt": "enabled"}), (["nosmt"], {"smt": "disabled"}), (["nosmt=force"], {"smt": "forced_off"}),
-    (["mitigations=auto,nosmt"], {"smt": "mitigations_nosmt"}),
-    (["mitigations=auto,nosmt", "mitigations=auto,nosmt,no_user_user"], {"smt": "mitigations_nosmt"}),
-    (["mitigations=auto,nosmt", "mds=full,nosmt"], None), (["mitigations=auto,nosmt,no_user_user"], None), (["nosmt", "mds=full,nosmt"], None),
-    (["maxcpus=x"], None), (["l1tf=full"], None), (["nosmt", "maxcpus=2"], None), (None, None), ([7], None),
-])
+@pytest.mark.parametrize(
+    ("arguments", "way"),
+    [
+        ([], {"smt": "enabled"}),
+        (["nosmt"], {"smt": "disabled"}),
+        (["nosmt=force"], {"smt": "forced_off"}),
+        (["mitigations=auto,nosmt"], {"smt": "mitigations_nosmt"}),
+        (["mitigations=auto,nosmt", "mitigations=auto,nosmt,no_user_user"], {"smt": "mitigations_nosmt"}),
+        (["mitigations=auto,nosmt", "mds=full,nosmt"], None),
+        (["mitigations=auto,nosmt,no_user_user"], None),
+        (["nosmt", "mds=full,nosmt"], None),
+        (["maxcpus=x"], None),
+        (["l1tf=full"], None),
+        (["nosmt", "maxcpus=2"], None),
+        (None, None),
+        ([7], None),
+    ],
+)
 def test_the_way_back_of_boot_arguments(tmp_path, arguments, way):
     found = known(tmp_path)
     found["boot"].update(configured=arguments, reboot_required=True)
@@ -164,15 +185,24 @@ def test_services_alone_say_nothing_of_the_next_boot(tmp_path):
     assert aspects["memory"] == {"status": "drifted", "reasons": ["db.service is not spared"], "hindrance": None} and aspects["memory_configured"] is None
 
 
-@pytest.mark.parametrize("told, way", [
-    (None, None), ("x", None), ([], None),
-    ({}, {"running": None, "configured": None, "reboot": False, "memory": False}),
-    ({"running": {"state": "enabled"}, "configured": {"smt": "forced_off"}, "reboot": True, "memory": True},
-     {"running": {"state": "enabled"}, "configured": {"smt": "forced_off"}, "reboot": True, "memory": True}),
-    ({"running": {"state": "{{ 7 }}"}, "configured": {"maxcpus": "4"}, "reboot": "yes"},
-     {"running": None, "configured": {"maxcpus": "4"}, "reboot": False, "memory": False}),
-    ({"running": 7, "configured": {"maxcpus": "4; reboot", "smt": "x"}}, {"running": None, "configured": None, "reboot": False, "memory": False}),
-])
+@pytest.mark.parametrize(
+    ("told", "way"),
+    [
+        (None, None),
+        ("x", None),
+        ([], None),
+        ({}, {"running": None, "configured": None, "reboot": False, "memory": False}),
+        (
+            {"running": {"state": "enabled"}, "configured": {"smt": "forced_off"}, "reboot": True, "memory": True},
+            {"running": {"state": "enabled"}, "configured": {"smt": "forced_off"}, "reboot": True, "memory": True},
+        ),
+        (
+            {"running": {"state": "{{ 7 }}"}, "configured": {"maxcpus": "4"}, "reboot": "yes"},
+            {"running": None, "configured": {"maxcpus": "4"}, "reboot": False, "memory": False},
+        ),
+        ({"running": 7, "configured": {"maxcpus": "4; reboot", "smt": "x"}}, {"running": None, "configured": None, "reboot": False, "memory": False}),
+    ],
+)
 def test_of_what_a_host_calls_a_way_back_only_what_is_one_is_taken(tmp_path, told, way):
     assert judge(known(tmp_path, unconfirmed=told), Wish("enabled"))["unconfirmed"] == way
 
@@ -184,8 +214,11 @@ def test_what_nothing_tells_is_unknown(tmp_path):
 
 
 NAMES = st.sampled_from(["online", "present", "offline", "runtime", "running", "configured", "max", "chosen", "impossible", "state", "smt", "maxcpus"])
-JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20) | st.text(string.digits + "-,", max_size=9),
-                    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3), max_leaves=6)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20) | st.text(string.digits + "-,", max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=6,
+)
 FIELDS = ["supported", "control", "active", "threads_per_core", "cpus", "sibling_groups", "boot", "methods", "hardware_class", "complete", "unconfirmed"]
 
 
@@ -195,7 +228,7 @@ def _usual(tmp_path_factory):
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(change=st.dictionaries(st.sampled_from(FIELDS), JSON), wish=st.sampled_from(WISHES + [Wish()]), scope=st.sampled_from(policy.SCOPES))
+@given(change=st.dictionaries(st.sampled_from(FIELDS), JSON), wish=st.sampled_from([*WISHES, Wish()]), scope=st.sampled_from(policy.SCOPES))
 def test_facts_of_any_shape_get_a_verdict(usual, change, wish, scope):
     for found in (change, dict(usual, **change)):
         verdict = judge(found, wish, scope)
@@ -210,5 +243,5 @@ def test_what_is_no_facts_is_unknown(value):
 
 def test_a_large_machine_has_a_short_verdict(tmp_path):
     found = known(tmp_path, sysfs_tree.Machine(packages=2, cores=256))
-    found["boot"]["configured"] = ["nosmt=" + "x" * 10 ** 6] * 100
+    found["boot"]["configured"] = ["nosmt=" + "x" * 10**6] * 100
     assert len(json.dumps(judge(found, Wish("disabled")))) < 20_000

@@ -8,13 +8,12 @@ import datetime
 import json
 
 import pytest
+from ansible_collections.threadwise.smt.plugins.plugin_utils import compliance, compliance_report
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as openmetrics_parser
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils import compliance, compliance_report
-
-NOW = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.timezone.utc)
-EVIL = '<script>alert(1)</script>\x1b[31m"\'&\\\n{{ 7 * 7 }}'
+NOW = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
+EVIL = "<script>alert(1)</script>\x1b[31m\"'&\\\n{{ 7 * 7 }}"
 
 
 def verdict(status="compliant", **known):
@@ -25,8 +24,12 @@ def aspect(status):
     return {"status": status, "reasons": ["x"], "hindrance": None}
 
 
-FLEET = [("a", verdict()), ("b", verdict("drifted", running=aspect("drifted"), configured=aspect("compliant"))), ("c", verdict("unknown")),
-         ("d", compliance.refused("no route", "unreachable"))]
+FLEET = [
+    ("a", verdict()),
+    ("b", verdict("drifted", running=aspect("drifted"), configured=aspect("compliant"))),
+    ("c", verdict("unknown")),
+    ("d", compliance.refused("no route", "unreachable")),
+]
 
 
 def test_the_counts_and_the_sentence():
@@ -35,8 +38,9 @@ def test_the_counts_and_the_sentence():
     assert compliance_report.sentence([]) == "0 hosts: none."
 
 
-@pytest.mark.parametrize("statuses, worthy", [
-    ([], False), (["compliant"], False), (["compliant", "drifted"], True), (["unknown"], True), (["unreachable"], True)])
+@pytest.mark.parametrize(
+    ("statuses", "worthy"), [([], False), (["compliant"], False), (["compliant", "drifted"], True), (["unknown"], True), (["unreachable"], True)]
+)
 def test_a_pipeline_stops_for_anything_but_compliant(statuses, worthy):
     assert compliance_report.exit_worthy([("a", verdict(status)) for status in statuses]) is worthy
 
@@ -72,13 +76,19 @@ def test_nothing_from_a_host_becomes_markup_or_a_metric_or_steers_a_terminal():
 
 
 @pytest.mark.parametrize(
-    "parse", [parser.text_string_to_metric_families, openmetrics_parser.text_string_to_metric_families], ids=["node_exporter's format", "OpenMetrics"])
+    "parse", [parser.text_string_to_metric_families, openmetrics_parser.text_string_to_metric_families], ids=["node_exporter's format", "OpenMetrics"]
+)
 def test_metrics_are_what_other_parsers_read(parse):
     odd = (EVIL, verdict("drifted", running=aspect("drifted")))
     families = {family.name: family for family in parse(compliance_report.metrics([*FLEET, odd], NOW))}
     assert set(families) == set(compliance_report.METRICS) and {family.type for family in families.values()} == {"gauge"}
     assert {sample.labels["host"]: sample.labels["status"] for sample in families["threadwise_smt_status"].samples} == {
-        "a": "compliant", "b": "drifted", "c": "unknown", "d": "unreachable", EVIL: "drifted"}
+        "a": "compliant",
+        "b": "drifted",
+        "c": "unknown",
+        "d": "unreachable",
+        EVIL: "drifted",
+    }
     assert {sample.value for sample in families["threadwise_smt_checked_timestamp_seconds"].samples} == {NOW.timestamp()}
 
 

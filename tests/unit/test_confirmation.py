@@ -10,7 +10,6 @@ import threading
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils import cpu_state, dead_man, host_lock, hostfs, plan_steps, restorer, runtime_change
-
 from fake_host import Host
 
 ALL, FIRST = list(range(8)), [0, 2, 4, 6]
@@ -131,7 +130,7 @@ def test_a_timer_that_gets_the_lock_after_the_confirmation_does_nothing(host, wa
 
 def test_a_confirmation_does_not_repeat_a_change_that_is_no_longer_there(host):
     host.write(cpu_state.CONTROL, "on")
-    with pytest.raises(runtime_change.ChangeRefused, match="is not in the state asked for.*still armed"):
+    with pytest.raises(runtime_change.ChangeRefused, match=r"is not in the state asked for.*still armed"):
         host.ask("disabled", confirm=True)
     assert online(host) == ALL and restorer.pending(host)
 
@@ -170,15 +169,16 @@ def test_a_record_of_another_boot_is_nobodys(host):
 
 def test_the_program_that_the_timer_starts_stands_alone(host):
     """It has nothing but Python and what was copied beside it. No kernel stands behind the files here, so it tells which CPUs did not come back."""
-    program = "import runpy, sys; sys.path.insert(0, '.'); runpy.run_module(%r, run_name='__main__')" % (dead_man.PACKAGE + ".restorer")
-    done = subprocess.run([sys.executable, "-I", "-c", program, host.sysroot], cwd=host.sysroot + "/" + dead_man.PROGRAM, capture_output=True, text=True,
-                          check=False)
-    assert done.stderr.splitlines() == ["threadwise-smt: CPU %d was online, is offline" % cpu for cpu in (1, 3, 5, 7)]
+    program = f"import runpy, sys; sys.path.insert(0, '.'); runpy.run_module({dead_man.PACKAGE + '.restorer'!r}, run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", program, host.sysroot], cwd=host.sysroot + "/" + dead_man.PROGRAM, capture_output=True, text=True, check=False
+    )
+    assert done.stderr.splitlines() == [f"threadwise-smt: CPU {cpu} was online, is offline" for cpu in (1, 3, 5, 7)]
     assert restorer.pending(host) is None and restorer.was_reverted(host)
 
 
 def test_an_evaluation_does_not_begin_while_a_change_waits(host):
-    with pytest.raises(host_lock.HostLockError, match="waits to be confirmed"):
+    with pytest.raises(host_lock.HostLockError, match=r"waits to be confirmed"):
         plan_steps._see_that_no_change_waits(host)
     host.ask("disabled", confirm=True)
     plan_steps._see_that_no_change_waits(host)

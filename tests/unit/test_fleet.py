@@ -9,7 +9,6 @@ import json
 import re
 
 import pytest
-
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils import compare_page, fleet, fleet_page, report, result_files
 
@@ -29,8 +28,8 @@ def scaled(one, host, factor):
 
 def test_the_host_is_the_unit():
     rows = [row(f"web{number}", seed=number) for number in range(4)]
-    few, = fleet.by_class(rows[:3], 0.01, 0.95)
-    enough, = fleet.by_class(rows, 0.01, 0.95)
+    (few,) = fleet.by_class(rows[:3], 0.01, 0.95)
+    (enough,) = fleet.by_class(rows, 0.01, 0.95)
     assert few["workloads"][0]["n"] == 3 and few["workloads"][0]["verdict"] == "inconclusive" and few["recommendation"] == "undecided"
     assert enough["workloads"][0]["n"] == 4 and enough["workloads"][0]["verdict"] == "loss" and enough["recommendation"] == "on"
     assert enough["workloads"][0]["ratio"] == pytest.approx(0.8, rel=0.01) and 0 < enough["workloads"][0]["deviation"] < 0.01
@@ -40,9 +39,9 @@ def test_the_host_is_the_unit():
 def test_hosts_that_were_all_booted_in_the_same_order_do_not_tell_the_change_from_the_reboot():
     change = {"name": "smt_boot", "compared": True, "reason": None, "before": "smt_on", "after": "smt_off", "boots": 1, "confounded": True}
     rows = [row(f"web{number}", seed=number, change=change) for number in range(4)]
-    one, = fleet.by_class(rows, 0.01, 0.95)
+    (one,) = fleet.by_class(rows, 0.01, 0.95)
     assert (one["workloads"][0]["verdict"], one["recommendation"], one["title"]) == ("loss", "undecided", "not decided")
-    assert "loss</span> <span class=\"muted\">confounded with the reboot</span>" in fleet_page.render(rows, [], 0.01, 0.95)
+    assert 'loss</span> <span class="muted">confounded with the reboot</span>' in fleet_page.render(rows, [], 0.01, 0.95)
 
 
 def test_the_largest_class_comes_first_and_the_unknown_last():
@@ -51,7 +50,7 @@ def test_the_largest_class_comes_first_and_the_unknown_last():
 
 
 def test_a_host_that_was_not_compared_counts_without_a_ratio():
-    one, = fleet.by_class([row("a", compared=False, reason="no SMT"), row("b")], 0.01, 0.95)
+    (one,) = fleet.by_class([row("a", compared=False, reason="no SMT"), row("b")], 0.01, 0.95)
     assert one["hosts"] == 2 and one["workloads"][0]["n"] == 1 and one["workloads"][0]["deviation"] is None
 
 
@@ -70,8 +69,12 @@ def test_what_a_person_has_to_look_at_is_named_on_top():
     rows[2] = {**rows[2], "reboot_required": True}
     rows[3] = {**rows[3], "disagreement": "CPUs 0 and 2 share a core by measuring; the kernel says otherwise."}
     top = html.unescape(fleet_page.render(rows, [], 0.01, 0.95).partition("</section>")[0])
-    for words in ("1 host not put back as it was before: web1: CPU 3 is offline", "1 host would boot with other SMT arguments than now: web2",
-                  "web3: CPUs 0 and 2 share a core by measuring", "1 host unlike the other hosts of their class: odd (gzip"):
+    for words in (
+        "1 host not put back as it was before: web1: CPU 3 is offline",
+        "1 host would boot with other SMT arguments than now: web2",
+        "web3: CPUs 0 and 2 share a core by measuring",
+        "1 host unlike the other hosts of their class: odd (gzip",
+    ):
         assert words in top
 
 
@@ -112,7 +115,9 @@ def test_hosts_that_switched_another_setting_are_shown_with_it_and_not_counted_f
     rows = [fleet.row(one, "page") for one in json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["hosts"]]
     classes = {one["policy"]: one for one in fleet.by_class(rows, 0.01, 0.95)}
     assert {policy: (one["hosts"], one["recommendation"], one["title"]) for policy, one in classes.items()} == {
-        None: (4, "on", "SMT on"), "overcommit_strict": (4, "not_compared", "strict overcommit: worse")}
+        None: (4, "on", "SMT on"),
+        "overcommit_strict": (4, "not_compared", "strict overcommit: worse"),
+    }
     unknown = {**result_maker.policy_result(name="x" * 200, blocks=5, shape=(1, 2, 2)), "host": "odd"}
     assert fleet.row(report.summarise(unknown, "odd.json", SETTINGS), "odd.html")["title"] == "another setting: worse"
     assert {workload["workload"] for workload in classes["overcommit_strict"]["workloads"]} == {"gzip, all_threads, overcommit_strict"}

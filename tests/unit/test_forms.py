@@ -10,11 +10,10 @@ from pathlib import Path
 import duckdb
 import jsonschema_rs
 import pytest
-from prometheus_client import parser
-from prometheus_client.openmetrics import parser as openmetrics_parser
-
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils import forms, report, result_files, samples_table
+from prometheus_client import parser
+from prometheus_client.openmetrics import parser as openmetrics_parser
 
 HOSTILE = 'we"b\\n01\n{}'
 
@@ -76,11 +75,14 @@ SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "results.schema.json")
 def test_results_json_is_as_its_schema_says(tmp_path):
     (tmp_path / "broken.json").write_text("{")
     built(
-        tmp_path, result_maker.result(host="a", blocks=4),
+        tmp_path,
+        result_maker.result(host="a", blocks=4),
         result_maker.result(host="b", blocks=6, noise=0.05, workloads={"even": {**result_maker.GZIP, "share": 0.5}}),
-        result_maker.result(host="empty", samples=[], facts=result_maker.nothing_known(), environment={}, plan={}, outcome="failed", message="no such host",
-                            restored=None),
-        result_maker.result(host="once", blocks=1), result_maker.result(host="plain", blocks=4, compared=False, reason="no SMT", shape=(1, 1, 1)),
+        result_maker.result(
+            host="empty", samples=[], facts=result_maker.nothing_known(), environment={}, plan={}, outcome="failed", message="no such host", restored=None
+        ),
+        result_maker.result(host="once", blocks=1),
+        result_maker.result(host="plain", blocks=4, compared=False, reason="no SMT", shape=(1, 1, 1)),
     )
     document = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     jsonschema_rs.Draft202012Validator(SCHEMA).validate(document)

@@ -13,10 +13,9 @@ import time
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils import cpu_state, guard, host_lock, plan_steps
-
 from fake_kernel import FakeKernel, numbered_cores
 
-CORES = numbered_cores(4, 2, 'adjacent')
+CORES = numbered_cores(4, 2, "adjacent")
 
 
 class Dying(FakeKernel):
@@ -35,8 +34,8 @@ def fresh(sysroot):
     """A kernel with the CPUs that the tree shows now, as a process sees it that did not make the changes."""
     state = cpu_state.read(sysroot)
     kernel = FakeKernel.__new__(FakeKernel)
-    online = set(state['online'])
-    FakeKernel.__init__(kernel, sysroot, CORES, control=None, offline=set(state['present']) - online)
+    online = set(state["online"])
+    FakeKernel.__init__(kernel, sysroot, CORES, control=None, offline=set(state["present"]) - online)
     return kernel
 
 
@@ -58,53 +57,53 @@ def wait_until(condition):
         if condition():
             return
         time.sleep(0.05)
-    pytest.fail('did not come true')
+    pytest.fail("did not come true")
 
 
-@pytest.mark.parametrize('writes', range(5))
+@pytest.mark.parametrize("writes", range(5))
 def test_killed_between_two_writes(tmp_path, writes):
     kernel = Dying(tmp_path, CORES, control=None)
     kernel.left = writes
     before = cpu_state.read(tmp_path)
-    log = tmp_path / 'guard.log'
+    log = tmp_path / "guard.log"
 
     def change():
         def put_back():
-            return cpu_state.restore('', before, files=fresh(tmp_path))
+            return cpu_state.restore("", before, files=fresh(tmp_path))
+
         with guard.Guard(str(tmp_path), before, str(log), restore=put_back):
-            cpu_state.disable('', CORES, files=kernel)
+            cpu_state.disable("", CORES, files=kernel)
 
     status = in_child(change)
     if writes == 4:
         assert status == 0
-        assert cpu_state.read(tmp_path)['online'] == [0, 2, 4, 6]
-        assert log.read_text() == ''
+        assert cpu_state.read(tmp_path)["online"] == [0, 2, 4, 6]
+        assert log.read_text() == ""
         return
     assert os.WTERMSIG(status) == signal.SIGKILL
-    wait_until(lambda: log.read_text().endswith('restored\n'))
+    wait_until(lambda: log.read_text().endswith("restored\n"))
     assert cpu_state.read(tmp_path) == before
-    assert 'ended without a word' in log.read_text()
+    assert "ended without a word" in log.read_text()
 
 
 def test_exception_restores_before_it_goes_on(tmp_path):
-    done = tmp_path / 'done'
-    with pytest.raises(ValueError):
-        with guard.Guard(str(tmp_path), {}, str(tmp_path / 'log'), restore=lambda: done.write_text('x') and []):
-            raise ValueError('on purpose')
+    done = tmp_path / "done"
+    with pytest.raises(ValueError), guard.Guard(str(tmp_path), {}, str(tmp_path / "log"), restore=lambda: done.write_text("x") and []):
+        raise ValueError("on purpose")
     assert done.exists()
 
 
 def test_guard_outlives_the_session_and_a_child_that_holds_the_pipe(tmp_path):
-    done = tmp_path / 'done'
-    where = tmp_path / 'guard.pid'
+    done = tmp_path / "done"
+    where = tmp_path / "guard.pid"
 
     def restore():
-        done.write_text('x')
+        done.write_text("x")
         return []
 
     def change():
         os.setsid()
-        guard.Guard(str(tmp_path), {}, str(tmp_path / 'log'), restore=restore).arm()
+        guard.Guard(str(tmp_path), {}, str(tmp_path / "log"), restore=restore).arm()
         child = os.fork()
         if child == 0:
             os.setsid()
@@ -121,24 +120,24 @@ def test_guard_outlives_the_session_and_a_child_that_holds_the_pipe(tmp_path):
 
 
 def test_what_kills_by_name_does_not_hit_the_guard(tmp_path):
-    with guard.Guard(str(tmp_path), {}, str(tmp_path / 'log'), keep=[]):
-        mine = pathlib.Path('/proc/self/cmdline').read_bytes()
-        shown = [(path / 'cmdline').read_bytes() for path in pathlib.Path('/proc').glob('[0-9]*') if comm(path) == 'smt-guard\n']
-    assert b'smt-guard'.ljust(len(mine), b'\0') in shown
+    with guard.Guard(str(tmp_path), {}, str(tmp_path / "log"), keep=[]):
+        mine = pathlib.Path("/proc/self/cmdline").read_bytes()
+        shown = [(path / "cmdline").read_bytes() for path in pathlib.Path("/proc").glob("[0-9]*") if comm(path) == "smt-guard\n"]
+    assert b"smt-guard".ljust(len(mine), b"\0") in shown
 
 
 def comm(process):
     try:
-        return (process / 'comm').read_text()
+        return (process / "comm").read_text()
     except OSError:
         return None
 
 
 def test_time_over(tmp_path):
-    done = tmp_path / 'done'
+    done = tmp_path / "done"
 
     def change():
-        guard.Guard(str(tmp_path), {}, str(tmp_path / 'log'), restore=lambda: done.write_text('x') and [], seconds=0.1).arm()
+        guard.Guard(str(tmp_path), {}, str(tmp_path / "log"), restore=lambda: done.write_text("x") and [], seconds=0.1).arm()
         time.sleep(60)
 
     assert os.WTERMSIG(in_child(change)) == signal.SIGKILL
@@ -146,85 +145,83 @@ def test_time_over(tmp_path):
 
 
 def test_nothing_without_a_log(tmp_path):
-    with pytest.raises(guard.GuardError, match='did not start'):
-        guard.Guard(str(tmp_path), {}, str(tmp_path / 'missing' / 'log')).arm()
+    with pytest.raises(guard.GuardError, match=r"did not start"):
+        guard.Guard(str(tmp_path), {}, str(tmp_path / "missing" / "log")).arm()
 
 
 def test_one_at_a_time(tmp_path):
-    with host_lock.HostLock(str(tmp_path), 'the first'):
-        with pytest.raises(host_lock.HostLockError, match='changed by the first, pid %d' % os.getpid()):
-            with host_lock.HostLock(str(tmp_path), 'the second'):
-                pytest.fail('two at once')
-    with host_lock.HostLock(str(tmp_path), 'the third'):
+    with host_lock.HostLock(str(tmp_path), "the first"), pytest.raises(host_lock.HostLockError, match=f"changed by the first, pid {os.getpid()}"):
+        with host_lock.HostLock(str(tmp_path), "the second"):
+            pytest.fail("two at once")
+    with host_lock.HostLock(str(tmp_path), "the third"):
         pass
 
 
 def test_lock_lasts_until_the_guard_has_restored(tmp_path):
-    go = tmp_path / 'go'
+    go = tmp_path / "go"
 
     def restore():
         wait_until(go.exists)
         return []
 
     def change():
-        with host_lock.HostLock(str(tmp_path), 'smt_state') as lock:
-            guard.Guard(str(tmp_path), {}, str(tmp_path / 'log'), restore=restore, keep=[lock.descriptor]).arm()
+        with host_lock.HostLock(str(tmp_path), "smt_state") as lock:
+            guard.Guard(str(tmp_path), {}, str(tmp_path / "log"), restore=restore, keep=[lock.descriptor]).arm()
             os.kill(os.getpid(), signal.SIGKILL)
 
     in_child(change)
-    with pytest.raises(host_lock.HostLockError, match='is being put back after smt_state .pid [0-9]+. died'):
-        with host_lock.HostLock(str(tmp_path), 'the next'):
-            pytest.fail('while the guard restores')
-    go.write_text('')
-    with host_lock.HostLock(str(tmp_path), 'the next', seconds=600):
+    with pytest.raises(host_lock.HostLockError, match=r"is being put back after smt_state .pid [0-9]+. died"), host_lock.HostLock(str(tmp_path), "the next"):
+        pytest.fail("while the guard restores")
+    go.write_text("")
+    with host_lock.HostLock(str(tmp_path), "the next", seconds=600):
         pass
 
 
 def test_lock_on_a_read_only_host(tmp_path):
-    (tmp_path / 'run').write_text('no directory')
-    with pytest.raises(host_lock.HostLockError, match='cannot be opened'):
-        with host_lock.HostLock(str(tmp_path), 'x'):
-            pytest.fail('no lock')
+    (tmp_path / "run").write_text("no directory")
+    with pytest.raises(host_lock.HostLockError, match=r"cannot be opened"), host_lock.HostLock(str(tmp_path), "x"):
+        pytest.fail("no lock")
 
 
 def test_the_lock_says_for_whom_it_is_held(tmp_path):
-    """sudo takes the connection out of the environment: it is found with a forebear. Here that is a shell, and the one that asks is its child."""
-    held = tmp_path / 'held'
-    program = ('import sys, time; sys.path[:0] = %r\nfrom ansible_collections.threadwise.smt.plugins.module_utils import host_lock\n'
-               'with host_lock.HostLock(%r, "smt_state"):\n    open(%r, "w").close()\n    sys.stdin.read()' % (sys.path, str(tmp_path), str(held)))
-    environment = dict(os.environ, SSH_CONNECTION='192.0.2.7 50123 192.0.2.1 22', PROGRAM=program)
-    with subprocess.Popen(['sh', '-c', 'env -u SSH_CONNECTION "$0" -c "$PROGRAM"; true', sys.executable], stdin=subprocess.PIPE, env=environment) as shell:
+    """Sudo takes the connection out of the environment: it is found with a forebear. Here that is a shell, and the one that asks is its child."""
+    held = tmp_path / "held"
+    program = (
+        f"import sys, time; sys.path[:0] = {sys.path!r}\nfrom ansible_collections.threadwise.smt.plugins.module_utils import host_lock\n"
+        f'with host_lock.HostLock({str(tmp_path)!r}, "smt_state"):\n    open({str(held)!r}, "w").close()\n    sys.stdin.read()'
+    )
+    environment = dict(os.environ, SSH_CONNECTION="192.0.2.7 50123 192.0.2.1 22", PROGRAM=program)
+    with subprocess.Popen(["sh", "-c", 'env -u SSH_CONNECTION "$0" -c "$PROGRAM"; true', sys.executable], stdin=subprocess.PIPE, env=environment) as shell:
         wait_until(held.exists)
-        with pytest.raises(host_lock.HostLockError, match=r'changed by smt_state, pid [0-9]+ for user \S+ from 192\.0\.2\.7 port 50123 since 2'):
-            with host_lock.HostLock(str(tmp_path), 'the second'):
-                pytest.fail('two at once')
+        with pytest.raises(host_lock.HostLockError, match=r"changed by smt_state, pid [0-9]+ for user \S+ from 192\.0\.2\.7 port 50123 since 2"):
+            with host_lock.HostLock(str(tmp_path), "the second"):
+                pytest.fail("two at once")
         shell.stdin.close()
 
 
-@pytest.mark.parametrize('told', ['1.2.3.4 1\x1b[2J', 'x', '', '1.2.3.4 22 1.2.3.4', 'a b c d'])
+@pytest.mark.parametrize("told", ["1.2.3.4 1\x1b[2J", "x", "", "1.2.3.4 22 1.2.3.4", "a b c d"])
 def test_a_connection_that_is_none(told):
-    program = ('import sys; sys.path[:0] = %r\nfrom ansible_collections.threadwise.smt.plugins.module_utils import host_lock\nprint(host_lock.asker())'
-               % (sys.path,))
-    done = subprocess.run([sys.executable, '-c', program], env=dict(os.environ, SSH_CONNECTION=told), capture_output=True, text=True, check=True)
-    assert 'for user' in done.stdout and done.stdout.strip().isprintable() and '[2J' not in done.stdout
+    program = (
+        f"import sys; sys.path[:0] = {sys.path!r}\nfrom ansible_collections.threadwise.smt.plugins.module_utils import host_lock\nprint(host_lock.asker())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], env=dict(os.environ, SSH_CONNECTION=told), capture_output=True, text=True, check=True)
+    assert "for user" in done.stdout and done.stdout.strip().isprintable() and "[2J" not in done.stdout
 
 
 def test_hostile_words_of_a_holder(tmp_path):
-    with host_lock.HostLock(str(tmp_path), 'x'):
-        (tmp_path / host_lock.LOCK).write_text('%d a\x1b[2Jb\nfor user \x07\n' % os.getpid())
-        with pytest.raises(host_lock.HostLockError) as told:
-            with host_lock.HostLock(str(tmp_path), 'y'):
-                pytest.fail('two at once')
+    with host_lock.HostLock(str(tmp_path), "x"):
+        (tmp_path / host_lock.LOCK).write_text(f"{os.getpid()} a\x1b[2Jb\nfor user \x07\n")
+        with pytest.raises(host_lock.HostLockError) as told, host_lock.HostLock(str(tmp_path), "y"):
+            pytest.fail("two at once")
     assert str(told.value).isprintable()
 
 
 def test_evaluations_of_one_ordinary_user_are_one_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, 'geteuid', lambda: 1001)
-    monkeypatch.setenv('XDG_STATE_HOME', str(tmp_path))
-    with plan_steps._alone('an evaluation (run a)'):
-        with pytest.raises(host_lock.HostLockError, match=r'by an evaluation \(run a\), pid [0-9]+ for user '):
-            with plan_steps._alone('an evaluation (run b)'):
-                pytest.fail('two at once')
-    assert (tmp_path / 'threadwise-smt/lock').stat().st_mode & 0o777 == 0o600
-    with plan_steps._alone('an evaluation (run b)'):
+    monkeypatch.setattr(os, "geteuid", lambda: 1001)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with plan_steps._alone("an evaluation (run a)"), pytest.raises(host_lock.HostLockError, match=r"by an evaluation \(run a\), pid [0-9]+ for user "):
+        with plan_steps._alone("an evaluation (run b)"):
+            pytest.fail("two at once")
+    assert (tmp_path / "threadwise-smt/lock").stat().st_mode & 0o777 == 0o600
+    with plan_steps._alone("an evaluation (run b)"):
         pass

@@ -13,9 +13,8 @@ import shutil
 
 import boot_maker
 import pytest
-from crash import assert_durable, changes, fresh, killed_at_each, needs_trace
-
 from ansible_collections.threadwise.smt.plugins.module_utils import boot_change, config_files, hostfs, memory_state
+from crash import assert_durable, changes, fresh, killed_at_each, needs_trace
 
 pytestmark = needs_trace
 
@@ -58,7 +57,8 @@ def test_boot_arguments_last_once_they_are_said_to(tmp_path):
 
 
 WANTED = {
-    "etc/systemd/system/threadwise-smt.service": "[Unit]\n", "etc/systemd/system/multi-user.target.wants/threadwise-smt.service": "../threadwise-smt.service",
+    "etc/systemd/system/threadwise-smt.service": "[Unit]\n",
+    "etc/systemd/system/multi-user.target.wants/threadwise-smt.service": "../threadwise-smt.service",
     "etc/sysctl.d/90-own.conf": "vm.panic_on_oom = 1\n",
 }
 

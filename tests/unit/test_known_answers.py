@@ -11,23 +11,23 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils import derived, sta
 
 # HP World 2004, session 3798: average time of a stream in ms with 1..12 streams on 4 CPUs, (Hyper-Threading on, off).
 HP = {
-    'none': (
+    "none": (
         (4685, 4686, 4685, 4690, 6561, 7862, 8647, 9336, 9801, 10561, 11252, 12186),
         (4684, 4684, 4685, 4709, 5697, 6132, 7397, 9312, 9833, 10716, 11918, 14025),
     ),
-    'inner': (
+    "inner": (
         (9357, 9362, 9358, 9362, 16234, 15093, 16741, 17975, 18689, 19284, 21481, 23383),
         (9363, 9365, 9363, 9398, 11070, 12188, 14568, 18587, 19571, 20968, 23853, 27890),
     ),
-    'outer': (
+    "outer": (
         (17241, 17225, 17243, 24127, 22123, 26422, 28906, 30993, 32239, 35280, 37648, 40542),
         (17169, 17163, 17467, 17303, 20600, 22396, 26626, 34305, 35939, 38625, 44695, 51671),
     ),
-    'INNER': (
+    "INNER": (
         (15365, 16386, 16405, 16498, 19370, 19031, 20199, 20389, 22002, 23587, 25051, 26521),
         (15387, 16172, 16179, 16376, 19271, 21293, 25256, 32615, 34129, 36634, 41777, 48869),
     ),
-    'OUTER': (
+    "OUTER": (
         (25719, 26647, 28268, 28248, 43312, 66050, 97666, 128282, 134646, 133578, 157133, 166529),
         (26922, 27303, 27263, 28386, 32998, 36426, 43635, 56479, 59248, 63651, 72568, 84976),
     ),
@@ -39,26 +39,26 @@ def hp_ratios(test):
     return {streams: off / on for streams, (on, off) in enumerate(zip(*HP[test]), start=1)}
 
 
-@pytest.mark.parametrize('test', ['none', 'inner'])
+@pytest.mark.parametrize("test", ["none", "inner"])
 def test_up_to_one_stream_a_core_hyper_threading_makes_no_difference(test):
     ratios = hp_ratios(test)
     assert all(abs(ratios[streams] - 1) < 0.01 for streams in (1, 2, 3, 4))
 
 
-@pytest.mark.parametrize('test, percent', [('none', 15), ('inner', 47)])
+@pytest.mark.parametrize(("test", "percent"), [("none", 15), ("inner", 47)])
 def test_five_streams_on_four_cores_cost(test, percent):
     on, off = (times[4] for times in HP[test])
     # The gain in time of switching off, as the paper gives it: times turn into rates by their inverse.
     assert round(100 * derived.gain_of_switching_off(1 / on, 1 / off)) == percent
 
 
-@pytest.mark.parametrize('test, streams', [('inner', 8), ('outer', 8), ('INNER', 6), ('OUTER', None)])
+@pytest.mark.parametrize(("test", "streams"), [("inner", 8), ("outer", 8), ("INNER", 6), ("OUTER", None)])
 def test_crossover_in_number_of_streams(test, streams):
     assert derived.crossover(hp_ratios(test)) == streams
 
 
 def test_page_jumping_writes_run_twice_as_long():
-    assert 1 / hp_ratios('OUTER')[12] == pytest.approx(2, abs=0.05)
+    assert 1 / hp_ratios("OUTER")[12] == pytest.approx(2, abs=0.05)
 
 
 def test_users_under_the_response_time_limit():
@@ -69,7 +69,7 @@ def test_users_under_the_response_time_limit():
 
 
 # Pythian 2014: MB/s of each stream.
-@pytest.mark.parametrize('paired, shares', [(59.5, 'cpu'), (78.0, 'core'), (119, 'nothing')])
+@pytest.mark.parametrize(("paired", "shares"), [(59.5, "cpu"), (78.0, "core"), (119, "nothing")])
 def test_what_two_virtual_cpus_share_although_the_kernel_says_nothing(paired, shares):
     assert derived.what_two_share(paired, 119) == shares
 
@@ -83,17 +83,17 @@ def test_pythian_two_placements_by_verdict():
     # The histogram of 40 measurements of the article, in the order of its bins, against two streams on one core.
     unpinned = [float(rate) for rate, count in {113: 1, 114: 3, 115: 4, 116: 6, 117: 10, 118: 10, 119: 6}.items() for _time in range(count)]
     comparison = statistics.compare(unpinned, [78.0] * 40)
-    assert comparison['verdict'] == 'loss'
-    cost = derived.of_comparison('cost_of_sharing', comparison)
-    assert cost['low'] < cost['value'] < cost['high']
-    assert cost['value'] == pytest.approx(1 / 3, abs=0.01)
+    assert comparison["verdict"] == "loss"
+    cost = derived.of_comparison("cost_of_sharing", comparison)
+    assert cost["low"] < cost["value"] < cost["high"]
+    assert cost["value"] == pytest.approx(1 / 3, abs=0.01)
 
 
 # Measuring Intel Hyper-Thread overhead, 2016.
 def test_four_cores_and_their_eight_threads():
     assert derived.smt_yield(5, 4) == 1.25
     for rate in (60, 70):
-        assert derived.what_two_share(rate, 100) == 'core'
+        assert derived.what_two_share(rate, 100) == "core"
 
 
 def test_core_cpi_of_two_threads():
@@ -102,29 +102,32 @@ def test_core_cpi_of_two_threads():
     assert round(derived.core_cpi(cycles, instructions), 2) == 0.80
 
 
-@pytest.mark.parametrize('cycles, instructions, ipc', [
-    (1_424_306_903_878, 550_084_970_527, 0.39),
-    (1_449_788_400_730, 361_851_972_955, 0.25),
-    (499_711_000_190, 702_978_039_409, 1.41),
-    (384_908_584_592, 952_810_598_431, 2.48),
-])
+@pytest.mark.parametrize(
+    ("cycles", "instructions", "ipc"),
+    [
+        (1_424_306_903_878, 550_084_970_527, 0.39),
+        (1_449_788_400_730, 361_851_972_955, 0.25),
+        (499_711_000_190, 702_978_039_409, 1.41),
+        (384_908_584_592, 952_810_598_431, 2.48),
+    ],
+)
 def test_ipc_of_perf_counts(cycles, instructions, ipc):
     assert round(1 / derived.cpi(cycles, instructions), 2) == ipc
 
 
 # Linux: CPU, core, HyperThread, 2014: wall time in ms, average of two threads.
 ALONE = 10_716
-PLACEMENTS = {'core': 16_324, 'nothing': 10_750, 'cpu': 21_475}
+PLACEMENTS = {"core": 16_324, "nothing": 10_750, "cpu": 21_475}
 
 
-@pytest.mark.parametrize('shares, wall', PLACEMENTS.items())
+@pytest.mark.parametrize(("shares", "wall"), PLACEMENTS.items())
 def test_what_two_threads_share_by_their_wall_time(shares, wall):
     assert derived.what_two_share(1 / wall, 1 / ALONE) == shares
 
 
 def test_siblings_give_a_third_more_than_one_thread():
-    assert round(derived.smt_yield(2 / PLACEMENTS['core'], 1 / ALONE), 2) == 1.31
-    assert round(derived.cost_of_sharing(1 / PLACEMENTS['core'], 1 / PLACEMENTS['nothing']), 2) == 0.34
+    assert round(derived.smt_yield(2 / PLACEMENTS["core"], 1 / ALONE), 2) == 1.31
+    assert round(derived.cost_of_sharing(1 / PLACEMENTS["core"], 1 / PLACEMENTS["nothing"]), 2) == 0.34
 
 
 def test_siblings_are_charged_half_as_much_again_of_cpu_time():
@@ -146,20 +149,23 @@ def test_achievement_rate_is_constant_without_smt_and_falls_with_it():
 def test_headroom_that_usage_suggests_is_not_there():
     # The blog's sketch gives the two differences, 14 and 4; a core that serves 6 requests at 30 % usage and 10 at most has them.
     room = derived.headroom(6, 0.3, 10)
-    assert (round(room['by_usage']), round(room['real'])) == (14, 4)
+    assert (round(room["by_usage"]), round(room["real"])) == (14, 4)
 
 
-@pytest.mark.parametrize('call', [
-    lambda: derived.cost_of_sharing(0, 1),
-    lambda: derived.smt_yield(1, math.nan),
-    lambda: derived.gain_of_switching_off(None, 1),
-    lambda: derived.achievement_rate(1, True),
-    lambda: derived.core_cpi(1, []),
-    lambda: derived.headroom(1, 1.5, 2),
-    lambda: derived.crossover({}),
-    lambda: derived.most_clients({}, 1),
-    lambda: derived.most_clients({1: '2'}, 1),
-])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: derived.cost_of_sharing(0, 1),
+        lambda: derived.smt_yield(1, math.nan),
+        lambda: derived.gain_of_switching_off(None, 1),
+        lambda: derived.achievement_rate(1, True),
+        lambda: derived.core_cpi(1, []),
+        lambda: derived.headroom(1, 1.5, 2),
+        lambda: derived.crossover({}),
+        lambda: derived.most_clients({}, 1),
+        lambda: derived.most_clients({1: "2"}, 1),
+    ],
+)
 def test_figures_that_are_none_are_refused(call):
     with pytest.raises(derived.DerivedError):
         call()
@@ -167,4 +173,4 @@ def test_figures_that_are_none_are_refused(call):
 
 def test_no_interval_stays_unknown():
     single = statistics.compare([100], [60])
-    assert derived.of_comparison('cost_of_sharing', single) == {'name': 'cost of sharing', 'value': pytest.approx(0.4), 'low': None, 'high': None}
+    assert derived.of_comparison("cost_of_sharing", single) == {"name": "cost of sharing", "value": pytest.approx(0.4), "low": None, "high": None}

@@ -22,12 +22,14 @@ from hypothesis import given, strategies
 # The laboratory is a program beside the collection: its files find each other as they do under `python lab/lab.py`.
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "lab"))
 common, guest, image, inventory, lab, login, machine, madt, shape, snapshot = (
-    importlib.import_module(name) for name in ("common", "guest", "image", "inventory", "lab", "login", "machine", "madt", "shape", "snapshot"))
+    importlib.import_module(name) for name in ("common", "guest", "image", "inventory", "lab", "login", "machine", "madt", "shape", "snapshot")
+)
 
 SHAPES = strategies.builds(shape.Shape, strategies.integers(1, 4), strategies.integers(1, 9), strategies.integers(1, 4))
 
 
 # Shapes and pins
+
 
 def test_a_shape_is_three_numbers():
     assert shape.parse_shape("2x9x2") == shape.Shape(2, 9, 2)
@@ -58,9 +60,20 @@ def test_pins_name_a_host_cpu_for_each_cpu():
     assert shape.parse_pins("0,0,1,1", shape.Shape(1, 2, 2), {0, 1}) == [0, 0, 1, 1]
 
 
-@pytest.mark.parametrize(("text", "reason"), [
-    ("", "is not a list"), ("0,,1,1", "is not a list"), ("0-3", "is not a list"), ("0,0,1,x", "is not a list"), ("0,0,1,1\n", "is not a list"),
-    ("0,0,1", "names 3 host CPUs"), ("0,0,1,1,1", "names 5 host CPUs"), ("0,0,1,7", "may not run on host CPU 7"), ("0,0,1,99999999", "is not a list")])
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "is not a list"),
+        ("0,,1,1", "is not a list"),
+        ("0-3", "is not a list"),
+        ("0,0,1,x", "is not a list"),
+        ("0,0,1,1\n", "is not a list"),
+        ("0,0,1", "names 3 host CPUs"),
+        ("0,0,1,1,1", "names 5 host CPUs"),
+        ("0,0,1,7", "may not run on host CPU 7"),
+        ("0,0,1,99999999", "is not a list"),
+    ],
+)
 def test_pins_that_do_not_fit_are_refused(text, reason):
     with pytest.raises(common.LabError, match=reason):
         shape.parse_pins(text, shape.Shape(1, 2, 2), {0, 1})
@@ -68,12 +81,12 @@ def test_pins_that_do_not_fit_are_refused(text, reason):
 
 # The MADT
 
+
 def qemu_madt(of: shape.Shape) -> bytes:
     """A MADT as QEMU lays it out: local APICs with siblings side by side, then an I/O APIC, an override and an NMI line."""
     core_bits, thread_bits = shape.field_width(of.cores), shape.field_width(of.threads)
     places = itertools.product(range(of.sockets), range(of.cores), range(of.threads))
-    entries = [struct.pack("<BBBBI", 0, 8, uid, (socket << core_bits | core) << thread_bits | thread, 1)
-               for uid, (socket, core, thread) in enumerate(places)]
+    entries = [struct.pack("<BBBBI", 0, 8, uid, (socket << core_bits | core) << thread_bits | thread, 1) for uid, (socket, core, thread) in enumerate(places)]
     entries += [bytes.fromhex("010c00000000c0fe00000000"), bytes.fromhex("020a0000020000000000"), bytes.fromhex("0406ff000001")]
     body = struct.pack("<II", 0xFEE00000, 1) + b"".join(entries)
     header = struct.pack("<4sIBB6s8sI4sI", b"APIC", 36 + len(body), 1, 0, b"BOCHS ", b"BXPC    ", 1, b"BXPC", 1)
@@ -135,11 +148,11 @@ def members(archive: bytes) -> dict[str, bytes]:
     """What a reader of newc archives finds: names and contents up to the trailer."""
     found, offset = {}, 0
     while "TRAILER!!!" not in found:
-        assert archive[offset:offset + 6] == b"070701"
-        size, name_size = (int(archive[offset + start:offset + start + 8], 16) for start in (54, 94))
-        name = archive[offset + 110:offset + 110 + name_size]
+        assert archive[offset : offset + 6] == b"070701"
+        size, name_size = (int(archive[offset + start : offset + start + 8], 16) for start in (54, 94))
+        name = archive[offset + 110 : offset + 110 + name_size]
         begin = offset + 110 + name_size + -(110 + name_size) % 4
-        found[name.rstrip(b"\0").decode()] = archive[begin:begin + size]
+        found[name.rstrip(b"\0").decode()] = archive[begin : begin + size]
         offset = begin + size + -size % 4
     return found
 
@@ -152,6 +165,7 @@ def test_the_early_initrd_holds_the_table_where_the_kernel_looks(size):
 
 
 # Image and snapshot
+
 
 @pytest.fixture(name="recipe")
 def a_recipe(tmp_path):
@@ -176,29 +190,38 @@ def test_the_package_list_holds_names_only():
 
 
 def test_sources_come_from_this_machines_debian_and_no_other_archive():
-    targets = ("http://mirror.example/debian/ bookworm main\nhttp://mirror.example/debian/ bookworm main\nhttp://mirror.example/debian/ bookworm contrib\n"
-               "http://mirror.example/debian-security/ bookworm-security main\nhttps://vendor.example/apt bookworm-pgdg main\n"
-               "https://vendor.example/apt nodistro main\nnonsense\n")
+    targets = (
+        "http://mirror.example/debian/ bookworm main\nhttp://mirror.example/debian/ bookworm main\nhttp://mirror.example/debian/ bookworm contrib\n"
+        "http://mirror.example/debian-security/ bookworm-security main\nhttps://vendor.example/apt bookworm-pgdg main\n"
+        "https://vendor.example/apt nodistro main\nnonsense\n"
+    )
     assert image.suite_sources(targets, "bookworm", "trixie") == (
-        "deb http://mirror.example/debian/ trixie main\ndeb http://mirror.example/debian-security/ trixie-security main\n")
+        "deb http://mirror.example/debian/ trixie main\ndeb http://mirror.example/debian-security/ trixie-security main\n"
+    )
     assert image.suite_sources(targets, "noble", "bookworm") == ""
 
 
 def test_only_options_that_reach_an_archive_go_into_the_build():
-    dump = ('Acquire::Languages "none";\nAcquire::http::Proxy "http://proxy.example:3128";\nAcquire::https "";\nAcquire::Check-Valid-Until "false";\n'
-            'Acquire::IndexTargets::deb::Packages::ShortDescription "Packages";\nDPkg::Post-Invoke:: "rm -f /x";\n')
+    dump = (
+        'Acquire::Languages "none";\nAcquire::http::Proxy "http://proxy.example:3128";\nAcquire::https "";\nAcquire::Check-Valid-Until "false";\n'
+        'Acquire::IndexTargets::deb::Packages::ShortDescription "Packages";\nDPkg::Post-Invoke:: "rm -f /x";\n'
+    )
     assert image.apt_options(dump) == 'Acquire::http::Proxy "http://proxy.example:3128";\nAcquire::Check-Valid-Until "false";\n'
 
 
 def test_a_snapshot_key_follows_everything_its_memory_depends_on():
-    kinds = [snapshot.Kind("a", shape.Shape(2, 2, 2), "split", 768), snapshot.Kind("b", shape.Shape(2, 2, 2), "split", 768),
-             snapshot.Kind("a", shape.Shape(2, 2, 2), "adjacent", 768)]
+    kinds = [
+        snapshot.Kind("a", shape.Shape(2, 2, 2), "split", 768),
+        snapshot.Kind("b", shape.Shape(2, 2, 2), "split", 768),
+        snapshot.Kind("a", shape.Shape(2, 2, 2), "adjacent", 768),
+    ]
     keys = [snapshot.snapshot_key(kind, ["-m", "768"], "7.2") for kind in kinds]
     keys += [snapshot.snapshot_key(kinds[0], ["-m", "900"], "7.2"), snapshot.snapshot_key(kinds[0], ["-m", "768"], "7.3")]
     assert len(set(keys)) == len(keys)
 
 
 # Guests, processes, files
+
 
 @pytest.fixture(name="guests")
 def a_directory_of_guests(tmp_path, monkeypatch):
@@ -235,8 +258,9 @@ def test_a_machine_is_found_and_ended_by_its_pid_file(guests, process):
     assert running.wait() != 0
 
 
-@pytest.mark.parametrize(("talks", "silence", "timeout", "reason"), [
-    (True, 3600, 0.3, "no ssh within 0 s"), (False, 0.3, 3600, "neither ssh nor a word on its console for 0.3 s")])
+@pytest.mark.parametrize(
+    ("talks", "silence", "timeout", "reason"), [(True, 3600, 0.3, "no ssh within 0 s"), (False, 0.3, 3600, "neither ssh nor a word on its console for 0.3 s")]
+)
 def test_a_guest_that_stands_still_is_given_up_before_one_that_only_takes_long(guests, process, monkeypatch, talks, silence, timeout, reason):
     one = machine.Machine(guests / "one")
     one.directory.mkdir(parents=True)
@@ -314,8 +338,17 @@ def test_a_guest_is_remembered_as_it_was_brought_up(guests):
     assert [found.directory for found in machine.machines()] == [guests / "one"]
 
 
-@pytest.mark.parametrize("record", ["", "[]", "{}", "null", json.dumps({"image": "i", "shape": 7, "numbering": "split", "memory": 1, "pins": [], "port": 1}),
-                                    json.dumps({"image": "i", "shape": "x", "numbering": "split", "memory": 1, "pins": [], "port": 1})])
+@pytest.mark.parametrize(
+    "record",
+    [
+        "",
+        "[]",
+        "{}",
+        "null",
+        json.dumps({"image": "i", "shape": 7, "numbering": "split", "memory": 1, "pins": [], "port": 1}),
+        json.dumps({"image": "i", "shape": "x", "numbering": "split", "memory": 1, "pins": [], "port": 1}),
+    ],
+)
 def test_a_damaged_record_names_its_file_and_the_way_out(guests, record):
     (guests / "one").mkdir(parents=True)
     (guests / "one" / "guest.json").write_text(record, encoding="utf-8")
@@ -369,8 +402,18 @@ def test_a_tool_that_fails_is_named_with_its_last_lines():
         common.run(["sh", "-c", "echo why >&2; exit 3"])
 
 
-@pytest.mark.parametrize("arguments", [["up", "--shape", "2x2"], ["up", "--name", "../x"], ["up", "--pin", "0"], ["up", "--memory", "12"],
-                                       ["reset", "--name", "nobody"], ["down", "--name", "/"], ["console", "nobody"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["up", "--shape", "2x2"],
+        ["up", "--name", "../x"],
+        ["up", "--pin", "0"],
+        ["up", "--memory", "12"],
+        ["reset", "--name", "nobody"],
+        ["down", "--name", "/"],
+        ["console", "nobody"],
+    ],
+)
 def test_a_wrong_command_line_ends_with_a_sentence(guests, arguments, capsys):
     assert lab.main(arguments) == 1
     assert capsys.readouterr().err.startswith("lab: ")

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import pytest
-
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, meanwhile, measures
 
@@ -53,11 +52,17 @@ def test_the_most_clients_before_response_times_have_doubled():
     document = result_maker.result(blocks=4, shape=(1, 2, 2))
     curves = {"smt_on": {1: 10.0, 2: 12.0, 4: 19.9, 8: 50.0}, "smt_off": {1: 10.0, 2: 21.0, 4: 15.0, 8: 90.0}}
     samples = [
-        {**sample, "placement": "unpinned", "point": {"name": "clients", "value": clients, "unit": "clients"},
-         "metrics": {"latency_p99": {"value": response, "unit": "ms"}}}
-        for sample in document["samples"] if sample["placement"] == "single" for clients, response in curves[sample["condition"]].items()
+        {
+            **sample,
+            "placement": "unpinned",
+            "point": {"name": "clients", "value": clients, "unit": "clients"},
+            "metrics": {"latency_p99": {"value": response, "unit": "ms"}},
+        }
+        for sample in document["samples"]
+        if sample["placement"] == "single"
+        for clients, response in curves[sample["condition"]].items()
     ]
-    (name, value, reads), = measures.lines({"workload": "gzip", "better": "higher"}, [], [], samples, 0.01)
+    ((name, value, reads),) = measures.lines({"workload": "gzip", "better": "higher"}, [], [], samples, 0.01)
     assert name == "most clients, as many workers, not pinned" and value == "SMT on 4, SMT off 1"
     assert reads == "clients before p99 response times are over 20.00 ms, twice those of the fewest clients"
     for sample in samples:
@@ -97,18 +102,28 @@ def test_what_is_not_there_is_no_column_and_has_its_reason():
         sample.update(perf={"reason": "perf is not installed"}, steal=None, frequency={}, cpu_usage={"0": None})
     assert table(document) is None
     assert meanwhile.absent(document, [None]) == [
-        "usage of the CPUs: the samples carry none", "frequency: neither cpufreq nor /proc/cpuinfo tells it on this host",
-        "cycles and instructions: perf is not installed", "throttling: this host shows no counter of it (thermal_throttle)",
+        "usage of the CPUs: the samples carry none",
+        "frequency: neither cpufreq nor /proc/cpuinfo tells it on this host",
+        "cycles and instructions: perf is not installed",
+        "throttling: this host shows no counter of it (thermal_throttle)",
         "stolen time: the samples carry none",
     ]
 
 
-@pytest.mark.parametrize("spoilt", [
-    {"perf": {"cpus": {"0": {"cycles": 0, "instructions": 5}}, "cores": {"0": {}}}}, {"perf": {"cpus": {"0": {"cycles": None}}, "cores": None}},
-    {"perf": {"cpus": {"0": {"cycles": 5e-324, "instructions": 9e18}}, "cores": {"0": {"cycles": 9e18, "instructions": 5e-324}}}},
-    {"cpu_usage": {"0": 5e-324}}, {"cpu_usage": {"0": 2.0}}, {"cpu_usage": {"0": 0.0}}, {"cpu_usage": None, "frequency": None},
-    {"frequency": {"0": 0, "1": None}}, {"throttled": 10**9},
-])
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        {"perf": {"cpus": {"0": {"cycles": 0, "instructions": 5}}, "cores": {"0": {}}}},
+        {"perf": {"cpus": {"0": {"cycles": None}}, "cores": None}},
+        {"perf": {"cpus": {"0": {"cycles": 5e-324, "instructions": 9e18}}, "cores": {"0": {"cycles": 9e18, "instructions": 5e-324}}}},
+        {"cpu_usage": {"0": 5e-324}},
+        {"cpu_usage": {"0": 2.0}},
+        {"cpu_usage": {"0": 0.0}},
+        {"cpu_usage": None, "frequency": None},
+        {"frequency": {"0": 0, "1": None}},
+        {"throttled": 10**9},
+    ],
+)
 def test_odd_records_are_left_out(spoilt):
     document = result_maker.result(blocks=2, shape=(1, 1, 2))
     for sample in document["samples"]:

@@ -5,12 +5,11 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils import memory_facts
+from ansible_collections.threadwise.smt.plugins.module_utils.hostfs import HostFs
 from hypothesis import given
 from hypothesis import strategies as st
 from memory_tree import put, tree
-
-from ansible_collections.threadwise.smt.plugins.module_utils import memory_facts
-from ansible_collections.threadwise.smt.plugins.module_utils.hostfs import HostFs
 
 OPTIONS = {"overcommit": "strict", "overcommit_ratio": 80, "margin": 10}
 
@@ -28,13 +27,20 @@ def test_facts_of_a_guest(tmp_path):
 
 def test_protected_units_are_those_the_kernel_spares(tmp_path):
     root = tree(tmp_path)
-    for pid, score, cgroup in [(10, -900, "/system.slice/dbus.service"), (11, -250, "/system.slice/dbus.service"), (12, 0, "/system.slice/cron.service"),
-                               (13, -1000, "/system.slice/systemd-udevd.service/udev"), (14, -500, "/user.slice")]:
-        put(root, "proc/%d/oom_score_adj" % pid, "%d\n" % score)
-        put(root, "proc/%d/cgroup" % pid, "0::%s\n" % cgroup)
+    for pid, score, cgroup in [
+        (10, -900, "/system.slice/dbus.service"),
+        (11, -250, "/system.slice/dbus.service"),
+        (12, 0, "/system.slice/cron.service"),
+        (13, -1000, "/system.slice/systemd-udevd.service/udev"),
+        (14, -500, "/user.slice"),
+    ]:
+        put(root, f"proc/{pid}/oom_score_adj", f"{score}\n")
+        put(root, f"proc/{pid}/cgroup", f"0::{cgroup}\n")
     put(root, "proc/15/oom_score_adj", "nonsense\n")
     assert memory_facts.gather(HostFs(root))["protected_units"] == [
-        {"unit": "dbus.service", "oom_score_adj": -900}, {"unit": "systemd-udevd.service", "oom_score_adj": -1000}]
+        {"unit": "dbus.service", "oom_score_adj": -900},
+        {"unit": "systemd-udevd.service", "oom_score_adj": -1000},
+    ]
 
 
 def test_wanted_policy(tmp_path):
@@ -43,9 +49,11 @@ def test_wanted_policy(tmp_path):
     assert wanted["commit_limit_bytes"] == 563268 * 1024
     assert wanted["refusal"] is None
     assert wanted["overrides"] == []
-    assert wanted["sysctls"] == [{"name": "vm.overcommit_kbytes", "value": "", "state": "absent"},
-                                 {"name": "vm.overcommit_ratio", "value": "80", "state": "present"},
-                                 {"name": "vm.overcommit_memory", "value": "2", "state": "present"}]
+    assert wanted["sysctls"] == [
+        {"name": "vm.overcommit_kbytes", "value": "", "state": "absent"},
+        {"name": "vm.overcommit_ratio", "value": "80", "state": "present"},
+        {"name": "vm.overcommit_memory", "value": "2", "state": "present"},
+    ]
     assert wanted["differences"] == ["vm.overcommit_ratio reads 50 instead of 80", "vm.overcommit_memory reads 0 instead of 2"]
 
 

@@ -8,11 +8,10 @@ import pathlib
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from ansible_collections.threadwise.smt.plugins.module_utils import memory_facts, memory_policy
 from ansible_collections.threadwise.smt.plugins.module_utils.memory_policy import GIB, HUGEPAGES, KBYTES, MIB, ON_OOM, OVERCOMMIT, PANIC, RATIO
+from hypothesis import given
+from hypothesis import strategies as st
 
 RECORDED = pathlib.Path(__file__).parent / "recorded_memory"
 DEFAULTS = {OVERCOMMIT: 0, RATIO: 50, KBYTES: 0, ON_OOM: 0, PANIC: 0, HUGEPAGES: 0}
@@ -27,8 +26,16 @@ def recorded(name):
 
 
 def made(**changes):
-    memory = {"total": 8 * GIB, "available": 6 * GIB, "swap": 0, "hugetlb": 0, "hugepage": 2 * MIB, "committed": GIB, "commit_limit": None,
-              "admin_reserve": 8 * MIB}
+    memory = {
+        "total": 8 * GIB,
+        "available": 6 * GIB,
+        "swap": 0,
+        "hugetlb": 0,
+        "hugepage": 2 * MIB,
+        "committed": GIB,
+        "commit_limit": None,
+        "admin_reserve": 8 * MIB,
+    }
     return dict(memory, **changes)
 
 
@@ -45,13 +52,19 @@ def test_commit_limit_is_the_kernels(guest):
 def test_headroom_of_a_strict_guest():
     memory, present = recorded("hugepages")
     assert memory_policy.headroom(memory, present) == {
-        "bytes": (563268 - 24188) * 1024, "unprivileged_bytes": (563268 - 24188 - 8192) * 1024, "largest_request_bytes": (563268 - 24188) * 1024}
+        "bytes": (563268 - 24188) * 1024,
+        "unprivileged_bytes": (563268 - 24188 - 8192) * 1024,
+        "largest_request_bytes": (563268 - 24188) * 1024,
+    }
 
 
 def test_headroom_without_a_limit_on_the_sum():
     memory, present = recorded("swap")
     assert memory_policy.headroom(memory, dict(present, **{OVERCOMMIT: 0})) == {
-        "bytes": None, "unprivileged_bytes": None, "largest_request_bytes": (736856 + 204796) * 1024}
+        "bytes": None,
+        "unprivileged_bytes": None,
+        "largest_request_bytes": (736856 + 204796) * 1024,
+    }
     assert set(memory_policy.headroom(memory, dict(present, **{OVERCOMMIT: 1})).values()) == {None}
 
 
@@ -63,19 +76,28 @@ def test_headroom_of_an_unknown_policy_is_unknown():
 def test_refusal_names_the_figures_and_the_way_out():
     memory = made(total=int(4.1 * GIB), committed=int(2.9 * GIB))
     assert memory_policy.refusal(memory, DEFAULTS, wanted(overcommit="strict", overcommit_ratio=76), 10) == (
-        "would allow 3.1 GiB, 2.9 GiB are promised already, margin 10 %: raise the ratio to 78 or more")
+        "would allow 3.1 GiB, 2.9 GiB are promised already, margin 10 %: raise the ratio to 78 or more"
+    )
     assert memory_policy.refusal(memory, DEFAULTS, wanted(overcommit="strict", overcommit_ratio=78), 10) is None
 
 
 def test_refusal_in_kbytes():
     memory = made(committed=GIB, swap=512 * MIB)
     refusal = memory_policy.refusal(memory, DEFAULTS, wanted(overcommit="strict", overcommit_kbytes=1024), 0)
-    assert refusal == ("would allow 513 MiB, 1.0 GiB are promised already, margin 0 % (at least the 8 MiB that the kernel keeps for root): "
-                       "raise the kbytes to 532480 or more")
+    assert refusal == (
+        "would allow 513 MiB, 1.0 GiB are promised already, margin 0 % (at least the 8 MiB that the kernel keeps for root): raise the kbytes to 532480 or more"
+    )
 
 
-@given(total=st.integers(64 * MIB, 64 * 1024 * GIB), promised=st.floats(0, 3), swap=st.integers(0, 64 * GIB), huge=st.floats(0, 0.99),
-       ratio=st.integers(1, 200), margin=st.integers(0, 100), page=st.sampled_from([4096, 65536]))
+@given(
+    total=st.integers(64 * MIB, 64 * 1024 * GIB),
+    promised=st.floats(0, 3),
+    swap=st.integers(0, 64 * GIB),
+    huge=st.floats(0, 0.99),
+    ratio=st.integers(1, 200),
+    margin=st.integers(0, 100),
+    page=st.sampled_from([4096, 65536]),
+)
 def test_advised_ratio_is_enough_and_the_least(total, promised, swap, huge, ratio, margin, page):
     memory = made(total=total, committed=int(total * promised), swap=swap, hugetlb=int(total * huge))
     text = memory_policy.refusal(memory, DEFAULTS, {RATIO: ratio, OVERCOMMIT: 2}, margin, page)
@@ -120,22 +142,25 @@ def test_strict_without_an_amount_keeps_the_present_one():
         wanted(dict(DEFAULTS, **{RATIO: 0}), overcommit="strict")
 
 
-@pytest.mark.parametrize("options, words", [
-    ({"overcommit": "strict", "overcommit_ratio": 80, "overcommit_kbytes": 80}, "choose one"),
-    ({"overcommit": "heuristic", "overcommit_ratio": 80}, "name overcommit strict"),
-    ({"overcommit_kbytes": 80}, "name overcommit strict"),
-    ({"overcommit": "strict", "overcommit_ratio": 0}, "from 1 to 1000"),
-    ({"overcommit": "strict", "overcommit_ratio": 10**30}, "from 1 to 1000"),
-    ({"nr_hugepages": -1}, "from 0"),
-    ({"on_oom": "panic"}, "panic_reboot_after"),
-    ({"on_oom": "panic_always"}, "'never'"),
-    ({"on_oom": "panic", "panic_reboot_after": "0"}, "number of seconds"),
-    ({"on_oom": "panic", "panic_reboot_after": "-1"}, "number of seconds"),
-    ({"on_oom": "panic", "panic_reboot_after": "5; reboot"}, "number of seconds"),
-    ({"on_oom": "panic", "panic_reboot_after": "\u0665"}, "number of seconds"),
-    ({"panic_reboot_after": "9" * 5000}, "number of seconds"),
-    ({"margin": -1}, "margin"),
-])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"overcommit": "strict", "overcommit_ratio": 80, "overcommit_kbytes": 80}, "choose one"),
+        ({"overcommit": "heuristic", "overcommit_ratio": 80}, "name overcommit strict"),
+        ({"overcommit_kbytes": 80}, "name overcommit strict"),
+        ({"overcommit": "strict", "overcommit_ratio": 0}, "from 1 to 1000"),
+        ({"overcommit": "strict", "overcommit_ratio": 10**30}, "from 1 to 1000"),
+        ({"nr_hugepages": -1}, "from 0"),
+        ({"on_oom": "panic"}, "panic_reboot_after"),
+        ({"on_oom": "panic_always"}, "'never'"),
+        ({"on_oom": "panic", "panic_reboot_after": "0"}, "number of seconds"),
+        ({"on_oom": "panic", "panic_reboot_after": "-1"}, "number of seconds"),
+        ({"on_oom": "panic", "panic_reboot_after": "5; reboot"}, "number of seconds"),
+        ({"on_oom": "panic", "panic_reboot_after": "\u0665"}, "number of seconds"),
+        ({"panic_reboot_after": "9" * 5000}, "number of seconds"),
+        ({"margin": -1}, "margin"),
+    ],
+)
 def test_contradictions_are_refused(options, words):
     with pytest.raises(memory_policy.PolicyError, match=re.escape(words)) as caught:
         wanted(**options)
@@ -149,10 +174,15 @@ def test_a_panic_without_reboot_when_asked_for_in_words():
 
 def test_no_step_in_between_is_worse():
     assert list(wanted(overcommit="strict", overcommit_ratio=80, nr_hugepages=3, on_oom="panic", panic_reboot_after="5")) == [
-        HUGEPAGES, RATIO, OVERCOMMIT, PANIC, ON_OOM]
+        HUGEPAGES,
+        RATIO,
+        OVERCOMMIT,
+        PANIC,
+        ON_OOM,
+    ]
     assert list(memory_policy.in_order({PANIC: 0, ON_OOM: 0, RATIO: 50, OVERCOMMIT: 0})) == [OVERCOMMIT, RATIO, ON_OOM, PANIC]
 
 
-@pytest.mark.parametrize("number, text", [(0, "0 KiB"), (1023, "0 KiB"), (5 * MIB, "5 MiB"), (int(3.14 * GIB), "3.1 GiB")])
+@pytest.mark.parametrize(("number", "text"), [(0, "0 KiB"), (1023, "0 KiB"), (5 * MIB, "5 MiB"), (int(3.14 * GIB), "3.1 GiB")])
 def test_sizes_read_well(number, text):
     assert memory_policy.size(number) == text

@@ -7,14 +7,13 @@ from __future__ import annotations
 import os
 
 import pytest
-
 from ansible_collections.threadwise.smt.plugins.module_utils import memory_probe
 from ansible_collections.threadwise.smt.plugins.module_utils.memory_probe import MIB
 
 
 def test_allocatable_says_what_one_process_is_promised():
     answer = memory_probe.allocatable()
-    assert 0 < answer["largest_bytes"]
+    assert answer["largest_bytes"] > 0
     assert answer["largest_bytes"] % MIB == 0
     assert answer["total_limited"] in (True, False)
 

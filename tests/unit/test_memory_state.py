@@ -9,22 +9,32 @@ import os
 import stat
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from memory_tree import put, tree
-
 from ansible_collections.threadwise.smt.plugins.module_utils import memory_facts, memory_policy, memory_state
 from ansible_collections.threadwise.smt.plugins.module_utils.hostfs import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils.memory_policy import HUGEPAGES, KBYTES, ON_OOM, OVERCOMMIT, PANIC, RATIO
+from hypothesis import given
+from hypothesis import strategies as st
+from memory_tree import put, tree
 
 KEPT = "var/lib/threadwise-smt/memory.json"
 NOTHING = {"sysctls": {}, "units": {}}
 # The kernel has one of ratio and kbytes at 0, or both.
 AMOUNTS = st.one_of(st.tuples(st.integers(0, 200), st.just(0)), st.tuples(st.just(0), st.integers(1, 10**7)))
 POLICIES = st.builds(
-    lambda overcommit, amount, on_oom, panic, huge: {OVERCOMMIT: overcommit, RATIO: amount[0], KBYTES: amount[1], ON_OOM: on_oom, PANIC: panic,
-                                                     HUGEPAGES: huge},
-    st.integers(0, 2), AMOUNTS, st.integers(0, 2), st.integers(-1, 30), st.integers(0, 9))
+    lambda overcommit, amount, on_oom, panic, huge: {
+        OVERCOMMIT: overcommit,
+        RATIO: amount[0],
+        KBYTES: amount[1],
+        ON_OOM: on_oom,
+        PANIC: panic,
+        HUGEPAGES: huge,
+    },
+    st.integers(0, 2),
+    AMOUNTS,
+    st.integers(0, 2),
+    st.integers(-1, 30),
+    st.integers(0, 9),
+)
 
 
 @given(present=POLICIES, saved=POLICIES)
@@ -59,7 +69,7 @@ def test_what_is_kept_is_for_root_only_and_goes_when_nothing_is_left(tmp_path):
 
 def test_a_setting_that_the_kernel_has_not_is_refused(tmp_path):
     fs = HostFs(str(tmp_path))
-    with pytest.raises(memory_state.MemoryStateError, match="no vm.nr_hugepages"):
+    with pytest.raises(memory_state.MemoryStateError, match=r"no vm.nr_hugepages"):
         memory_state.with_present(NOTHING, memory_facts.read_settings(fs), [HUGEPAGES])
 
 
@@ -75,14 +85,29 @@ def test_a_good_record_is_read(tmp_path):
     assert memory_state.load(HostFs(str(tmp_path))) == {"sysctls": GOOD["sysctls"], "units": GOOD["units"]}
 
 
-@pytest.mark.parametrize("text", [
-    "", "{", "[]", "null", "[" * 100000, damaged(schema="other"), damaged(schema_version=2), damaged(sysctls=[1]), damaged(sysctls={"kernel.core_pattern": 0}),
-    damaged(sysctls={OVERCOMMIT: "|/bin/sh"}), damaged(sysctls={OVERCOMMIT: True}), damaged(units={"../x": 0}),
-    damaged(units={"a.service": "0"}), damaged(units={"a.service": None}), damaged(units=5),
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "[" * 100000,
+        damaged(schema="other"),
+        damaged(schema_version=2),
+        damaged(sysctls=[1]),
+        damaged(sysctls={"kernel.core_pattern": 0}),
+        damaged(sysctls={OVERCOMMIT: "|/bin/sh"}),
+        damaged(sysctls={OVERCOMMIT: True}),
+        damaged(units={"../x": 0}),
+        damaged(units={"a.service": "0"}),
+        damaged(units={"a.service": None}),
+        damaged(units=5),
+    ],
+)
 def test_a_damaged_record_is_refused_with_a_way_out(tmp_path, text):
     put(tmp_path, KEPT, text)
-    with pytest.raises(memory_state.MemoryStateError, match="memory.json cannot be used.*remove it"):
+    with pytest.raises(memory_state.MemoryStateError, match=r"memory.json cannot be used.*remove it"):
         memory_state.load(HostFs(str(tmp_path)))
 
 
@@ -96,7 +121,7 @@ def test_a_kernel_that_takes_another_value_is_told(tmp_path):
     root = tree(tmp_path)
     os.unlink(tmp_path / "proc/sys/vm/nr_hugepages")
     os.symlink("/dev/null", tmp_path / "proc/sys/vm/nr_hugepages")
-    with pytest.raises(memory_state.MemoryStateError, match="after 99 was written.*fragmented"):
+    with pytest.raises(memory_state.MemoryStateError, match=r"after 99 was written.*fragmented"):
         memory_state.write(HostFs(root), {HUGEPAGES: 99})
 
 

@@ -5,12 +5,11 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils import sysctl_files
+from ansible_collections.threadwise.smt.plugins.module_utils.hostfs import HostFs
 from hypothesis import given
 from hypothesis import strategies as st
 from memory_tree import put
-
-from ansible_collections.threadwise.smt.plugins.module_utils import sysctl_files
-from ansible_collections.threadwise.smt.plugins.module_utils.hostfs import HostFs
 
 WANTED = {"vm.overcommit_ratio": 80, "vm.overcommit_memory": 2}
 OURS = "etc/sysctl.d/99-threadwise-smt-memory.conf"
@@ -27,13 +26,16 @@ def test_earlier_files_do_not_override(tmp_path):
     assert overrides(tmp_path) == []
 
 
-@pytest.mark.parametrize("line, name", [
-    ("vm.overcommit_memory = 0", "vm.overcommit_memory 0"),
-    ("-vm/overcommit_memory=1", "vm.overcommit_memory 1"),
-    ("vm.overcommit_kbytes = 5000", "vm.overcommit_ratio 0"),
-])
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("vm.overcommit_memory = 0", "vm.overcommit_memory 0"),
+        ("-vm/overcommit_memory=1", "vm.overcommit_memory 1"),
+        ("vm.overcommit_kbytes = 5000", "vm.overcommit_ratio 0"),
+    ],
+)
 def test_a_later_file_is_named(tmp_path, line, name):
-    put(tmp_path, "usr/lib/sysctl.d/99-zz.conf", "# ours\n; theirs\n%s\n" % line)
+    put(tmp_path, "usr/lib/sysctl.d/99-zz.conf", f"# ours\n; theirs\n{line}\n")
     (sentence,) = overrides(tmp_path)
     assert "/usr/lib/sysctl.d/99-zz.conf makes " + name in sentence
 
@@ -70,7 +72,9 @@ def test_tuned_counts_only_where_it_does_not_reapply(tmp_path):
     assert overrides(tmp_path) == []
     put(tmp_path, "etc/tuned/tuned-main.conf", "reapply_sysctl = 0\n")
     assert [" ".join(sentence.split()[3:7]) for sentence in overrides(tmp_path)] == [
-        "throughput makes vm.overcommit_ratio 40", "mine makes vm.overcommit_memory 1"]
+        "throughput makes vm.overcommit_ratio 40",
+        "mine makes vm.overcommit_memory 1",
+    ]
 
 
 @pytest.mark.parametrize("profile", ["../../secret", "/etc", "-x", "a" * 5000])
@@ -99,7 +103,7 @@ def test_what_the_files_make_at_boot_is_held_against_what_is_wanted(tmp_path):
     assert boot_differences(tmp_path) == ([], None), "whoever wrote it"
     put(tmp_path, OURS, "vm.overcommit_memory=0\n")
     (sentence,), hindrance = boot_differences(tmp_path)
-    assert sentence.endswith("%s makes vm.overcommit_memory 0 instead of 2 at boot" % OURS) and hindrance is None
+    assert sentence.endswith(f"{OURS} makes vm.overcommit_memory 0 instead of 2 at boot") and hindrance is None
 
 
 def test_a_file_that_would_beat_ours_hinders(tmp_path):

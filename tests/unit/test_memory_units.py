@@ -7,12 +7,11 @@ from __future__ import annotations
 import os
 
 import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils import memory_units
+from ansible_collections.threadwise.smt.plugins.module_utils.hostfs import HostFs
 from hypothesis import given
 from hypothesis import strategies as st
 from memory_tree import put
-
-from ansible_collections.threadwise.smt.plugins.module_utils import memory_units
-from ansible_collections.threadwise.smt.plugins.module_utils.hostfs import HostFs
 
 DROP_IN = "etc/systemd/system/db.service.d/zz-threadwise-smt-memory.conf"
 
@@ -31,27 +30,31 @@ class Systemd:
             self.reloads += 1
             self.loaded = {name: -900 for name in self.services if os.path.exists(os.path.join(self.root, memory_units.drop_in_path(name + ".service")))}
             return 0, "", ""
-        names = argv[argv.index("--") + 1:]
+        names = argv[argv.index("--") + 1 :]
         return 0, "\n\n".join(self._show(name) for name in names) + "\n", ""
 
     def _show(self, name):
-        short = name[:-len(".service")]
+        short = name[: -len(".service")]
         if short not in self.services:
-            return "Id=%s\nLoadState=not-found" % name
+            return f"Id={name}\nLoadState=not-found"
         service = self.services[short]
         return "MainPID=%d\nControlGroup=/system.slice/%s\nOOMScoreAdjust=%d\nId=%s\nLoadState=loaded" % (
-            service["main"], name, self.loaded.get(short, service.get("score", 0)), name)
+            service["main"],
+            name,
+            self.loaded.get(short, service.get("score", 0)),
+            name,
+        )
 
 
 def process(root, pid, score, unit="db.service"):
-    put(root, "proc/%d/oom_score_adj" % pid, "%d\n" % score)
-    procs = "sys/fs/cgroup/system.slice/%s/cgroup.procs" % unit
+    put(root, f"proc/{pid}/oom_score_adj", f"{score}\n")
+    procs = f"sys/fs/cgroup/system.slice/{unit}/cgroup.procs"
     before = (root / procs).read_text() if (root / procs).exists() else ""
-    put(root, procs, before + "%d\n" % pid)
+    put(root, procs, before + f"{pid}\n")
 
 
 def score(root, pid):
-    return int((root / ("proc/%d/oom_score_adj" % pid)).read_text())
+    return int((root / (f"proc/{pid}/oom_score_adj")).read_text())
 
 
 def protect(root, run, names, saved=None):
@@ -138,19 +141,19 @@ def test_a_run_that_broke_off_is_finished_by_the_next(tmp_path):
 
 
 def test_an_unknown_service_is_refused_before_anything_is_done(tmp_path):
-    with pytest.raises(memory_units.UnitError, match="no service nosuch.service"):
+    with pytest.raises(memory_units.UnitError, match=r"no service nosuch.service"):
         protect(tmp_path, Systemd(str(tmp_path), db={"main": 0}), ["db", "nosuch"])
     assert os.listdir(tmp_path) == []
 
 
 def test_a_silent_systemd_is_told(tmp_path):
-    with pytest.raises(memory_units.UnitError, match="Failed to connect to bus"):
+    with pytest.raises(memory_units.UnitError, match=r"Failed to connect to bus"):
         protect(tmp_path, lambda argv: (1, "", "Failed to connect to bus"), ["db"])
 
 
 def test_a_failed_reload_is_told(tmp_path):
     run = Systemd(str(tmp_path), db={"main": 0})
-    with pytest.raises(memory_units.UnitError, match="daemon-reload failed"):
+    with pytest.raises(memory_units.UnitError, match=r"daemon-reload failed"):
         protect(tmp_path, lambda argv: (1, "", "no") if argv[1] == "daemon-reload" else run(argv), ["db"])
 
 
@@ -162,16 +165,18 @@ def test_another_drop_in_with_the_last_word_is_named(tmp_path):
     assert memory_units.overrides(run, ["db.service"]) == []
 
 
-@pytest.mark.parametrize("name, full", [("sshd", "sshd.service"), ("postgresql@15-main.service", "postgresql@15-main.service"),
-                                        ("a\\x2db:c_d.e", "a\\x2db:c_d.e.service")])
+@pytest.mark.parametrize(
+    ("name", "full"), [("sshd", "sshd.service"), ("postgresql@15-main.service", "postgresql@15-main.service"), ("a\\x2db:c_d.e", "a\\x2db:c_d.e.service")]
+)
 def test_names_of_services(name, full):
     assert memory_units.check_name(name) == full
 
 
-@pytest.mark.parametrize("name", ["", "../../etc/passwd", "a/b", "a b", "a\n[Service]", "a;b", "$(x)",
-                                  "a@.service", "@b", "a" * 256, "a\0b", "\u00e4", ".service"])
+@pytest.mark.parametrize(
+    "name", ["", "../../etc/passwd", "a/b", "a b", "a\n[Service]", "a;b", "$(x)", "a@.service", "@b", "a" * 256, "a\0b", "\u00e4", ".service"]
+)
 def test_what_is_no_service_is_refused(name):
-    with pytest.raises(memory_units.UnitError, match="no name of a systemd service"):
+    with pytest.raises(memory_units.UnitError, match=r"no name of a systemd service"):
         memory_units.check_name(name)
 
 

@@ -9,7 +9,6 @@ import subprocess
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure
-
 from ansible_collections.threadwise.smt.plugins.plugin_utils import patience
 
 

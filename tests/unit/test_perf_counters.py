@@ -12,7 +12,6 @@ import subprocess
 import time
 
 import pytest
-
 from ansible_collections.threadwise.smt.plugins.module_utils import perf_counters
 
 RECORDED = pathlib.Path(__file__).parent / "recorded_perf"
@@ -40,9 +39,20 @@ def test_hybrid_processors_name_an_event_once_for_each_kind_of_core():
     assert perf_counters.parse(HYBRID) == {"1": {"cycles": 200.0, "instructions": 500.0}}
 
 
-@pytest.mark.parametrize("text", [NOT_SUPPORTED, "", "Error: no permission", "[1, 2]", "null", '{"cpu" : "x", "counter-value" : "1", "event" : "cycles"}',
-                                  "[" * 100000, '{"cpu" : "0", "counter-value" : "1e999", "event" : "cycles"}',
-                                  '{"cpu" : 0, "event" : 3, "counter-value" : []}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        NOT_SUPPORTED,
+        "",
+        "Error: no permission",
+        "[1, 2]",
+        "null",
+        '{"cpu" : "x", "counter-value" : "1", "event" : "cycles"}',
+        "[" * 100000,
+        '{"cpu" : "0", "counter-value" : "1e999", "event" : "cycles"}',
+        '{"cpu" : 0, "event" : 3, "counter-value" : []}',
+    ],
+)
 def test_what_counts_nothing_is_nothing(text):
     assert perf_counters.parse(text) == {}
 
@@ -68,14 +78,17 @@ def test_this_machines_own_perf_is_believed():
     assert {json.loads(line)["cpu"] for line in counting.text.splitlines() if line} == {str(cpu) for cpu in os.sched_getaffinity(0)}
 
 
-@pytest.mark.parametrize(("script", "reason"), [
-    ("echo 'Access to performance monitoring is limited.' >&2; exit 255", "perf stat failed: Access to performance monitoring is limited."),
-    ("exit 1", "perf stat failed: it said nothing"),
-])
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("echo 'Access to performance monitoring is limited.' >&2; exit 255", "perf stat failed: Access to performance monitoring is limited."),
+        ("exit 1", "perf stat failed: it said nothing"),
+    ],
+)
 def test_a_perf_that_may_not_count_says_why(script, reason, tmp_path, monkeypatch):
-    (tmp_path / "perf").write_text("#!/bin/sh\n%s\n" % script)
+    (tmp_path / "perf").write_text(f"#!/bin/sh\n{script}\n")
     (tmp_path / "perf").chmod(0o755)
-    monkeypatch.setenv("PATH", "%s:%s" % (tmp_path, os.environ["PATH"]))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert perf_counters.why_not() == reason
 
 
@@ -83,7 +96,7 @@ def test_a_perf_that_does_not_end_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr(perf_counters, "PATIENCE", 0.3)
     (tmp_path / "perf").write_text("#!/bin/sh\ntrap '' INT\nwhile :; do sleep 0.1; done\n")
     (tmp_path / "perf").chmod(0o755)
-    monkeypatch.setenv("PATH", "%s:%s" % (tmp_path, os.environ["PATH"]))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with perf_counters.Counting([0]) as counting:
         pass
     assert counting.text == ""

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import pytest
-
 from ansible_collections.threadwise.smt.plugins.module_utils.placement import NAMES, PlacementError, Placements, same_as_earlier
 
 ADJACENT = ((0, 1), (2, 3), (4, 5), (6, 7))

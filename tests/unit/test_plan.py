@@ -10,25 +10,37 @@ import pwd
 import re
 
 import pytest
-
-from ansible_collections.threadwise.smt.plugins.module_utils import facts as gathered
 from ansible_collections.threadwise.smt.plugins.module_utils import changes, cpu_state, plan, run_directory, sample_record, stop_rule, workloads
+from ansible_collections.threadwise.smt.plugins.module_utils import facts as gathered
 from ansible_collections.threadwise.smt.plugins.module_utils.hostfs import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils.placement import PlacementError
 from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import RunDirectory
 from ansible_collections.threadwise.smt.plugins.module_utils.topology import Topology
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 from ansible_collections.threadwise.smt.plugins.plugin_utils import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 
 HERE = tuple(sorted(os.sched_getaffinity(0)))[:2]
 SETTINGS = {
-    "change": "smt_runtime", "workloads": ["gzip"], "placements": ["single", "siblings", "all_threads"],
-    "budget": 3600, "blocks": 3, "sample_seconds": 0.05, "settle_seconds": 0, "bystanders": "warn", "affinity_conflicts_of": [], "overcommit_ratio": None,
-    "custom": [], "margin": 0.01, "sources": {},
+    "change": "smt_runtime",
+    "workloads": ["gzip"],
+    "placements": ["single", "siblings", "all_threads"],
+    "budget": 3600,
+    "blocks": 3,
+    "sample_seconds": 0.05,
+    "settle_seconds": 0,
+    "bystanders": "warn",
+    "affinity_conflicts_of": [],
+    "overcommit_ratio": None,
+    "custom": [],
+    "margin": 0.01,
+    "sources": {},
 }
 ORIGIN = {"control": "on", "active": True, "online": list(HERE), "present": list(HERE)}
 FACTS = {
-    "control": "on", "supported": True, "complete": True, "threads_per_core": {"max": 2},
+    "control": "on",
+    "supported": True,
+    "complete": True,
+    "threads_per_core": {"max": 2},
     "methods": {"runtime": {"chosen": "smt_control", "possible": ["smt_control"], "impossible": {}}},
 }
 
@@ -73,9 +85,15 @@ def test_blocks_alternate_and_every_second_runs_backwards(tmp_path, toggles):
     _done, samples, _files = measured(tmp_path, SETTINGS)
     order = [(sample["block"], sample["condition"], sample["placement"]) for sample in samples]
     assert order == [
-        (0, "smt_on", "single"), (0, "smt_on", "siblings"), (0, "smt_off", "single"),
-        (1, "smt_off", "single"), (1, "smt_on", "siblings"), (1, "smt_on", "single"),
-        (2, "smt_on", "single"), (2, "smt_on", "siblings"), (2, "smt_off", "single"),
+        (0, "smt_on", "single"),
+        (0, "smt_on", "siblings"),
+        (0, "smt_off", "single"),
+        (1, "smt_off", "single"),
+        (1, "smt_on", "siblings"),
+        (1, "smt_on", "single"),
+        (2, "smt_on", "single"),
+        (2, "smt_on", "siblings"),
+        (2, "smt_off", "single"),
     ]
     assert toggles == [("on", ORIGIN), ("off", ORIGIN), ("on", ORIGIN), ("off", ORIGIN)]
     assert [sample["index"] for sample in samples] == list(range(9))
@@ -101,18 +119,23 @@ def test_a_block_that_takes_far_longer_than_the_budget_ends_the_plan_with_the_re
     monkeypatch.setattr(plan, "OVERTIME", 0)
     slow = own("slow", "sleep 0.4; echo rate 1")
     settings = dict(SETTINGS, change="none", workloads=[], custom=[slow, dict(slow, name="slower")], placements=["single"], budget=1, blocks=None)
-    with pytest.raises(plan.PlanError, match="block 0 was not done 0 s after the budget of 1 s was spent: give this host more time"):
+    with pytest.raises(plan.PlanError, match=r"block 0 was not done 0 s after the budget of 1 s was spent: give this host more time"):
         measured(tmp_path, settings)
     assert len(RunDirectory(str(tmp_path), "r").read_lines("samples.jsonl")) < 2
 
 
-@pytest.mark.parametrize(("host_facts", "words"), [
-    (facts(control="notsupported", supported=False), "no SMT to switch .smt/control reads notsupported"),
-    (facts(threads_per_core={"max": 1}), "no core of this host has a second thread"),
-    (facts(methods={"runtime": {"chosen": None, "possible": [], "impossible": {"smt_control": "only root may write it"}}}), "only root may write it"),
-    (facts(control="forceoff", methods={"runtime": {"chosen": None, "possible": [], "impossible": {"smt_control": "reboot"}}}),
-     "cannot be switched at run time"),
-])
+@pytest.mark.parametrize(
+    ("host_facts", "words"),
+    [
+        (facts(control="notsupported", supported=False), "no SMT to switch .smt/control reads notsupported"),
+        (facts(threads_per_core={"max": 1}), "no core of this host has a second thread"),
+        (facts(methods={"runtime": {"chosen": None, "possible": [], "impossible": {"smt_control": "only root may write it"}}}), "only root may write it"),
+        (
+            facts(control="forceoff", methods={"runtime": {"chosen": None, "possible": [], "impossible": {"smt_control": "reboot"}}}),
+            "cannot be switched at run time",
+        ),
+    ],
+)
 def test_why_there_is_no_comparison_is_said(host_facts, words):
     found = outline(SETTINGS, host_facts)
     assert not found.change.compared and found.change.conditions == ["as_found"]
@@ -149,44 +172,68 @@ def test_isolated_and_forbidden_cpus_are_left_alone():
 
 def test_workloads_that_fail_in_every_way_are_given_up_and_spoil_nothing(tmp_path):
     """Each works while it is prepared, then fails, hangs, prints nonsense, or leaves children behind."""
-    second = "[ -e {0}/%s ] || {{ touch {0}/%s; echo rate 1; exit; }}; ".format(tmp_path)
+    second = f"[ -e {tmp_path}/%s ] || {{ touch {tmp_path}/%s; echo rate 1; exit; }}; "
     custom = [
-        own("fails", second % ("f", "f") + "echo no paper; exit 3"), own("hangs", second % ("h", "h") + "echo waiting; sleep 300", timeout=4),
-        own("babbles", second % ("b", "b") + "echo rate of what"), own("leaves", "setsid sleep 300 & echo $! >> %s/children; echo rate 2" % tmp_path),
+        own("fails", second % ("f", "f") + "echo no paper; exit 3"),
+        own("hangs", second % ("h", "h") + "echo waiting; sleep 300", timeout=4),
+        own("babbles", second % ("b", "b") + "echo rate of what"),
+        own("leaves", f"setsid sleep 300 & echo $! >> {tmp_path}/children; echo rate 2"),
     ]
     settings = dict(SETTINGS, change="none", workloads=["gzip"], custom=custom, placements=["single"], blocks=5)
     done, samples, files = measured(tmp_path, settings)
     errors = {name: [sample["error"] for sample in samples if sample["workload"] == name] for name in ("fails", "hangs", "babbles", "leaves", "gzip")}
-    for name, words in (("fails", "failed with exit status 3: no paper"), ("hangs", "did not end within 4 s and was ended: waiting"),
-                        ("babbles", "printed no rate: rate of what")):
+    for name, words in (
+        ("fails", "failed with exit status 3: no paper"),
+        ("hangs", "did not end within 4 s and was ended: waiting"),
+        ("babbles", "printed no rate: rate of what"),
+    ):
         assert len(errors[name]) == plan.FAILURES_ALLOWED + 1 and all(words in error for error in errors[name])
     assert errors["leaves"] == errors["gzip"] == [None] * 5
     assert sorted(skip["workload"] for skip in done.skipped) == ["babbles", "fails", "hangs"]
     assert all("given up after 3 failures in a row" in skip["reason"] for skip in done.skipped)
     assert len([event for event in files.read_lines("events.jsonl") if event["event"] == "skipped"]) == 3
-    assert not [pid for pid in (tmp_path / "children").read_text().split() if os.path.exists("/proc/%s" % pid)]
+    assert not [pid for pid in (tmp_path / "children").read_text().split() if os.path.exists(f"/proc/{pid}")]
 
 
 def test_a_server_runs_as_long_as_the_plan_and_no_longer(tmp_path, monkeypatch):
     server = {
-        "folders": [], "commands": ["sh"], "user": pwd.getpwuid(os.geteuid()).pw_name, "prepare": [], "fill": [], "stop": "SIGINT", "kill": "SIGQUIT",
-        "serve": ["sh", "-c", "trap 'exit 0' INT; echo rate $$ > {server}/up; while :; do sleep 0.05; done"], "ready": ["test", "-s", "{server}/up"],
+        "folders": [],
+        "commands": ["sh"],
+        "user": pwd.getpwuid(os.geteuid()).pw_name,
+        "prepare": [],
+        "fill": [],
+        "stop": "SIGINT",
+        "kill": "SIGQUIT",
+        "serve": ["sh", "-c", "trap 'exit 0' INT; echo rate $$ > {server}/up; while :; do sleep 0.05; done"],
+        "ready": ["test", "-s", "{server}/up"],
     }
     served = dict(workloads.PLAIN, name="served", title="served", argv=["cat", "{server}/up"], metric=dict(RATE, aggregate="sum"), server=server)
     monkeypatch.setitem(workloads.BUILT_IN, "served", served)
     _done, samples, files = measured(tmp_path, dict(SETTINGS, change="none", workloads=["served"], placements=["single"], blocks=2))
     pids = {int(sample["metric"]["value"]) for sample in samples}
     assert len(samples) == 2 and len(pids) == 1
-    assert not os.path.exists("/proc/%d" % pids.pop()) and not os.path.exists(files.file("served.server"))
+    assert not os.path.exists(f"/proc/{pids.pop()}") and not os.path.exists(files.file("served.server"))
 
 
 def test_a_workload_with_a_point_is_sampled_at_each(tmp_path, monkeypatch):
-    levels = dict(workloads.PLAIN, name="levels", title="levels", argv=["echo", "rate", "{percent}"], metric=dict(RATE, aggregate="sum"), package="coreutils",
-                  placements=["single"], point={"name": "load", "unit": "of one CPU", "values": [0.5, 1.0]})
+    levels = dict(
+        workloads.PLAIN,
+        name="levels",
+        title="levels",
+        argv=["echo", "rate", "{percent}"],
+        metric=dict(RATE, aggregate="sum"),
+        package="coreutils",
+        placements=["single"],
+        point={"name": "load", "unit": "of one CPU", "values": [0.5, 1.0]},
+    )
     monkeypatch.setitem(workloads.BUILT_IN, "levels", levels)
     done, samples, files = measured(tmp_path, dict(SETTINGS, change="none", workloads=["levels"], placements=["single", "all_threads"], blocks=2))
     assert [(sample["block"], sample["placement"], sample["point"]["value"], sample["metric"]["value"]) for sample in samples] == [
-        (0, "single", 0.5, 50.0), (0, "single", 1.0, 100.0), (1, "single", 1.0, 100.0), (1, "single", 0.5, 50.0)]
+        (0, "single", 0.5, 50.0),
+        (0, "single", 1.0, 100.0),
+        (1, "single", 1.0, 100.0),
+        (1, "single", 0.5, 50.0),
+    ]
     assert samples[0]["point"] == {"name": "load", "value": 0.5, "unit": "of one CPU"}
     assert done.skipped == []
     files.write("header.json", done.header({}, {}, "r"))
@@ -195,14 +242,21 @@ def test_a_workload_with_a_point_is_sampled_at_each(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(len(HERE) < 2, reason="two CPUs are needed to stand for siblings")
 def test_a_placement_under_another_name_is_measured_under_the_first(tmp_path, monkeypatch):
-    whole = dict(workloads.PLAIN, name="whole", title="whole", argv=["echo", "rate 1"], metric=dict(RATE, aggregate="sum"), package="coreutils",
-                 placements=["all_threads"])
+    whole = dict(
+        workloads.PLAIN,
+        name="whole",
+        title="whole",
+        argv=["echo", "rate 1"],
+        metric=dict(RATE, aggregate="sum"),
+        package="coreutils",
+        placements=["all_threads"],
+    )
     monkeypatch.setitem(workloads.BUILT_IN, "whole", whole)
     settings = dict(SETTINGS, change="none", workloads=["whole"], blocks=1)
     assert [sample["placement"] for sample in measured(tmp_path, settings)[1]] == ["siblings"]
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    with pytest.raises(plan.PlanError, match="whole is measured in all_threads: none of them is in this plan"):
+    with pytest.raises(plan.PlanError, match=r"whole is measured in all_threads: none of them is in this plan"):
         measured(elsewhere, dict(settings, placements=["single"]))
 
 
@@ -231,11 +285,12 @@ def test_before_each_block_the_host_is_looked_at(tmp_path, monkeypatch):
 @pytest.mark.skipif(len(HERE) < 2, reason="two CPUs are needed to stand for siblings")
 def test_a_plan_stops_when_it_knows_enough_whatever_it_knows(tmp_path, toggles):
     """The same rate on and off, and half of it: both stop at the same block, long before the budget is spent."""
-    for name, line in (("even", "echo rate 100"), ("halved", "[ $(taskset -cp $$ | sed 's/.*: //') = %d ] && echo rate 50 || echo rate 100" % HERE[0])):
+    for name, line in (("even", "echo rate 100"), ("halved", f"[ $(taskset -cp $$ | sed 's/.*: //') = {HERE[0]} ] && echo rate 50 || echo rate 100")):
         folder = tmp_path / name
         folder.mkdir()
-        settings = dict(SETTINGS, workloads=[], custom=[own(name, line)], placements=["one_per_core", "all_threads"],
-                        blocks=stop_rule.LEAST_BLOCKS + 3, budget=600)
+        settings = dict(
+            SETTINGS, workloads=[], custom=[own(name, line)], placements=["one_per_core", "all_threads"], blocks=stop_rule.LEAST_BLOCKS + 3, budget=600
+        )
         done, _samples, files = measured(folder, settings)
         assert done.block == stop_rule.LEAST_BLOCKS
         assert files.read("header.json")["plan"]["stopped"] == "precise"
@@ -243,7 +298,7 @@ def test_a_plan_stops_when_it_knows_enough_whatever_it_knows(tmp_path, toggles):
 
 def test_a_missing_workload_is_skipped_and_none_at_all_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(plan.PlanError, match="no workload can be run here: gzip is not installed .package gzip."):
+    with pytest.raises(plan.PlanError, match=r"no workload can be run here: gzip is not installed .package gzip."):
         measured(tmp_path, dict(SETTINGS, change="none"))
 
 
@@ -257,8 +312,8 @@ def test_a_plan_stops_before_its_result_is_larger_than_a_controller_takes(tmp_pa
 
 def test_a_block_that_alone_would_be_larger_is_given_up_with_the_reason(tmp_path, monkeypatch):
     monkeypatch.setattr(plan, "MOST_BYTES", 2000)
-    custom = [own("own_%d" % number, "echo rate 1") for number in range(6)]
-    with pytest.raises(plan.PlanError, match="block 0 was not done, and the samples so far are as large as a result may be"):
+    custom = [own(f"own_{number}", "echo rate 1") for number in range(6)]
+    with pytest.raises(plan.PlanError, match=r"block 0 was not done, and the samples so far are as large as a result may be"):
         measured(tmp_path, dict(SETTINGS, change="none", workloads=[], custom=custom, placements=["single"], blocks=1))
 
 
@@ -275,12 +330,21 @@ def test_the_file_on_the_controller_is_not_larger_than_a_plan_counts(tmp_path):
 RATE_COMMAND = own("own", "echo rate 1")
 
 
-@pytest.mark.parametrize(("changed", "trouble"), [
-    ({"budget": 0}, "budget is 0: it must be from 1 to"), ({"blocks": 0}, "blocks is 0"), ({"sample_seconds": float("nan")}, "sample_seconds is nan"),
-    ({"settle_seconds": -1}, "settle_seconds is -1"), ({"placements": []}, "no placement is named"), ({"placements": ["x"]}, "there is no placement 'x'"),
-    ({"workloads": ["x"]}, "there is no workload x"), ({"workloads": []}, "no workload is named"), ({"margin": 0}, "margin is 0"),
-    ({"custom": [dict(RATE_COMMAND, name="A b")]}, "cannot be a name"),
-])
+@pytest.mark.parametrize(
+    ("changed", "trouble"),
+    [
+        ({"budget": 0}, "budget is 0: it must be from 1 to"),
+        ({"blocks": 0}, "blocks is 0"),
+        ({"sample_seconds": float("nan")}, "sample_seconds is nan"),
+        ({"settle_seconds": -1}, "settle_seconds is -1"),
+        ({"placements": []}, "no placement is named"),
+        ({"placements": ["x"]}, "there is no placement 'x'"),
+        ({"workloads": ["x"]}, "there is no workload x"),
+        ({"workloads": []}, "no workload is named"),
+        ({"margin": 0}, "margin is 0"),
+        ({"custom": [dict(RATE_COMMAND, name="A b")]}, "cannot be a name"),
+    ],
+)
 def test_settings_that_cannot_be_are_refused(changed, trouble):
     with pytest.raises((plan.PlanError, PlacementError, workloads.WorkloadError), match=trouble):
         plan.check_settings(dict(SETTINGS, **changed))

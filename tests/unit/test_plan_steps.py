@@ -9,13 +9,21 @@ import signal
 import time
 
 import pytest
-
 from ansible_collections.threadwise.smt.plugins.module_utils import host_lock, plan_steps
 from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import RunDirectory, RunDirectoryError, base_directory
 
 SETTINGS = {
-    "change": "none", "workloads": [], "placements": ["single"], "budget": 600, "blocks": 3, "sample_seconds": 0.05, "settle_seconds": 0, "bystanders": "warn",
-    "overcommit_ratio": None, "margin": 0.01, "sources": {},
+    "change": "none",
+    "workloads": [],
+    "placements": ["single"],
+    "budget": 600,
+    "blocks": 3,
+    "sample_seconds": 0.05,
+    "settle_seconds": 0,
+    "bystanders": "warn",
+    "overcommit_ratio": None,
+    "margin": 0.01,
+    "sources": {},
 }
 
 
@@ -54,10 +62,10 @@ CUSTOM = [{"name": "own", "argv": ["echo", "rate 1"], "metric": {"name": "rate",
 def test_a_second_evaluation_is_refused_with_the_firsts_name_and_takes_nothing_from_it(held, tmp_path):
     settings = dict(SETTINGS, custom=CUSTOM)
     assert plan_steps.describe("second", settings)["uncollected"] == []
-    with pytest.raises(host_lock.HostLockError, match=r"an evaluation \(run first\), pid %d .*: try again when it has finished" % held):
+    with pytest.raises(host_lock.HostLockError, match=rf"an evaluation \(run first\), pid {held} .*: try again when it has finished"):
         plan_steps.measure("second", settings)
     for step in (plan_steps.collect, plan_steps.forget):
-        with pytest.raises(RunDirectoryError, match="run first is still being measured on this host by process %d" % held):
+        with pytest.raises(RunDirectoryError, match=f"run first is still being measured on this host by process {held}"):
             step("first", settings)
     (tmp_path / "go").touch()
     assert os.waitpid(held, 0)[1] == 0

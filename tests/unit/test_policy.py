@@ -7,12 +7,11 @@ from __future__ import annotations
 import datetime
 
 import pytest
-
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils import answer, evidence, policy
 from ansible_collections.threadwise.smt.plugins.plugin_utils.policy import Wish
 
-NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.timezone.utc)
+NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
 CLASS = "x86_64-1s2c4t-split-00000000"
 
 
@@ -20,15 +19,37 @@ def decided(decision, sentence="Because."):
     return {CLASS: {"decision": decision, "whose": "evaluation of a in run r, 3 days old", "sentence": sentence}}
 
 
-@pytest.mark.parametrize("value, wanted", [
-    ("enabled", Wish("enabled")), ("disabled", Wish("disabled")), ({"threads_per_core": 2}, Wish(threads=2)), ({"threads_per_core": "2"}, Wish(threads=2)),
-])
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        ("enabled", Wish("enabled")),
+        ("disabled", Wish("disabled")),
+        ({"threads_per_core": 2}, Wish(threads=2)),
+        ({"threads_per_core": "2"}, Wish(threads=2)),
+    ],
+)
 def test_a_value_becomes_a_wish(value, wanted):
     assert policy.wish(value, {}, CLASS, None) == wanted
 
 
-@pytest.mark.parametrize("value", ["on", "", True, 2, [], {}, {"threads_per_core": 0}, {"threads_per_core": 9}, {"threads_per_core": True},
-                                   {"threads_per_core": 1.5}, {"threads_per_core": "x" * 10 ** 6}, {"threads_per_core": 2, "more": 1}, {"enabled": True}])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "on",
+        "",
+        True,
+        2,
+        [],
+        {},
+        {"threads_per_core": 0},
+        {"threads_per_core": 9},
+        {"threads_per_core": True},
+        {"threads_per_core": 1.5},
+        {"threads_per_core": "x" * 10**6},
+        {"threads_per_core": 2, "more": 1},
+        {"enabled": True},
+    ],
+)
 def test_what_is_no_policy_is_refused(value):
     with pytest.raises(policy.PolicyError, match="has to be"):
         policy.wish(value, None, CLASS, None)
@@ -47,17 +68,22 @@ def test_no_policy_names_the_class_to_set_one_for():
         policy.wish(None, {"other": "disabled"}, CLASS, None)
 
 
-@pytest.mark.parametrize("decision, state", [("enabled", "enabled"), ("disabled", "disabled"), ("any", None)])
+@pytest.mark.parametrize(("decision", "state"), [("enabled", "enabled"), ("disabled", "disabled"), ("any", None)])
 def test_auto_takes_the_decision_and_says_whose_it_is(decision, state):
     wish = policy.wish("auto", None, CLASS, decided(decision))
     assert (wish.state, wish.threads, wish.anything) == (state, None, state is None)
     assert wish.evidence == "evaluation of a in run r, 3 days old: Because."
 
 
-@pytest.mark.parametrize("known, found, words", [
-    (None, decided("enabled"), "hardware class of this host is not known"), (CLASS, None, "smt_policy_evidence"),
-    (CLASS, {}, "no evaluation of hardware class"), (CLASS, decided(None), "does not decide"),
-])
+@pytest.mark.parametrize(
+    ("known", "found", "words"),
+    [
+        (None, decided("enabled"), "hardware class of this host is not known"),
+        (CLASS, None, "smt_policy_evidence"),
+        (CLASS, {}, "no evaluation of hardware class"),
+        (CLASS, decided(None), "does not decide"),
+    ],
+)
 def test_auto_refuses_without_a_decision(known, found, words):
     with pytest.raises(policy.PolicyError, match=words):
         policy.wish("auto", None, known, found)
@@ -71,15 +97,28 @@ def test_a_scope_is_one_of_three():
 
 # ---- what evaluations decide ----------------------------------------------------------------------------------------------------------------------
 
+
 def says(choice, host="a", run="r", days=3, hardware_class=CLASS):
     return evidence.Witness(host, run, hardware_class, choice, f"{host} {choice}.", NOW - datetime.timedelta(days=days))
 
 
-@pytest.mark.parametrize("said, decision", [
-    (["on"], "enabled"), (["off"], "disabled"), (["either"], "any"), (["on", "either"], "enabled"), (["off", "off"], "disabled"), (["on", "off"], None),
-    (["on", "undecided"], None), (["undecided"], None), (["by_workload"], None), (["on", "by_workload"], None), (["not_compared"], None),
-    (["on", "not_compared"], "enabled"),
-])
+@pytest.mark.parametrize(
+    ("said", "decision"),
+    [
+        (["on"], "enabled"),
+        (["off"], "disabled"),
+        (["either"], "any"),
+        (["on", "either"], "enabled"),
+        (["off", "off"], "disabled"),
+        (["on", "off"], None),
+        (["on", "undecided"], None),
+        (["undecided"], None),
+        (["by_workload"], None),
+        (["on", "by_workload"], None),
+        (["not_compared"], None),
+        (["on", "not_compared"], "enabled"),
+    ],
+)
 def test_hosts_of_a_run_decide_together(said, decision):
     found = evidence.decisions([says(one, host=str(number)) for number, one in enumerate(said)], NOW)
     assert found[CLASS]["decision"] == decision
@@ -108,7 +147,7 @@ def test_what_has_not_come_yet_decides_nothing(name):
 
 def test_when_a_run_was_taken_is_what_the_controller_noted():
     at = evidence.witness(dict(result_maker.result(), finished="2026-01-02T00:00:00Z", collected="2026-01-01T00:00:00Z"), NOW).at
-    assert at == datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
+    assert at == datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
 def test_each_class_speaks_for_itself():

@@ -7,13 +7,20 @@ from __future__ import annotations
 import json
 
 import pytest
-
 from ansible_collections.threadwise.smt.plugins.plugin_utils import progress
 
 TOLD = {
-    "phase": "measuring", "block": 3, "fraction": 0.416, "seconds_left": 175,
-    "last": {"workload": "gzip", "placement": "siblings", "condition": "smt_on",
-             "metric": {"name": "throughput", "value": 78.04, "unit": "MB/s"}, "workers": 2},
+    "phase": "measuring",
+    "block": 3,
+    "fraction": 0.416,
+    "seconds_left": 175,
+    "last": {
+        "workload": "gzip",
+        "placement": "siblings",
+        "condition": "smt_on",
+        "metric": {"name": "throughput", "value": 78.04, "unit": "MB/s"},
+        "workers": 2,
+    },
 }
 
 
@@ -25,9 +32,14 @@ def test_a_phase_without_samples_is_named():
     assert progress.line(dict(TOLD, phase="preparing", last=None)) == " 42 %, block 3, about 2:55 left, preparing"
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "7", "[" * 5000, " " * (progress.MAX_BYTES + 1)] + [
-    '{"fraction": %s, "block": 1}' % number
-    for number in ("Infinity", "-Infinity", "NaN", "1e400", "-1e400", "1e308", "1" + "0" * 15, "9" * 400, "-" + "9" * 5000)])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "null", "7", "[" * 5000, " " * (progress.MAX_BYTES + 1)]
+    + [
+        f'{{"fraction": {number}, "block": 1}}'
+        for number in ("Infinity", "-Infinity", "NaN", "1e400", "-1e400", "1e308", "1" + "0" * 15, "9" * 400, "-" + "9" * 5000)
+    ],
+)
 def test_what_is_no_progress_is_none(text):
     assert progress.parse(text) is None
 
@@ -35,7 +47,7 @@ def test_what_is_no_progress_is_none(text):
 @pytest.mark.parametrize("value", ["9e14", "-9e14", "5e-324", "1e18", "9" * 15, "-" + "9" * 15, "true", '"9"', "[9]", "{}", "null", "-0"])
 @pytest.mark.parametrize("field", ["fraction", "block", "seconds_left", "value"])
 def test_each_number_that_json_can_hold_makes_a_short_line_or_none(field, value):
-    told = json.dumps(TOLD).replace('"%s": %s' % (field, json.dumps({**TOLD, **TOLD["last"]["metric"]}[field])), '"%s": %s' % (field, value))
+    told = json.dumps(TOLD).replace(f'"{field}": {json.dumps({**TOLD, **TOLD["last"]["metric"]}[field])}', f'"{field}": {value}')
     assert told != json.dumps(TOLD)
     parsed = progress.parse(told)
     assert parsed is None or len(progress.line(parsed)) < 400

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import pytest
-
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils.recommendation import Licence
@@ -53,7 +52,7 @@ def test_without_a_comparison_nothing_is_chosen():
     assert made["choice"] == "not_compared" and made["agreed"] is False and about(made, "performance") == []
 
 
-@pytest.mark.parametrize("per, licences, points_to", [("thread", {"on": 8, "off": 4}, "off"), ("core", {"on": 4, "off": 4}, "on")])
+@pytest.mark.parametrize(("per", "licences", "points_to"), [("thread", {"on": 8, "off": 4}, "off"), ("core", {"on": 4, "off": 4}, "on")])
 def test_licences_are_weighed_by_the_work_they_buy(per, licences, points_to):
     """SMT off does 0.8 of the work: half the licences for it are cheaper by work, as many are dearer."""
     reason = about(recommended(Licence(per, 100.0)), "licence")[0]

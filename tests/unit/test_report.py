@@ -7,6 +7,7 @@ from __future__ import annotations
 import csv
 import html.parser
 import io
+import itertools
 import json
 import os
 import re
@@ -15,9 +16,8 @@ import subprocess
 import sys
 
 import pytest
-import yaml
-
 import result_maker
+import yaml
 from ansible_collections.threadwise.smt.plugins.plugin_utils import forms, report, result_files, words
 
 ATTACK = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{ 7*7 }}=cmd|' /C calc'!A0 @everyone [x](javascript:alert(1))"
@@ -26,7 +26,7 @@ FILES = {"index.html", "results.csv", "comparisons.csv", "summary.md", "results.
 
 
 def built(directory, *documents, **settings):
-    """name -> text of the report on these results, and what was refused."""
+    """Name -> text of the report on these results, and what was refused."""
     for document in documents:
         result_files.save(directory, document)
     results = result_files.result_paths(directory)
@@ -80,11 +80,14 @@ def attacked_fixture(tmp_path_factory):
 
 def test_the_page_says_how_to_measure_the_same_again(tmp_path):
     switched = {"compared": True, "reason": None, "before": "smt_on", "after": "smt_off"}
-    for name, told in (("smt_runtime", "-e smt_eval_change=smt_runtime "), ("smt_boot", "-e smt_eval_boots=4 -e smt_boot_reboot_ok=true "),
-                       ("overcommit_strict", "-e smt_eval_change=overcommit_strict ")):
+    for name, told in (
+        ("smt_runtime", "-e smt_eval_change=smt_runtime "),
+        ("smt_boot", "-e smt_eval_boots=4 -e smt_boot_reboot_ok=true "),
+        ("overcommit_strict", "-e smt_eval_change=overcommit_strict "),
+    ):
         document = result_maker.result(change={**switched, "name": name, "boots": 4}, workloads={"gzip": result_maker.GZIP, "mine": EVEN})
         page = Page(built(tmp_path, document)[0]["index.html"]).text()
-        command = f"--limit web01 {told}-e '{{\"smt_bench_workloads\": [\"gzip\"]}}' -e smt_bench_budget="
+        command = f'--limit web01 {told}-e \'{{"smt_bench_workloads": ["gzip"]}}\' -e smt_bench_budget='
         assert command in page and "which declares commands of your own: mine." in page
 
 
@@ -113,7 +116,7 @@ def test_a_screen_reader_finds_its_way(usual, attacked, tmp_path):
     for text in (usual[0]["index.html"], attacked[0]["index.html"], several["index.html"], several["a.html"]):
         elements = Page(text).elements
         levels = [int(tag[1]) for tag, _attributes in elements if re.fullmatch("h[1-6]", tag)]
-        assert levels[0] == 1 and levels.count(1) == 1 and all(after <= before + 1 for before, after in zip(levels, levels[1:]))
+        assert levels[0] == 1 and levels.count(1) == 1 and all(after <= before + 1 for before, after in itertools.pairwise(levels))
         tags = [tag for tag, _attributes in elements]
         assert tags.count("table") == tags.count("caption") >= 3
         assert all(attributes.get("scope") in ("col", "row") for tag, attributes in elements if tag == "th")
@@ -204,7 +207,7 @@ def test_code_in_markdown(text):
     made = forms.code(text)
     fence = re.match(r"`+", made).group()
     assert made.endswith(fence) and "\n" not in made and "|" not in made
-    assert fence not in made[len(fence):-len(fence)]
+    assert fence not in made[len(fence) : -len(fence)]
 
 
 def test_broken_files_are_refused_by_name_and_the_rest_is_built(tmp_path):
@@ -282,8 +285,17 @@ def test_a_host_whose_process_is_killed_is_named_and_the_rest_is_built(tmp_path,
 def test_the_kernel_and_measuring_disagree(tmp_path):
     document = result_maker.result(blocks=4, shape=(1, 2, 2))
     document["facts"]["measured"] = {
-        "agrees_with_kernel": False, "cpus": "0-3", "pairs": ["0,2", "1,3"], "singles": "", "unclear": "", "ratios": [], "rounds": 200, "seconds": 9.5,
-        "confidence": 0.999, "measured_at": "2026-01-02T03:04:05Z"}
+        "agrees_with_kernel": False,
+        "cpus": "0-3",
+        "pairs": ["0,2", "1,3"],
+        "singles": "",
+        "unclear": "",
+        "ratios": [],
+        "rounds": 200,
+        "seconds": 9.5,
+        "confidence": 0.999,
+        "measured_at": "2026-01-02T03:04:05Z",
+    }
     files, _refused = built(tmp_path, document)
     assert "By measuring, CPUs 0,2 and 1,3 share a core; the kernel says otherwise." in Page(files["index.html"]).text()
     assert json.loads(files["results.json"])["hosts"][0]["disagreement"].startswith("By measuring")
@@ -323,8 +335,14 @@ def test_a_workload_with_points_is_compared_at_each_and_drawn_against_them(tmp_p
     for sample in document["samples"]:
         for load in (0.25, 1.0):
             value = sample["metric"]["value"] * load * (1 if sample["condition"] == "smt_on" or load < 1 else 0.9)
-            samples.append({**sample, "metric": {**sample["metric"], "value": value}, "point": {"name": "load", "value": load, "unit": "CPUs"},
-                            "core_usage": {"0,1": load, "2,3": None}})
+            samples.append(
+                {
+                    **sample,
+                    "metric": {**sample["metric"], "value": value},
+                    "point": {"name": "load", "value": load, "unit": "CPUs"},
+                    "core_usage": {"0,1": load, "2,3": None},
+                }
+            )
     document["samples"] = samples
     document["plan"]["workloads"][0].update(points=[0.25, 1.0], point={"name": "load", "unit": "CPUs"})
     files, _refused = built(tmp_path, document)
@@ -349,23 +367,38 @@ def test_the_same_results_give_the_same_bytes(tmp_path):
     assert built(tmp_path, document) == built(tmp_path)
 
 
-@pytest.mark.parametrize("document", [
-    result_maker.result(samples=[]),
-    result_maker.result(samples=[], facts=result_maker.nothing_known(), environment={}, plan={}, outcome="failed", message="no such host", restored=None),
-    result_maker.result(compared=False, reason="this host has no SMT to switch", shape=(1, 1, 1), blocks=1),
-    result_maker.result(blocks=1), result_maker.result(blocks=2, shape=(1, 1, 2)), result_maker.result(blocks=4, shape=(2, 9, 2)),
-    result_maker.result(blocks=4, shape=(1, 2, 4)),
-], ids=["no samples", "nothing known", "one CPU", "one block", "one core", "2x9x2", "four threads a core"])
+@pytest.mark.parametrize(
+    "document",
+    [
+        result_maker.result(samples=[]),
+        result_maker.result(samples=[], facts=result_maker.nothing_known(), environment={}, plan={}, outcome="failed", message="no such host", restored=None),
+        result_maker.result(compared=False, reason="this host has no SMT to switch", shape=(1, 1, 1), blocks=1),
+        result_maker.result(blocks=1),
+        result_maker.result(blocks=2, shape=(1, 1, 2)),
+        result_maker.result(blocks=4, shape=(2, 9, 2)),
+        result_maker.result(blocks=4, shape=(1, 2, 4)),
+    ],
+    ids=["no samples", "nothing known", "one CPU", "one block", "one core", "2x9x2", "four threads a core"],
+)
 def test_whatever_was_measured_makes_a_page(tmp_path, document):
     files, refused = built(tmp_path, document)
     assert refused == [] and Page(files["index.html"]).stack == []
     assert json.loads(files["results.json"])["schema"] == "threadwise.smt/report"
 
 
-@pytest.mark.parametrize("value, text", [
-    (None, "unknown"), (0, "0"), (123.456, "123.5"), (1234567.0, "1\u202f234\u202f567"), (0.01234, "0.01234"),
-    (1e-9, "1e-09"), (5e12, "5e+12"), (99.996, "100.0"),
-])
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "unknown"),
+        (0, "0"),
+        (123.456, "123.5"),
+        (1234567.0, "1\u202f234\u202f567"),
+        (0.01234, "0.01234"),
+        (1e-9, "1e-09"),
+        (5e12, "5e+12"),
+        (99.996, "100.0"),
+    ],
+)
 def test_numbers(value, text):
     assert words.number(value) == text
 
@@ -375,17 +408,33 @@ def test_numbers(value, text):
 
 def played(tmp_path, *arguments, **variables):
     """Run the role by ansible-playbook; returns the process and the registered result."""
-    play = [{
-        "hosts": "localhost", "gather_facts": False, "tasks": [
-            {"ansible.builtin.include_role": {"name": "threadwise.smt.smt_report"}},
-            {"ansible.builtin.copy": {"content": "{{ smt_report_result | to_json }}", "dest": str(tmp_path / "registered"), "mode": "0600"},
-             "check_mode": False, "diff": False},
-        ],
-    }]
+    play = [
+        {
+            "hosts": "localhost",
+            "gather_facts": False,
+            "tasks": [
+                {"ansible.builtin.include_role": {"name": "threadwise.smt.smt_report"}},
+                {
+                    "ansible.builtin.copy": {"content": "{{ smt_report_result | to_json }}", "dest": str(tmp_path / "registered"), "mode": "0600"},
+                    "check_mode": False,
+                    "diff": False,
+                },
+            ],
+        }
+    ]
     (tmp_path / "play.yml").write_text(yaml.safe_dump(play))
     environment = {**os.environ, "ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_NOCOLOR": "true"}
-    command = [os.path.join(os.path.dirname(sys.executable), "ansible-playbook"), "-i", "localhost,", "-c", "local", str(tmp_path / "play.yml"),
-               "-e", json.dumps({"ansible_python_interpreter": sys.executable, **variables}), *arguments]
+    command = [
+        os.path.join(os.path.dirname(sys.executable), "ansible-playbook"),
+        "-i",
+        "localhost,",
+        "-c",
+        "local",
+        str(tmp_path / "play.yml"),
+        "-e",
+        json.dumps({"ansible_python_interpreter": sys.executable, **variables}),
+        *arguments,
+    ]
     process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     registered = tmp_path / "registered"
     return process, json.loads(registered.read_text()) if registered.exists() else None

@@ -8,11 +8,10 @@ import json
 import os
 
 import pytest
-from hypothesis import given, strategies
-
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+from hypothesis import given, strategies
 
 
 def write(directory, text, name="web01.json"):
@@ -78,17 +77,29 @@ def test_no_result_at_all(tmp_path, text):
     assert "no result of this collection" in refusal(write(tmp_path, text))
 
 
-@pytest.mark.parametrize("field, value, place", [
-    ("host", "", "host"), ("host", None, "host"), ("host", "x" * 300, "host"), ("outcome", "splendid", "outcome"), ("samples", {}, "samples"),
-    ("samples", [{"workload": "gzip"}], "samples.0"), ("facts", None, "facts"), ("facts", {"sibling_groups": "0-1"}, "facts"),
-    ("plan", {"placements": {"smt_on": {"single": {"workers": [["0"]]}}}}, "plan"),
-    ("skipped", [{}], "skipped.0"), ("change", {}, "change"), ("restored", {"ok": "yes"}, "restored.ok"), ("message", "y" * 30_000, "message"),
-])
+@pytest.mark.parametrize(
+    ("field", "value", "place"),
+    [
+        ("host", "", "host"),
+        ("host", None, "host"),
+        ("host", "x" * 300, "host"),
+        ("outcome", "splendid", "outcome"),
+        ("samples", {}, "samples"),
+        ("samples", [{"workload": "gzip"}], "samples.0"),
+        ("facts", None, "facts"),
+        ("facts", {"sibling_groups": "0-1"}, "facts"),
+        ("plan", {"placements": {"smt_on": {"single": {"workers": [["0"]]}}}}, "plan"),
+        ("skipped", [{}], "skipped.0"),
+        ("change", {}, "change"),
+        ("restored", {"ok": "yes"}, "restored.ok"),
+        ("message", "y" * 30_000, "message"),
+    ],
+)
 def test_a_field_of_another_kind(tmp_path, field, value, place):
     assert place in refusal(write(tmp_path, changed(**{field: value})))
 
 
-@pytest.mark.parametrize("field, value", [("sibling_groups", "0-1"), ("vulnerabilities.mds", "bad"), ("measured", {}), ("more", 1), ("boot.more", 1)])
+@pytest.mark.parametrize(("field", "value"), [("sibling_groups", "0-1"), ("vulnerabilities.mds", "bad"), ("measured", {}), ("more", 1), ("boot.more", 1)])
 def test_a_fact_of_another_kind(tmp_path, field, value):
     document = result_maker.result(blocks=1)
     *way, last = field.split(".")

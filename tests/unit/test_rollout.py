@@ -5,14 +5,14 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.threadwise.smt.plugins.plugin_utils import compliance, rollout
+from ansible_collections.threadwise.smt.plugins.plugin_utils.rollout import Member
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils import compliance, rollout
-from ansible_collections.threadwise.smt.plugins.plugin_utils.rollout import Member
-
 MEMBERS = st.lists(st.tuples(st.sampled_from([None, "a", "b", "c"]), st.booleans()), max_size=60).map(
-    lambda rows: [Member(f"h{number}", group, pending) for number, (group, pending) in enumerate(rows)])
+    lambda rows: [Member(f"h{number}", group, pending) for number, (group, pending) in enumerate(rows)]
+)
 SIZES = st.lists(st.integers(1, 20) | st.integers(1, 100).map("{}%".format), min_size=1, max_size=5)
 
 
@@ -73,12 +73,23 @@ HINDERED = {"status": "drifted", "reasons": [], "hindrance": "no way"}
 FREE = dict(HINDERED, hindrance=None)
 
 
-@pytest.mark.parametrize("told, reboot_ok, pending", [
-    (verdict(running=FREE), False, True), (verdict(running=HINDERED), True, False), (verdict(running=HINDERED, reboot=True), False, False),
-    (verdict(running=HINDERED, reboot=True), True, True), (verdict(running=FREE, configured=HINDERED), False, False), (verdict("compliant"), True, False),
-    (verdict("compliant", unconfirmed={}), False, True), (verdict(memory_configured=FREE), False, True), (verdict(memory_configured=HINDERED), False, False),
-    (verdict(memory=HINDERED), True, False),
-    (verdict("compliant", reboot=True), True, True), (verdict("compliant", reboot=True), False, False), (verdict("unknown"), True, False),
-])
+@pytest.mark.parametrize(
+    ("told", "reboot_ok", "pending"),
+    [
+        (verdict(running=FREE), False, True),
+        (verdict(running=HINDERED), True, False),
+        (verdict(running=HINDERED, reboot=True), False, False),
+        (verdict(running=HINDERED, reboot=True), True, True),
+        (verdict(running=FREE, configured=HINDERED), False, False),
+        (verdict("compliant"), True, False),
+        (verdict("compliant", unconfirmed={}), False, True),
+        (verdict(memory_configured=FREE), False, True),
+        (verdict(memory_configured=HINDERED), False, False),
+        (verdict(memory=HINDERED), True, False),
+        (verdict("compliant", reboot=True), True, True),
+        (verdict("compliant", reboot=True), False, False),
+        (verdict("unknown"), True, False),
+    ],
+)
 def test_who_is_changed(told, reboot_ok, pending):
     assert rollout.is_pending(told, reboot_ok) is pending

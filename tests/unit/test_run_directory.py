@@ -10,7 +10,6 @@ import resource
 import shutil
 
 import pytest
-
 from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import RunDirectory, RunDirectoryError, base_directory, kept_runs, sweep
 from crash import assert_durable, fresh, killed_at_each, needs_trace
 
@@ -50,9 +49,9 @@ def no_file_larger_than(size):
 def test_a_full_disk_loses_nothing_that_was_written_before(files):
     files.append("samples.jsonl", {"block": 0})
     with no_file_larger_than(os.path.getsize(files.file("samples.jsonl")) + 5):
-        with pytest.raises(RunDirectoryError, match="samples.jsonl: File too large"):
+        with pytest.raises(RunDirectoryError, match=r"samples.jsonl: File too large"):
             files.append("samples.jsonl", {"block": 1})
-        with pytest.raises(RunDirectoryError, match="header.json"):
+        with pytest.raises(RunDirectoryError, match=r"header.json"):
             files.amend(environment={"more": "x" * 100})
     result = files.result()
     assert result["samples"] == [{"block": 0}] and result["run"] == "r1" and "environment" not in result
@@ -68,18 +67,18 @@ def test_a_plan_that_ended_says_how(files):
 
 
 def test_a_run_never_overwrites_another(files):
-    with pytest.raises(RunDirectoryError, match="never overwrites"):
+    with pytest.raises(RunDirectoryError, match=r"never overwrites"):
         RunDirectory(os.path.dirname(files.path), "r1").create()
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../r1", "a/b", ".hidden", "a b", "a\n", "-x", "x" * 101, "a\0"])
 def test_names_that_could_lead_elsewhere_are_refused(name, tmp_path):
-    with pytest.raises(RunDirectoryError, match="a run cannot be called"):
+    with pytest.raises(RunDirectoryError, match=r"a run cannot be called"):
         RunDirectory(str(tmp_path), name)
 
 
 def test_an_unknown_run_is_named(tmp_path):
-    with pytest.raises(RunDirectoryError, match="there is no run r9"):
+    with pytest.raises(RunDirectoryError, match=r"there is no run r9"):
         RunDirectory(str(tmp_path), "r9").result()
 
 
@@ -124,7 +123,7 @@ def test_damaged_lines_are_left_out_and_counted(files, name):
     result = files.result()
     assert result["samples"] == [{"block": 0}] and result["plan"]["blocks_done"] == 1 and result["observations"] == []
     assert [event["event"] for event in result["events"]] == ["block", "damaged"]
-    assert "%s: %d lines" % (name, len(DAMAGED)) in result["events"][1]["detail"]
+    assert f"{name}: {len(DAMAGED)} lines" in result["events"][1]["detail"]
 
 
 def test_a_line_that_was_cut_off_costs_no_other(files):
@@ -139,7 +138,7 @@ def test_a_damaged_header_is_a_sentence_with_the_way_out(files, text):
     files.append("samples.jsonl", {"block": 0})
     with open(files.file("header.json"), "w", encoding="utf-8") as header:
         header.write(text)
-    with pytest.raises(RunDirectoryError, match="header.json is damaged.*by hand"):
+    with pytest.raises(RunDirectoryError, match=r"header.json is damaged.*by hand"):
         files.result()
     files.release()
     # What was measured lies there: it is not forgotten without a word.
@@ -154,14 +153,15 @@ def test_a_damaged_ending_is_none(files, text):
 
 
 def test_what_is_no_number_is_never_written(files):
-    with pytest.raises(RunDirectoryError, match="samples.jsonl"):
+    with pytest.raises(RunDirectoryError, match=r"samples.jsonl"):
         files.append("samples.jsonl", {"block": 0, "value": float("inf")})
-    with pytest.raises(RunDirectoryError, match="progress.json"):
+    with pytest.raises(RunDirectoryError, match=r"progress.json"):
         files.write("progress.json", {"value": float("nan")})
     assert sorted(os.listdir(files.path)) == ["header.json", "lock"]
 
 
 # ---- who lives, who ended ----------------------------------------------------------------------------------------------------------------------------
+
 
 def ended(files):
     """The same run after its process has ended: the kernel has let its lock go."""
@@ -174,7 +174,7 @@ def test_a_run_that_lives_is_not_interrupted_and_not_removed(files):
     files.write("pid.json", os.getpid())
     other = RunDirectory(base, "r1")
     assert kept_runs(base) == []
-    with pytest.raises(RunDirectoryError, match="run r1 is still being measured on this host by process %d" % os.getpid()):
+    with pytest.raises(RunDirectoryError, match=f"run r1 is still being measured on this host by process {os.getpid()}"):
         other.see_that_it_has_ended(0)
     ended(files).see_that_it_has_ended(0)
     assert kept_runs(base) == ["r1"]
@@ -187,7 +187,7 @@ def test_a_run_that_never_measured_is_not_offered_and_removed_by_the_next(files)
     early.write("pid.json", 1)
     sweep(base)
     assert os.path.exists(early.path), "it lives"
-    with pytest.raises(RunDirectoryError, match="run r0 on this host ended before it measured anything"):
+    with pytest.raises(RunDirectoryError, match=r"run r0 on this host ended before it measured anything"):
         ended(early).result()
     assert "r0" not in kept_runs(base)
     sweep(base)
@@ -196,16 +196,17 @@ def test_a_run_that_never_measured_is_not_offered_and_removed_by_the_next(files)
 
 def test_no_more_names_are_offered_than_a_controller_takes(tmp_path):
     for number in range(120):
-        ended_run = RunDirectory(str(tmp_path), "r%03d" % number)
+        ended_run = RunDirectory(str(tmp_path), f"r{number:03}")
         ended_run.create()
         ended_run.write("header.json", HEADER)
         ended_run.release()
     (tmp_path / "..hidden").mkdir()
     (tmp_path / "a b").mkdir()
-    assert kept_runs(str(tmp_path)) == ["r%03d" % number for number in range(100)]
+    assert kept_runs(str(tmp_path)) == [f"r{number:03}" for number in range(100)]
 
 
 # ---- any moment is the last --------------------------------------------------------------------------------------------------------------------------
+
 
 def life(base, confirmed):
     """A run from its first file to its end; ``confirmed`` is called with each index once its sample is said to be kept."""
@@ -244,7 +245,7 @@ def test_a_kill_between_any_two_changes_of_a_run_loses_nothing_that_was_confirme
             assert offered == ["r2"]
         for name in offered:
             found = [sample["block"] for sample in RunDirectory(base, name).result()["samples"]]
-            assert found[:len(done)] == done
+            assert found[: len(done)] == done
         sweep(base)
         assert kept_runs(base) == offered
         # The next call: the same run is fetched and forgotten, another one is made.

@@ -17,7 +17,6 @@ import tempfile
 import time
 
 import pytest
-
 from ansible_collections.threadwise.smt.plugins.module_utils import runner
 
 HERE = sorted(os.sched_getaffinity(0))
@@ -28,7 +27,7 @@ TELL_MASK = [sys.executable, "-c", "import os; print(sorted(os.sched_getaffinity
 
 def alive(pid):
     try:
-        with open("/proc/%d/stat" % pid, encoding="ascii", errors="replace") as stat:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
             return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
@@ -43,13 +42,13 @@ def gone(pid, patience=600.0):
 
 def test_each_worker_is_pinned_where_it_was_sent():
     result = runner.run(TELL_MASK, [[cpu] for cpu in HERE] + [[]])
-    assert [worker["output"].strip() for worker in result["workers"]] == ["[%d]" % cpu for cpu in HERE] + [str(HERE)]
+    assert [worker["output"].strip() for worker in result["workers"]] == [f"[{cpu}]" for cpu in HERE] + [str(HERE)]
     assert all(worker["exit_status"] == 0 for worker in result["workers"])
 
 
 def test_workers_are_measured_one_by_one_and_start_together(tmp_path):
     """Each waits for the other: those that ran one after the other would wait until they are ended."""
-    meet = ["sh", "-c", "touch %s/$$; until [ $(ls %s | wc -l) = 2 ]; do sleep 0.05; done" % (tmp_path, tmp_path)]
+    meet = ["sh", "-c", f"touch {tmp_path}/$$; until [ $(ls {tmp_path} | wc -l) = 2 ]; do sleep 0.05; done"]
     done = runner.run(meet, [[], [HERE[0]]], timeout=600)
     workers = done["workers"]
     assert not done["timed_out"] and [worker["exit_status"] for worker in workers] == [0, 0]
@@ -74,11 +73,14 @@ def test_output_without_end_is_bounded():
     assert result["workers"][0]["output"].endswith("xend\n")
 
 
-@pytest.mark.parametrize(("argv", "cpus", "reason"), [
-    (["no-such-command"], [], "no-such-command: no such command on this host"),
-    ([os.devnull], [], "/dev/null cannot be run: Permission denied"),
-    (["true"], [1 << 14], "cannot pin to CPU 16384: it is offline, or not allowed to this process"),
-])
+@pytest.mark.parametrize(
+    ("argv", "cpus", "reason"),
+    [
+        (["no-such-command"], [], "no-such-command: no such command on this host"),
+        ([os.devnull], [], "/dev/null cannot be run: Permission denied"),
+        (["true"], [1 << 14], "cannot pin to CPU 16384: it is offline, or not allowed to this process"),
+    ],
+)
 def test_what_cannot_start_is_an_error_that_says_why(argv, cpus, reason):
     with pytest.raises(runner.RunnerError, match=reason):
         runner.run(argv, [[], cpus])
@@ -105,7 +107,7 @@ def test_workers_die_with_a_caller_that_is_killed(tmp_path):
     told = tmp_path / "pid"
     caller = os.fork()
     if caller == 0:
-        runner.run(["sh", "-c", "echo $$ > %s.new; mv %s.new %s; sleep 300" % (told, told, told)], [[]], timeout=300)
+        runner.run(["sh", "-c", f"echo $$ > {told}.new; mv {told}.new {told}; sleep 300"], [[]], timeout=300)
         os._exit(0)
     while not told.exists():
         time.sleep(0.02)
@@ -125,13 +127,13 @@ def test_usage_and_steal_between_two_readings():
 @pytest.fixture(name="orphans")
 def children_and_orphans():
     """Pids of this process's children, and of all below them whose parents are gone."""
-    with open("/proc/self/task/%d/children" % os.getpid(), encoding="ascii") as listed:
+    with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as listed:
         before = set(listed.read().split())
     libc = ctypes.CDLL(None)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     def look():
-        with open("/proc/self/task/%d/children" % os.getpid(), encoding="ascii") as listed:
+        with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as listed:
             return set(listed.read().split()) - before
 
     yield look
@@ -147,7 +149,7 @@ def test_neighbours_share_the_workers_cpu_and_end_with_the_sample(orphans):
 
 def test_niceness_is_the_workers_alone():
     mine = os.nice(0)
-    assert runner.run(["nice"], [[]], nice=7)["workers"][0]["output"] == "%d\n" % (mine + 7)
+    assert runner.run(["nice"], [[]], nice=7)["workers"][0]["output"] == f"{mine + 7}\n"
     assert os.nice(0) == mine
 
 
@@ -184,7 +186,7 @@ def test_no_worker_of_an_ordinary_user_becomes_root(root_sleep):
             os.setgroups([])
             os.setgid(65534)
             os.setuid(65534)
-            taken = runner.run(["sh", "-c", "grep NoNewPrivs /proc/self/status; exec %s 300" % root_sleep], [[]], timeout=2)
+            taken = runner.run(["sh", "-c", f"grep NoNewPrivs /proc/self/status; exec {root_sleep} 300"], [[]], timeout=2)
             os.write(told_write, json.dumps(taken["workers"]).encode("ascii"))
         finally:
             os._exit(0)
@@ -201,7 +203,7 @@ def test_no_worker_of_an_ordinary_user_becomes_root(root_sleep):
 
 def command_of(pid):
     try:
-        with open("/proc/%s/cmdline" % pid, "rb") as line:
+        with open(f"/proc/{pid}/cmdline", "rb") as line:
             return line.read()
     except OSError:
         return b""

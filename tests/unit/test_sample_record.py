@@ -9,7 +9,6 @@ import subprocess
 import sys
 
 import pytest
-
 from ansible_collections.threadwise.smt.plugins.module_utils import perf_counters, sample_record
 from ansible_collections.threadwise.smt.plugins.module_utils.hostfs import HostFs
 
@@ -25,7 +24,7 @@ def tree(root, files):
 
 
 def cpu_file(cpu, name, value):
-    return {"sys/devices/system/cpu/cpu%d/%s" % (cpu, name): value}
+    return {f"sys/devices/system/cpu/cpu{cpu}/{name}": value}
 
 
 @pytest.fixture(name="recorder")
@@ -33,8 +32,8 @@ def recorder_of_a_tree(tmp_path):
     """A recorder and the tree it reads: 4 CPUs with cpufreq and a count of throttlings a core."""
     files = {}
     for cpu in (0, 1, 4, 5):
-        files.update(cpu_file(cpu, "cpufreq/scaling_cur_freq", "%d000\n" % (2000 + cpu)))
-        files.update(cpu_file(cpu, "thermal_throttle/core_throttle_count", "%d\n" % (10 * (cpu % 4))))
+        files.update(cpu_file(cpu, "cpufreq/scaling_cur_freq", f"{2000 + cpu}000\n"))
+        files.update(cpu_file(cpu, "thermal_throttle/core_throttle_count", f"{10 * (cpu % 4)}\n"))
     return sample_record.Recorder(CORES, tree(tmp_path, files)), tmp_path
 
 
@@ -49,8 +48,15 @@ def test_frequency_is_the_mean_of_begin_and_end_and_throttling_what_came_between
     one, root = recorder
 
     def hot():
-        tree(root, {**cpu_file(4, "cpufreq/scaling_cur_freq", "1004000\n"), **cpu_file(0, "thermal_throttle/core_throttle_count", "7\n"),
-                    **cpu_file(4, "thermal_throttle/core_throttle_count", "7\n"), **cpu_file(1, "thermal_throttle/core_throttle_count", "99\n")})
+        tree(
+            root,
+            {
+                **cpu_file(4, "cpufreq/scaling_cur_freq", "1004000\n"),
+                **cpu_file(0, "thermal_throttle/core_throttle_count", "7\n"),
+                **cpu_file(4, "thermal_throttle/core_throttle_count", "7\n"),
+                **cpu_file(1, "thermal_throttle/core_throttle_count", "99\n"),
+            },
+        )
 
     record = recorded(one, [[0], [4]], hot)
     assert record["frequency"] == {"0": 2000.0, "4": 1504.0}
@@ -85,10 +91,12 @@ def test_counters_where_perf_counts(tmp_path, monkeypatch):
     """A stand-in for perf on a machine with a PMU, in the form of test_perf_counters; what perf does here is tested there."""
     line = '{"cpu" : "%d", "counter-value" : "%d.000000", "event" : "%s"}'
     told = "\n".join(line % (cpu, count, event) for cpu in (0, 4) for event, count in (("cycles", 1000), ("instructions", 500 + cpu)))
-    (tmp_path / "perf").write_text("#!/bin/sh\ntell() { cat >&2 <<'END'\n%s\nEND\nexit 0\n}\ncase \"$*\" in *true) tell;; esac\ntrap tell INT\n"
-                                   "echo \"$*\" > %s/arguments\nwhile :; do sleep 0.02; done\n" % (told, tmp_path))
+    (tmp_path / "perf").write_text(
+        f"#!/bin/sh\ntell() {{ cat >&2 <<'END'\n{told}\nEND\nexit 0\n}}\ncase \"$*\" in *true) tell;; esac\ntrap tell INT\n"
+        f'echo "$*" > {tmp_path}/arguments\nwhile :; do sleep 0.02; done\n'
+    )
     (tmp_path / "perf").chmod(0o755)
-    monkeypatch.setenv("PATH", "%s:%s" % (tmp_path, os.environ["PATH"]))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
 
     def until_it_counts():
         while not (tmp_path / "arguments").exists():
@@ -101,16 +109,15 @@ def test_counters_where_perf_counts(tmp_path, monkeypatch):
 
 def test_perf_does_not_outlive_a_sample_that_fails(monkeypatch, tmp_path):
     monkeypatch.setattr(perf_counters, "why_not", lambda: None)
-    (tmp_path / "perf").write_text("#!/bin/sh\necho $$ > %s/pid\ntrap 'exit 0' INT\nwhile :; do sleep 0.02; done\n" % tmp_path)
+    (tmp_path / "perf").write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\ntrap 'exit 0' INT\nwhile :; do sleep 0.02; done\n")
     (tmp_path / "perf").chmod(0o755)
-    monkeypatch.setenv("PATH", "%s:%s" % (tmp_path, os.environ["PATH"]))
-    with pytest.raises(ZeroDivisionError):
-        with sample_record.Recorder(CORES).around([[0]], {}):
-            # The shell makes the file first and writes into it then.
-            while not ((tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip()):
-                pass
-            raise ZeroDivisionError
-    assert not os.path.exists("/proc/%s" % (tmp_path / "pid").read_text().strip())
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(ZeroDivisionError), sample_record.Recorder(CORES).around([[0]], {}):
+        # The shell makes the file first and writes into it then.
+        while not ((tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip()):
+            pass
+        raise ZeroDivisionError
+    assert not os.path.exists(f"/proc/{(tmp_path / 'pid').read_text().strip()}")
 
 
 def test_load_by_others_is_seen_and_said():
@@ -122,5 +129,5 @@ def test_load_by_others_is_seen_and_said():
             one.kill()
             one.wait()
     assert others > 0.5
-    assert "others used %d %% of the CPU time before this block" % round(100 * others) in sample_record.too_busy(others)
+    assert f"others used {int(round(100 * others))} % of the CPU time before this block" in sample_record.too_busy(others)
     assert sample_record.too_busy(0.05) is None

@@ -8,20 +8,19 @@ import os
 import types
 
 import pytest
-
 import sysfs_tree
-from sysfs_tree import Machine
 from ansible_collections.threadwise.smt.plugins.module_utils import hostfs, saved_map, topology
+from sysfs_tree import Machine
 
 MACHINE = Machine(packages=2, cores=2)
-UUID = 'sys/class/dmi/id/product_uuid'
+UUID = "sys/class/dmi/id/product_uuid"
 
 
 def host_of(root, machine=MACHINE, **further):
-    for path in (root / 'sys', root / 'proc'):
+    for path in (root / "sys", root / "proc"):
         if path.exists():
-            path.rename(root / ('old-%s-%d' % (path.name, len(os.listdir(root)))))
-    return hostfs.HostFs(sysfs_tree.write(root, dict(sysfs_tree.files(machine), **dict({UUID: 'an-uuid\n', 'etc/machine-id': 'an-id\n'}, **further))))
+            path.rename(root / (f"old-{path.name}-{len(os.listdir(root))}"))
+    return hostfs.HostFs(sysfs_tree.write(root, dict(sysfs_tree.files(machine), **dict({UUID: "an-uuid\n", "etc/machine-id": "an-id\n"}, **further))))
 
 
 def save(fs):
@@ -36,7 +35,7 @@ def test_what_was_saved_while_all_were_online_is_known_when_siblings_are_offline
     assert save(host_of(tmp_path))
     fs = host_of(tmp_path, offline(4, 5, 6, 7))
     host = topology.read_topology(fs, saved_map.load(fs))
-    assert (host.cores, host.packages, host.source, host.complete) == (MACHINE.core_groups, MACHINE.groups(1), 'saved', True)
+    assert (host.cores, host.packages, host.source, host.complete) == (MACHINE.core_groups, MACHINE.groups(1), "saved", True)
     assert fs.problems == []
 
 
@@ -48,7 +47,7 @@ def test_a_map_is_written_once(tmp_path):
     assert os.stat(fs.path(saved_map.PATH)).st_ino == before
 
 
-@pytest.mark.parametrize('machine', [offline(7), offline(0), offline(4, 5, 6, 7)])
+@pytest.mark.parametrize("machine", [offline(7), offline(0), offline(4, 5, 6, 7)])
 def test_a_map_is_not_written_while_a_cpu_is_offline(tmp_path, machine):
     fs = host_of(tmp_path, machine)
     assert not save(fs)
@@ -62,7 +61,7 @@ def test_a_map_is_not_overwritten_by_what_it_told_itself(tmp_path):
 
 
 def test_a_topology_from_cpuinfo_alone_is_not_saved(tmp_path):
-    fs = hostfs.HostFs(sysfs_tree.write(tmp_path, {'proc/cpuinfo': sysfs_tree.files(MACHINE)['proc/cpuinfo']}))
+    fs = hostfs.HostFs(sysfs_tree.write(tmp_path, {"proc/cpuinfo": sysfs_tree.files(MACHINE)["proc/cpuinfo"]}))
     assert not save(fs)
 
 
@@ -72,30 +71,33 @@ def test_no_map_is_no_problem(tmp_path):
     assert fs.problems == []
 
 
-@pytest.mark.parametrize('change', [
-    {UUID: 'another\n'},
-    {UUID: '', 'etc/machine-id': 'another\n'},
-    {'proc/cpuinfo': sysfs_tree.files(dataclasses.replace(MACHINE, model='Another CPU'))['proc/cpuinfo']},
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {UUID: "another\n"},
+        {UUID: "", "etc/machine-id": "another\n"},
+        {"proc/cpuinfo": sysfs_tree.files(dataclasses.replace(MACHINE, model="Another CPU"))["proc/cpuinfo"]},
+    ],
+)
 def test_another_machine_does_not_get_the_map(tmp_path, change):
     save(host_of(tmp_path))
     fs = host_of(tmp_path, offline(7), **change)
     assert saved_map.load(fs) is None
-    assert 'another machine' in fs.problems[0]
+    assert "another machine" in fs.problems[0]
 
 
 def test_another_count_of_cpus_does_not_get_the_map(tmp_path):
     save(host_of(tmp_path))
     fs = host_of(tmp_path, Machine(packages=2, cores=3, offline=(11,)))
     host = topology.read_topology(fs, saved_map.load(fs))
-    assert host.source == 'sysfs' and not host.complete
-    assert 'present are 0-11' in fs.problems[0]
+    assert host.source == "sysfs" and not host.complete
+    assert "present are 0-11" in fs.problems[0]
 
 
 def test_the_identity_is_not_in_the_map(tmp_path):
     fs = host_of(tmp_path)
     save(fs)
-    assert 'an-uuid' not in fs.read(saved_map.PATH) and 'an-id' not in fs.read(saved_map.PATH)
+    assert "an-uuid" not in fs.read(saved_map.PATH) and "an-id" not in fs.read(saved_map.PATH)
 
 
 def good_map(fs):
@@ -103,11 +105,26 @@ def good_map(fs):
     return json.loads(fs.read(saved_map.PATH))
 
 
-@pytest.mark.parametrize('changes', [
-    {'schema': 'x'}, {'schema_version': 2}, {'schema_version': None}, {'present': '0-'}, {'present': None}, {'present': '0-99999999999'}, {'cores': None},
-    {'cores': {}}, {'cores': ['0-7', '0']}, {'cores': ['0-6']}, {'cores': ['0-7', '']}, {'cores': [0]}, {'cores': ['0-3', '2-7']}, {'packages': ['0-3']},
-    {'key': 7},
-])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"schema": "x"},
+        {"schema_version": 2},
+        {"schema_version": None},
+        {"present": "0-"},
+        {"present": None},
+        {"present": "0-99999999999"},
+        {"cores": None},
+        {"cores": {}},
+        {"cores": ["0-7", "0"]},
+        {"cores": ["0-6"]},
+        {"cores": ["0-7", ""]},
+        {"cores": [0]},
+        {"cores": ["0-3", "2-7"]},
+        {"packages": ["0-3"]},
+        {"key": 7},
+    ],
+)
 def test_a_damaged_map_is_left_out_and_named(tmp_path, changes):
     fs = host_of(tmp_path)
     fs.write(saved_map.PATH, json.dumps(dict(good_map(fs), **changes)))
@@ -115,7 +132,7 @@ def test_a_damaged_map_is_left_out_and_named(tmp_path, changes):
     assert len(fs.problems) == 1 and fs.path(saved_map.PATH) in fs.problems[0]
 
 
-@pytest.mark.parametrize('missing', ['schema', 'key', 'present', 'cores', 'packages'])
+@pytest.mark.parametrize("missing", ["schema", "key", "present", "cores", "packages"])
 def test_a_map_that_lacks_something_is_left_out_and_named(tmp_path, missing):
     fs = host_of(tmp_path)
     data = good_map(fs)
@@ -125,7 +142,7 @@ def test_a_map_that_lacks_something_is_left_out_and_named(tmp_path, missing):
     assert len(fs.problems) == 1
 
 
-@pytest.mark.parametrize('text', ['', '{', '[]', 'null', '\0', '[' * 100000, '1' * 5000, '"' * 2000, '{"a": ' * 5000])
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "\0", "[" * 100000, "1" * 5000, '"' * 2000, '{"a": ' * 5000])
 def test_a_map_that_is_no_map_is_left_out(tmp_path, text):
     fs = host_of(tmp_path)
     fs.write(saved_map.PATH, text)
@@ -144,22 +161,29 @@ class OwnedFs(hostfs.HostFs):
 
     def status(self, path):
         real = super().status(path)
-        return None if real is None else types.SimpleNamespace(**dict({'st_mode': real.st_mode, 'st_uid': 0}, **self.statuses.get(path, {})))
+        return None if real is None else types.SimpleNamespace(**dict({"st_mode": real.st_mode, "st_uid": 0}, **self.statuses.get(path, {})))
 
 
 DIRECTORY = os.path.dirname(saved_map.PATH)
 
 
-@pytest.mark.parametrize('status', [
-    {saved_map.PATH: {'st_uid': 1000}}, {saved_map.PATH: {'st_mode': 0o100666}}, {saved_map.PATH: {'st_mode': 0o100664}},
-    {saved_map.PATH: {'st_mode': 0o120777}},
-    {DIRECTORY: {'st_uid': 1000}}, {DIRECTORY: {'st_mode': 0o040777}}, {DIRECTORY: {'st_mode': 0o040775}},
-])
+@pytest.mark.parametrize(
+    "status",
+    [
+        {saved_map.PATH: {"st_uid": 1000}},
+        {saved_map.PATH: {"st_mode": 0o100666}},
+        {saved_map.PATH: {"st_mode": 0o100664}},
+        {saved_map.PATH: {"st_mode": 0o120777}},
+        {DIRECTORY: {"st_uid": 1000}},
+        {DIRECTORY: {"st_mode": 0o040777}},
+        {DIRECTORY: {"st_mode": 0o040775}},
+    ],
+)
 def test_a_map_that_others_could_have_written_is_left_out(tmp_path, status):
     save(host_of(tmp_path))
     fs = OwnedFs(str(tmp_path), status)
     assert saved_map.load(fs) is None
-    assert 'Remove it, or set owner and mode right' in fs.problems[0]
+    assert "Remove it, or set owner and mode right" in fs.problems[0]
 
 
 def test_a_map_that_is_roots_is_believed(tmp_path):

@@ -70,7 +70,8 @@ def test_a_step_that_fails_is_shown_and_counted_and_the_others_go_on(run, tmp_pa
 
 def test_what_pytest_and_sanity_counted_is_added_up(run, tmp_path, capsys):
     (tmp_path / "test_three.py").write_text(
-        "import pytest\ndef test_a(): pass\ndef test_b(): assert False\n@pytest.mark.skip\ndef test_c(): pass\n", encoding="utf-8")
+        "import pytest\ndef test_a(): pass\ndef test_b(): assert False\n@pytest.mark.skip\ndef test_c(): pass\n", encoding="utf-8"
+    )
     counted = steps.Step((sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)))
     assert run(counted, shell("echo 'Running sanity test \"pep8\"'; echo 'Running sanity test \"pylint\"'")) == 1
     assert capsys.readouterr().out.endswith("4 passed, 1 failed, 1 skipped\n")

@@ -7,9 +7,8 @@ from __future__ import annotations
 import math
 
 import pytest
-from scipy import stats
-
 from ansible_collections.threadwise.smt.plugins.module_utils import stop_rule
+from scipy import stats
 
 SPOT = {"workers": [[0], [1]], "same_as": None, "reason": None}
 PLACEMENTS = {
@@ -20,8 +19,14 @@ AS_FOUND = {"as_found": {"siblings": SPOT, "cores": SPOT, "all_threads": dict(SP
 
 
 def sample(block, condition, placement, value, workload="gzip", point=None):
-    return {"block": block, "condition": condition, "placement": placement, "workload": workload, "metric": {"value": value},
-            "point": point and {"name": "load", "value": point, "unit": ""}}
+    return {
+        "block": block,
+        "condition": condition,
+        "placement": placement,
+        "workload": workload,
+        "metric": {"value": value},
+        "point": point and {"name": "load", "value": point, "unit": ""},
+    }
 
 
 def measured(ratios, precision=None, **kwargs):
@@ -70,7 +75,7 @@ def test_more_workloads_ask_for_narrower_intervals():
     assert measured(ratios).enough()
     many = stop_rule.Precision(0.01, PLACEMENTS)
     for number in range(20):
-        measured(ratios, many, workload="own%d" % number)
+        measured(ratios, many, workload=f"own{number}")
     assert not many.enough()
 
 

@@ -5,15 +5,16 @@
 from __future__ import annotations
 
 import pytest
-
 from ansible_collections.threadwise.smt.plugins.plugin_utils import transport
 from ansible_collections.threadwise.smt.plugins.plugin_utils.transport import Way
 
 WAYS = [Way("a", "ssh", "ssh"), Way("b", "ansible.builtin.ssh", "/opt/ssh"), Way("c", "local", "ssh"), Way("d", "smart", "ssh")]
 
 
-@pytest.mark.parametrize(("installed", "lost"), [
-    (("ssh", "/opt/ssh"), {}), (("ssh",), {"b": "/opt/ssh"}), (("/opt/ssh",), {"a": "ssh", "d": "ssh"}), ((), {"a": "ssh", "b": "/opt/ssh", "d": "ssh"})])
+@pytest.mark.parametrize(
+    ("installed", "lost"),
+    [(("ssh", "/opt/ssh"), {}), (("ssh",), {"b": "/opt/ssh"}), (("/opt/ssh",), {"a": "ssh", "d": "ssh"}), ((), {"a": "ssh", "b": "/opt/ssh", "d": "ssh"})],
+)
 def test_each_host_is_held_against_the_program_that_it_takes(installed, lost):
     assert transport.unreachable(WAYS, lambda name: name if name in installed else None) == lost
 

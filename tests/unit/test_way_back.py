@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 
 import pytest
-
 from ansible_collections.threadwise.smt.plugins.module_utils import way_back
 from ansible_collections.threadwise.smt.plugins.module_utils.hostfs import HostFs
 

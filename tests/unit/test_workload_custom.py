@@ -10,7 +10,6 @@ import re
 
 import pytest
 import yaml
-
 from ansible_collections.threadwise.smt.plugins.module_utils import workload_custom, workload_run, workloads
 from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import RunDirectory
 
@@ -47,18 +46,32 @@ def test_what_is_not_said_is_plain():
     assert declared(**metric(pattern=None, clock="wall_seconds"))["metric"]["clock"] == "wall_seconds"
 
 
-@pytest.mark.parametrize(("changed", "trouble"), [
-    ({"name": "No such"}, "'No such' cannot be a name"), ({"name": ""}, "cannot be a name"), ({"name": "own\n"}, "cannot be a name"),
-    ({"name": "gzip"}, "gzip is the name of a built-in workload"), ({"argv": []}, "argv of own: from 1 to 1000 words"),
-    ({"argv": [""]}, "argv of own"), ({"argv": ["a\0b"]}, "argv of own"), ({"argv": ["x" * 5000]}, "argv of own"), ({"argv": ["x"] * 1001}, "argv of own"),
-    ({"timeout": -1}, "timeout of own is -1: it must be from 1 to 86400"), ({"timeout": 10**9}, "timeout of own"),
-    (metric(pattern="("), "metric throughput of own: its pattern is no regular expression"), (metric(pattern="MB"), "its pattern has no group"),
-    (metric(pattern="(a){9999999999}"), "no regular expression"), (metric(pattern=None), "name one of pattern, json, clock"),
-    (metric(json=["a"]), "name one of pattern, json, clock"), (metric(name="a b"), "a name is lower-case letters"),
-    (metric(better="best"), "better is higher or lower"),
-    (metric(aggregate="median"), "aggregate one of max, mean, per_job, sum"), (metric(pattern=None, clock="sun"), "clock is one of wall_seconds, cpu_seconds"),
-    ({"metrics": [METRIC]}, "own has two metrics of one name"),
-])
+@pytest.mark.parametrize(
+    ("changed", "trouble"),
+    [
+        ({"name": "No such"}, "'No such' cannot be a name"),
+        ({"name": ""}, "cannot be a name"),
+        ({"name": "own\n"}, "cannot be a name"),
+        ({"name": "gzip"}, "gzip is the name of a built-in workload"),
+        ({"argv": []}, "argv of own: from 1 to 1000 words"),
+        ({"argv": [""]}, "argv of own"),
+        ({"argv": ["a\0b"]}, "argv of own"),
+        ({"argv": ["x" * 5000]}, "argv of own"),
+        ({"argv": ["x"] * 1001}, "argv of own"),
+        ({"timeout": -1}, "timeout of own is -1: it must be from 1 to 86400"),
+        ({"timeout": 10**9}, "timeout of own"),
+        (metric(pattern="("), "metric throughput of own: its pattern is no regular expression"),
+        (metric(pattern="MB"), "its pattern has no group"),
+        (metric(pattern="(a){9999999999}"), "no regular expression"),
+        (metric(pattern=None), "name one of pattern, json, clock"),
+        (metric(json=["a"]), "name one of pattern, json, clock"),
+        (metric(name="a b"), "a name is lower-case letters"),
+        (metric(better="best"), "better is higher or lower"),
+        (metric(aggregate="median"), "aggregate one of max, mean, per_job, sum"),
+        (metric(pattern=None, clock="sun"), "clock is one of wall_seconds, cpu_seconds"),
+        ({"metrics": [METRIC]}, "own has two metrics of one name"),
+    ],
+)
 def test_what_cannot_be_used_is_refused_with_what_it_may_be(changed, trouble):
     with pytest.raises(workloads.WorkloadError, match=trouble):
         declared(**changed)

@@ -11,7 +11,6 @@ import shutil
 import subprocess
 
 import pytest
-
 from ansible_collections.threadwise.smt.plugins.action.smt_plan import sources
 from ansible_collections.threadwise.smt.plugins.module_utils import workload_input, workloads
 
@@ -30,12 +29,12 @@ def test_gzip_is_held_against_what_went_in(tmp_path):
     workload_input.write_stream(str(stream), 2)
     assert stream.stat().st_size == 2 * workloads.MEGABYTE
     workload_input.verify(workloads.GZIP, str(stream))
-    with pytest.raises(workloads.WorkloadError, match="cannot be unpacked"):
+    with pytest.raises(workloads.WorkloadError, match=r"cannot be unpacked"):
         workload_input.verify(dict(workloads.GZIP, argv=["cat"]), str(stream))
     # A stream whose frame is whole and whose inside is not: zlib complains of it, not gzip.
-    with pytest.raises(workloads.WorkloadError, match="cannot be unpacked: Error -3"):
+    with pytest.raises(workloads.WorkloadError, match=r"cannot be unpacked: Error -3"):
         workload_input.verify(dict(workloads.GZIP, argv=["sh", "-c", "gzip -c | head -c 1000; head -c 100000 /dev/zero | tr '\\\\0' '\\\\377'"]), str(stream))
-    with pytest.raises(workloads.WorkloadError, match="does not unpack to what went in"):
+    with pytest.raises(workloads.WorkloadError, match=r"does not unpack to what went in"):
         workload_input.verify(dict(workloads.GZIP, argv=["sh", "-c", "head -c 1000 | gzip"]), str(stream))
 
 
@@ -43,7 +42,7 @@ def test_a_packer_that_hangs_is_given_up(tmp_path, monkeypatch):
     monkeypatch.setattr(workload_input, "VERIFY_SECONDS", 0.2)
     stream = tmp_path / "stream"
     workload_input.write_stream(str(stream), 1)
-    with pytest.raises(workloads.WorkloadError, match="sleep did not pack the stream"):
+    with pytest.raises(workloads.WorkloadError, match=r"sleep did not pack the stream"):
         workload_input.verify(dict(workloads.GZIP, argv=["sleep", "60"]), str(stream))
 
 
@@ -85,9 +84,9 @@ def test_the_triad_has_added_the_last_pass(tmp_path):
 def test_each_thread_of_the_cache_line_is_pinned(tmp_path):
     program = built("cache_line.c", tmp_path)
     cpu = str(min(os.sched_getaffinity(0)))
-    for cpus in (cpu, "%s,%s" % (cpu, cpu), "-1,-1,-1"):
+    for cpus in (cpu, f"{cpu},{cpu}", "-1,-1,-1"):
         assert told(program, cpus, "100000")["million_per_second"] > 0
-    wrong = subprocess.run([program, "%s,16383" % cpu, "1000"], capture_output=True, text=True, check=False)
+    wrong = subprocess.run([program, f"{cpu},16383", "1000"], capture_output=True, text=True, check=False)
     assert wrong.returncode == 1 and "no thread on CPU 16383" in wrong.stderr
 
 
@@ -100,18 +99,18 @@ def test_wrong_arguments_are_told_from_a_measurement(name, tmp_path):
 
 @needs_compiler
 def test_what_the_compiler_says_is_passed_on(tmp_path):
-    with pytest.raises(workloads.WorkloadError, match="broken.c was not compiled by .*: error: .nothing. undeclared"):
+    with pytest.raises(workloads.WorkloadError, match=r"broken.c was not compiled by .*: error: .nothing. undeclared"):
         workload_input.build("broken.c", "int main(void) { return nothing; }", str(tmp_path), PATH)
 
 
 def test_no_compiler_is_a_reason(tmp_path):
-    with pytest.raises(workloads.WorkloadError, match="array.c cannot be compiled: no C compiler"):
+    with pytest.raises(workloads.WorkloadError, match=r"array.c cannot be compiled: no C compiler"):
         workload_input.build("array.c", "", str(tmp_path), str(tmp_path))
 
 
 def test_a_compiler_that_hangs_is_given_up(tmp_path, monkeypatch):
     monkeypatch.setattr(workload_input, "COMPILE_SECONDS", 0.1)
-    (tmp_path / "cc").write_text("#!/bin/sh\nexec %s 60\n" % shutil.which("sleep"))
+    (tmp_path / "cc").write_text(f"#!/bin/sh\nexec {shutil.which('sleep')} 60\n")
     (tmp_path / "cc").chmod(0o755)
-    with pytest.raises(workloads.WorkloadError, match="was not compiled by .*/cc within 0 s"):
+    with pytest.raises(workloads.WorkloadError, match=r"was not compiled by .*/cc within 0 s"):
         workload_input.build("array.c", "", str(tmp_path), str(tmp_path))

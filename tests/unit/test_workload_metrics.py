@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import pytest
-
 from ansible_collections.threadwise.smt.plugins.module_utils import workload_metrics, workloads
 
 # What sysbench 1.0.20 prints.
@@ -91,7 +90,7 @@ def test_json_that_is_none_is_no_number(output):
 
 
 def test_quantiles_of_what_a_worker_left_in_files(tmp_path):
-    (tmp_path / "latency.7").write_text("".join("0 %d %d 0 1795273063 0\n" % (number, 1000 * number) for number in range(1, 100)))
+    (tmp_path / "latency.7").write_text("".join(f"0 {number} {int(1000 * number)} 0 1795273063 0\n" for number in range(1, 100)))
     (tmp_path / "latency.7.1").write_text("1 1 100000 0 1795273063 0\nhalf a li")
     median, p99 = workloads.OLTP["metrics"][1:]
     assert read(dict(declared(), metric=median), None, worker(), directory=str(tmp_path))[1] == [50.0]
@@ -103,7 +102,7 @@ def test_quantiles_of_what_a_worker_left_in_files(tmp_path):
 def test_of_large_files_the_ends_are_read(tmp_path, monkeypatch):
     monkeypatch.setattr(workload_metrics, "FILES_LIMIT", 80)
     for name, microseconds in (("latency.1", 5000), ("latency.2", 6000)):
-        (tmp_path / name).write_text("0 1 999000 0 1 0\n" * 1000 + "0 1 %d 0 1 0\n" % microseconds * 3)
+        (tmp_path / name).write_text("0 1 999000 0 1 0\n" * 1000 + f"0 1 {microseconds} 0 1 0\n" * 3)
     median, p99 = workloads.OLTP["metrics"][1:]
     assert read(dict(declared(), metric=median), None, worker(), directory=str(tmp_path))[1] == [5.0]
     assert read(dict(declared(), metric=p99), None, worker(), directory=str(tmp_path))[1] == [6.0]
@@ -117,7 +116,7 @@ def test_nonsense_is_not_a_number(output):
 
 @pytest.mark.parametrize(("status", "reason"), [(2, "failed with exit status 2"), (-11, "was ended by signal 11")])
 def test_a_failed_worker_is_named_with_its_cpu_and_last_words(status, reason):
-    with pytest.raises(workloads.WorkloadError, match="gzip on CPU 3 %s: out of paper" % reason):
+    with pytest.raises(workloads.WorkloadError, match=f"gzip on CPU 3 {reason}: out of paper"):
         read(workloads.GZIP, 1, worker(), worker(status=status, errors="\nout of paper\n"))
 
 

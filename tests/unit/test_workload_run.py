@@ -10,7 +10,6 @@ import tempfile
 import time
 
 import pytest
-
 from ansible_collections.threadwise.smt.plugins.action.smt_plan import sources
 from ansible_collections.threadwise.smt.plugins.module_utils import workload_run, workloads
 from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import RunDirectory
@@ -41,7 +40,7 @@ def own(*argv, **changed):
 
 def alive(pid):
     try:
-        with open("/proc/%d/stat" % pid, encoding="ascii", errors="replace") as stat:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
             return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
@@ -77,7 +76,7 @@ def test_placeholders_are_filled_and_nothing_else(files):
     assert ready(each, files).sample(TWO, None)["workers"][0]["output"] == "rate 1 2 1 {cpus} {work} {other} $(id)\n"
     together = own("sh", "-c", "echo rate 1 {threads} {cpus} $(taskset -cp $$ | sed 's/.*: //')", together=True)
     said = ready(together, files).sample([[HERE[0]], [HERE[0]]], None)["workers"]
-    assert [worker["output"] for worker in said] == ["rate 1 2 %d,%d %d\n" % (HERE[0], HERE[0], HERE[0])]
+    assert [worker["output"] for worker in said] == [f"rate 1 2 {HERE[0]},{HERE[0]} {HERE[0]}\n"]
     unpinned = ready(together, files).sample([[], []], None)["workers"]
     assert unpinned[0]["output"].startswith("rate 1 2 -1,-1 ")
 
@@ -88,13 +87,16 @@ def test_a_sample_leaves_no_file_behind(files):
     assert not os.path.exists(files.file(workload_run.SCRATCH))
 
 
-@pytest.mark.parametrize(("line", "trouble"), [
-    ("echo no paper >&2; exit 3", "own on CPU %d failed with exit status 3: no paper" % HERE[0]),
-    ("kill -SEGV $$", "was ended by signal 11: it said nothing"),
-    ("echo rate none", "own printed no rate: rate none"),
-    ("echo rate -5", "own printed no rate"),
-    ("head -c 3000000 /dev/urandom", "own printed no rate"),
-])
+@pytest.mark.parametrize(
+    ("line", "trouble"),
+    [
+        ("echo no paper >&2; exit 3", f"own on CPU {HERE[0]} failed with exit status 3: no paper"),
+        ("kill -SEGV $$", "was ended by signal 11: it said nothing"),
+        ("echo rate none", "own printed no rate: rate none"),
+        ("echo rate -5", "own printed no rate"),
+        ("head -c 3000000 /dev/urandom", "own printed no rate"),
+    ],
+)
 def test_what_fails_or_prints_nonsense_is_told_with_its_last_lines(line, trouble, files):
     os.symlink(shutil.which("sh"), files.file("own"))
     with pytest.raises(workloads.WorkloadError, match=trouble):
@@ -102,15 +104,15 @@ def test_what_fails_or_prints_nonsense_is_told_with_its_last_lines(line, trouble
 
 
 def test_what_hangs_is_ended_with_its_children_and_told_with_its_last_lines(files):
-    line = "trap '' TERM; setsid sh -c 'trap \"\" TERM; echo $$ > %s; sleep 300' & echo waiting for nothing; wait" % files.file("pid")
-    with pytest.raises(workloads.WorkloadError, match="sh did not end within 5 s and was ended: waiting for nothing"):
+    line = f"trap '' TERM; setsid sh -c 'trap \"\" TERM; echo $$ > {files.file('pid')}; sleep 300' & echo waiting for nothing; wait"
+    with pytest.raises(workloads.WorkloadError, match=r"sh did not end within 5 s and was ended: waiting for nothing"):
         ready(own("sh", "-c", line, timeout=5), files).sample([[]], None)
     with open(files.file("pid"), encoding="ascii") as told:
         assert not alive(int(told.read()))
 
 
 def test_children_left_behind_do_not_outlive_their_sample(files):
-    ready(own("sh", "-c", "setsid sleep 300 & echo $! > %s; echo rate 1" % files.file("pid")), files).sample([[]], None)
+    ready(own("sh", "-c", f"setsid sleep 300 & echo $! > {files.file('pid')}; echo rate 1"), files).sample([[]], None)
     with open(files.file("pid"), encoding="ascii") as told:
         assert not alive(int(told.read()))
 
@@ -119,12 +121,12 @@ def test_a_workload_that_would_not_fit_into_memory_is_left_out(files):
     with open("/proc/meminfo", encoding="ascii") as meminfo:
         total = next(int(line.split()[1]) for line in meminfo if line.startswith("MemTotal")) // 1000
     greedy = ready(own("true", memory=total), files)
-    assert "2 workers of own need %d MB of memory, and" % (2 * total) in greedy.lacks(TWO)
+    assert f"2 workers of own need {int(2 * total)} MB of memory, and" in greedy.lacks(TWO)
     assert ready(own("true", memory=1), files).lacks(TWO) is None
 
 
 def test_a_source_that_did_not_come_is_a_reason(files):
-    with pytest.raises(workloads.WorkloadError, match="source array.c did not come with the plan"):
+    with pytest.raises(workloads.WorkloadError, match=r"source array.c did not come with the plan"):
         workload_run.Ready(workloads.ARRAYS[0], files, {}, 0.05, 2)
 
 

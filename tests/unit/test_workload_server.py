@@ -14,7 +14,6 @@ import tempfile
 import time
 
 import pytest
-
 from ansible_collections.threadwise.smt.plugins.module_utils import run_directory as run_directory_module
 from ansible_collections.threadwise.smt.plugins.module_utils import workload_run, workload_server, workloads
 from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import RunDirectory
@@ -24,9 +23,15 @@ needs_postgresql = pytest.mark.skipif(workloads.missing(workloads.OLTP, os.envir
 ME = pwd.getpwuid(os.geteuid()).pw_name
 # Serves until it is told to end; knows whether somebody told it.
 SERVER = {
-    "folders": [], "commands": ["sh"], "user": ME, "prepare": [["touch", "{server}/prepared"]], "ready": ["test", "-e", "{server}/up"],
+    "folders": [],
+    "commands": ["sh"],
+    "user": ME,
+    "prepare": [["touch", "{server}/prepared"]],
+    "ready": ["test", "-e", "{server}/up"],
     "serve": ["sh", "-c", "trap 'exit 0' INT; echo $$ > {server}/pid; touch {server}/up; while :; do sleep 0.05; done"],
-    "fill": [["touch", "{server}/filled"]], "stop": "SIGINT", "kill": "SIGQUIT",
+    "fill": [["touch", "{server}/filled"]],
+    "stop": "SIGINT",
+    "kill": "SIGQUIT",
 }
 
 
@@ -49,7 +54,7 @@ def processes_in(folder):
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            with open("/proc/%s/cmdline" % pid, "rb") as line:
+            with open(f"/proc/{pid}/cmdline", "rb") as line:
                 if folder.encode() in line.read():
                     found.append(int(pid))
         except OSError:
@@ -78,27 +83,34 @@ def test_postgresql_serves_on_a_socket_only_as_somebody_else_than_root(files):
     try:
         with open(os.path.join(server.folder, "data", "postmaster.pid"), encoding="utf-8") as told:
             pid = int(told.readline())
-        assert os.stat("/proc/%d" % pid).st_uid == workload_server.owner(workloads.POSTGRESQL)[0] != 0
+        assert os.stat(f"/proc/{pid}").st_uid == workload_server.owner(workloads.POSTGRESQL)[0] != 0
         assert stat.S_IMODE(os.stat(server.folder).st_mode) == 0o700
-        sockets = {os.readlink("/proc/%d/fd/%s" % (pid, fd)) for fd in os.listdir("/proc/%d/fd" % pid)}
+        sockets = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
         inodes = {name[8:-1] for name in sockets if name.startswith("socket:")}
         for table in ("tcp", "tcp6"):
-            with open("/proc/net/%s" % table, encoding="ascii") as listed:
+            with open(f"/proc/net/{table}", encoding="ascii") as listed:
                 assert not inodes & {line.split()[9] for line in list(listed)[1:]}
-        counted = subprocess.run(["psql", "-h", server.folder, "-U", "threadwise", "-Atc", "select count(*) from pgbench_accounts", "bench"],
-                                 capture_output=True, text=True, check=True)
+        counted = subprocess.run(
+            ["psql", "-h", server.folder, "-U", "threadwise", "-Atc", "select count(*) from pgbench_accounts", "bench"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         assert counted.stdout == "400000\n"
     finally:
         server.stop()
     assert gone(server.folder)
 
 
-@pytest.mark.parametrize(("changed", "trouble"), [
-    ({"prepare": [["sh", "-c", "echo the disk is full >&2; exit 1"]]}, "sh failed with exit status 1: the disk is full"),
-    ({"serve": ["sh", "-c", "echo no memory; exit 2"]}, "sh does not serve: no memory"),
-    ({"fill": [["false"]]}, "false failed with exit status 1"),
-    ({"serve": ["no-such-server"], "prepare": []}, "No such file or directory"),
-])
+@pytest.mark.parametrize(
+    ("changed", "trouble"),
+    [
+        ({"prepare": [["sh", "-c", "echo the disk is full >&2; exit 1"]]}, "sh failed with exit status 1: the disk is full"),
+        ({"serve": ["sh", "-c", "echo no memory; exit 2"]}, "sh does not serve: no memory"),
+        ({"fill": [["false"]]}, "false failed with exit status 1"),
+        ({"serve": ["no-such-server"], "prepare": []}, "No such file or directory"),
+    ],
+)
 def test_a_server_that_does_not_serve_says_why_and_leaves_nothing(changed, trouble, files):
     with pytest.raises(workloads.WorkloadError, match=trouble):
         started(dict(SERVER, **changed), files)
@@ -165,7 +177,7 @@ def a_file_of_root(files):
 
 def planted(*names):
     """A command of the server's user that makes each name in its folder a link to the file at {victim}."""
-    return ["sh", "-c", "cd {server}; for name in %s; do rm -rf $name; ln -s {victim} $name; done" % " ".join(names)]
+    return ["sh", "-c", f"cd {{server}}; for name in {' '.join(names)}; do rm -rf $name; ln -s {{victim}} $name; done"]
 
 
 def hostile(victim, **changed):
@@ -175,11 +187,14 @@ def hostile(victim, **changed):
 
 
 @needs_root
-@pytest.mark.parametrize("changed", [
-    {"prepare": [planted("log"), ["sh", "-c", "echo written by root; exit 1"]]},
-    {"prepare": [planted("log", "log.new", ".log"), ["sh", "-c", "exit 1"]]},
-    {"fill": [planted("log", "pid", "up"), ["sh", "-c", "echo written by root; exit 1"]]},
-])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"prepare": [planted("log"), ["sh", "-c", "echo written by root; exit 1"]]},
+        {"prepare": [planted("log", "log.new", ".log"), ["sh", "-c", "exit 1"]]},
+        {"fill": [planted("log", "pid", "up"), ["sh", "-c", "echo written by root; exit 1"]]},
+    ],
+)
 def test_links_of_a_servers_user_lead_root_nowhere(changed, files, victim):
     with pytest.raises(workloads.WorkloadError, match="sh failed with exit status 1") as told:
         started(hostile(victim, **changed), files)
@@ -195,7 +210,7 @@ def test_only_what_a_servers_user_may_remove_is_removed_and_the_rest_is_named(fi
     os.mkdir(kept, 0o755)
     with open(os.path.join(kept, "of-root"), "w", encoding="utf-8") as other:
         other.write("x")
-    assert "not all of %s could be removed" % server.folder == server.stop()
+    assert f"not all of {server.folder} could be removed" == server.stop()
     assert [names for _folder, _folders, names in os.walk(files.path) if "of-root" in names] == [["of-root"]]
     # What is left goes with the run as far as its owner's rights go, and is in nobody's way.
     files.release()
@@ -223,12 +238,14 @@ def client(line, **changed):
 @pytest.fixture(name="sampled")
 def sample_of_a_client(files):
     """What one sample of a client came to."""
+
     def sample(workload):
         ready = workload_run.Ready(workload, files, {}, 0.05, 1)
         try:
             return ready.sample([[]], None)
         finally:
             ready.close()
+
     return sample
 
 
@@ -257,8 +274,19 @@ def test_what_a_client_leaves_in_place_of_its_figures_is_not_read_by_root(plant,
 @needs_postgresql
 def test_links_beside_a_real_postgresql_lead_root_nowhere(files, victim):
     """Whoever else runs as the server's user replaces each name in its folder, again and again, while a benchmark goes on."""
-    server = dict(workloads.POSTGRESQL, fill=workloads.POSTGRESQL["fill"] + [["sh", "-c", "setsid sh -c '%s' > /dev/null 2>&1 &" % (
-        "cd {server}; while :; do for name in log data/logfile latency.1 scratch .lock; do ln -snf %s $name; done; sleep 0.05; done" % victim)]])
+    server = dict(
+        workloads.POSTGRESQL,
+        fill=workloads.POSTGRESQL["fill"]
+        + [
+            [
+                "sh",
+                "-c",
+                "setsid sh -c '{}' > /dev/null 2>&1 &".format(
+                    f"cd {{server}}; while :; do for name in log data/logfile latency.1 scratch .lock; do ln -snf {victim} $name; done; sleep 0.05; done"
+                ),
+            ]
+        ],
+    )
     ready = workload_run.Ready(dict(workloads.OLTP, server=server), files, {}, 0.05, 1)
     try:
         ready.calibrate([[]])

@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 
 import pytest
-
 from ansible_collections.threadwise.smt.plugins.action.smt_plan import sources
 from ansible_collections.threadwise.smt.plugins.module_utils import placement, workloads
 
@@ -20,14 +19,14 @@ def executable(path):
 
 
 def test_names_that_do_not_exist_are_refused_with_those_that_do():
-    with pytest.raises(workloads.WorkloadError, match="no workload nonsense: choose from array_columns, .*, gzip, .*, sysbench_threads"):
+    with pytest.raises(workloads.WorkloadError, match=r"no workload nonsense: choose from array_columns, .*, gzip, .*, sysbench_threads"):
         workloads.named(["gzip", "nonsense"])
 
 
 def test_a_missing_command_is_named_with_its_package(tmp_path):
     assert workloads.missing(workloads.SYSBENCH_CPU, str(tmp_path)) == "sysbench is not installed (package sysbench)"
     executable(tmp_path / "sysbench")
-    assert workloads.missing(workloads.SYSBENCH_CPU, "/nowhere:%s" % tmp_path) is None
+    assert workloads.missing(workloads.SYSBENCH_CPU, f"/nowhere:{tmp_path}") is None
 
 
 def test_a_missing_compiler_is_named_for_what_is_compiled(tmp_path):
@@ -46,7 +45,7 @@ def test_the_newest_version_of_a_server_is_found_by_number_not_by_name(tmp_path)
     server = dict(workloads.POSTGRESQL, folders=[str(tmp_path / "*" / "bin")])
     oltp = dict(workloads.OLTP, server=server)
     # The folder of this test has numbers in its name too; they are the same for each version.
-    assert workloads.search_path(oltp, "/bin") == "%s%s/bin" % (tmp_path / "15" / "bin", os.pathsep)
+    assert workloads.search_path(oltp, "/bin") == f"{tmp_path / '15' / 'bin'}{os.pathsep}/bin"
     assert workloads.missing(oltp, "/nowhere") is None
     (tmp_path / "15" / "bin" / "pgbench").unlink()
     assert workloads.missing(oltp, "/nowhere") == "pgbench is not installed (package postgresql)"

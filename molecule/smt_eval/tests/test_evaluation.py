@@ -25,11 +25,20 @@ PATIENCE = 1200
 HOLD, HELD = "/run/hold", "/run/held"
 # A workload that stands still while HOLD is there, with SMT off, and leaves word that it does.
 HELD_WORKLOAD = {
-    "name": "held", "timeout": 3600, "metric": {"name": "rate", "unit": "1/s", "better": "higher", "pattern": "rate ([0-9]+)"},
-    "argv": ["sh", "-c", f'if [ "$(cat {CONTROL})" = off ] && [ -e {HOLD} ]; then touch {HELD}; while [ -e {HOLD} ]; do sleep 0.2; done; fi; echo rate 100']}
+    "name": "held",
+    "timeout": 3600,
+    "metric": {"name": "rate", "unit": "1/s", "better": "higher", "pattern": "rate ([0-9]+)"},
+    "argv": ["sh", "-c", f'if [ "$(cat {CONTROL})" = off ] && [ -e {HOLD} ]; then touch {HELD}; while [ -e {HOLD} ]; do sleep 0.2; done; fi; echo rate 100'],
+}
 # However long it is held, the plan has time left, and it ends as soon as it knows enough.
-HELD_PLAN = {"smt_bench_workloads": [], "smt_bench_custom": [HELD_WORKLOAD], "smt_bench_placements": ["one_per_core", "all_threads"], "smt_bench_budget": 7200,
-             "smt_bench_settle_seconds": 0.2, "smt_probe": "never"}
+HELD_PLAN = {
+    "smt_bench_workloads": [],
+    "smt_bench_custom": [HELD_WORKLOAD],
+    "smt_bench_placements": ["one_per_core", "all_threads"],
+    "smt_bench_budget": 7200,
+    "smt_bench_settle_seconds": 0.2,
+    "smt_probe": "never",
+}
 
 
 def smt_state(host):
@@ -55,8 +64,15 @@ def log_of(run):
 
 def start(run, playbook="threadwise.smt.smt_eval", *arguments, **variables):
     """An evaluation in the background, in a process group of its own."""
-    command = ["ansible-playbook", "--inventory", str(EPHEMERAL / "inventory"), playbook, *arguments,
-               "--extra-vars", json.dumps(dict(variables, smt_bench_dest=str(RESULTS), smt_eval_run=run))]
+    command = [
+        "ansible-playbook",
+        "--inventory",
+        str(EPHEMERAL / "inventory"),
+        playbook,
+        *arguments,
+        "--extra-vars",
+        json.dumps(dict(variables, smt_bench_dest=str(RESULTS), smt_eval_run=run)),
+    ]
     with log_of(run).open("w", encoding="utf-8") as log:
         return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
 
@@ -123,7 +139,7 @@ def evaluated_whole(host, lost):
 
 
 def test_a_controller_that_is_killed_leaves_the_guest_to_put_itself_back(lost, before):
-    """kill -9 of ansible-playbook and all its processes, in the middle, with SMT off."""
+    """Kill -9 of ansible-playbook and all its processes, in the middle, with SMT off."""
     assert lost["plans after the kill"], "the plan does not need its controller"
     assert lost["state at the end"] == before
 
@@ -138,8 +154,7 @@ def test_the_next_evaluation_fetches_what_no_controller_had_collected(host, eval
 def test_the_known_truth_is_found(evaluated):
     """Two vCPUs that share one CPU of this machine get half of it each, and the evaluation says so."""
     found = json.loads((RESULTS / "converge" / "results.json").read_text(encoding="utf-8"))
-    sharing = [one for one in found["hosts"][0]["comparisons"]
-               if (one["baseline"]["placement"], one["candidate"]["placement"]) == ("cores", "siblings")]
+    sharing = [one for one in found["hosts"][0]["comparisons"] if (one["baseline"]["placement"], one["candidate"]["placement"]) == ("cores", "siblings")]
     assert sharing and all(one["ratio"] < 0.75 for one in sharing), sharing
 
 
@@ -175,7 +190,7 @@ def test_check_mode_says_what_it_would_do_and_does_nothing(host, evaluated, befo
 
 
 def test_a_plan_that_is_killed_is_put_back_by_its_guard(host, evaluated, before):
-    """kill -9 of the plan itself, with SMT off: the samples taken so far come home, and the task fails with the reason."""
+    """Kill -9 of the plan itself, with SMT off: the samples taken so far come home, and the task fails with the reason."""
     with held_with_smt_off(host, "killed") as controller:
         for pid in plans(host):
             host.run("kill -9 %s", pid)

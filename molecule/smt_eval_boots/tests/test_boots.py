@@ -10,7 +10,6 @@ import pathlib
 import subprocess
 
 import pytest
-
 from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, result_files
 
 EPHEMERAL = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
@@ -47,7 +46,12 @@ def test_the_guest_boots_as_it_did(host, result):
 
 def test_without_leave_to_reboot_nothing_is_done(host):
     arguments = {"smt_eval_boots": 1, "smt_eval_run": "refused", "smt_bench_dest": str(EPHEMERAL / "results")}
-    done = subprocess.run(["ansible-playbook", "--inventory", str(EPHEMERAL / "inventory"), "threadwise.smt.smt_eval", "--extra-vars", json.dumps(arguments)],
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    done = subprocess.run(
+        ["ansible-playbook", "--inventory", str(EPHEMERAL / "inventory"), "threadwise.smt.smt_eval", "--extra-vars", json.dumps(arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
     assert done.returncode != 0 and "would be rebooted 3 times" in " ".join(done.stdout.split()), done.stdout
     assert not (EPHEMERAL / "results" / "refused").exists()

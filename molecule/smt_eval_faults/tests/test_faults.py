@@ -20,8 +20,15 @@ BUDGET = 300
 
 def start(run, **changed):
     """An evaluation in the background; its output goes to a file."""
-    arguments = {"smt_eval_run": run, "smt_bench_budget": BUDGET, "smt_bench_workloads": ["gzip"], "smt_bench_placements": ["cores", "one_per_core"],
-                 "smt_bench_margin": 0.0001, "smt_bench_dest": str(RESULTS), **changed}
+    arguments = {
+        "smt_eval_run": run,
+        "smt_bench_budget": BUDGET,
+        "smt_bench_workloads": ["gzip"],
+        "smt_bench_placements": ["cores", "one_per_core"],
+        "smt_bench_margin": 0.0001,
+        "smt_bench_dest": str(RESULTS),
+        **changed,
+    }
     command = ["ansible-playbook", "--inventory", str(EPHEMERAL / "inventory"), "threadwise.smt.smt_eval", "--extra-vars", json.dumps(arguments)]
     with open(log_of(run), "w", encoding="utf-8") as log:
         return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
@@ -38,7 +45,7 @@ def wait_for(what, controller, run, seconds=300):
             return
         assert controller.poll() is None, log_of(run).read_text()
         time.sleep(1)
-    raise AssertionError("not within %d s: %s" % (seconds, log_of(run).read_text()))
+    raise AssertionError(f"not within {seconds} s: {log_of(run).read_text()}")
 
 
 def samples_on(host, run):
@@ -68,7 +75,7 @@ def test_a_disk_that_fills_up_loses_no_sample(host):
         assert "No space left on device" in log_of("full").read_text(), log_of("full").read_text()
         found = result("full")
         assert found["outcome"] in ("failed", "interrupted") and "No space left on device" in found["message"]
-        assert [sample["index"] for sample in found["samples"]][:len(taken)] == taken
+        assert [sample["index"] for sample in found["samples"]][: len(taken)] == taken
         assert found["restored"]["ok"] and state(host) == before
         assert host.run("ls %s", RUNS).stdout.split() == ["filler"]
     finally:
@@ -85,7 +92,7 @@ def test_a_host_that_restarts_in_the_middle_loses_no_sample(host):
     assert controller.wait() != 0
     found = result("restarted")
     assert found["outcome"] == "interrupted" and "restarted" in found["message"], found["message"]
-    assert [sample["index"] for sample in found["samples"]][:len(taken)] == taken
+    assert [sample["index"] for sample in found["samples"]][: len(taken)] == taken
     assert found["restored"]["ok"] and state(host) == before
     assert host.run("ls %s", RUNS).stdout == ""
     assert "restarted" in (RESULTS / "restarted" / "summary.md").read_text(encoding="utf-8")

@@ -14,14 +14,18 @@ import subprocess
 import sys
 
 import pytest
-
 from ansible_collections.threadwise.smt.plugins.plugin_utils import derived
 
 EPHEMERAL = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 RESULTS = EPHEMERAL / "results"
 # Nothing is switched: what siblings share is told by the placements.
-SETTINGS = {"smt_bench_dest": str(RESULTS), "smt_bench_budget": 80, "smt_bench_workloads": ["sysbench_cpu"], "smt_eval_switch": False,
-            "smt_bench_placements": ["single", "siblings", "cores", "one_per_core", "all_threads"]}
+SETTINGS = {
+    "smt_bench_dest": str(RESULTS),
+    "smt_bench_budget": 80,
+    "smt_bench_workloads": ["sysbench_cpu"],
+    "smt_eval_switch": False,
+    "smt_bench_placements": ["single", "siblings", "cores", "one_per_core", "all_threads"],
+}
 # Guest -> effect -> what it is, and what it would be on the guest of the other kind, where two CPUs of this machine do so many times the work of one:
 # two, or less where they are siblings themselves and no hypervisor says so.
 TRUTH = {
@@ -73,8 +77,16 @@ def alone(request):
 
 
 def test_the_intervals_hold_the_truth(two, guest):
-    command = ["ansible-playbook", "--inventory", str(EPHEMERAL / "inventory"), "--limit", guest, "threadwise.smt.smt_eval",
-               "--extra-vars", json.dumps(dict(SETTINGS, smt_eval_run=guest))]
+    command = [
+        "ansible-playbook",
+        "--inventory",
+        str(EPHEMERAL / "inventory"),
+        "--limit",
+        guest,
+        "threadwise.smt.smt_eval",
+        "--extra-vars",
+        json.dumps(dict(SETTINGS, smt_eval_run=guest)),
+    ]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     assert done.returncode == 0, done.stdout
     comparisons = json.loads((RESULTS / guest / "results.json").read_text(encoding="utf-8"))["hosts"][0]["comparisons"]

@@ -17,7 +17,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils import cpulist, fac
 CPUS = "/sys/devices/system/cpu"
 CONTROL = f"{CPUS}/smt/control"
 MAP = "/var/lib/threadwise-smt/topology.json"
-DAMAGES = ("chmod 666 {0}", "chown nobody {0}", "echo nothing >{0}", "sed -i 's/\"key\": \"/&0/' {0}", "sed -i 's/\"0-7\"/\"0-6\"/' {0}")
+DAMAGES = ("chmod 666 {0}", "chown nobody {0}", "echo nothing >{0}", 'sed -i \'s/"key": "/&0/\' {0}', 'sed -i \'s/"0-7"/"0-6"/\' {0}')
 
 
 def run(command: list[str]) -> tuple[int, str, str]:
@@ -36,15 +36,31 @@ def write(path: str, text: str) -> None:
 
 
 def look() -> dict:
-    return {"facts": facts.gather(hostfs.HostFs("/")), "control": read(CONTROL), "lscpu": run(["lscpu"])[1], "parse": run(["lscpu", "--parse=CPU,CORE"])[1],
-            "map_owner": os.stat(MAP).st_uid if os.path.exists(MAP) else None}
+    return {
+        "facts": facts.gather(hostfs.HostFs("/")),
+        "control": read(CONTROL),
+        "lscpu": run(["lscpu"])[1],
+        "parse": run(["lscpu", "--parse=CPU,CORE"])[1],
+        "map_owner": os.stat(MAP).st_uid if os.path.exists(MAP) else None,
+    }
 
 
 def smt_state(state: str) -> None:
-    runtime_change.RuntimeChange(runtime_change.Request(
-        state=state, threads=None, method="auto", bystanders="refuse", conflicts_of=["services"], persist="none", neutralise=False,
-        revert_after=None, confirm=False, check=False,
-    ), run).run()
+    runtime_change.RuntimeChange(
+        runtime_change.Request(
+            state=state,
+            threads=None,
+            method="auto",
+            bystanders="refuse",
+            conflicts_of=["services"],
+            persist="none",
+            neutralise=False,
+            revert_after=None,
+            confirm=False,
+            check=False,
+        ),
+        run,
+    ).run()
 
 
 def walk() -> dict:

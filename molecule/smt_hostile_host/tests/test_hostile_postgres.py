@@ -11,7 +11,7 @@ SECRET = "what only root may read"
 PROGRAM = "/usr/local/bin/hostile-postgres"
 # Runs as postgres and knows the run's name. Each round it goes through all it can reach of the run, and puts something in the place of each name: a link to a
 # file or a folder of root's, a hard link where the kernel lets it, a FIFO, a folder. With "careful" it leaves to PostgreSQL what PostgreSQL has made itself.
-HOSTILE = r'''
+HOSTILE = r"""
 import itertools, os, sys, time
 runs, run, careful = sys.argv[1], sys.argv[2], sys.argv[3] == "careful"
 victims = ["/root/victim", "/etc/shadow", "/root", "/etc", "/usr/local/victim", "/dev/zero"]
@@ -52,10 +52,12 @@ while True:
         for name in found:
             plant(os.path.join(top, name))
     time.sleep(0.2)
-'''
+"""
 # All files of root's that an evaluation has no business with: name, size, owner, mode, links, and when content and inode changed.
-SNAPSHOT = r"find /etc /boot /usr /opt /root /dev/zero -xdev -not -path '/root/.ansible*' -not -path '*/__pycache__*' -not -name '*.pyc' -user root " \
-           r"-not -type d -printf '%p %s %u %m %n %T@ %C@\n' | sort"
+SNAPSHOT = (
+    r"find /etc /boot /usr /opt /root /dev/zero -xdev -not -path '/root/.ansible*' -not -path '*/__pycache__*' -not -name '*.pyc' -user root "
+    r"-not -type d -printf '%p %s %u %m %n %T@ %C@\n' | sort"
+)
 PLAN = {"smt_bench_workloads": ["oltp"], "smt_bench_placements": ["all_threads"], "smt_bench_sample_seconds": 0.1, "smt_bench_margin": 0.0001}
 
 
@@ -63,7 +65,7 @@ PLAN = {"smt_bench_workloads": ["oltp"], "smt_bench_placements": ["all_threads"]
 def prepared(host):
     for victim in ("/root/victim", "/usr/local/victim"):
         host.check_output("echo %s > %s && chmod 600 %s", SECRET, victim, victim)
-    host.check_output("cat > %s <<'EOF'\n#!/usr/bin/python3\n%s\nEOF" % (PROGRAM, HOSTILE))
+    host.check_output(f"cat > {PROGRAM} <<'EOF'\n#!/usr/bin/python3\n{HOSTILE}\nEOF")
     host.check_output("chmod 755 %s && umask 022", PROGRAM)
     host.check_output("sysctl -w fs.protected_hardlinks=0 fs.protected_symlinks=0 fs.protected_fifos=0 fs.protected_regular=0")
     yield host
@@ -74,8 +76,15 @@ def prepared(host):
 def test_no_file_of_roots_changes(guest, manner):
     """Careful, so that PostgreSQL serves and samples are taken beside the links; and rampant, so that nothing stays where it was."""
     before, smt = guest.check_output(SNAPSHOT), state(guest)
-    guest.check_output("systemd-run --unit=hostile-%s --uid=postgres --property=StandardOutput=file:/run/planted-%s /usr/bin/python3 %s %s %s %s",
-                       manner, manner, PROGRAM, RUNS, manner, manner)
+    guest.check_output(
+        "systemd-run --unit=hostile-%s --uid=postgres --property=StandardOutput=file:/run/planted-%s /usr/bin/python3 %s %s %s %s",
+        manner,
+        manner,
+        PROGRAM,
+        RUNS,
+        manner,
+        manner,
+    )
     controller = start(manner, smt_bench_budget=120, smt_bench_blocks=2, **PLAN)
     try:
         wait_for(lambda: guest.run("grep -c . /run/planted-%s", manner).stdout.strip() not in ("", "0"), controller, manner)

@@ -16,8 +16,13 @@ from guest import EPHEMERAL, RUNS, cut_power, result, said, start, state, wait_f
 MOMENTS = ["folder", "header", 1, 2, 3, 5, 8, 9, 12, 14]
 # Seconds after which a change of the boot arguments is cut. On an emulated guest the module takes longer than the last of them.
 DELAYS = [0.5, 1, 1.5, 2, 3, 4, 5, 6, 8, 10]
-PLAN = {"smt_bench_workloads": ["gzip"], "smt_bench_placements": ["cores", "one_per_core"], "smt_bench_budget": 900, "smt_bench_margin": 0.0001,
-        "smt_bench_sample_seconds": 0.2}
+PLAN = {
+    "smt_bench_workloads": ["gzip"],
+    "smt_bench_placements": ["cores", "one_per_core"],
+    "smt_bench_budget": 900,
+    "smt_bench_margin": 0.0001,
+    "smt_bench_sample_seconds": 0.2,
+}
 
 
 def samples_on(host, run):
@@ -29,12 +34,12 @@ def samples_on(host, run):
 def reached(host, run, moment):
     if isinstance(moment, int):
         return len(samples_on(host, run)) >= moment
-    return host.file("%s/%s" % (RUNS, run) + ("/header.json" if moment == "header" else "")).exists
+    return host.file(f"{RUNS}/{run}" + ("/header.json" if moment == "header" else "")).exists
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_an_evaluation_loses_no_sample_that_was_kept(host, moment):
-    run = "cut-%s" % moment
+    run = f"cut-{moment}"
     before = ("on", "0-3")
     controller = start(run, **PLAN)
     wait_for(lambda: reached(host, run, moment), controller, run)
@@ -44,7 +49,7 @@ def test_an_evaluation_loses_no_sample_that_was_kept(host, moment):
     assert state(host) == before
     if os.path.exists(EPHEMERAL / "results" / run / "smt-hostile-host.json"):
         found = result(run)
-        assert [sample["index"] for sample in found["samples"]][:len(taken)] == taken and found["outcome"] == "interrupted"
+        assert [sample["index"] for sample in found["samples"]][: len(taken)] == taken and found["outcome"] == "interrupted"
         assert found["restored"] is None or found["restored"]["ok"]
     else:
         assert not taken, said(run)

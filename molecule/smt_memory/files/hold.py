@@ -13,10 +13,10 @@ length, seconds = int(sys.argv[1]) * MIB, int(sys.argv[2])
 try:
     area = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 except OSError as refused:
-    print("refused: %s" % refused.strerror, flush=True)
+    print(f"refused: {refused.strerror}", flush=True)
     sys.exit(12)
 print("granted", flush=True)
 for offset in range(0, length, MIB):
-    area[offset:offset + MIB] = b"x" * MIB
+    area[offset : offset + MIB] = b"x" * MIB
 print("used", flush=True)
 time.sleep(seconds)

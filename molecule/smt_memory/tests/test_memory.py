@@ -31,8 +31,14 @@ ENVIRONMENT = dict(os.environ, ANSIBLE_SSH_ARGS="-o ControlMaster=no -o ServerAl
 
 def policy(variables, *arguments):
     """Run the role. Returns its exit status and what it said."""
-    done = subprocess.run(["ansible-playbook", "--inventory", str(INVENTORY), str(PLAY), "--extra-vars", json.dumps(variables), *arguments],
-                          capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=ENVIRONMENT)
+    done = subprocess.run(
+        ["ansible-playbook", "--inventory", str(INVENTORY), str(PLAY), "--extra-vars", json.dumps(variables), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env=ENVIRONMENT,
+    )
     return done.returncode, re.sub(r"\s+", " ", done.stdout + done.stderr)
 
 
@@ -49,8 +55,13 @@ def values(host):
 
 def everything(host):
     """What a policy may change, as text."""
-    return values(host), host.run("cat %s %s; stat -c %%Y %s; systemctl show -p OOMScoreAdjust held; cat /proc/%s/oom_score_adj",
-                                  OURS, KEPT, "/etc/systemd/system/held.service.d", str(held(host))).stdout
+    return values(host), host.run(
+        "cat %s %s; stat -c %%Y %s; systemctl show -p OOMScoreAdjust held; cat /proc/%s/oom_score_adj",
+        OURS,
+        KEPT,
+        "/etc/systemd/system/held.service.d",
+        str(held(host)),
+    ).stdout
 
 
 def held(host):
@@ -87,13 +98,14 @@ def test_the_strict_policy_is_in_force(host):
 
 def test_the_running_service_is_spared_and_was_not_restarted(host):
     pid = held(host)
-    assert host.file("/proc/%d/oom_score_adj" % pid).content_string == "-900\n"
+    assert host.file(f"/proc/{pid}/oom_score_adj").content_string == "-900\n"
     assert {"unit": "held.service", "oom_score_adj": -900} in facts(host)["protected_units"]
     assert facts(host)["protect_differences"] is None and facts(host, protect=["held"])["protect_differences"] == []
     assert facts(host, protect=[])["protect_differences"] == ["held.service is spared by the OOM killer, and is not to be"]
     before = everything(host)
     assert facts(host, protect=["held", "systemd-journald"])["protect_differences"] == [
-        "systemd-journald.service is not spared by the OOM killer, or will not be from its next start on"]
+        "systemd-journald.service is not spared by the OOM killer, or will not be from its next start on"
+    ]
     assert everything(host) == before
     restarts = host.check_output("journalctl -u held -o cat --grep Started | wc -l")
     assert restarts == "1"
@@ -101,9 +113,11 @@ def test_the_running_service_is_spared_and_was_not_restarted(host):
 
 def test_a_refused_policy_has_changed_nothing(host):
     before = everything(host)
-    for wrong, words in [({"smt_memory_on_oom": "panic"}, "hang until somebody comes"),
-                         ({"smt_memory_protect": ["held", "nosuch"]}, "no service nosuch.service"),
-                         ({"smt_memory_overcommit_ratio": 30}, "are promised already, margin 10 %: raise the ratio to")]:
+    for wrong, words in [
+        ({"smt_memory_on_oom": "panic"}, "hang until somebody comes"),
+        ({"smt_memory_protect": ["held", "nosuch"]}, "no service nosuch.service"),
+        ({"smt_memory_overcommit_ratio": 30}, "are promised already, margin 10 %: raise the ratio to"),
+    ]:
         status, said = policy(dict(STRICT, **wrong))
         assert status != 0 and words in said, said
     assert everything(host) == before
@@ -122,8 +136,12 @@ def test_a_later_file_is_reported(host):
 
 def probe(host, mib):
     """What one process is promised in all, and what one gets that asks for so much and uses it, confined to 32 MiB."""
-    return json.loads(host.check_output("cd /usr/local/lib && python3 -c %s", "import json, memory_probe as m; print(json.dumps([m.allocatable(), "
-                                        "m.overreach(%d << 20, touch=True, confine=32 << 20)]))" % mib))
+    return json.loads(
+        host.check_output(
+            "cd /usr/local/lib && python3 -c %s",
+            f"import json, memory_probe as m; print(json.dumps([m.allocatable(), m.overreach({mib} << 20, touch=True, confine=32 << 20)]))",
+        )
+    )
 
 
 def test_strict_refuses_at_once_and_the_heuristic_kills_later(host, ask):
@@ -146,7 +164,7 @@ def test_strict_refuses_at_once_and_the_heuristic_kills_later(host, ask):
 def test_without_protection_the_service_would_have_been_killed(host, ask):
     pid = held(host)
     assert put_in_force(dict(HEURISTIC, smt_memory_protect=[]))
-    assert host.file("/proc/%d/oom_score_adj" % pid).content_string == "0\n"
+    assert host.file(f"/proc/{pid}/oom_score_adj").content_string == "0\n"
     assert not host.file(DROP_IN).exists
     hold(host, ask)
     assert held(host) != pid
@@ -160,7 +178,7 @@ def test_restored_brings_back_every_value_and_removes_the_file(host):
     pid = held(host)
     assert put_in_force(RESTORED)
     assert values(host) == BEFORE
-    assert host.file("/proc/%d/oom_score_adj" % pid).content_string == "0\n"
+    assert host.file(f"/proc/{pid}/oom_score_adj").content_string == "0\n"
     for path in (OURS, KEPT, DROP_IN):
         assert not host.file(path).exists
     assert not put_in_force(RESTORED)
@@ -168,20 +186,30 @@ def test_restored_brings_back_every_value_and_removes_the_file(host):
 
 def evaluated(name, **arguments):
     """Evaluate a change of the policy. Returns the guest's result."""
-    settings = dict(arguments, smt_eval_run=name, smt_bench_budget=25, smt_bench_workloads=["memory_pages"], smt_bench_placements=["single"],
-                    smt_bench_dest=str(RESULTS))
-    done = subprocess.run(["ansible-playbook", "--inventory", str(INVENTORY), "threadwise.smt.smt_eval", "--extra-vars", json.dumps(settings)],
-                          capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=ENVIRONMENT)
+    settings = dict(
+        arguments, smt_eval_run=name, smt_bench_budget=25, smt_bench_workloads=["memory_pages"], smt_bench_placements=["single"], smt_bench_dest=str(RESULTS)
+    )
+    done = subprocess.run(
+        ["ansible-playbook", "--inventory", str(INVENTORY), "threadwise.smt.smt_eval", "--extra-vars", json.dumps(settings)],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env=ENVIRONMENT,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert (RESULTS / name / "index.html").stat().st_size > 0
     return json.loads((RESULTS / name / "smt-memory.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(("change", "further", "outcomes"), [
-    ("overcommit_strict", {"smt_bench_overcommit_ratio": 95}, ["oom_killed", "enomem"]),
-    # Panics are for an out-of-memory of the host; one that is confined to a cgroup is killed as before.
-    ("panic_on_oom", {}, ["oom_killed", "oom_killed"]),
-])
+@pytest.mark.parametrize(
+    ("change", "further", "outcomes"),
+    [
+        ("overcommit_strict", {"smt_bench_overcommit_ratio": 95}, ["oom_killed", "enomem"]),
+        # Panics are for an out-of-memory of the host; one that is confined to a cgroup is killed as before.
+        ("panic_on_oom", {}, ["oom_killed", "oom_killed"]),
+    ],
+)
 def test_an_evaluation_measures_the_policies_and_puts_back_what_was_there(host, change, further, outcomes):
     before = values(host)
     measured = evaluated(change, smt_eval_change=change, **further)
@@ -206,7 +234,7 @@ def test_a_panic_on_a_real_out_of_memory_reboots_into_the_policy(host, ask):
     host.check_output("sync; systemd-run --quiet --unit overreach python3 /usr/local/lib/hold.py %s 60", str(ask))
     assert wait_for_another_boot(host, boot), "the guest did not come back after the panic"
     assert values(host) == dict(BEFORE, **{"vm.overcommit_memory": "0", "vm.panic_on_oom": "1", "kernel.panic": "3"})
-    assert host.file("/proc/%d/oom_score_adj" % held(host)).content_string == "-900\n"
+    assert host.file(f"/proc/{held(host)}/oom_score_adj").content_string == "-900\n"
     assert put_in_force(RESTORED)
     assert values(host) == BEFORE
 
@@ -215,8 +243,25 @@ def wait_for_another_boot(host, boot):
     end = time.monotonic() + REBOOT_SECONDS
     while time.monotonic() < end:
         time.sleep(3)
-        seen = subprocess.run(["ansible", "--inventory", str(INVENTORY), "lab", "--timeout", "10", "--one-line", "--module-name", "ansible.builtin.raw",
-                               "--args", "cat /proc/sys/kernel/random/boot_id"], capture_output=True, text=True, check=False, env=ENVIRONMENT).stdout
+        seen = subprocess.run(
+            [
+                "ansible",
+                "--inventory",
+                str(INVENTORY),
+                "lab",
+                "--timeout",
+                "10",
+                "--one-line",
+                "--module-name",
+                "ansible.builtin.raw",
+                "--args",
+                "cat /proc/sys/kernel/random/boot_id",
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=ENVIRONMENT,
+        ).stdout
         found = re.search(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", seen)
         if found and found.group() != boot:
             return True

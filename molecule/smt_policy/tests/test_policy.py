@@ -31,11 +31,19 @@ PLAIN = dict(os.environ, ANSIBLE_FORCE_COLOR="false")
 
 # A job whose time counts, where siblings contend, and a rate, where all threads together get more done.
 EVALUATION = {
-    "smt_eval_sample": 1, "smt_eval_run": "sample", "smt_bench_dest": str(RESULTS), "smt_bench_budget": 90, "smt_bench_placements": ["all_threads"],
+    "smt_eval_sample": 1,
+    "smt_eval_run": "sample",
+    "smt_bench_dest": str(RESULTS),
+    "smt_bench_budget": 90,
+    "smt_bench_placements": ["all_threads"],
     "smt_bench_workloads": "{{ {'adjacent': [], 'split': ['gzip']}[lab_numbering] }}",
     "smt_bench_custom": "{{ {'adjacent': [job], 'split': []}[lab_numbering] }}",
-    "job": {"name": "job", "title": "A job", "argv": ["sh", "-c", "i=0; while [ $i -lt 8000 ]; do i=$((i+1)); done"],
-            "metric": {"name": "time", "unit": "s", "better": "lower", "clock": "wall_seconds", "aggregate": "max"}},
+    "job": {
+        "name": "job",
+        "title": "A job",
+        "argv": ["sh", "-c", "i=0; while [ $i -lt 8000 ]; do i=$((i+1)); done"],
+        "metric": {"name": "time", "unit": "s", "better": "lower", "clock": "wall_seconds", "aggregate": "max"},
+    },
 }
 AUTO = {"smt_policy": "auto", "smt_policy_evidence": str(RESULTS), "smt_policy_scope": "both", "smt_enforce_waves": ["100%"]}
 
@@ -47,8 +55,16 @@ def command(playbook, variables, *arguments):
 
 def play(playbook, variables, *arguments):
     """Call a playbook of the collection. Returns (exit code, host -> status in its last table, host -> how many changes, all that a person sees)."""
-    done = subprocess.run(command(playbook, variables, *arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-                          stdin=subprocess.DEVNULL, cwd=EPHEMERAL, env=PLAIN)
+    done = subprocess.run(
+        command(playbook, variables, *arguments),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        cwd=EPHEMERAL,
+        env=PLAIN,
+    )
     print(done.stdout)
     table = done.stdout.rpartition("\nhost  ")[2].partition("\n\n")[0]
     statuses = dict(re.findall(r"^(\S+) +(compliant|drifted|unknown|unreachable)\b", table, re.MULTILINE))
@@ -106,14 +122,14 @@ CLASSES = []
 
 @pytest.fixture(scope="module", autouse=True)
 def _classes():
-    dummy, hosts = judged({"smt_policy": "enabled"})
+    _dummy, hosts = judged({"smt_policy": "enabled"})
     CLASSES.extend([hosts[A1]["hardware_class"], hosts[S1]["hardware_class"]])
     assert [hosts[name]["hardware_class"] for name in GUESTS] == [CLASSES[0], CLASSES[0], CLASSES[1], CLASSES[1]] and len(set(CLASSES)) == 2
 
 
 def test_a_sample_of_each_class_is_evaluated_and_speaks_for_the_others():
     # One after the other: they share this machine's two CPUs.
-    code, dummy, dummy, seen = play("smt_eval", EVALUATION, "--forks=1")
+    code, dummy, _dummy, seen = play("smt_eval", EVALUATION, "--forks=1")
     assert code == 0
     assert f"{CLASSES[0]}: {A1} measured, for {A1}, {A2}" in seen and f"{CLASSES[1]}: {S1} measured, for {S1}, {S2}" in seen
     assert {path.stem for path in (RESULTS / "sample").glob("smt-policy-*.json")} == {A1, S1}
@@ -122,7 +138,7 @@ def test_a_sample_of_each_class_is_evaluated_and_speaks_for_the_others():
 
 def test_auto_is_put_in_force_with_a_reboot_where_it_takes_one():
     before = boots(*GUESTS)
-    code, statuses, changed, dummy = play("smt_enforce", dict(AUTO, smt_policy_reboot_ok=True))
+    code, statuses, changed, _dummy = play("smt_enforce", dict(AUTO, smt_policy_reboot_ok=True))
     assert (code, statuses, changed) == (0, dict.fromkeys(GUESTS, "compliant"), {A1, A2, S2})
     assert states(*GUESTS) == ["off nosmt", "off nosmt", "on", "on"]
     assert [now == then for now, then in zip(boots(*GUESTS), before)] == [True, True, True, False]
@@ -150,7 +166,7 @@ def test_what_somebody_changed_by_hand_is_named_and_mended_and_nothing_else():
     assert written(A2) == written(S2) == set()
     assert not any(path.startswith(("/etc", "/boot")) for path in written(A1)), "its boot arguments were as wanted"
     assert all("grub" in path for path in written(S1)), "its running system was as wanted"
-    code, dummy, changed, dummy = play("smt_enforce", AUTO)
+    code, dummy, changed, _dummy = play("smt_enforce", AUTO)
     assert (code, changed) == (0, set())
 
 
@@ -163,7 +179,7 @@ def test_a_sick_guest_in_wave_2_stops_the_rollout_and_is_brought_back():
     assert states(*GUESTS) == ["on", "off nosmt", "on", "on"]
     assert written(S1) == written(S2) == set(), "the third wave was not reached"
     ask(A2, "rm /run/sick")
-    code, statuses, changed, dummy = play("smt_enforce", policy)
+    code, statuses, changed, _dummy = play("smt_enforce", policy)
     assert (code, statuses, changed) == (0, dict.fromkeys(GUESTS, "compliant"), {A2, S1, S2}), "it goes on where it stopped"
     assert states(*GUESTS) == ["on", "on", "off nosmt", "off nosmt"]
 
@@ -171,8 +187,12 @@ def test_a_sick_guest_in_wave_2_stops_the_rollout_and_is_brought_back():
 def kill_when(policy, held):
     """Start a rollout, and kill its controller with all of its processes while the health check of a guest is held."""
     ask(held, "touch /run/hold; rm -f /var/tmp/looked-at")
-    with open(EPHEMERAL / "killed.log", "w", encoding="utf-8") as log, subprocess.Popen(
-            command("smt_enforce", policy), stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=EPHEMERAL, env=PLAIN) as controller:
+    with (
+        open(EPHEMERAL / "killed.log", "w", encoding="utf-8") as log,
+        subprocess.Popen(
+            command("smt_enforce", policy), stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=EPHEMERAL, env=PLAIN
+        ) as controller,
+    ):
         end = time.monotonic() + PATIENCE
         while not looked_at(held) and controller.poll() is None and time.monotonic() < end:
             time.sleep(1)
@@ -197,9 +217,13 @@ def test_after_a_controller_was_killed_in_wave_3_its_guest_is_looked_at_again_an
     mark()
     dummy, hosts = judged(policy)
     assert {name: (host["status"], host["unconfirmed"]) for name, host in hosts.items()} == {
-        A1: ("compliant", False), A2: ("compliant", False), S1: ("compliant", True), S2: ("drifted", False)}
+        A1: ("compliant", False),
+        A2: ("compliant", False),
+        S1: ("compliant", True),
+        S2: ("drifted", False),
+    }
     ask(S1, "touch /run/sick")
-    code, dummy, dummy, seen = play("smt_enforce", policy)
+    code, dummy, _dummy, seen = play("smt_enforce", policy)
     assert code != 0 and f"wave 1: {S1}\nwave 2: {S2}\n" in seen and f"{S1} was brought back to the state before the wave" in seen
     assert states(S1, S2) == ["off nosmt", "off nosmt"]
     assert [written(name) for name in (A1, A2, S2)] == [set()] * 3
@@ -213,12 +237,13 @@ def test_after_a_host_rebooted_by_itself_the_next_run_finishes_and_nothing_is_do
     before = boots(S1)
     code, dummy, changed, dummy = play("smt_enforce", policy, "--limit", f"{S1},{S2}")
     assert code != 0 and S2 not in changed
-    subprocess.run(["ansible", S1, "-i", str(INVENTORY), "-m", "ansible.builtin.wait_for_connection", "-a", f"timeout={PATIENCE}"], check=True,
-                   stdin=subprocess.DEVNULL)
+    subprocess.run(
+        ["ansible", S1, "-i", str(INVENTORY), "-m", "ansible.builtin.wait_for_connection", "-a", f"timeout={PATIENCE}"], check=True, stdin=subprocess.DEVNULL
+    )
     assert boots(S1) != before and states(S1) == ["on"] and guest(S1).file(WAY_BACK).exists
     mark()
     times = len(looked_at(S1))
-    code, statuses, dummy, seen = play("smt_enforce", policy, "--limit", f"{S1},{S2}")
+    code, statuses, _dummy, seen = play("smt_enforce", policy, "--limit", f"{S1},{S2}")
     assert (code, statuses) == (0, dict.fromkeys((S1, S2), "compliant")) and f"wave 1: {S1}\nwave 2: {S2}\n" in seen
     assert len(looked_at(S1)) == times + 1 and written(S1) == set(), "it is looked at, and nothing is changed again"
     assert states(S2) == ["on"] and not any(guest(name).file(WAY_BACK).exists for name in GUESTS)
@@ -237,7 +262,7 @@ def test_two_of_a_group_are_not_rebooted_at_once_and_a_host_that_is_gone_stops_n
     (well,) = looked_at(A1)
     assert int(ask(S1, "awk '/^btime/ {print $2}' /proc/stat")) > well, "it went down after the other one of its group was well again"
     assert states(A1, S1, S2) == ["off nosmt"] * 3 and not set(boots(A1, S1, S2)) & set(before)
-    code, dummy, changed, dummy = play("smt_enforce", policy, "--limit", f"{A1},{S1},{S2}")
+    code, dummy, changed, _dummy = play("smt_enforce", policy, "--limit", f"{A1},{S1},{S2}")
     assert (code, changed) == (0, set()), "once is enough"
 
 
@@ -245,7 +270,7 @@ def test_a_memory_policy_is_held_now_and_at_the_next_boot():
     policy = {"smt_policy": "disabled", "smt_memory_overcommit": "heuristic"}
     assert play("smt_enforce", policy, "--limit", A2)[:3] == (0, {A2: "compliant"}, {A2})
     ask(A2, f"sed -i 's/=0/=1/' {MEMORY}")
-    code, statuses, dummy, seen = play("smt_compliance", policy, "--limit", A2)
+    code, statuses, _dummy, seen = play("smt_compliance", policy, "--limit", A2)
     assert (code, statuses) == (2, {A2: "drifted"}) and f"memory configured: {MEMORY} makes vm.overcommit_memory 1 instead of 0 at boot" in seen
     assert play("smt_enforce", policy, "--limit", A2)[:3] == (0, {A2: "compliant"}, {A2})
     assert "vm.overcommit_memory=0" in ask(A2, f"cat {MEMORY}")

@@ -46,8 +46,10 @@ def test_nothing_is_left_but_what_was_measured(host):
 
 
 def test_another_boot_makes_it_void(host, facts):
-    host.run_expect([0], "cp /var/lib/threadwise-smt/measured.json /root/kept && sed -i s/$(cat /proc/sys/kernel/random/boot_id)/other/ "
-                         "/var/lib/threadwise-smt/measured.json")
+    host.run_expect(
+        [0],
+        "cp /var/lib/threadwise-smt/measured.json /root/kept && sed -i s/$(cat /proc/sys/kernel/random/boot_id)/other/ /var/lib/threadwise-smt/measured.json",
+    )
     try:
         assert host.ansible("threadwise.smt.smt_facts", check=True)["ansible_facts"]["smt"]["measured"] is None
     finally:

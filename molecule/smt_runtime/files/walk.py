@@ -15,8 +15,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils import runtime_chan
 
 def steps(threads: int) -> list:
     """A de Bruijn sequence, from the Lyndon words of length 1 and 2 in order: it has each step after each step once."""
-    names = ["enabled", "disabled", "restored"] + list(range(1, threads + 1))
-    words = [[first] + [step for second in names[place + 1:] for step in (first, second)] for place, first in enumerate(names)]
+    names = ["enabled", "disabled", "restored", *list(range(1, threads + 1))]
+    words = [[first] + [step for second in names[place + 1 :] for step in (first, second)] for place, first in enumerate(names)]
     return sum(words, []) + names[:1]
 
 
@@ -27,13 +27,24 @@ def run_command(command: list) -> tuple:
 
 def take(step) -> None:
     state, threads = (step, None) if isinstance(step, str) else (None, step)
-    runtime_change.RuntimeChange(runtime_change.Request(
-        state=state, threads=threads, method="auto", bystanders="warn", conflicts_of=["services"], persist="none", neutralise=False,
-        revert_after=None, confirm=False, check=False,
-    ), run_command).run()
+    runtime_change.RuntimeChange(
+        runtime_change.Request(
+            state=state,
+            threads=threads,
+            method="auto",
+            bystanders="warn",
+            conflicts_of=["services"],
+            persist="none",
+            neutralise=False,
+            revert_after=None,
+            confirm=False,
+            check=False,
+        ),
+        run_command,
+    ).run()
 
 
-for one in steps(int(sys.argv[1])) + ["restored"]:
+for one in [*steps(int(sys.argv[1])), "restored"]:
     take(one)
     with open("/sys/devices/system/cpu/online", encoding="ascii") as online:
         print(one, online.read().strip(), flush=True)

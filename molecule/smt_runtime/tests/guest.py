@@ -74,7 +74,7 @@ def mark(host):
     """What a run that changes nothing has to leave alone; what is written after the first call shows in the second."""
     host.check_output("[ -e /run/mark ] || touch /run/mark")
     written = "find /var/lib/threadwise-smt /run/threadwise-smt /etc -newer /run/mark"
-    return host.check_output("cat %s/online %s/smt/control; %s" % (CPUS, CPUS, written)), pinned(host)
+    return host.check_output(f"cat {CPUS}/online {CPUS}/smt/control; {written}"), pinned(host)
 
 
 def wait_until(condition):

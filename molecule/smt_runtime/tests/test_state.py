@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
-
 from guest import RECORD, SAVED, TMPFILES, control, cores_of, cpus, firsts, mark, online, pinned, smt_state
 
 
@@ -25,7 +25,7 @@ def test_every_step_after_every_other(host, cores):
     walked = [line.split() for line in host.file("/root/walked").content_string.splitlines()]
     for step, seen in walked:
         assert cpus(seen) == sorted(wanted[step] if step in wanted else firsts(cores, int(step))), (step, seen)
-    pairs = {(first[0], second[0]) for first, second in zip(walked[:-1], walked[1:-1])}
+    pairs = {(first[0], second[0]) for first, second in itertools.pairwise(walked)}
     assert len(pairs) == (3 + len(cores[0])) ** 2
 
 

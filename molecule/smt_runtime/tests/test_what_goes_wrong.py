@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 
 import pytest
-
 from guest import CPUS, RECORD, SAVED, UNIT, control, cores_of, cpus, firsts, online, pinned, plan, smt_state, wait_until
 
 KILLER = "/usr/local/lib/kill_between_writes.sh"
@@ -116,7 +115,7 @@ def test_confirmed(host, cores):
 
 
 def test_deadline_tasks_that_would_not_fit(host, cores):
-    host.check_output("for n in 1 2 3 4 5 6 7 8; do systemd-run --collect --unit=deadline$n %s; done; sleep 2" % DEADLINE)
+    host.check_output(f"for n in 1 2 3 4 5 6 7 8; do systemd-run --collect --unit=deadline$n {DEADLINE}; done; sleep 2")
     done = smt_state(host, state="disabled", bystanders="warn")
     host.check_output("systemctl stop 'deadline*'")
     assert re.search(r"CPU \d+: EBUSY: SCHED_DEADLINE bandwidth would not fit.*the state before is back", done["msg"]), done
@@ -127,7 +126,7 @@ def test_deadline_tasks_that_would_not_fit(host, cores):
 def test_refused_half_way(host, cores):
     """CPU 1 and 3 have gone when CPU 5 is refused."""
     path = CPUS + "/cpu5/online"
-    host.check_output("echo 1 >/run/refusing; mount --bind /run/refusing %s; mount -o remount,bind,ro %s" % (path, path))
+    host.check_output(f"echo 1 >/run/refusing; mount --bind /run/refusing {path}; mount -o remount,bind,ro {path}")
     done = smt_state(host, state="disabled", bystanders="warn", method="cpu_online")
     host.check_output("umount %s", path)
     assert re.search("CPU 5: EROFS: .*the state before is back", done["msg"]), done
@@ -152,7 +151,7 @@ def test_no_dead_man_without_systemd(host):
 
 
 def test_rules_that_online_cpus(host, cores):
-    host.check_output("echo '%s' >%s; sleep 4" % (RULE, RULES))
+    host.check_output(f"echo '{RULE}' >{RULES}; sleep 4")
     smt_state(host, threads_per_core=1, method="cpu_online", bystanders="warn")
     host.check_output("udevadm trigger --action=add --subsystem-match=cpu --settle")
     assert online(host) == firsts(cores, 99), "the rule has undone it"

@@ -26,8 +26,11 @@ def smt_state(host, **options):
 
 
 def reboot(host):
-    subprocess.run(["ansible", "--inventory", str(INVENTORY), host.backend.get_hostname(), "-m", "ansible.builtin.reboot", "-a", "reboot_timeout=900"],
-                   check=True, stdin=subprocess.DEVNULL)
+    subprocess.run(
+        ["ansible", "--inventory", str(INVENTORY), host.backend.get_hostname(), "-m", "ansible.builtin.reboot", "-a", "reboot_timeout=900"],
+        check=True,
+        stdin=subprocess.DEVNULL,
+    )
 
 
 def mask(host, pid):
@@ -36,10 +39,10 @@ def mask(host, pid):
 
 def test_a_v1_cpuset_grows_back(host):
     assert host.file("/sys/fs/cgroup/cpuset/cpuset.cpus").exists, "a cgroup v1 host"
-    host.check_output("mkdir -p %s/inner; for d in %s %s/inner; do echo 6-7 >$d/cpuset.cpus; echo 0 >$d/cpuset.mems; done" % (BOX, BOX, BOX))
+    host.check_output(f"mkdir -p {BOX}/inner; for d in {BOX} {BOX}/inner; do echo 6-7 >$d/cpuset.cpus; echo 0 >$d/cpuset.mems; done")
     host.check_output("systemd-run --collect --unit=boxed sleep infinity")
     pid = host.check_output("systemctl show -p MainPID --value boxed")
-    host.check_output("echo %s >%s/inner/cgroup.procs" % (pid, BOX))
+    host.check_output(f"echo {pid} >{BOX}/inner/cgroup.procs")
     assert "(cgroup v1 cpuset, CPUs 6-7) would shrink to 6" in smt_state(host, state="disabled")["msg"]
     smt_state(host, state="disabled", bystanders="warn")
     assert host.check_output("cat %s/inner/cpuset.cpus", BOX) == "6"
@@ -48,7 +51,7 @@ def test_a_v1_cpuset_grows_back(host):
     assert host.check_output("cat %s/cpuset.cpus %s/inner/cpuset.cpus", BOX, BOX).split() == ["6-7", "6-7"]
     assert mask(host, pid) == "6-7"
     # The next tests would be refused because of them.
-    host.check_output("systemctl stop boxed pinned && rmdir %s/inner %s" % (BOX, BOX))
+    host.check_output(f"systemctl stop boxed pinned && rmdir {BOX}/inner {BOX}")
 
 
 @pytest.mark.parametrize("way", ["tmpfiles", "systemd"])

@@ -23,8 +23,12 @@ RUNS = {"root": "/var/lib/threadwise-smt/runs", "alice": "/home/alice/.local/sta
 GO = "/var/tmp/go"
 PATIENCE = 900
 # A sample that lasts until the test lets it go on.
-HELD = {"name": "held", "argv": ["sh", "-c", f"until [ -e {GO} ]; do sleep 0.2; done; echo 1.5 MB/s"], "timeout": PATIENCE,
-        "metric": {"name": "throughput", "unit": "MB/s", "better": "higher", "pattern": "([0-9.]+) MB/s"}}
+HELD = {
+    "name": "held",
+    "argv": ["sh", "-c", f"until [ -e {GO} ]; do sleep 0.2; done; echo 1.5 MB/s"],
+    "timeout": PATIENCE,
+    "metric": {"name": "throughput", "unit": "MB/s", "better": "higher", "pattern": "([0-9.]+) MB/s"},
+}
 
 
 class Controller:
@@ -48,8 +52,18 @@ class Controller:
 
 def evaluation(run, user, budget=180):
     """One that is held takes its time out of its budget."""
-    return Controller(run, "smt_eval", ansible_user=user, smt_eval_run=run, smt_bench_budget=budget, smt_bench_margin=0.9, smt_bench_workloads=[],
-                      smt_bench_custom=[HELD], smt_bench_placements=["single"], smt_bench_dest=str(RESULTS))
+    return Controller(
+        run,
+        "smt_eval",
+        ansible_user=user,
+        smt_eval_run=run,
+        smt_bench_budget=budget,
+        smt_bench_margin=0.9,
+        smt_bench_workloads=[],
+        smt_bench_custom=[HELD],
+        smt_bench_placements=["single"],
+        smt_bench_dest=str(RESULTS),
+    )
 
 
 def wait_until(what, controller):
@@ -121,7 +135,7 @@ def test_a_policy_beside_an_evaluation(host):
 
 
 def test_two_rollouts_of_one_policy(host):
-    both = [Controller("rollout-%d" % number, "smt_enforce", smt_policy="disabled", smt_runtime_revert_after=600) for number in (1, 2)]
+    both = [Controller(f"rollout-{number}", "smt_enforce", smt_policy="disabled", smt_runtime_revert_after=600) for number in (1, 2)]
     ended = [one.ended() for one in both]
     assert any(code == 0 for code, _said in ended), ended
     for code, said in ended:
@@ -156,8 +170,18 @@ def test_both_confirm_at_once(host):
 
 def test_a_user_who_pins_a_task_stops_nobody(host):
     """Alice is logged in, has a task on a sibling, and a setuid program beside it."""
-    ssh = ["ansible", GUEST, "--inventory", str(EPHEMERAL / "inventory"), "-e", "ansible_user=alice", "-m", "ansible.builtin.shell", "-a",
-           "for cpu in 1 3; do nohup taskset -c $cpu sleep 1000 >/dev/null 2>&1 & done; (sleep 1000 | nohup taskset -c 1 su root) >/dev/null 2>&1 & sleep 1"]
+    ssh = [
+        "ansible",
+        GUEST,
+        "--inventory",
+        str(EPHEMERAL / "inventory"),
+        "-e",
+        "ansible_user=alice",
+        "-m",
+        "ansible.builtin.shell",
+        "-a",
+        "for cpu in 1 3; do nohup taskset -c $cpu sleep 1000 >/dev/null 2>&1 & done; (sleep 1000 | nohup taskset -c 1 su root) >/dev/null 2>&1 & sleep 1",
+    ]
     subprocess.run(ssh, check=True, timeout=PATIENCE)
     login = host.check_output("cat /proc/$(pgrep -u alice -n sleep)/loginuid")
     assert login == host.check_output("id -u alice"), "the kernel knows who logged in"

@@ -8,7 +8,6 @@ import os
 import pathlib
 
 import pytest
-
 from ansible_collections.threadwise.smt.plugins.module_utils import workloads
 from ansible_collections.threadwise.smt.plugins.plugin_utils import result_files
 

@@ -11,7 +11,6 @@ import typing as t
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
-
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers, schema, text
 
 COLLECTION = "threadwise.smt."
@@ -63,8 +62,12 @@ class HostAction(ActionBase):
         self._kind, self._host, self._crossed = kind, text.line(task_vars["inventory_hostname"], 100), False
         answer = self._execute_module(module if "." in module else COLLECTION + module, dict(arguments), task_vars=task_vars, **how)
         if not self._crossed:
-            raise HostFailed({"msg": "this version of ansible-core hands a host's answer over in a way that this version of threadwise.smt does not know, "
-                                     "so it cannot be checked: use one of the versions that the collection names"})
+            raise HostFailed(
+                {
+                    "msg": "this version of ansible-core hands a host's answer over in a way that this version of threadwise.smt does not know, "
+                    "so it cannot be checked: use one of the versions that the collection names"
+                }
+            )
         if answer.get("failed"):
             raise HostFailed({name: value for name, value in answer.items() if not name.startswith("_")})
         return answer

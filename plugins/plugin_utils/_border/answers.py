@@ -11,7 +11,6 @@ from __future__ import annotations
 import typing as t
 
 from ansible.module_utils.json_utils import _filter_non_json_lines
-
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts, results, schema, text
 
 MIB = 1024 * 1024
@@ -55,26 +54,56 @@ _OUTCOME = schema.one_of("completed", "failed", "interrupted")
 KINDS = {
     "smt_facts": Kind({"changed": schema.BOOL, "ansible_facts": schema.whole(smt=facts.SMT)}),
     "smt_memory_facts": Kind({"changed": schema.BOOL, "ansible_facts": schema.whole(smt_memory=facts.MEMORY)}),
-    "smt_probe": Kind({"changed": schema.BOOL, "probed": schema.BOOL, "measured": facts.SMT["properties"]["measured"],
-                       "ansible_facts": schema.whole(smt=facts.SMT)}, optional=("ansible_facts",)),
-    "smt_state": Kind({"changed": schema.BOOL, "before": _STATE, "after": _STATE, "bystanders": _SENTENCES, "not_restored": _SENTENCES,
-                       "revert_pending": schema.BOOL, "diff": schema.items(_DIFF, 1000)}, of_failure=("bystanders",)),
-    "smt_boot_args": Kind({
-        "changed": schema.BOOL, "loader": schema.text(40), "arguments": _ARGUMENTS,
-        "found": schema.items(schema.whole(argument=schema.text(4096), where=schema.text(4096)), 1000), "configured_before": _ARGUMENTS,
-        "configured": _ARGUMENTS, "running": _ARGUMENTS, "reboot_required": schema.BOOL, "differences": _SENTENCES, "diff": schema.items(_DIFF, 1000)}),
+    "smt_probe": Kind(
+        {"changed": schema.BOOL, "probed": schema.BOOL, "measured": facts.SMT["properties"]["measured"], "ansible_facts": schema.whole(smt=facts.SMT)},
+        optional=("ansible_facts",),
+    ),
+    "smt_state": Kind(
+        {
+            "changed": schema.BOOL,
+            "before": _STATE,
+            "after": _STATE,
+            "bystanders": _SENTENCES,
+            "not_restored": _SENTENCES,
+            "revert_pending": schema.BOOL,
+            "diff": schema.items(_DIFF, 1000),
+        },
+        of_failure=("bystanders",),
+    ),
+    "smt_boot_args": Kind(
+        {
+            "changed": schema.BOOL,
+            "loader": schema.text(40),
+            "arguments": _ARGUMENTS,
+            "found": schema.items(schema.whole(argument=schema.text(4096), where=schema.text(4096)), 1000),
+            "configured_before": _ARGUMENTS,
+            "configured": _ARGUMENTS,
+            "running": _ARGUMENTS,
+            "reboot_required": schema.BOOL,
+            "differences": _SENTENCES,
+            "diff": schema.items(_DIFF, 1000),
+        }
+    ),
     "smt_memory_state": Kind({"changed": schema.BOOL, "sysctls": _SYSCTLS, "units": _NAMES, "diff": _DIFF}, optional=("units",)),
     "smt_memory_protect": Kind({"changed": schema.BOOL, "protected": _NAMES, "released": _NAMES, "diff": _DIFF}),
-    "describe": Kind({
-        "announcement": schema.items(schema.TEXT, 100), "compared": schema.BOOL, "reason": schema.or_null(schema.TEXT),
-        "missing_packages": schema.items(schema.text(100, r"^[A-Za-z0-9][A-Za-z0-9+._-]*$"), 100), "directory": schema.text(1000, r"^/[^\n]*$"),
-        "uncollected": schema.items(schema.text(100, results.RUN_NAME), 100)}),
+    "describe": Kind(
+        {
+            "announcement": schema.items(schema.TEXT, 100),
+            "compared": schema.BOOL,
+            "reason": schema.or_null(schema.TEXT),
+            "missing_packages": schema.items(schema.text(100, r"^[A-Za-z0-9][A-Za-z0-9+._-]*$"), 100),
+            "directory": schema.text(1000, r"^/[^\n]*$"),
+            "uncollected": schema.items(schema.text(100, results.RUN_NAME), 100),
+        }
+    ),
     "collect": Kind({"result": {"type": "object"}}, characters=2 * results.MAX_BYTES),
     "forget": Kind({}),
     # What Ansible's own modules say of a job that runs by itself.
     "job_started": Kind({"ansible_job_id": _JOB, "_ansible_suppress_tmpdir_delete": schema.BOOL}, optional=("_ansible_suppress_tmpdir_delete",)),
-    "job_status": Kind({"ansible_job_id": _JOB, "started": _FLAG, "finished": _FLAG, "outcome": _OUTCOME, "message": schema.or_null(schema.TEXT)},
-                       optional=("started", "outcome", "message")),
+    "job_status": Kind(
+        {"ansible_job_id": _JOB, "started": _FLAG, "finished": _FLAG, "outcome": _OUTCOME, "message": schema.or_null(schema.TEXT)},
+        optional=("started", "outcome", "message"),
+    ),
     "job_cleanup": Kind({}),
 }
 
@@ -130,7 +159,7 @@ def _failure(kind: Kind, answer: dict[str, t.Any]) -> dict[str, t.Any]:
     lines = [text.line(one, MOST_MESSAGE) for one in told[:MOST_MESSAGE].splitlines()] if isinstance(told, str) else []
     kept: dict[str, t.Any] = {**known, "failed": True, "msg": "; ".join(filter(None, lines)) or "it failed without a message"}
     if isinstance(answer.get("exception"), str):
-        kept["exception"] = answer["exception"][:schema.MAX_TEXT]
+        kept["exception"] = answer["exception"][: schema.MAX_TEXT]
     return kept
 
 

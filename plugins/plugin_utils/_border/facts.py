@@ -27,31 +27,56 @@ _WORD = schema.text(100, r"^[A-Za-z0-9_.:/ -]*$")
 _METHODS = schema.whole(chosen=schema.or_null(_WORD), possible=schema.items(_WORD, 20), impossible=schema.mapping(_SENTENCE, 20))
 
 _MEASURED = schema.whole(
-    cpus=schema.CPU_LIST, pairs=_CPU_LISTS, singles=schema.CPU_LIST, unclear=schema.CPU_LIST, rounds=schema.NUMBER, seconds=schema.SECONDS,
-    confidence=schema.SHARE, agrees_with_kernel=_BOOL, measured_at=schema.MOMENT,
-    ratios=schema.items(schema.whole(
-        pair=schema.CPU_LIST, verdict=schema.one_of("shares", "apart", None),
-        ratio=schema.or_null(schema.NUMBER), low=schema.or_null(schema.NUMBER), high=schema.or_null(schema.NUMBER)), 100_000),
+    cpus=schema.CPU_LIST,
+    pairs=_CPU_LISTS,
+    singles=schema.CPU_LIST,
+    unclear=schema.CPU_LIST,
+    rounds=schema.NUMBER,
+    seconds=schema.SECONDS,
+    confidence=schema.SHARE,
+    agrees_with_kernel=_BOOL,
+    measured_at=schema.MOMENT,
+    ratios=schema.items(
+        schema.whole(
+            pair=schema.CPU_LIST,
+            verdict=schema.one_of("shares", "apart", None),
+            ratio=schema.or_null(schema.NUMBER),
+            low=schema.or_null(schema.NUMBER),
+            high=schema.or_null(schema.NUMBER),
+        ),
+        100_000,
+    ),
 )
 
 # What the role smt_policy wrote down on the host before a change; an empty one where the file was damaged.
 _UNCONFIRMED = schema.strict(
     running=schema.or_null(schema.strict(state=schema.text(20), threads_per_core=schema.count(64))),
     configured=schema.or_null(schema.strict(smt=schema.text(20), maxcpus=schema.text(10))),
-    reboot=schema.BOOL, memory=schema.BOOL,
+    reboot=schema.BOOL,
+    memory=schema.BOOL,
 )
 
 SMT = schema.whole(
-    supported=_BOOL, control=schema.text(100), active=_BOOL, sockets=_COUNT, cores=_COUNT,
+    supported=_BOOL,
+    control=schema.text(100),
+    active=_BOOL,
+    sockets=_COUNT,
+    cores=_COUNT,
     threads_per_core=schema.whole(min=_COUNT, max=_COUNT, online_max=_COUNT),
     cpus=schema.whole(**dict.fromkeys(("present", "possible", "online", "offline", "isolated"), schema.CPU_LIST)),
-    packages=_CPU_LISTS, sibling_groups=_CPU_LISTS, primaries=schema.CPU_LIST, secondaries=schema.CPU_LIST,
+    packages=_CPU_LISTS,
+    sibling_groups=_CPU_LISTS,
+    primaries=schema.CPU_LIST,
+    secondaries=schema.CPU_LIST,
     nodes=schema.mapping(schema.CPU_LIST, 4096, r"^[0-9]{1,5}$"),
-    numbering=schema.one_of("split", "adjacent", "mixed", "none"), source=schema.one_of("sysfs", "saved", "cpuinfo", "unknown"), complete=schema.BOOL,
+    numbering=schema.one_of("split", "adjacent", "mixed", "none"),
+    source=schema.one_of("sysfs", "saved", "cpuinfo", "unknown"),
+    complete=schema.BOOL,
     measured=schema.or_null(_MEASURED),
     boot=schema.whole(running=_ARGUMENTS, configured=_ARGUMENTS, loader=_WORD, reboot_required=_BOOL),
-    vulnerabilities=schema.mapping(schema.whole(status=_SENTENCE, smt=schema.one_of("vulnerable", "mitigated", "disabled", "unknown", None)), 200,
-                                   r"^[A-Za-z0-9_.-]{1,64}$"),
+    vulnerabilities=schema.mapping(
+        schema.whole(status=_SENTENCE, smt=schema.one_of("vulnerable", "mitigated", "disabled", "unknown", None)), 200, r"^[A-Za-z0-9_.-]{1,64}$"
+    ),
     hypervisor=schema.or_null(schema.text(100)),
     methods=schema.whole(runtime=_METHODS, boot=_METHODS),
     hardware_class=schema.or_null(schema.text(100, r"^[a-z0-9_]{1,20}-[0-9]{1,5}s[0-9]{1,5}c[0-9]{1,5}t-[a-z]{1,10}-[0-9a-f]{8}$")),
@@ -66,15 +91,35 @@ _HEADROOM = schema.whole(bytes=_BYTES, unprivileged_bytes=_BYTES, largest_reques
 _OVERCOMMIT = schema.one_of("heuristic", "always", "strict", None)
 
 MEMORY = schema.whole(
-    overcommit=_OVERCOMMIT, overcommit_ratio=_BYTES, overcommit_kbytes=_BYTES, total_bytes=_BYTES, swap_bytes=_BYTES, hugetlb_bytes=_BYTES,
-    nr_hugepages=_BYTES, commit_limit_bytes=_BYTES, committed_bytes=_BYTES, headroom=_HEADROOM,
-    on_oom=schema.one_of("kill", "panic", "panic_always", None), panic_reboot_after=_BYTES, oom_kills=_BYTES,
+    overcommit=_OVERCOMMIT,
+    overcommit_ratio=_BYTES,
+    overcommit_kbytes=_BYTES,
+    total_bytes=_BYTES,
+    swap_bytes=_BYTES,
+    hugetlb_bytes=_BYTES,
+    nr_hugepages=_BYTES,
+    commit_limit_bytes=_BYTES,
+    committed_bytes=_BYTES,
+    headroom=_HEADROOM,
+    on_oom=schema.one_of("kill", "panic", "panic_always", None),
+    panic_reboot_after=_BYTES,
+    oom_kills=_BYTES,
     protected_units=schema.items(schema.whole(unit=schema.text(300), oom_score_adj={"type": "integer", "minimum": -1000, "maximum": 1000}), 20_000),
-    wanted=schema.or_null(schema.whole(
-        overcommit=_OVERCOMMIT, commit_limit_bytes=_BYTES, headroom=_HEADROOM, refusal=schema.or_null(_SENTENCE),
-        sysctls=schema.items(schema.whole(name=_WORD, value=_WORD, state=schema.one_of("present", "absent")), 50),
-        differences=_SENTENCES, boot_differences=_SENTENCES, boot_hindrance=schema.or_null(_SENTENCE), overrides=_SENTENCES)),
-    protect_differences=schema.or_null(_SENTENCES), problems=_SENTENCES,
+    wanted=schema.or_null(
+        schema.whole(
+            overcommit=_OVERCOMMIT,
+            commit_limit_bytes=_BYTES,
+            headroom=_HEADROOM,
+            refusal=schema.or_null(_SENTENCE),
+            sysctls=schema.items(schema.whole(name=_WORD, value=_WORD, state=schema.one_of("present", "absent")), 50),
+            differences=_SENTENCES,
+            boot_differences=_SENTENCES,
+            boot_hindrance=schema.or_null(_SENTENCE),
+            overrides=_SENTENCES,
+        )
+    ),
+    protect_differences=schema.or_null(_SENTENCES),
+    problems=_SENTENCES,
 )
 
 
@@ -135,8 +180,12 @@ def _cpus(cpus: str, where: str, most: int) -> tuple[int, ...]:
 def _check_class(facts: dict[str, t.Any]) -> None:
     """The readable part of a hardware class has to be that of the same facts: it decides for which hosts an evaluation speaks."""
     told = _CLASS.fullmatch(facts["hardware_class"])
-    shape = {"sockets": str(len(facts["packages"])), "cores": str(len(facts["sibling_groups"])), "cpus": str(len(cpulist.parse(facts["cpus"]["present"]))),
-             "numbering": facts["numbering"]}
+    shape = {
+        "sockets": str(len(facts["packages"])),
+        "cores": str(len(facts["sibling_groups"])),
+        "cpus": str(len(cpulist.parse(facts["cpus"]["present"]))),
+        "numbering": facts["numbering"],
+    }
     wrong = [name for name, value in shape.items() if told is None or told[name] != value]
     if wrong:
         raise BorderError(f"hardware_class: {facts['hardware_class']} is not the class of the machine that these facts show (its {', '.join(wrong)})")

@@ -10,7 +10,6 @@ import typing as t
 from pathlib import Path
 
 from ansible import constants, context
-
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results, text
 
 # Directories that Ansible reads wherever they stand beside an inventory, a playbook or in a role.
@@ -33,8 +32,9 @@ def run_directory(dest: str, run: str) -> Path:
         BorderError: this cannot be a run's name, or no file of a host belongs there.
     """
     if not results.is_run_name(run):
-        raise text.BorderError(f"a run cannot be called {text.line(ascii(run), 120)}: only letters, digits, '.', '_' and '-', at most 100, "
-                               "the first a letter or digit")
+        raise text.BorderError(
+            f"a run cannot be called {text.line(ascii(run), 120)}: only letters, digits, '.', '_' and '-', at most 100, the first a letter or digit"
+        )
     return _seen(os.path.join(dest, run), dest)
 
 
@@ -61,7 +61,7 @@ def _reader(path: Path) -> str | None:
     """Why Ansible would read what is written at this path, or None."""
     here = Path(os.path.realpath(os.getcwd()))
     # What the directories above the working directory are called (a checkout in ~/library) is no reason: there Ansible reads variables alone.
-    below = path.parts[len(here.parts):] if _is_below(path, here) else path.parts
+    below = path.parts[len(here.parts) :] if _is_below(path, here) else path.parts
     part = next((part for part in path.parts if part in _VARIABLES or (part in below and _READ.fullmatch(part))), None)
     if part:
         return f"Ansible reads directories that are called {part}"

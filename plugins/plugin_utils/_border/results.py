@@ -46,55 +46,93 @@ _PLACEMENT = schema.text(40, _PLACEMENT_NAME)
 
 _METRIC = schema.strict(("value",), name=schema.text(100, _METRIC_NAME), value=_NUMBER_OR_NULL, unit=_TEXT_OR_NULL, better=_BETTER)
 _WORKER = schema.strict(
-    ("value",), cpus=schema.text(schema.MAX_CPU_LIST, schema.CPU_NUMBERS), value=_NUMBER_OR_NULL, wall_seconds=_SECONDS_OR_NULL,
-    cpu_seconds=_SECONDS_OR_NULL, context_switches=_COUNT_OR_NULL)
+    ("value",),
+    cpus=schema.text(schema.MAX_CPU_LIST, schema.CPU_NUMBERS),
+    value=_NUMBER_OR_NULL,
+    wall_seconds=_SECONDS_OR_NULL,
+    cpu_seconds=_SECONDS_OR_NULL,
+    context_switches=_COUNT_OR_NULL,
+)
 # The parameter of a workload that is measured at several points.
 _POINT = {"name": schema.NAME, "unit": _TEXT_OR_NULL}
 # By the names of CPUs, or of cores ("0,4").
 _USAGE = schema.or_null(schema.mapping(_SHARE_OR_NULL, schema.MOST_CPUS, schema.CPU_NUMBERS))
 _COUNTERS = schema.mapping(
-    schema.strict(cycles=_NUMBER_OR_NULL, instructions=_NUMBER_OR_NULL, ipc=_NUMBER_OR_NULL, cpi=_NUMBER_OR_NULL), schema.MOST_CPUS, schema.CPU_NUMBERS)
+    schema.strict(cycles=_NUMBER_OR_NULL, instructions=_NUMBER_OR_NULL, ipc=_NUMBER_OR_NULL, cpi=_NUMBER_OR_NULL), schema.MOST_CPUS, schema.CPU_NUMBERS
+)
 
 _SAMPLE = schema.strict(
     ("workload", "placement", "condition", "block", "ok", "metric"),
-    workload=_WORKLOAD_NAME, placement=_PLACEMENT, condition=_CONDITION, block=schema.count(1_000_000), index=_COUNT_OR_NULL, ok=schema.BOOL,
-    error=_TEXT_OR_NULL, started=_MOMENT, wall_seconds=_SECONDS_OR_NULL, metric=schema.or_null(_METRIC),
-    metrics=schema.or_null(schema.mapping(_METRIC, 100, _METRIC_NAME)), work=_NUMBER_OR_NULL,
+    workload=_WORKLOAD_NAME,
+    placement=_PLACEMENT,
+    condition=_CONDITION,
+    block=schema.count(1_000_000),
+    index=_COUNT_OR_NULL,
+    ok=schema.BOOL,
+    error=_TEXT_OR_NULL,
+    started=_MOMENT,
+    wall_seconds=_SECONDS_OR_NULL,
+    metric=schema.or_null(_METRIC),
+    metrics=schema.or_null(schema.mapping(_METRIC, 100, _METRIC_NAME)),
+    work=_NUMBER_OR_NULL,
     workers=schema.or_null(schema.items(_WORKER, schema.MOST_CPUS)),
     point=schema.or_null(schema.strict(("name", "value"), value=schema.NUMBER, **_POINT)),
-    cpu_usage=_USAGE, core_usage=_USAGE, steal=_SHARE_OR_NULL,
-    frequency=schema.or_null(schema.mapping(_NUMBER_OR_NULL, schema.MOST_CPUS, schema.CPU_NUMBERS)), throttled=_COUNT_OR_NULL,
-    boot=_COUNT_OR_NULL, pair=_COUNT_OR_NULL, perf=schema.or_null(schema.strict(reason=_TEXT_OR_NULL, cpus=_COUNTERS, cores=_COUNTERS)),
+    cpu_usage=_USAGE,
+    core_usage=_USAGE,
+    steal=_SHARE_OR_NULL,
+    frequency=schema.or_null(schema.mapping(_NUMBER_OR_NULL, schema.MOST_CPUS, schema.CPU_NUMBERS)),
+    throttled=_COUNT_OR_NULL,
+    boot=_COUNT_OR_NULL,
+    pair=_COUNT_OR_NULL,
+    perf=schema.or_null(schema.strict(reason=_TEXT_OR_NULL, cpus=_COUNTERS, cores=_COUNTERS)),
 )
 
 _WHERE = schema.strict(
     workers=schema.or_null(schema.items(schema.items(schema.CPU, schema.MOST_CPUS), schema.MOST_CPUS)),
-    same_as=schema.or_null(_PLACEMENT), reason=_TEXT_OR_NULL,
+    same_as=schema.or_null(_PLACEMENT),
+    reason=_TEXT_OR_NULL,
 )
 
 _WORKLOAD = schema.strict(
     ("name", "title", "metric", "unit", "better", "aggregate"),
-    name=_WORKLOAD_NAME, title=schema.TEXT, metric=schema.text(100, _METRIC_NAME), unit=schema.TEXT, better=_BETTER,
+    name=_WORKLOAD_NAME,
+    title=schema.TEXT,
+    metric=schema.text(100, _METRIC_NAME),
+    unit=schema.TEXT,
+    better=_BETTER,
     aggregate=schema.one_of("sum", "max", "mean", "per_job"),
-    argv=schema.or_null(schema.items(schema.TEXT, 1000)), package=_TEXT_OR_NULL, nice=_NUMBER_OR_NULL,
-    neighbours=_COUNT_OR_NULL, memory=_NUMBER_OR_NULL,
-    points=schema.or_null(schema.items(schema.NUMBER, 1000)), point=schema.or_null(schema.strict(("name",), **_POINT)),
+    argv=schema.or_null(schema.items(schema.TEXT, 1000)),
+    package=_TEXT_OR_NULL,
+    nice=_NUMBER_OR_NULL,
+    neighbours=_COUNT_OR_NULL,
+    memory=_NUMBER_OR_NULL,
+    points=schema.or_null(schema.items(schema.NUMBER, 1000)),
+    point=schema.or_null(schema.strict(("name",), **_POINT)),
 )
 
 _SETTINGS = schema.or_null(schema.mapping(_NUMBER_OR_NULL, 100))
-_CPU_STATE = schema.or_null(schema.strict(
-    control=_TEXT_OR_NULL, online=schema.or_null(schema.items(schema.CPU, schema.MOST_CPUS)), sysctls=_SETTINGS))
+_CPU_STATE = schema.or_null(schema.strict(control=_TEXT_OR_NULL, online=schema.or_null(schema.items(schema.CPU, schema.MOST_CPUS)), sysctls=_SETTINGS))
 
 _OBSERVATION = schema.strict(
-    ("condition",), condition=_CONDITION, settings=_SETTINGS, headroom_bytes=_NUMBER_OR_NULL, asked_bytes=_NUMBER_OR_NULL,
+    ("condition",),
+    condition=_CONDITION,
+    settings=_SETTINGS,
+    headroom_bytes=_NUMBER_OR_NULL,
+    asked_bytes=_NUMBER_OR_NULL,
     allocatable=schema.or_null(schema.strict(largest_bytes=_NUMBER_OR_NULL, total_bytes=_NUMBER_OR_NULL, total_limited=_BOOL_OR_NULL)),
-    allocatable_reason=_TEXT_OR_NULL, overreach=schema.or_null(schema.strict(("outcome",), outcome=schema.TEXT, touched_bytes=_NUMBER_OR_NULL)),
+    allocatable_reason=_TEXT_OR_NULL,
+    overreach=schema.or_null(schema.strict(("outcome",), outcome=schema.TEXT, touched_bytes=_NUMBER_OR_NULL)),
     overreach_reason=_TEXT_OR_NULL,
 )
 
 # What an event tells: a sentence, or what may change from block to block.
-_DETAIL = {"type": ["string", "object", "null"], "maxLength": schema.MAX_TEXT, "maxProperties": 20,
-           "propertyNames": {"pattern": r"^[a-z_]{1,40}$"}, "additionalProperties": {"type": ["string", "number", "null"], "maxLength": schema.MAX_TEXT}}
+_DETAIL = {
+    "type": ["string", "object", "null"],
+    "maxLength": schema.MAX_TEXT,
+    "maxProperties": 20,
+    "propertyNames": {"pattern": r"^[a-z_]{1,40}$"},
+    "additionalProperties": {"type": ["string", "number", "null"], "maxLength": schema.MAX_TEXT},
+}
 
 SCHEMA: dict[str, t.Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -113,19 +151,43 @@ SCHEMA: dict[str, t.Any] = {
         message=_TEXT_OR_NULL,
         facts=facts.SMT,
         environment=schema.strict(
-            busy=schema.or_null(schema.strict(others=_SHARE_OR_NULL)), load_average=_NUMBER_OR_NULL,
-            **dict.fromkeys(("kernel", "architecture", "python", "cmdline", "governor", "hypervisor", "cpu_model", "microcode"), _TEXT_OR_NULL)),
-        change=schema.strict(("compared",), name=_TEXT_OR_NULL, compared=schema.BOOL, reason=_TEXT_OR_NULL, before=schema.or_null(_CONDITION),
-                             after=schema.or_null(_CONDITION), confounded=_BOOL_OR_NULL, boots=_COUNT_OR_NULL),
+            busy=schema.or_null(schema.strict(others=_SHARE_OR_NULL)),
+            load_average=_NUMBER_OR_NULL,
+            **dict.fromkeys(("kernel", "architecture", "python", "cmdline", "governor", "hypervisor", "cpu_model", "microcode"), _TEXT_OR_NULL),
+        ),
+        change=schema.strict(
+            ("compared",),
+            name=_TEXT_OR_NULL,
+            compared=schema.BOOL,
+            reason=_TEXT_OR_NULL,
+            before=schema.or_null(_CONDITION),
+            after=schema.or_null(_CONDITION),
+            confounded=_BOOL_OR_NULL,
+            boots=_COUNT_OR_NULL,
+        ),
         plan=schema.strict(
-            blocks=_COUNT_OR_NULL, blocks_done=_COUNT_OR_NULL, seconds_budget=_SECONDS_OR_NULL, sample_seconds=_SECONDS_OR_NULL,
-            settle_seconds=_SECONDS_OR_NULL, margin=_SHARE_OR_NULL, order=_TEXT_OR_NULL, stopped=_TEXT_OR_NULL,
+            blocks=_COUNT_OR_NULL,
+            blocks_done=_COUNT_OR_NULL,
+            seconds_budget=_SECONDS_OR_NULL,
+            sample_seconds=_SECONDS_OR_NULL,
+            settle_seconds=_SECONDS_OR_NULL,
+            margin=_SHARE_OR_NULL,
+            order=_TEXT_OR_NULL,
+            stopped=_TEXT_OR_NULL,
             workloads=schema.or_null(schema.items(_WORKLOAD, MOST_WORKLOADS)),
             placements=schema.or_null(schema.mapping(schema.mapping(_WHERE, 100, _PLACEMENT_NAME), 10, r"^[a-z_]{1,40}$")),
         ),
         samples=schema.items(_SAMPLE, 500_000),
-        skipped=schema.items(schema.strict(("reason",), workload=schema.or_null(_WORKLOAD_NAME), placement=schema.or_null(_PLACEMENT),
-                                           condition=schema.or_null(_CONDITION), reason=schema.TEXT), 100_000),
+        skipped=schema.items(
+            schema.strict(
+                ("reason",),
+                workload=schema.or_null(_WORKLOAD_NAME),
+                placement=schema.or_null(_PLACEMENT),
+                condition=schema.or_null(_CONDITION),
+                reason=schema.TEXT,
+            ),
+            100_000,
+        ),
         observations=schema.or_null(schema.items(_OBSERVATION, 100)),
         events=schema.items(schema.strict(("event",), at=_MOMENT, event=schema.text(40, r"^[a-z_]+$"), detail=_DETAIL), 500_000),
         restored=schema.or_null(schema.strict(("ok",), ok=_BOOL_OR_NULL, before=_CPU_STATE, after=_CPU_STATE, differences=schema.or_null(_SENTENCES))),
@@ -168,8 +230,10 @@ def see_size(size: int, source: str) -> None:
         ResultError: it is larger than ``MAX_BYTES``.
     """
     if size > MAX_BYTES:
-        raise ResultError(f"{source}: {size / 1024 / 1024:.0f} MiB, larger than the {MAX_BYTES // 1024 // 1024} MiB that a result may have: "
-                          "measure fewer blocks, workloads or placements in one run")
+        raise ResultError(
+            f"{source}: {size / 1024 / 1024:.0f} MiB, larger than the {MAX_BYTES // 1024 // 1024} MiB that a result may have: "
+            "measure fewer blocks, workloads or placements in one run"
+        )
 
 
 def accept(document: t.Any, source: str) -> dict[str, t.Any]:
@@ -184,7 +248,7 @@ def accept(document: t.Any, source: str) -> dict[str, t.Any]:
     if version != SCHEMA_VERSION or isinstance(version, bool):
         raise ResultError(
             f"{source}: schema_version {text.line(version, 160)}, this collection reads version {SCHEMA_VERSION}: "
-            f'use the version of threadwise.smt that collected it ({text.line(document.get("collection_version"), 160)})'
+            f"use the version of threadwise.smt that collected it ({text.line(document.get('collection_version'), 160)})"
         )
     try:
         _CHECKER.check(document)
@@ -237,6 +301,6 @@ def moment(told: str | None, name: str) -> datetime.datetime | None:
     if told is None:
         return None
     try:
-        return datetime.datetime.strptime(told, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=datetime.timezone.utc)
+        return datetime.datetime.strptime(told, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=datetime.UTC)
     except ValueError as error:
         raise text.BorderError(f"{name}: there is no time {told}") from error

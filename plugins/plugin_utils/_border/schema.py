@@ -18,7 +18,7 @@ except ImportError as error:
 else:
     MISSING_LIBRARY = None
 
-Schema = t.Dict[str, t.Any]
+Schema = dict[str, t.Any]
 
 MOST_CPUS = 8192
 # Beyond any count or rate a machine reaches, and far enough from the largest double that sums and squares stay finite. Bounds are integers of 64 bits:

@@ -57,8 +57,14 @@ class CallbackModule(CallbackBase):
     def _keep(self, status, result):
         host = result.host.get_name()
         told = result.result
-        line = {"host": host, "task": result.task.get_name(), "once": bool(result.task.run_once), "status": status, "msg": str(told.get("msg"))[:MOST],
-                "broke": told.get(BROKE)}
+        line = {
+            "host": host,
+            "task": result.task.get_name(),
+            "once": bool(result.task.run_once),
+            "status": status,
+            "msg": str(told.get("msg"))[:MOST],
+            "broke": told.get(BROKE),
+        }
         if host in self.get_option("whole"):
             line["result"] = {key: value for key, value in told.items() if key != "exception"}
         with open(self.get_option("path"), "a", encoding="utf-8", errors="backslashreplace") as lines:
