@@ -90,7 +90,7 @@ calibrate: setup ## record pinned samples for ten minutes and print how often ve
 
 .PHONY: bench
 bench: setup ## what reading a host's topology costs beside lscpu, pinning beside taskset, a report of many hosts; not part of `make test`
-	PYTHONPATH=tests/unit python tests/benchmarks/bench_facts.py
+	PYTHONPATH=tests/unit/support python tests/benchmarks/bench_facts.py
 	python tests/benchmarks/bench_runner.py
-	PYTHONPATH=tests/unit python tests/benchmarks/bench_report.py --hosts 1000 10000
-	PYTHONPATH=tests/unit:tests/playbooks python tests/benchmarks/bench_compliance.py
+	PYTHONPATH=tests/unit/support python tests/benchmarks/bench_report.py --hosts 1000 10000
+	PYTHONPATH=tests/unit/support:tests/playbooks python tests/benchmarks/bench_compliance.py

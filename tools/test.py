@@ -65,7 +65,7 @@ STEPS = {
         (
             ".cache/lowest/bin/python",
             *PYTEST,
-            *(f"tests/unit/test_{name}.py" for name in ("analysis", "compliance_report", "forms", "policy", "report", "result_files", "smt_compare", "survey")),
+            *(f"tests/unit/{room}" for room in ("_analysis", "_border", "_fleet", "_report", "_run")),
         ),
         ("gzip", "sysbench"),
     ),

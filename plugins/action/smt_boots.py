@@ -9,14 +9,15 @@ import json
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, boots, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import boots, comparisons as host_comparisons
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts, places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
 ARGUMENTS = {
     "run_dir": {"type": "path", "required": True},
     "run": {"type": "str", "required": True},
-    "conditions": {"type": "list", "elements": "str", "required": True, "choices": [analysis.SMT_ON, analysis.SMT_OFF]},
+    "conditions": {"type": "list", "elements": "str", "required": True, "choices": [host_comparisons.SMT_ON, host_comparisons.SMT_OFF]},
     "boots": {"type": "int", "required": True},
     "before": {"type": "dict", "required": True},
     "after": {"type": "dict"},

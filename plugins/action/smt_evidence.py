@@ -8,7 +8,9 @@ from __future__ import annotations
 import datetime
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.threadwise.smt.plugins.plugin_utils import evidence, result_files, statistics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import decisions
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
 
 class ActionModule(ActionBase):
@@ -20,20 +22,20 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         super().run(tmp, task_vars)
         _dummy, options = self.validate_argument_spec(argument_spec={"path": {"type": "path", "required": True}})
-        missing = [str(library) for library in (result_files.MISSING_LIBRARY, statistics.MISSING_LIBRARY) if library]
+        missing = [str(library) for library in (result_files.MISSING_LIBRARY, paired.MISSING_LIBRARY) if library]
         if missing:
             return self._nothing(f"further Python packages are needed on the controller ({'; '.join(missing)}): pip install jsonschema-rs orjson scipy")
         try:
-            paths = evidence.result_files_below(options["path"])
+            paths = decisions.result_files_below(options["path"])
         except result_files.ResultError as error:
             return self._nothing(str(error))
         witnesses, refused, now = [], [], datetime.datetime.now(datetime.UTC)
         for path in paths:
             try:
-                witnesses.append(evidence.witness(result_files.load(path), now))
-            except (result_files.ResultError, statistics.SampleError, evidence.EvidenceError) as error:
+                witnesses.append(decisions.witness(result_files.load(path), now))
+            except (result_files.ResultError, paired.SampleError, decisions.EvidenceError) as error:
                 refused.append({"file": str(path), "reason": str(error)})
-        classes = evidence.decisions(filter(None, witnesses), now)
+        classes = decisions.decisions(filter(None, witnesses), now)
         return {"changed": False, "classes": classes, "trouble": None, "refused": refused}
 
     @staticmethod

@@ -16,9 +16,9 @@ import time
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.utils.display import Display
-from ansible_collections.threadwise.smt.plugins.plugin_utils import patience, progress, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, results, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailed
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import progress, result_files, time_limits
 
 MODULE = "smt_plan"
 ASYNC_STATUS = "ansible.legacy.async_status"
@@ -32,6 +32,8 @@ test "\\"$(cat /proc/sys/kernel/random/boot_id)\\"" = "$(cat boot.json)" && test
 LOOKS_PER_STATUS = 6
 # Ansible does not notice when both the plan and its own process beside it are killed. A plan that has just ended is still reported by Ansible.
 LOOKS_WITHOUT_PROCESS = 3
+# So long may a job take, on a busy host, until its plan has said a first word. Before that nothing tells a plan that is late from one that was lost.
+STARTING_SECONDS = 300
 # One call that takes so long has lost its host.
 ANSWER_SECONDS = 60
 # A host that does not answer for so long is given up; its plan goes on and puts the host back without us. A large server takes minutes to restart.
@@ -46,7 +48,7 @@ display = Display()
 
 
 # What workloads compile on the host.
-SOURCES = pathlib.Path(__file__).resolve().parents[1] / "plugin_utils" / "native"
+SOURCES = pathlib.Path(__file__).resolve().parents[1] / "module_utils" / "_workloads" / "native"
 
 
 def sources():
@@ -120,7 +122,7 @@ class ActionModule(HostAction):
         return job
 
     def _watch(self, task_vars, host, directory, job_id):
-        begun = seen_at = time.monotonic()
+        begun = seen_at = alive_at = time.monotonic()
         # A host that only says that its plan goes on must not hold up the others for ever.
         longest = int(self._task.args.get("budget") or DEFAULT_BUDGET) + EXTRA_SECONDS + LOST_SECONDS
         shown = None
@@ -135,15 +137,17 @@ class ActionModule(HostAction):
                     }
                 )
             try:
-                with patience.within(ANSWER_SECONDS):
+                with time_limits.within(ANSWER_SECONDS):
                     told, lives = self._look(directory)
                 gone = 0 if lives else gone + 1
+                alive_at = time.monotonic() if lives else alive_at
                 if look % LOOKS_PER_STATUS == 0 or gone or told is None or told.get("phase") == "ended":
-                    with patience.within(ANSWER_SECONDS):
+                    with time_limits.within(ANSWER_SECONDS):
                         job = self._status(task_vars, job_id)
                     if job.get("finished") or job.get("failed"):
                         return job
-                if told is not None and gone >= LOOKS_WITHOUT_PROCESS:
+                # After a restart Ansible's record of the job, if there is one, says for ever that it goes on.
+                if gone >= LOOKS_WITHOUT_PROCESS and (told is not None or time.monotonic() - alive_at > STARTING_SECONDS):
                     return {"failed": True, "msg": "the plan's process is gone without a word: it was killed, or the host was restarted"}
                 seen_at = time.monotonic()
             except AnsibleConnectionFailure as error:

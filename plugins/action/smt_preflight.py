@@ -10,7 +10,7 @@ import shutil
 from ansible import constants
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.threadwise.smt.plugins.plugin_utils import transport
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import transport
 
 display = Display()
 

@@ -10,9 +10,11 @@ from pathlib import Path
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.threadwise.smt.plugins.plugin_utils import charts, recommendation, report, result_files, statistics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired, recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, charts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
 ARGUMENTS = {
     "run_dir": {"type": "path", "required": True},
@@ -34,21 +36,21 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         super().run(tmp, task_vars)
         _checked, arguments = self.validate_argument_spec(argument_spec=ARGUMENTS)
-        missing = [str(library) for library in (charts.MISSING_LIBRARY, result_files.MISSING_LIBRARY, statistics.MISSING_LIBRARY) if library]
+        missing = [str(library) for library in (charts.MISSING_LIBRARY, result_files.MISSING_LIBRARY, paired.MISSING_LIBRARY) if library]
         if missing:
             raise AnsibleActionFail(
                 f"smt_report needs further Python packages on the controller ({'; '.join(missing)}): pip install jsonschema-rs orjson scipy vl-convert-python"
             )
         try:
             return self._build(places.file(arguments["run_dir"]), arguments)
-        except (BorderError, statistics.SampleError) as error:
+        except (BorderError, paired.SampleError) as error:
             raise AnsibleActionFail(f"smt_report: {error}") from error
 
     def _build(self, run_dir, arguments):
         paths = [Path(path) for path in arguments["results"]] if arguments["results"] else result_files.result_paths(run_dir)
         if not paths:
             raise AnsibleActionFail(f"smt_report: {run_dir} holds no result of a host (HOST.json): run the evaluation first, or name another run_dir")
-        built = report.build(paths, run_dir, self._settings(arguments), dry_run=self._task.check_mode)
+        built = build.build(paths, run_dir, self._settings(arguments), dry_run=self._task.check_mode)
         result = {
             "changed": bool(built.written),
             "index": str(run_dir / "index.html"),
@@ -74,4 +76,4 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(f"smt_report: licence_price is {price}: it must be a number above zero")
         before = tuple(result_files.result_paths(arguments["before"])) if arguments["before"] else ()
         licence = None if price is None else recommendation.Licence(arguments["licence_per"], price)
-        return report.Settings(arguments["margin"], arguments["confidence"], licence, before)
+        return build.Settings(arguments["margin"], arguments["confidence"], licence, before)

@@ -10,9 +10,10 @@ import datetime
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.threadwise.smt.plugins.plugin_utils import result_files, survey
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import survey
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
 display = Display()
 

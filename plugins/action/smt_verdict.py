@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils import compliance, policy
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailed
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, policy
 
 ARGUMENTS = {
     "policy": {"type": "raw"},

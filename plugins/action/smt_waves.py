@@ -11,7 +11,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.threadwise.smt.plugins.plugin_utils import compliance, rollout
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, rollout
 
 display = Display()
 

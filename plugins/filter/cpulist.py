@@ -40,7 +40,7 @@ _value:
 """
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.threadwise.smt.plugins.module_utils import cpulist as kernel_cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist as kernel_cpulist
 
 
 def cpulist(value):

@@ -95,7 +95,7 @@ _value:
 """
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.threadwise.smt.plugins.plugin_utils import statistics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 
 
 def smt_compare(before, after, better="higher", margin=0.01, confidence=0.95):
@@ -114,11 +114,11 @@ def smt_compare(before, after, better="higher", margin=0.01, confidence=0.95):
     Raises:
         AnsibleFilterError: what is wrong with which value
     """
-    if statistics.MISSING_LIBRARY is not None:
-        raise AnsibleFilterError(f"smt_compare needs SciPy on the controller: {statistics.MISSING_LIBRARY}; install it with pip install scipy")
+    if paired.MISSING_LIBRARY is not None:
+        raise AnsibleFilterError(f"smt_compare needs SciPy on the controller: {paired.MISSING_LIBRARY}; install it with pip install scipy")
     try:
-        return statistics.compare(before, after, better, margin, confidence)
-    except statistics.SampleError as error:
+        return paired.compare(before, after, better, margin, confidence)
+    except paired.SampleError as error:
         raise AnsibleFilterError(f"smt_compare: {error}") from error
 
 

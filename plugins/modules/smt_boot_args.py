@@ -112,7 +112,9 @@ differences:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.threadwise.smt.plugins.module_utils import boot_backend, boot_change, hostfs
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 
 def main():
@@ -126,11 +128,11 @@ def main():
         required_one_of=[("smt", "maxcpus")],
         supports_check_mode=True,
     )
-    boot_backend.heed_signals()
+    loader_base.heed_signals()
     given = module.params
     request = boot_change.Request(given["smt"], given["maxcpus"], given["force"], module.check_mode)
     try:
-        result = boot_change.run(hostfs.HostFs("/"), request)
+        result = boot_change.run(host_files.HostFs("/"), request)
     except boot_change.ERRORS as trouble:
         module.fail_json(msg=str(trouble))
     for warning in result.pop("warnings"):

@@ -167,7 +167,8 @@ ansible_facts:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.threadwise.smt.plugins.module_utils import facts, hostfs
+from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 
 def main():
@@ -175,7 +176,7 @@ def main():
     sysroot = module.params["sysroot"]
     if not os.path.isdir(sysroot):
         module.fail_json(msg=f"sysroot {sysroot} is not a directory on this host")
-    module.exit_json(changed=False, ansible_facts={"smt": facts.gather(hostfs.HostFs(sysroot))})
+    module.exit_json(changed=False, ansible_facts={"smt": smt_facts.gather(host_files.HostFs(sysroot))})
 
 
 if __name__ == "__main__":

@@ -181,10 +181,11 @@ ansible_facts:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.threadwise.smt.plugins.module_utils import hostfs, memory_facts, memory_steps
-from ansible_collections.threadwise.smt.plugins.module_utils.memory_policy import PolicyError
-from ansible_collections.threadwise.smt.plugins.module_utils.memory_state import MemoryStateError
-from ansible_collections.threadwise.smt.plugins.module_utils.memory_units import UnitError
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._memory import change as memory_change, facts as memory_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._memory.oom_score import UnitError
+from ansible_collections.threadwise.smt.plugins.module_utils._memory.policy import PolicyError
+from ansible_collections.threadwise.smt.plugins.module_utils._memory.snapshot import MemoryStateError
 
 POLICY = ("overcommit", "overcommit_ratio", "overcommit_kbytes", "on_oom", "panic_reboot_after", "nr_hugepages")
 
@@ -211,8 +212,8 @@ def main():
     if any(module.params[name] is not None for name in POLICY):
         options = {name: module.params[name] for name in (*POLICY, "margin")}
     try:
-        facts = memory_facts.gather(hostfs.HostFs(sysroot), options)
-        facts["protect_differences"] = None if protect is None else memory_steps.protect_differences(module.run_command, protect)
+        facts = memory_facts.gather(host_files.HostFs(sysroot), options)
+        facts["protect_differences"] = None if protect is None else memory_change.protect_differences(module.run_command, protect)
     except (PolicyError, UnitError, MemoryStateError, OSError) as error:
         module.fail_json(msg=str(error))
     for sentence in facts["wanted"]["overrides"] if options else []:

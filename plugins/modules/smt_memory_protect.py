@@ -57,16 +57,16 @@ released:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.threadwise.smt.plugins.module_utils import memory_steps
-from ansible_collections.threadwise.smt.plugins.module_utils.host_lock import HostLockError
-from ansible_collections.threadwise.smt.plugins.module_utils.memory_state import MemoryStateError
-from ansible_collections.threadwise.smt.plugins.module_utils.memory_units import UnitError
+from ansible_collections.threadwise.smt.plugins.module_utils._host.locks import HostLockError
+from ansible_collections.threadwise.smt.plugins.module_utils._memory import change as memory_change
+from ansible_collections.threadwise.smt.plugins.module_utils._memory.oom_score import UnitError
+from ansible_collections.threadwise.smt.plugins.module_utils._memory.snapshot import MemoryStateError
 
 
 def main():
     module = AnsibleModule(argument_spec={"units": {"type": "list", "elements": "str", "required": True}}, supports_check_mode=True)
     try:
-        result = memory_steps.protect(module.run_command, module.params["units"], module.check_mode)
+        result = memory_change.protect(module.run_command, module.params["units"], module.check_mode)
     except (MemoryStateError, UnitError, HostLockError, OSError) as error:
         module.fail_json(msg=str(error))
     for sentence in result.pop("overrides"):

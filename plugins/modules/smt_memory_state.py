@@ -76,10 +76,10 @@ units:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.threadwise.smt.plugins.module_utils import memory_steps
-from ansible_collections.threadwise.smt.plugins.module_utils.host_lock import HostLockError
-from ansible_collections.threadwise.smt.plugins.module_utils.memory_state import MemoryStateError
-from ansible_collections.threadwise.smt.plugins.module_utils.memory_units import UnitError
+from ansible_collections.threadwise.smt.plugins.module_utils._host.locks import HostLockError
+from ansible_collections.threadwise.smt.plugins.module_utils._memory import change as memory_change
+from ansible_collections.threadwise.smt.plugins.module_utils._memory.oom_score import UnitError
+from ansible_collections.threadwise.smt.plugins.module_utils._memory.snapshot import MemoryStateError
 
 SYSCTLS = ["vm.overcommit_memory", "vm.overcommit_ratio", "vm.overcommit_kbytes", "vm.panic_on_oom", "kernel.panic", "vm.nr_hugepages"]
 
@@ -95,9 +95,9 @@ def main():
     )
     try:
         if module.params["state"] == "saved":
-            result = memory_steps.save(module.params["sysctls"], module.check_mode)
+            result = memory_change.save(module.params["sysctls"], module.check_mode)
         else:
-            result = memory_steps.restore(module.run_command, module.params["margin"], module.check_mode)
+            result = memory_change.restore(module.run_command, module.params["margin"], module.check_mode)
     except (MemoryStateError, UnitError, HostLockError, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(**result)

@@ -254,14 +254,15 @@ restored:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.threadwise.smt.plugins.module_utils import changes, plan_steps
-from ansible_collections.threadwise.smt.plugins.module_utils.cpu_state import StateError
-from ansible_collections.threadwise.smt.plugins.module_utils.guard import GuardError
-from ansible_collections.threadwise.smt.plugins.module_utils.host_lock import HostLockError
-from ansible_collections.threadwise.smt.plugins.module_utils.placement import PlacementError
-from ansible_collections.threadwise.smt.plugins.module_utils.plan import PlanError
-from ansible_collections.threadwise.smt.plugins.module_utils.run_directory import RunDirectoryError
-from ansible_collections.threadwise.smt.plugins.module_utils.workloads import WorkloadError
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import changes
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import steps
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.placement import PlacementError
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.plan import PlanError
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectoryError
+from ansible_collections.threadwise.smt.plugins.module_utils._host.locks import HostLockError
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.state import StateError
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.watchdog import GuardError
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in import WorkloadError
 
 PLACEMENTS = ["single", "same_cpu", "siblings", "cores", "one_per_core", "all_threads"]
 SETTINGS = (
@@ -324,7 +325,7 @@ def main():
     step = "describe" if module.check_mode else module.params["step"]
     settings = {name: module.params[name] for name in SETTINGS}
     try:
-        result = plan_steps.STEPS[step](module.params["run"], settings)
+        result = steps.STEPS[step](module.params["run"], settings)
     except (PlanError, PlacementError, WorkloadError, RunDirectoryError, GuardError, HostLockError, StateError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, **result)

@@ -104,22 +104,24 @@ ansible_facts:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.threadwise.smt.plugins.module_utils import facts, probe, probe_kept, topology
-from ansible_collections.threadwise.smt.plugins.module_utils.host_lock import HostLock, HostLockError
-from ansible_collections.threadwise.smt.plugins.module_utils.hostfs import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils.probe_workers import ProbeError
+from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._host.locks import HostLock, HostLockError
+from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache, rounds
+from ansible_collections.threadwise.smt.plugins.module_utils._siblings.workers import ProbeError
+from ansible_collections.threadwise.smt.plugins.module_utils._topology import topology
 
 
 def main():
     module = AnsibleModule(
         argument_spec={
-            "mode": {"type": "str", "choices": list(probe.MODES), "default": "always"},
-            "seconds": {"type": "float", "default": probe.DEFAULT_SECONDS},
+            "mode": {"type": "str", "choices": list(rounds.MODES), "default": "always"},
+            "seconds": {"type": "float", "default": rounds.DEFAULT_SECONDS},
         },
         supports_check_mode=True,
     )
     fs = HostFs("/")
-    probed = probe.wanted(module.params["mode"], facts.gather(fs))
+    probed = rounds.wanted(module.params["mode"], smt_facts.gather(fs))
     if not probed or module.check_mode:
         module.exit_json(changed=False, probed=probed, measured=None)
     try:
@@ -127,8 +129,8 @@ def main():
     except (ProbeError, HostLockError) as error:
         give_up(module, str(error))
     except OSError as error:
-        give_up(module, f"what was measured cannot be kept in {fs.path(probe_kept.PATH)}: {error.strerror}")
-    module.exit_json(changed=False, probed=True, measured=measured, ansible_facts={"smt": facts.gather(fs)})
+        give_up(module, f"what was measured cannot be kept in {fs.path(sibling_cache.PATH)}: {error.strerror}")
+    module.exit_json(changed=False, probed=True, measured=measured, ansible_facts={"smt": smt_facts.gather(fs)})
 
 
 def give_up(module, reason):
@@ -143,8 +145,8 @@ def measure(fs, seconds):
     """Measure, compare with the kernel, keep. Nobody else measures or switches meanwhile."""
     with HostLock("/", "smt_probe"):
         told = topology.read_topology(fs)
-        result = probe.run(probe.measurable(told.online), seconds)
-        return probe_kept.save(fs, dict(result, agrees_with_kernel=probe.compare_with_kernel(result, told)))
+        result = rounds.run(rounds.measurable(told.online), seconds)
+        return sibling_cache.save(fs, dict(result, agrees_with_kernel=rounds.compare_with_kernel(result, told)))
 
 
 if __name__ == "__main__":

@@ -145,7 +145,7 @@ revert_pending:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.threadwise.smt.plugins.module_utils import dead_man, runtime_change
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change, rollback_timer
 
 
 def main():
@@ -166,9 +166,9 @@ def main():
         supports_check_mode=True,
     )
     given = module.params
-    if given["revert_after"] is not None and not 1 <= given["revert_after"] <= dead_man.LONGEST_SECONDS:
-        module.fail_json(msg=f"revert_after is {given['revert_after']}: it must be from 1 to {dead_man.LONGEST_SECONDS} seconds")
-    request = runtime_change.Request(
+    if given["revert_after"] is not None and not 1 <= given["revert_after"] <= rollback_timer.LONGEST_SECONDS:
+        module.fail_json(msg=f"revert_after is {given['revert_after']}: it must be from 1 to {rollback_timer.LONGEST_SECONDS} seconds")
+    request = smt_change.Request(
         given["state"],
         given["threads_per_core"],
         given["method"],
@@ -180,12 +180,12 @@ def main():
         given["confirm"],
         module.check_mode,
     )
-    change = runtime_change.RuntimeChange(request, module.run_command)
+    change = smt_change.RuntimeChange(request, module.run_command)
     try:
         result = change.run()
-    except runtime_change.ChangeRefused as trouble:
+    except smt_change.ChangeRefused as trouble:
         module.fail_json(msg=str(trouble), bystanders=trouble.findings)
-    except runtime_change.ERRORS as trouble:
+    except smt_change.ERRORS as trouble:
         module.fail_json(msg=str(trouble), bystanders=[finding.text for finding in change.findings])
     for warning in change.warnings:
         module.warn(warning)

@@ -24,10 +24,12 @@ SHAPES = {2: (1, 1), 36: (2, 9), 256: (2, 64), 1024: (4, 128), 4096: (16, 128)}
 
 CHILD = """
 import resource, sys
-from ansible_collections.threadwise.smt.plugins.module_utils import facts, hostfs, topology
+from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files
+from ansible_collections.threadwise.smt.plugins.module_utils._topology import topology
 call = {'topology': topology.read_topology, 'facts': facts.gather}[sys.argv[1]]
 before = resource.getrusage(resource.RUSAGE_SELF)
-call(hostfs.HostFs(sys.argv[2]))
+call(files.HostFs(sys.argv[2]))
 after = resource.getrusage(resource.RUSAGE_SELF)
 print(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 """

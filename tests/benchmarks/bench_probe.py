@@ -10,7 +10,7 @@ from __future__ import annotations
 import statistics
 import time
 
-import test_probe
+import test_siblings
 
 SHAPES = ((2, 1), (2, 2), (4, 1), (4, 2), (8, 2), (16, 2), (64, 1), (64, 2), (64, 4), (256, 2))
 
@@ -22,7 +22,7 @@ def main():
         runs = 5 if count < 64 else 1
         begun = time.process_time()
         results = [
-            test_probe.measured(test_probe.machine_of(count, threads, order=seed, cost=0.6, spread=0.02, seed=seed), 60.0, seed)[1] for seed in range(runs)
+            test_siblings.measured(test_siblings.machine_of(count, threads, order=seed, cost=0.6, spread=0.02, seed=seed), 60.0, seed)[1] for seed in range(runs)
         ]
         rounds = statistics.median(result["rounds"] for result in results)
         unclear = sum(bool(result["unclear"]) for result in results)

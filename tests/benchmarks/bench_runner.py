@@ -13,8 +13,9 @@ import argparse
 import os
 import subprocess
 
-from ansible_collections.threadwise.smt.plugins.module_utils import runner, workload_metrics, workloads
-from ansible_collections.threadwise.smt.plugins.plugin_utils import statistics
+from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import built_in, metrics as workload_metrics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 
 EVENTS = 500
 MARGIN = 0.005
@@ -22,7 +23,7 @@ MARGIN = 0.005
 
 def rate(worker):
     """Events by second, as sysbench printed it."""
-    return workload_metrics.read(dict(workloads.SYSBENCH_CPU, metrics=[]), EVENTS, [worker], "/")[1][0]
+    return workload_metrics.read(dict(built_in.SYSBENCH_CPU, metrics=[]), EVENTS, [worker], "/")[1][0]
 
 
 def by_runner(argv, cpu):
@@ -40,12 +41,12 @@ def main():
     arguments.add_argument("--pairs", type=int, default=200)
     pairs = arguments.parse_args().pairs
     cpu = max(os.sched_getaffinity(0))
-    argv = [word.replace("{work}", str(EVENTS)) for word in workloads.SYSBENCH_CPU["argv"]]
+    argv = [word.replace("{work}", str(EVENTS)) for word in built_in.SYSBENCH_CPU["argv"]]
     bare, pinned = [], []
     for pair in range(pairs):
         for ours in (False, True) if pair % 2 == 0 else (True, False):
             (pinned if ours else bare).append((by_runner if ours else by_taskset)(argv, cpu))
-    found = statistics.compare(bare, pinned, better="higher", margin=MARGIN)
+    found = paired.compare(bare, pinned, better="higher", margin=MARGIN)
     print(
         "runner / taskset on CPU %d, %d pairs: %.4f (%.4f to %.4f, 95 %%), %s with a margin of %.1f %%"
         % (cpu, found["n"], found["ratio"], found["ci_low"], found["ci_high"], found["verdict"], 100 * MARGIN)

@@ -20,9 +20,11 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "support"))
 import result_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils import charts, fleet, fleet_page, host_page, report, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build as build_module, charts, hardware_classes
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import fleet as fleet_page, host as host_page
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
 EVEN = {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "sysbench cpu (primes to 10000)"}
 BOTH = {"gzip": result_maker.GZIP, "sysbench_cpu": EVEN}
@@ -72,7 +74,7 @@ def twelve_hosts_fixture(tmp_path_factory):
 def fleet_fixture(tmp_path_factory):
     """The overview alone: one host's row, five thousand times with other figures."""
     result = result_maker.result(workloads=BOTH, blocks=5, shape=(1, 2, 2))
-    row = fleet.row(report.summarise(result, "web.json", report.Settings()), "web.html")
+    row = hardware_classes.row(build_module.summarise(result, "web.json", build_module.Settings()), "web.html")
     rows = []
     for number in range(5000):
         slower = 1 - 0.0001 * (number % 50) - (0.2 if number == 4321 else 0)
@@ -108,14 +110,14 @@ def fleet_of_1000_fixture(tmp_path_factory):
     one = result_maker.result(blocks=2, shape=(1, 1, 2), workloads=BOTH)
     for number in range(1000):
         (directory / f"web{number:04d}.json").write_text(json.dumps({**one, "host": f"web{number:04d}"}), encoding="utf-8")
-    assert not report.build(result_files.result_paths(directory), directory).refused
+    assert not build_module.build(result_files.result_paths(directory), directory).refused
     return directory
 
 
 def build(directory, documents):
     for document in documents:
         result_files.save(directory, document)
-    report.build(result_files.result_paths(directory), directory)
+    build_module.build(result_files.result_paths(directory), directory)
     return directory
 
 
@@ -257,7 +259,7 @@ def test_pictures_left_to_the_browser_are_drawn_without_a_word_of_complaint(brow
 def test_both_ways_draw_the_same_pictures(browser, one_host, tmp_path):
     """The words of the pictures, by the library on the controller and by the same library in the browser."""
     result = result_maker.result(workloads=BOTH)
-    summary = report.summarise(result, "web01.json", report.Settings())
+    summary = build_module.summarise(result, "web01.json", build_module.Settings())
     (tmp_path / "charts.js").write_text(charts.browser_script(), encoding="utf-8")
     (tmp_path / "index.html").write_text(host_page.render(result, summary, True, 0.01, True), encoding="utf-8")
     words = []

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy
 import simulated
-from ansible_collections.threadwise.smt.plugins.plugin_utils import statistics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from scipy import stats
 
 WINDOW = 56
@@ -55,7 +55,7 @@ ORDERS = {"interleaved": (interleaved, "abba 3 %"), "before-then-after": (before
 
 
 def ours(before: Blocks, after: Blocks) -> int:
-    return {statistics.GAIN: 1, statistics.LOSS: -1}.get(statistics.compare(before, after, better="lower")["verdict"], 0)
+    return {paired.GAIN: 1, paired.LOSS: -1}.get(paired.compare(before, after, better="lower")["verdict"], 0)
 
 
 def welch(before: Blocks, after: Blocks) -> int:
@@ -166,9 +166,9 @@ def scatter(series):
 
 def until_enough(before: Blocks, after: Blocks) -> tuple[int, str]:
     """Blocks taken until the interval is narrow enough, and the verdict then."""
-    for count in range(statistics.LEAST_BLOCKS, len(before) + 1):
-        result = statistics.compare(before[:count], after[:count], better="lower")
-        if statistics.enough(result, ENOUGH_WIDTH):
+    for count in range(paired.LEAST_BLOCKS, len(before) + 1):
+        result = paired.compare(before[:count], after[:count], better="lower")
+        if paired.enough(result, ENOUGH_WIDTH):
             break
     return result["n"], result["verdict"]
 
@@ -204,8 +204,8 @@ def print_time_to_verdict(series):
         stopped_same = [until_enough(*sides) for sides in same]
         fixed, fixed_same = ([ours(before[:FIXED_BLOCKS], after[:FIXED_BLOCKS]) for before, after in sides] for sides in (slower, same))
         blocks = numpy.mean([count for count, _verdict in stopped])
-        found = numpy.mean([verdict == statistics.LOSS for _count, verdict in stopped])
-        false = numpy.mean([verdict in (statistics.GAIN, statistics.LOSS) for _count, verdict in stopped_same])
+        found = numpy.mean([verdict == paired.LOSS for _count, verdict in stopped])
+        false = numpy.mean([verdict in (paired.GAIN, paired.LOSS) for _count, verdict in stopped_same])
         print(
             f"| {kind} | {blocks:.1f} | {blocks / FIXED_BLOCKS:.2f} | {found:.0%}, {numpy.mean(numpy.equal(fixed, -1)):.0%} "
             f"| {false:.1%}, {numpy.mean(numpy.not_equal(fixed_same, 0)):.1%} |"

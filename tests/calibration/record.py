@@ -31,7 +31,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from ansible_collections.threadwise.smt.plugins.module_utils import runner, workload_input, workloads
+from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import built_in, inputs
 
 KINDS = ("quiet", "neighbour", "bursty", "drift")
 # The samples of one comparison: 14 blocks of ABBA.
@@ -82,7 +83,7 @@ def start_neighbours(cpu, kind):
 
 def sample(cpu, stream):
     """Wall time in microseconds of one pinned gzip of a stream."""
-    worker = runner.run(workloads.GZIP["argv"], [[cpu]], stdin=stream, keep_output=False)["workers"][0]
+    worker = runner.run(built_in.GZIP["argv"], [[cpu]], stdin=stream, keep_output=False)["workers"][0]
     if worker["exit_status"] != 0:
         raise SystemExit(f"gzip failed on CPU {cpu}: {worker['errors']}")
     return round(worker["wall_seconds"] * 1e6)
@@ -91,7 +92,7 @@ def sample(cpu, stream):
 def write_streams(directory, cpu):
     """Streams of the base length, chosen for samples of about 50 ms, and longer ones: per mille -> path."""
     path = os.path.join(directory, "probe")
-    workload_input.write_stream(path, 4)
+    inputs.write_stream(path, 4)
     data = Path(path).read_bytes()
     fastest = min(sample(cpu, path) for _time in range(5)) / 1e6
     length = int(len(data) * SAMPLE_SECONDS / fastest)

@@ -15,8 +15,8 @@ import math
 import evaluate
 import numpy
 import simulated
-from ansible_collections.threadwise.smt.plugins.module_utils import stop_rule
-from ansible_collections.threadwise.smt.plugins.plugin_utils import statistics
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import stopping_rule
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 
 MARGIN = 0.01
 # The slowdowns that were recorded, and the margins to stop at: the default for one of 3 %, and twice that as well for one of 5 %.
@@ -25,7 +25,7 @@ MADE_UP = 150
 # Runs a side of the fixed plan that times to a verdict are held against.
 FIXED_RUNS = 20
 # A stop ends the plan only where the budget would go on: the end of a window stands for the budget.
-CALLED = (statistics.GAIN, statistics.LOSS)
+CALLED = (paired.GAIN, paired.LOSS)
 
 
 def sides(samples):
@@ -36,14 +36,18 @@ def sides(samples):
 
 
 def verdict(before, after, blocks):
-    return statistics.compare(before[:blocks], after[:blocks], better="lower", margin=MARGIN)["verdict"]
+    return paired.compare(before[:blocks], after[:blocks], better="lower", margin=MARGIN)["verdict"]
 
 
 def blocks_until_precise(before, after, margin):
     """The number of blocks after which the plan would stop, with ``smt_bench_margin`` at this."""
     ratios = [math.log(two / one) for one, two in zip(before, after)]
     return next(
-        (count for count in range(stop_rule.LEAST_BLOCKS, len(ratios)) if stop_rule.half_width(ratios[:count], stop_rule.CONFIDENCE) <= math.log1p(margin)),
+        (
+            count
+            for count in range(stopping_rule.LEAST_BLOCKS, len(ratios))
+            if stopping_rule.half_width(ratios[:count], stopping_rule.CONFIDENCE) <= math.log1p(margin)
+        ),
         len(ratios),
     )
 

@@ -14,7 +14,7 @@ import sys
 import pytest
 
 HERE = pathlib.Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "unit"), str(HERE.parent / "playbooks")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "unit" / "support"), str(HERE.parent / "playbooks")]
 
 # What makes and reads documents that are nested deeply has to go deeper than what is tried with them, from wherever pytest calls it.
 sys.setrecursionlimit(10_000)

@@ -14,7 +14,10 @@ import arena
 import boot_maker
 import memory_tree
 import sysfs_tree
-from ansible_collections.threadwise.smt.plugins.module_utils import boot_change, facts, hostfs, runtime_change
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change
+from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change
 from this_machine import this_machine
 
 # What an evaluation of this machine takes at least.
@@ -83,14 +86,14 @@ def _record(directory):
     boot_maker.grub_tree(tree)
     sysfs_tree.write(tree, sysfs_tree.files(sysfs_tree.Machine(packages=2, cores=2, numbering="adjacent")))
     memory_tree.tree(tree)
-    seen = facts.gather(hostfs.HostFs(str(tree)))
+    seen = smt_facts.gather(host_files.HostFs(str(tree)))
     # A tree cannot be switched; a running system with these files can.
     seen["methods"] = {
         "runtime": {"chosen": "smt_control", "possible": ["smt_control", "cpu_online"], "impossible": {}},
         "boot": {"chosen": "grub_debian", "possible": ["grub_debian"], "impossible": {}},
     }
     # These two change the running system and take no tree: their rooms do.
-    request = runtime_change.Request(
+    request = smt_change.Request(
         state="disabled",
         threads=None,
         method="auto",
@@ -102,8 +105,8 @@ def _record(directory):
         confirm=False,
         check=True,
     )
-    switched = runtime_change.RuntimeChange(request, None, str(tree)).run()
-    booted = boot_change.run(hostfs.HostFs(str(tree)), boot_change.Request("disabled", None, False, True))
+    switched = smt_change.RuntimeChange(request, None, str(tree)).run()
+    booted = boot_change.run(host_files.HostFs(str(tree)), boot_change.Request("disabled", None, False, True))
     booted.pop("warnings")
     made = {"smt_facts": {"changed": False, "ansible_facts": {"smt": seen}}, "smt_state": switched, "smt_boot_args": booted}
     _play(directory, ENFORCE, {"smt_facts_sysroot": str(tree)}, made)

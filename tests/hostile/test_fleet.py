@@ -15,7 +15,7 @@ import named
 import pytest
 import recorded
 import result_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 from this_machine import this_machine
 
 AUTO = dataclasses.replace(recorded.COMPLIANCE, variables={**recorded.FILES, "smt_policy": "auto", "smt_policy_evidence": "evidence"})

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "unit"))
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "unit" / "support"))
 
 # Whoever of several workers is left with one of these at the end keeps the others waiting.
 LONGEST = ("test_policy_fleet.py", "test_playbooks.py", "test_pull.py", "test_archive.py")

@@ -43,7 +43,8 @@ def end(module, name, value, **result):
 
 STAND_INS = {
     "smt_facts": r"""
-from ansible_collections.threadwise.smt.plugins.module_utils import hostfs, way_back
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import pending_rollback
 module = AnsibleModule({"sysroot": {"type": "path"}}, supports_check_mode=True)
 with open(os.environ["SMT_HOST"] + "/asked", "a") as stream:
     stream.write("x")
@@ -57,7 +58,7 @@ module.exit_json(changed=False, ansible_facts={"smt": {
     "methods": {"runtime": {"chosen": "smt_control", "possible": ["smt_control"], "impossible": {}},
                 "boot": {"chosen": "grub_debian", "possible": ["grub_debian"], "impossible": {}}},
     # As much as large machines say.
-    "problems": ["x" * 3000] * 10, "unconfirmed": way_back.load(hostfs.HostFs(module.params["sysroot"]))}})
+    "problems": ["x" * 3000] * 10, "unconfirmed": pending_rollback.load(host_files.HostFs(module.params["sysroot"]))}})
 """,
     "smt_state": r"""
 module = AnsibleModule({"state": {}, "threads_per_core": {"type": "int"}, "method": {}, "bystanders": {}, "affinity_conflicts_of": {}, "persist": {},

@@ -10,7 +10,8 @@ import pathlib
 import subprocess
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils import analysis, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
 EPHEMERAL = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 RUN = EPHEMERAL / "results" / "converge"
@@ -30,7 +31,7 @@ def test_each_boot_was_measured_in_its_state(result):
 
 
 def test_two_pairs_are_compared_and_not_judged(result):
-    one = analysis.primary(analysis.compare_host(result))[0]
+    one = host_comparisons.primary(host_comparisons.compare_host(result))[0]
     assert one["n"] == 2 and one["verdict"] == "inconclusive"
     assert "needs at least 4" in (RUN / "summary.md").read_text(encoding="utf-8")
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils import derived
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import smt_metrics
 
 EPHEMERAL = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 RESULTS = EPHEMERAL / "results"
@@ -94,7 +94,7 @@ def test_the_intervals_hold_the_truth(two, guest):
     truths = TRUTH[guest](two)
     for effect, (truth, other) in truths.items():
         for one in [one for one in comparisons if one["effect"] == effect]:
-            measure = derived.of_comparison(effect, one)
+            measure = smt_metrics.of_comparison(effect, one)
             # A yield is of two workers, a cost of one: the same samples have to pass as both.
             leeway = 2 * LEEWAY if effect == "smt_yield" else LEEWAY
             holds = measure["low"] - leeway <= truth <= measure["high"] + leeway and not measure["low"] <= other <= measure["high"]

@@ -12,7 +12,9 @@ import os
 import shutil
 import subprocess
 
-from ansible_collections.threadwise.smt.plugins.module_utils import cpulist, facts, hostfs, runtime_change
+from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change
 
 CPUS = "/sys/devices/system/cpu"
 CONTROL = f"{CPUS}/smt/control"
@@ -37,7 +39,7 @@ def write(path: str, text: str) -> None:
 
 def look() -> dict:
     return {
-        "facts": facts.gather(hostfs.HostFs("/")),
+        "facts": smt_facts.gather(host_files.HostFs("/")),
         "control": read(CONTROL),
         "lscpu": run(["lscpu"])[1],
         "parse": run(["lscpu", "--parse=CPU,CORE"])[1],
@@ -46,8 +48,8 @@ def look() -> dict:
 
 
 def smt_state(state: str) -> None:
-    runtime_change.RuntimeChange(
-        runtime_change.Request(
+    smt_change.RuntimeChange(
+        smt_change.Request(
             state=state,
             threads=None,
             method="auto",

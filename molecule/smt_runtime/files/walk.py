@@ -10,7 +10,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from ansible_collections.threadwise.smt.plugins.module_utils import runtime_change
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change
 
 
 def steps(threads: int) -> list:
@@ -27,8 +27,8 @@ def run_command(command: list) -> tuple:
 
 def take(step) -> None:
     state, threads = (step, None) if isinstance(step, str) else (None, step)
-    runtime_change.RuntimeChange(
-        runtime_change.Request(
+    smt_change.RuntimeChange(
+        smt_change.Request(
             state=state,
             threads=threads,
             method="auto",

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 

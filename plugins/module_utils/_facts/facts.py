@@ -1,0 +1,218 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`ansible_facts['smt']`: everything that is known about a host's SMT, as plain data. Nothing is written."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import entries as boot_entries, facts as boot_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._facts import hypervisor, vulnerabilities
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import pending_rollback
+from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
+from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import read_topology
+
+SMT_DIR = "sys/devices/system/cpu/smt/"
+
+# What smt/control reads where the kernel can switch SMT; numbers (6.6 and later) mean on with fewer than the most threads.
+_SWITCHABLE = ("on", "off", "forceoff")
+_CLASS_FIELDS = (
+    "vendor_id",
+    "cpu family",
+    "model",
+    "model name",
+    "stepping",
+    "CPU implementer",
+    "CPU part",
+    "CPU variant",
+    "CPU revision",
+    "cpu",
+    "machine",
+    "isa",
+    "uarch",
+    "Model Name",
+)
+_HEAD = 8192
+_ARCHITECTURE = re.compile(r"[a-z0-9_]{1,20}")
+# Field of /proc/cpuinfo, how its value starts, the architecture: for recorded trees, where uname is of another machine.
+_ARCHITECTURE_SIGNS = (
+    ("vendor_id", "IBM/S390", "s390x"),
+    ("CPU architecture", "8", "aarch64"),
+    ("CPU architecture", "AArch64", "aarch64"),
+    ("CPU implementer", "0x", "arm"),
+    ("isa", "rv64", "riscv64"),
+    ("isa", "rv32", "riscv32"),
+    ("arch", "IA-64", "ia64"),
+    ("cpu", "POWER", "ppc64"),
+    ("CPU Family", "Loongson-64bit", "loongarch64"),
+    ("cpu", "UltraSparc", "sparc64"),
+)
+
+
+def gather(fs):
+    """Read the facts of a host.
+
+    Args:
+        fs: `files.HostFs`.
+
+    Returns:
+        dict of plain data as smt_facts documents it.
+    """
+    topology = read_topology(fs, topology_cache.load(fs))
+    control = read_control(fs)
+    active = _active(fs, topology)
+    loader = boot_entries.find_loader(fs)
+    guest_of = hypervisor.detect(fs)
+    facts = {
+        "supported": _supported(control, topology),
+        "control": control,
+        "active": active,
+        "sockets": len(topology.packages) or None,
+        "cores": len(topology.cores) or None,
+        "threads_per_core": topology.threads_per_core,
+        "cpus": {name: cpulist.render(getattr(topology, name)) for name in ("present", "possible", "online", "offline", "isolated")},
+        "packages": [cpulist.render(package) for package in topology.packages],
+        "sibling_groups": [cpulist.render(core) for core in topology.cores],
+        "primaries": cpulist.render(topology.primaries),
+        "secondaries": cpulist.render(topology.secondaries),
+        "nodes": {str(node): cpulist.render(cpus) for node, cpus in topology.nodes.items()},
+        "numbering": topology.numbering,
+        "source": topology.source,
+        "complete": topology.complete,
+        "measured": sibling_cache.load(fs),
+        "boot": boot_facts.read(fs, loader),
+        "vulnerabilities": vulnerabilities.read(fs),
+        "hypervisor": guest_of,
+        "methods": {"runtime": _runtime_methods(fs, control, topology), "boot": boot_facts.methods(loader, _write_hindrance(fs, ("/boot", "/etc")))},
+        "hardware_class": hardware_class(fs, topology, guest_of),
+        "unconfirmed": pending_rollback.load(fs),
+    }
+    facts["problems"] = fs.problems
+    return facts
+
+
+def read_control(fs):
+    """smt/control as the kernel writes it (str), or ``absent`` where the kernel has no such file."""
+    return (fs.read(SMT_DIR + "control") or "").strip(" \t\r\n\0") or "absent"
+
+
+def _is_switchable(control):
+    return control in _SWITCHABLE or control.isdigit()
+
+
+def _supported(control, topology):
+    """Whether this machine has SMT: by the control where there is one, else by the topology; None when neither tells."""
+    if _is_switchable(control):
+        return True
+    if topology.secondaries:
+        return True
+    if control == "notsupported" or topology.complete:
+        return False
+    return None
+
+
+def _active(fs, topology):
+    """Whether two siblings are online anywhere: by smt/active, else by the topology; None when neither tells."""
+    text = (fs.read(SMT_DIR + "active") or "").strip(" \t\r\n\0")
+    siblings_online = (topology.threads_per_core["online_max"] or 0) > 1
+    if text in ("0", "1"):
+        if siblings_online and text == "0":
+            fs.note(f"{fs.path(SMT_DIR + 'active')} reads 0 although the kernel shows siblings online: one of the two is wrong.")
+        return text == "1"
+    if siblings_online:
+        return True
+    placed = {cpu for core in topology.cores for cpu in core}
+    return False if placed and placed.issuperset(topology.online) else None
+
+
+def _runtime_methods(fs, control, topology):
+    """Which ways lead to another SMT state here and now: ``{'chosen': str or None, 'possible': [str], 'impossible': {name: reason}}``."""
+    reasons = {"smt_control": _control_hindrance(fs, control), "cpu_online": _online_hindrance(fs, control, topology)}
+    possible = [name for name, reason in reasons.items() if reason is None]
+    return {
+        "chosen": possible[0] if possible else None,
+        "possible": possible,
+        "impossible": {name: reason for name, reason in reasons.items() if reason is not None},
+    }
+
+
+def _control_hindrance(fs, control):
+    if control == "absent":
+        return f"this kernel has no {fs.path(SMT_DIR + 'control')} (it came with Linux 4.19 on x86, later elsewhere)"
+    if control == "forceoff":
+        return "smt/control reads forceoff: siblings come back only by a reboot without nosmt=force"
+    if control == "notsupported":
+        return "smt/control reads notsupported: no SMT here, or it is off in firmware, or the hypervisor shows one thread per core"
+    if not _is_switchable(control):
+        return f"smt/control reads {cpulist.quoted(control)}: the kernel cannot switch SMT on this architecture"
+    return _write_hindrance(fs, ("/sys",))
+
+
+def _online_hindrance(fs, control, topology):
+    if control in ("off", "forceoff"):
+        return f"smt/control reads {control}: the kernel refuses to bring a sibling online"
+    if not topology.complete:
+        return "the core of some CPU is not known, so it cannot be said which CPUs are siblings"
+    if not topology.secondaries:
+        return "no core has a sibling to take offline"
+    if all(fs.status(f"sys/devices/system/cpu/cpu{cpu}/online") is None for cpu in topology.secondaries):
+        return "no sibling has a file cpuN/online: this kernel has no CPU hot-plug"
+    return _write_hindrance(fs, ("/sys",))
+
+
+def _write_hindrance(fs, directories):
+    if not fs.is_host:
+        return "these are the files of a recorded tree, not of the running system"
+    if os.geteuid() != 0:
+        return "only root may write it: use become"
+    read_only = [directory for directory in directories if _is_mounted_read_only(fs, directory)]
+    return f"{read_only[0]} is mounted read-only, as in a container" if read_only else None
+
+
+def _is_mounted_read_only(fs, mount_point):
+    """By the last line for this mount point in /proc/self/mounts: later mounts hide earlier ones."""
+    lines = [line.split(" ") for line in (fs.read("proc/self/mounts") or "").split("\n")]
+    options = [fields[3].split(",") for fields in lines if len(fields) > 3 and fields[1] == mount_point]
+    return bool(options) and "ro" in options[-1]
+
+
+def hardware_class(fs, topology, guest_of):
+    """A short id (str) that is equal on hosts whose evaluation may be shared, or None when the place of some CPU is not known.
+
+    It speaks of architecture, processor model and stepping, the shape and numbering of packages, cores and threads, and the hypervisor. It does not
+    speak of what changes in a machine's life: CPUs offline, boot arguments, clock rates, microcode.
+    """
+    if not topology.complete:
+        return None
+    fields = cpuinfo.first(fs.head("proc/cpuinfo", _HEAD) or "")
+    sizes = topology.threads_per_core
+    shape = f"{len(topology.packages)}s{len(topology.cores)}c{len(topology.present)}t"
+    architecture = _architecture(fs, fields)
+    parts = [
+        architecture,
+        shape,
+        topology.numbering,
+        sorted(map(len, topology.cores)),
+        sorted(map(len, topology.packages)),
+        sizes["max"],
+        guest_of,
+        [fields.get(name) for name in _CLASS_FIELDS],
+    ]
+    digest = hashlib.sha256(json.dumps(parts).encode("utf-8")).hexdigest()
+    return "-".join((architecture, shape, topology.numbering, digest[:8]))
+
+
+def _architecture(fs, fields):
+    if fs.is_host:
+        return os.uname().machine
+    text = (fs.read("proc/sys/kernel/arch") or "").strip()
+    if _ARCHITECTURE.fullmatch(text):
+        return text
+    if "flags" in fields and "cpu family" in fields:
+        return "x86_64" if "lm" in fields["flags"].split() else "i686"
+    return next((name for field, start, name in _ARCHITECTURE_SIGNS if fields.get(field, "").startswith(start)), "unknown")

@@ -1,0 +1,331 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One host's result -> comparisons with their verdicts -> the sentence a person reads first.
+
+A comparison pairs two keys (workload, placement, condition, point) block by block; the point is the value of a workload's parameter (clients, load)
+where it is measured at several. A block in which one side has no good sample is dropped from
+that comparison alone, and counted. Ratios are candidate by baseline with above 1 = better, whichever way the metric points.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import metrics as workload_metrics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
+
+Result = dict[str, t.Any]
+Comparison = dict[str, t.Any]
+Key = tuple[str, str, str, float | None]
+# kind, effect, placement, then (placement, condition) of baseline and candidate
+Pair = tuple[str, str, str, tuple[str, str], tuple[str, str]]
+
+SMT_ON = "smt_on"
+SMT_OFF = "smt_off"
+AS_FOUND = "as_found"
+
+CONDITIONS = (SMT_ON, SMT_OFF, AS_FOUND)
+
+WHOLE_MACHINE = "all_threads"
+# From one worker to all CPUs, as a person reads them; streams and others come after.
+PLACEMENTS = ("single", "same_cpu", "siblings", "cores", "one_per_core", WHOLE_MACHINE, "unpinned")
+STREAMS = re.compile(r"streams_([0-9]{1,4})\Z")
+
+PLACEMENT_TITLES = {
+    "single": "one worker alone",
+    "same_cpu": "two workers on one CPU",
+    "siblings": "two workers on one core",
+    "cores": "two workers on two cores",
+    "one_per_core": "one worker per core",
+    WHOLE_MACHINE: "every online thread busy",
+    "unpinned": "as many workers, not pinned",
+}
+# From all CPUs down to one worker: another setting than SMT is judged where the most of a machine was measured. Streams stand before two workers.
+WIDEST_FIRST = (WHOLE_MACHINE, "unpinned", "one_per_core", "streams", "cores", "siblings", "same_cpu", "single")
+# Names of what a run was to switch that are about SMT.
+CHANGES_OF_SMT = (None, "none", "smt_runtime", "smt_boot")
+
+# What each comparison between placements is for: (candidate, baseline) -> the field's name of the effect.
+PLACEMENT_PAIRS = {
+    ("siblings", "cores"): "cost_of_sharing",
+    ("all_threads", "one_per_core"): "smt_yield",
+    ("same_cpu", "cores"): "cost_of_one_cpu",
+    ("cores", "single"): "second_core",
+    # Of a machine with one core, where there are no two to be compared with.
+    ("siblings", "single"): "cost_of_sharing_alone",
+}
+# The sides of these have different numbers of workers: they can be compared only where the workers' values together say how much was done.
+UNEQUAL_SIDES = ("smt_yield", "second_core", "cost_of_sharing_alone")
+ADDING_UP = ("sum", workload_metrics.PER_JOB)
+
+
+def compare_host(result: Result, margin: float = 0.01, confidence: float = 0.95) -> list[Comparison]:
+    """Every comparison that a host's samples allow.
+
+    Args:
+        result: a document that :func:`result_files.load` has accepted
+        margin: effects within +- this share of 1 count as none
+        confidence: of each interval, after the correction for the number of workloads
+
+    Returns:
+        ``{workload, title, metric, unit, better, kind, effect, placement, confounded, baseline, candidate, baseline_value, candidate_value,
+            dropped_blocks, ...what smt_compare returns}``, and ``point`` for a workload that has some. ``effect`` is
+            ``smt_off`` or (of another setting) ``policy`` for a change of the condition, else a value of
+            :data:`PLACEMENT_PAIRS`; ``baseline`` and ``candidate`` are ``{condition, placement}``. The workloads of one effect and
+            placement are one family for the correction.
+    """
+    samples = _by_key(result)
+    # Between boots nothing is paired but the boots themselves.
+    of_change = _by_key(result, "pair") if (result["change"].get("boots") or 0) > 1 else samples
+    families = [_family(result, of_change if pair[0] == "change" else samples, pair, margin, confidence) for pair in _pairs(result, samples)]
+    return [comparison for family in families for comparison in family]
+
+
+def primary(comparisons: t.Iterable[Comparison]) -> list[Comparison]:
+    """Those that answer the question: the whole machine with every online thread busy, SMT off against SMT on."""
+    return [one for one in comparisons if one["effect"] == "smt_off" and one["placement"] == WHOLE_MACHINE]
+
+
+def of_policy(comparisons: t.Iterable[Comparison]) -> list[Comparison]:
+    """Where not SMT but another setting was switched, such as the memory policy: each workload's comparison at the widest placement it was measured in."""
+    widest: dict[tuple[str, float | None], Comparison] = {}
+    for one in sorted((one for one in comparisons if one["effect"] == "policy"), key=lambda one: _narrowness(one["placement"])):
+        widest.setdefault((one["workload"], one.get("point")), one)
+    return list(widest.values())
+
+
+def _narrowness(placement: str) -> tuple[int, int]:
+    streams = STREAMS.match(placement)
+    if streams:
+        return WIDEST_FIRST.index("streams"), -int(streams.group(1))
+    return (WIDEST_FIRST.index(placement) if placement in WIDEST_FIRST else len(WIDEST_FIRST)), 0
+
+
+def policy_of(change: dict[str, t.Any]) -> str | None:
+    """The setting other than SMT that a run switched, or was to switch; None where it is about SMT.
+
+    Args:
+        change: of a result
+    """
+    if change["compared"]:
+        return None if (change.get("after") or SMT_OFF) == SMT_OFF else change["after"]
+    return None if change.get("name") in CHANGES_OF_SMT else change["name"]
+
+
+def placement_title(name: str) -> str:
+    """A placement as a person reads it."""
+    if name in PLACEMENT_TITLES:
+        return PLACEMENT_TITLES[name]
+    match = STREAMS.match(name)
+    return f"{match.group(1)} stream{'' if match.group(1) == '1' else 's'}" if match else name
+
+
+def sides(result: Result) -> tuple[str, str] | None:
+    """The conditions before and after the change that a result compares, None where nothing was switched."""
+    change = result["change"]
+    return (change.get("before") or SMT_ON, change.get("after") or SMT_OFF) if change["compared"] else None
+
+
+def sampled_as(result: Result, placement: str, condition: str) -> str:
+    """The placement under which the samples of ``placement`` were taken: the plan measures the same set of CPUs only once."""
+    spots = ((result["plan"].get("placements") or {}).get(condition)) or {}
+    same = (spots.get(placement) or {}).get("same_as")
+    return same if isinstance(same, str) else placement
+
+
+def good_value(sample: dict[str, t.Any]) -> float | None:
+    """The metric of a sample that worked, else None. A rate or a time of zero or less has no ratio, one beyond any machine's no meaning."""
+    if not sample["ok"] or not sample["metric"]:
+        return None
+    value = sample["metric"]["value"]
+    return float(value) if value is not None and paired.LEAST <= value <= paired.MOST else None
+
+
+def cpus_of(text: t.Any) -> tuple[int, ...]:
+    """The CPUs of a list as the kernel writes it, none when it is not one."""
+    try:
+        return cpulist.parse(text) if isinstance(text, str) else ()
+    except cpulist.CpuListError:
+        return ()
+
+
+def cores_of(facts: dict[str, t.Any]) -> list[tuple[int, ...]]:
+    """The CPUs of each core, as far as the host tells which belong together."""
+    return [core for core in map(cpus_of, facts.get("sibling_groups") or []) if core]
+
+
+def point_of(sample: dict[str, t.Any]) -> float | None:
+    """The value of the parameter at which a sample was taken, None where its workload has none."""
+    return (sample.get("point") or {}).get("value")
+
+
+def _by_key(result: Result, unit: str = "block") -> dict[Key, dict[int, list[float]]]:
+    """Key -> block -> values; a block in which a sample failed is there with an empty list.
+
+    Args:
+        unit: the field that says which samples belong together: ``block``, or ``pair`` (of boots)
+    """
+    found: dict[Key, dict[int, list[float]]] = {}
+    for sample in result["samples"]:
+        blocks = found.setdefault((sample["workload"], sample["placement"], sample["condition"], point_of(sample)), {})
+        values = blocks.setdefault(sample["block"] if sample.get(unit) is None else sample[unit], [])
+        value = good_value(sample)
+        if value is not None:
+            values.append(value)
+    return found
+
+
+def _pairs(result: Result, samples: dict[Key, t.Any]) -> list[Pair]:
+    """The families of comparisons that this result may hold."""
+    conditions = {condition for _workload, _placement, condition, _point in samples}
+    pairs = []
+    before, after = sides(result) or (None, None)
+    if {before, after} <= conditions:
+        for placement in _placements_of(result, samples, before):
+            pairs.append(("change", "smt_off" if after == SMT_OFF else "policy", placement, (placement, before), (placement, after)))
+    condition = SMT_ON if SMT_ON in conditions else AS_FOUND
+    two_cores = ((result["plan"].get("placements") or {}).get(condition) or {}).get("cores") or {}
+    for (candidate, baseline), effect in PLACEMENT_PAIRS.items():
+        if effect == "cost_of_sharing_alone" and not two_cores.get("reason"):
+            continue
+        pairs.append(("placement", effect, candidate, (baseline, condition), (candidate, condition)))
+    return pairs
+
+
+def _placements_of(result: Result, samples: dict[Key, t.Any], before: str) -> list[str]:
+    """The placements to compare across conditions: the whole machine first."""
+    planned = (result["plan"].get("placements") or {}).get(before) or {}
+    taken = [placement for _workload, placement, condition, _point in samples if condition == before]
+    return [WHOLE_MACHINE, *sorted({*planned, *taken} - {WHOLE_MACHINE}, key=lambda name: (_rank(name), name))]
+
+
+def _family(result: Result, samples: dict[Key, dict[int, list[float]]], pair: Pair, margin: float, confidence: float) -> list[Comparison]:
+    """The same comparison for each workload that has both sides."""
+    kind, effect, placement, baseline, candidate = pair
+    family, values = [], []
+    for workload, point in dict.fromkeys((key[0], key[3]) for key in samples):
+        before, after = (samples.get((workload, sampled_as(result, *side), side[1], point)) for side in (baseline, candidate))
+        if before is None or after is None or before is after or (effect in UNEQUAL_SIDES and not _adds_up(result, workload)):
+            continue
+        blocks = sorted(block for block in set(before) & set(after) if before[block] and after[block])
+        if not blocks:
+            continue
+        about = describe_workload(result, workload, point)
+        values.append(([before[block] for block in blocks], [after[block] for block in blocks], about["better"]))
+        family.append(
+            {
+                **about,
+                "kind": kind,
+                "effect": effect,
+                "placement": placement,
+                "confounded": kind == "change" and bool(result["change"].get("confounded")),
+                "baseline": {"condition": baseline[1], "placement": baseline[0]},
+                "candidate": {"condition": candidate[1], "placement": candidate[0]},
+                "baseline_value": paired.level(values[-1][0])["value"],
+                "candidate_value": paired.level(values[-1][1])["value"],
+                "dropped_blocks": len(set(before) | set(after)) - len(blocks),
+            }
+        )
+    return [{**one, **judged} for one, judged in zip(family, paired.compare_family(values, margin, confidence))]
+
+
+def _adds_up(result: Result, name: str) -> bool:
+    """Whether the values of a workload's workers together say how much work was done."""
+    return declaration(result, name)["aggregate"] in ADDING_UP
+
+
+def declaration(result: Result, name: str) -> dict[str, t.Any]:
+    """What the plan says of one of its workloads: at least its name, title, metric, unit, better and aggregate."""
+    return next(one for one in result["plan"]["workloads"] if one["name"] == name)
+
+
+def describe_workload(result: Result, name: str, point: float | None = None) -> dict[str, t.Any]:
+    """``{workload, title, metric, unit, better}`` as the plan declares it; with ``point`` where there is one."""
+    declared = declaration(result, name)
+    title = declared["title"] or name
+    if point is not None:
+        parameter = declared.get("point") or {}
+        title = " ".join([f"{title}, {parameter.get('name') or 'point'} {point:g}", *filter(None, [parameter.get("unit")])])
+    at = {} if point is None else {"point": point}
+    return {**at, "workload": name, "title": title, **{key: declared[key] for key in ("metric", "unit", "better")}}
+
+
+def levels(result: Result, confidence: float = 0.95) -> list[dict[str, t.Any]]:
+    """What was measured, by itself: each workload in each placement under each condition.
+
+    Returns:
+        ``{workload, placement, condition, point, value, low, high, n, failed, measured_as}`` in the plan's order; ``value`` None when every
+            sample failed; ``low`` and ``high`` None for a single block; ``n`` and ``failed`` count blocks. These intervals hold the drift from
+            block to block as well: to compare two of them, look at the comparison, which is paired.
+    """
+    samples = _by_key(result)
+    found = []
+    for workload, placement, condition, point in _planned_keys(result, samples):
+        blocks = samples.get((workload, sampled_as(result, placement, condition), condition, point))
+        if blocks is None:
+            continue
+        good = [values for values in blocks.values() if values]
+        level = paired.level(good, confidence) if good else {"value": None, "low": None, "high": None, "n": 0}
+        found.append(
+            {
+                "workload": workload,
+                "placement": placement,
+                "condition": condition,
+                "point": point,
+                **level,
+                "failed": len(blocks) - len(good),
+                "measured_as": sampled_as(result, placement, condition),
+            }
+        )
+    return found
+
+
+def _planned_keys(result: Result, samples: dict[Key, t.Any]) -> list[Key]:
+    """Every key that was planned, and any other that has samples."""
+    points: dict[str, dict[float | None, None]] = {}
+    for key in samples:
+        points.setdefault(key[0], {})[key[3]] = None
+    planned = [
+        (workload["name"], placement, condition, point)
+        for workload in result["plan"].get("workloads") or []
+        for point in points.get(workload["name"], [None])
+        for condition, spots in (result["plan"].get("placements") or {}).items()
+        for placement in spots
+    ]
+    workloads = list(dict.fromkeys(key[0] for key in [*planned, *samples]))
+    return sorted(dict.fromkeys([*planned, *samples]), key=lambda key: (workloads.index(key[0]), _rank(key[1]), _rank_condition(key[2]), key[:3], key[3] or 0))
+
+
+def _rank(placement: str) -> tuple[int, int]:
+    streams = STREAMS.match(placement)
+    if streams:
+        return len(PLACEMENTS), int(streams.group(1))
+    return (PLACEMENTS.index(placement), 0) if placement in PLACEMENTS else (len(PLACEMENTS) + 1, 0)
+
+
+def _rank_condition(condition: str) -> int:
+    return CONDITIONS.index(condition) if condition in CONDITIONS else len(CONDITIONS)
+
+
+def failures(result: Result) -> list[dict[str, t.Any]]:
+    """Samples that did not work, counted by workload, placement, condition and reason."""
+    counts: dict[tuple[str, str, str, str], int] = {}
+    for sample in result["samples"]:
+        if good_value(sample) is None:
+            reason = sample.get("error") or "its value is no rate or time above zero"
+            key = (sample["workload"], sample["placement"], sample["condition"], reason)
+            counts[key] = counts.get(key, 0) + 1
+    return [{"workload": w, "placement": p, "condition": c, "reason": reason, "samples": count} for (w, p, c, reason), count in counts.items()]
+
+
+def not_measured(result: Result) -> list[dict[str, t.Any]]:
+    """What was planned and has no sample, with the reason: ``{workload, placement, condition, reason}``, None = all of them."""
+    absent = [
+        {"workload": None, "placement": placement, "condition": condition, "reason": spot.get("reason") or "no reason given"}
+        for condition, spots in (result["plan"].get("placements") or {}).items()
+        for placement, spot in spots.items()
+        if spot.get("workers") is None
+    ]
+    return [{"workload": None, "placement": None, "condition": None, **skip} for skip in result["skipped"]] + absent

@@ -1,0 +1,222 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Facts of many hosts -> what a person wants to see of a fleet: a table for the terminal and a page.
+
+Whatever a host says is data: it can have any shape and hold anything. Each field is taken only as the type it should have, texts are cut, the page is
+made by Jinja with automatic escaping and loads nothing, and nothing that could steer a terminal reaches it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
+
+MOST_TEXT = 200
+
+ON, PARTLY, OFF, FORCED_OFF, NONE, UNKNOWN = "on", "partly on", "off", "forced off", "no SMT", "unknown"
+STATES = (ON, PARTLY, OFF, FORCED_OFF, NONE, UNKNOWN)
+
+MOST_WIDTH = 48
+COLUMNS = ("host", "class", "shape", "SMT", "next boot", "vulnerable by SMT", "not known")
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """What a survey says of one host.
+
+    Attributes:
+        host: its name in the inventory.
+        reached: False when it gave no facts; `unknowns` then has the reason alone.
+        state: one of `STATES`.
+        shape: packages, cores and threads a core, as text; empty when unknown.
+        hardware_class: or None.
+        hypervisor: or None.
+        running: SMT's boot arguments of the running kernel, None where unknown; `configured` likewise at the next start.
+        drift: True when the next start brings other SMT arguments than now; None where that is unknown.
+        open_to: vulnerabilities that are open because siblings are online.
+        guest_unknown: vulnerabilities of which a guest cannot tell.
+        method: the way that would be taken at run time, or None.
+        unknowns: sentences about what is not known here, or not as it should be.
+    """
+
+    host: str
+    reached: bool = True
+    state: str = UNKNOWN
+    shape: str = ""
+    hardware_class: str | None = None
+    hypervisor: str | None = None
+    running: tuple[str, ...] | None = None
+    configured: tuple[str, ...] | None = None
+    drift: bool | None = None
+    open_to: tuple[str, ...] = ()
+    guest_unknown: tuple[str, ...] = ()
+    method: str | None = None
+    unknowns: tuple[str, ...] = ()
+
+
+def unreached(host: str, reason: t.Any) -> Row:
+    """The row of a host that gave no facts."""
+    return Row(host=_text(host) or "?", reached=False, unknowns=(_text(reason) or "no reason was given",))
+
+
+def row(host: str, facts: t.Any) -> Row:
+    """The row of a host, from its ``ansible_facts['smt']``."""
+    if not isinstance(facts, dict):
+        return unreached(host, "it returned no facts")
+    boot = _dict(facts, "boot")
+    vulnerabilities = {name: _dict(_dict(facts, "vulnerabilities"), name).get("smt") for name in _dict(facts, "vulnerabilities")}
+    return Row(
+        host=_text(host) or "?",
+        state=_state(facts),
+        shape=_shape(facts),
+        hardware_class=_text(facts.get("hardware_class")),
+        hypervisor=_text(facts.get("hypervisor")),
+        running=_texts(boot.get("running")),
+        configured=_texts(boot.get("configured")),
+        drift=boot.get("reboot_required") if isinstance(boot.get("reboot_required"), bool) else None,
+        open_to=tuple(sorted(_text(name) or "?" for name, smt in vulnerabilities.items() if smt == "vulnerable")),
+        guest_unknown=tuple(sorted(_text(name) or "?" for name, smt in vulnerabilities.items() if smt == "unknown")),
+        method=_text(_dict(_dict(facts, "methods"), "runtime").get("chosen")),
+        unknowns=_unknowns(facts),
+    )
+
+
+def _state(facts: dict[str, t.Any]) -> str:
+    supported, active, control = facts.get("supported"), facts.get("active"), facts.get("control")
+    if supported is False:
+        return NONE
+    if supported is not True or not isinstance(active, bool):
+        return UNKNOWN
+    if not active:
+        return FORCED_OFF if control == "forceoff" else OFF
+    return PARTLY if _cpus(_dict(facts, "cpus").get("offline")) else ON
+
+
+def _shape(facts: dict[str, t.Any]) -> str:
+    threads = _dict(facts, "threads_per_core")
+    counts = (facts.get("sockets"), facts.get("cores"), threads.get("min"), threads.get("max"))
+    if not all(isinstance(count, int) and not isinstance(count, bool) for count in counts[1:]):
+        return ""
+    packages = [_counted(counts[0], "package")] if isinstance(counts[0], int) else []
+    each = str(counts[3]) if counts[2] == counts[3] else f"{counts[2]}-{counts[3]}"
+    return ", ".join([*packages, f"{_counted(counts[1], 'core')} x {each}"])
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _unknowns(facts: dict[str, t.Any]) -> tuple[str, ...]:
+    found = []
+    if facts.get("complete") is not True:
+        offline = _text(_dict(facts, "cpus").get("offline"))
+        found.append(f"where CPUs {offline} belong: they are offline, and no map was saved while all were online" if offline else "which CPUs share a core")
+    if facts.get("source") == "cpuinfo":
+        found.append("the kernel's sibling lists: cores were taken from /proc/cpuinfo")
+    disagreement = sibling_cache.disagreement(facts.get("measured"))
+    if disagreement:
+        found.append(disagreement)
+    return tuple(found) + (_texts(facts.get("problems")) or ())
+
+
+def _dict(mapping: dict[str, t.Any], name: str) -> dict[str, t.Any]:
+    value = mapping.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: t.Any) -> str | None:
+    """One line, cut, or None when the value is no text or an empty one."""
+    return text.line(value, MOST_TEXT) or None if isinstance(value, str) else None
+
+
+def _texts(value: t.Any) -> tuple[str, ...] | None:
+    return tuple(text for text in map(_text, value[:MOST_TEXT]) if text) if isinstance(value, list) else None
+
+
+def _cpus(value: t.Any) -> tuple[int, ...]:
+    try:
+        return cpulist.parse(value)
+    except cpulist.CpuListError:
+        return ()
+
+
+# The terminal
+
+
+def table(rows: t.Sequence[Row]) -> list[str]:
+    """The hosts as lines of a table, and a last line that counts."""
+    cells = [COLUMNS] + [_cells(one) for one in rows]
+    widths = [min(MOST_WIDTH, max(len(line[column]) for line in cells)) for column in range(len(COLUMNS) - 1)]
+    lines = ["  ".join([text[:width].ljust(width) for text, width in zip(line, widths)] + [line[-1]]).rstrip() for line in cells]
+    return [lines[0], "-" * len(lines[0]), *lines[1:], "", sentence(rows)]
+
+
+def _cells(one: Row) -> tuple[str, ...]:
+    if not one.reached:
+        return (one.host, "", "", "no facts", "", "", one.unknowns[0])
+    return (
+        one.host,
+        one.hardware_class or "unknown",
+        one.shape or "unknown",
+        one.state,
+        _drift_words(one),
+        ", ".join(one.open_to) or "-",
+        "; ".join(one.unknowns) or "-",
+    )
+
+
+def _drift_words(one: Row) -> str:
+    if one.drift is None:
+        return "unknown"
+    return (" ".join(one.configured or ()) or "without SMT arguments") if one.drift else "as now"
+
+
+def sentence(rows: t.Sequence[Row]) -> str:
+    """What the fleet is like, in one sentence."""
+    reached = [one for one in rows if one.reached]
+    counts = [(sum(1 for one in reached if one.state == state), f"with SMT {state}" if state not in (NONE, UNKNOWN) else state) for state in STATES]
+    counts += [
+        (sum(1 for one in reached if one.drift), "would boot with other SMT arguments"),
+        (sum(1 for one in reached if one.open_to), "vulnerable because siblings are online"),
+        (sum(1 for one in reached if one.unknowns), "with something not known"),
+        (sum(1 for one in reached if one.drift is None), "whose next boot is not known"),
+        (len(rows) - len(reached), "without facts"),
+    ]
+    told = ", ".join(f"{count} {words}" for count, words in counts if count)
+    return f"{_counted(len(rows), 'host')}: {told or 'none'}."
+
+
+# The page
+
+
+def page(rows: t.Sequence[Row], at: str) -> str:
+    """The page: one HTML file that needs nothing else.
+
+    Args:
+        rows: of all hosts, in the order to show.
+        at: when the facts were taken, as text.
+    """
+    reached = [one for one in rows if one.reached]
+    return frame.render(
+        "survey.html.j2",
+        at=at,
+        states=STATES,
+        rows=reached,
+        missing=[one for one in rows if not one.reached],
+        classes=classes(reached),
+        sentence=sentence(rows),
+        drift=_drift_words,
+    )
+
+
+def classes(rows: t.Sequence[Row]) -> list[tuple[str | None, list[Row]]]:
+    """Hosts by hardware class, the largest class first, those without one last."""
+    found: dict[str | None, list[Row]] = {}
+    for one in rows:
+        found.setdefault(one.hardware_class, []).append(one)
+    return sorted(found.items(), key=lambda pair: (pair[0] is None, -len(pair[1]), pair[0] or ""))

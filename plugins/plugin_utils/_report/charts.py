@@ -1,0 +1,588 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Numbers -> pictures in the grammar of Vega-Lite, drawn by vl-convert (Vega-Lite without a browser) or later by the page itself.
+
+A :class:`Picture` is the name of one of :data:`TEMPLATES` (a Vega-Lite specification without data) with its data and parameters, so that a
+thousand pages share their specifications and hold their numbers alone. Colours are names of the page's CSS variables (``var(--on)``), so that
+one picture follows light, dark and print. Each picture carries ``role="img"`` and a sentence in ``aria-label``; the numbers themselves stand in
+a table beside it, which is the page's work.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import re
+import typing as t
+from html import escape
+
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
+
+try:
+    import orjson
+    import vl_convert
+except ImportError as error:
+    MISSING_LIBRARY: ImportError | None = error
+else:
+    MISSING_LIBRARY = None
+
+Row = dict[str, t.Any]
+Spec = dict[str, t.Any]
+
+INK, MUTED, GRID, PAPER, ACCENT = "var(--ink)", "var(--muted)", "var(--grid)", "var(--paper)", "var(--accent)"
+# The drawing is laid out with one font and shown with another: a font as wide as the widest of them leaves room for all.
+CHARACTER = 7.4
+# Of what is drawn between a chart's axes, in CSS pixels.
+WIDTH = 460
+# Verdict -> colour and shape: never told apart by colour alone.
+VERDICTS = {
+    "gain": ("var(--gain)", "triangle-right"),
+    "loss": ("var(--loss)", "triangle-left"),
+    "equivalent": ("var(--even)", "square"),
+    "inconclusive": ("var(--unsure)", "circle"),
+}
+CONDITIONS = {name: (title, "var(--on)" if name in (arms.SMT_ON, arms.AS_FOUND) else "var(--off)") for name, title in arms.TITLES.items()}
+# Ratios that people read off an axis; as many of them as the axis spans.
+RATIO_TICKS = (0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4, 1.6, 2.0, 3.0, 5.0, 10.0)
+LONGEST_LABEL = 46
+# Of a label on the ratio axis with some air, in CSS pixels.
+LABEL_WIDTH = 56
+# Labels of numbers keep clear of each other in the widest of the fonts that they may be shown in.
+SPARSE = {"labelFlush": False, "labelOverlap": "greedy", "labelSeparation": 16}
+# Separates what tells rows of the same words apart from the words that are shown.
+MARK = "\x01"
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """A picture that is not drawn yet.
+
+    Attributes:
+        kind: a key of :data:`TEMPLATES`
+        label: the sentence for who does not see it
+        data: name -> rows, for the template's data of that name
+        params: name -> value, for ``"@name"`` in the template and for its expressions
+        size: ``width`` and ``height`` in CSS pixels, where they hang on the data
+    """
+
+    kind: str
+    label: str
+    data: dict[str, list[Row]]
+    params: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    size: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+
+    def fields(self) -> dict[str, t.Any]:
+        """The picture as plain data, for a page that draws it."""
+        return vars(self)
+
+
+def shorten(label: str) -> str:
+    """A label that fits beside a chart; the table beside it has the whole."""
+    return label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…"
+
+
+def draw(picture: Picture) -> str:
+    """The picture as an ``<svg>`` element for use inside an HTML page."""
+    template = json.dumps(TEMPLATES[picture.kind])
+    for name, value in picture.params.items():
+        template = template.replace(f'"@{name}"', json.dumps(value))
+    params = [{"name": name, "value": value} for name, value in picture.params.items()]
+    spec = {**json.loads(template), **picture.size, "config": CONFIG, "datasets": picture.data, "params": params}
+    svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+    # Pictures share the page's name space: clip paths and gradients of one must not reach into another.
+    number = hashlib.sha256(f"{picture.label}{svg}".encode()).hexdigest()[:12]
+    svg = re.sub(r'\bid="([^"]+)"', rf'id="c{number}-\1"', svg)
+    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#c{number}-\1)", svg)
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(picture.label, quote=True)}" ', 1)
+
+
+def as_json(value: t.Any) -> str:
+    """Plain data for a page's script, such as the fields of a :class:`Picture`."""
+    return orjson.dumps(value).decode("utf-8")
+
+
+def browser_script() -> str:
+    """What pages need to draw their pictures by themselves: the library (Vega-Lite, from vl-convert's package) and :data:`TEMPLATES`."""
+    told = json.dumps({"config": CONFIG, "templates": TEMPLATES}, sort_keys=True)
+    return f"(() => {{{vl_convert.javascript_bundle()}}})();\nwindow.smtCharts = {told};\n"
+
+
+# The pieces that templates are made of
+
+
+def _data(name: str = "rows") -> Spec:
+    return {"name": name}
+
+
+def _expr(expression: str) -> Spec:
+    return {"expr": expression}
+
+
+def _quantity(name: str, **more: t.Any) -> Spec:
+    return {"field": name, "type": "quantitative", **({} if (more.get("axis") or {}).get("title") else {"title": None}), **more}
+
+
+def _label_axis(**more: t.Any) -> Spec:
+    """An axis of words, with room for the longest of them."""
+    return {"domain": False, "ticks": False, "labelPadding": 8, "minExtent": "@labels", **more}
+
+
+def _colour(**more: t.Any) -> Spec:
+    """The condition's colour, with a legend of the conditions that are there."""
+    titles, colours = zip(*CONDITIONS.values())
+    return {"field": "condition", "type": "nominal", "sort": titles, "scale": {"domain": titles, "range": colours}, "legend": {"values": "@present", **more}}
+
+
+def _by_verdict(place: int) -> Spec:
+    return {"field": "verdict", "type": "nominal", "legend": None, "scale": {"domain": list(VERDICTS), "range": [look[place] for look in VERDICTS.values()]}}
+
+
+def _words(**more: t.Any) -> Spec:
+    return {"type": "text", "color": INK, "fontSize": 12, **more}
+
+
+def _text(name: str = "text") -> Spec:
+    return {"field": name, "type": "nominal"}
+
+
+def _head(words: str, align: str, at: float, dx: float) -> Spec:
+    """Words above the axis, to one side of its middle."""
+    return {"data": {"values": [{}]}, "mark": _words(align=align, color=MUTED, dx=dx, text=_expr(words)), "encoding": {"x": {"value": at}, "y": {"value": -12}}}
+
+
+def _ratio_layers() -> list[Spec]:
+    """The band within which an effect counts as none, and the line at 1."""
+    scale = {"type": "log", "domain": ["@low", "@high"], "nice": False, "clamp": True}
+    return [
+        {
+            "data": {"values": [{}]},
+            "mark": {"type": "rect", "color": MUTED, "opacity": 0.18},
+            "encoding": {"x": {"datum": _expr("1 / (1 + margin)"), "type": "quantitative", "scale": scale}, "x2": {"datum": _expr("1 + margin")}},
+        },
+        {
+            "data": {"values": [{}]},
+            "mark": {"type": "rule", "color": INK, "strokeWidth": 1},
+            "encoding": {"x": {"datum": 1, "type": "quantitative", "scale": scale}},
+        },
+    ]
+
+
+def _ratio_axis() -> Spec:
+    told = "datum.value == 1 ? '0 %' : replace(format(datum.value - 1, '+.0%'), '%', ' %')"
+    scale = {"type": "log", "domain": ["@low", "@high"], "nice": False, "clamp": True}
+    return {"axis": {"values": "@ticks", "labelExpr": told, "labelFlush": False}, "scale": scale}
+
+
+def _forest() -> Spec:
+    y = {"field": "key", "type": "nominal", "sort": None, "title": None, "axis": _label_axis(labelExpr=f"split(datum.label, '{MARK}')[1]")}
+    return {
+        "width": WIDTH,
+        "layer": [
+            *_ratio_layers(),
+            {
+                "data": _data(),
+                "mark": {"type": "rule", "strokeWidth": 3},
+                "encoding": {"y": y, "x": _quantity("low", **_ratio_axis()), "x2": {"field": "high"}, "color": _by_verdict(0)},
+            },
+            {
+                "data": _data(),
+                "mark": {"type": "point", "filled": True, "size": 130, "opacity": 1},
+                "encoding": {"y": y, "x": _quantity("ratio", **_ratio_axis()), "color": _by_verdict(0), "shape": _by_verdict(1)},
+            },
+            {"data": _data(), "mark": _words(align="left", dx=12), "encoding": {"y": y, "x": {"value": WIDTH}, "text": _text()}},
+            {"data": {"values": [{}]}, "mark": {"type": "rule", "opacity": 0, "color": INK}, "encoding": {"x": {"value": WIDTH}, "x2": {"value": "@end"}}},
+            _head("'← ' + left", "right", WIDTH / 2, -8),
+            _head("right + ' →'", "left", WIDTH / 2, 8),
+        ],
+    }
+
+
+def _bars() -> Spec:
+    y = {"field": "label", "type": "nominal", "sort": None, "title": None, "axis": _label_axis()}
+    offset = {"field": "condition", "type": "nominal", "sort": [title for title, _colour_ in CONDITIONS.values()], "scale": {"paddingInner": 0.12}}
+    across = {"scale": {"domain": [0, "@top"], "clamp": True, "nice": True}, "axis": {"title": "@unit", "tickCount": 6}}
+    spot = {"y": y, "yOffset": offset}
+    return {
+        "width": WIDTH,
+        "height": {"step": 19},
+        "data": _data(),
+        "layer": [
+            {"mark": "bar", "encoding": {**spot, "x": _quantity("value", **across), "color": _colour(symbolType="square")}},
+            {
+                "transform": [{"filter": "datum.low != null && datum.high != null"}],
+                "mark": {"type": "rule", "color": INK, "strokeWidth": 2},
+                "encoding": {**spot, "x": _quantity("low", **across), "x2": {"field": "high"}},
+            },
+            {
+                "transform": [{"calculate": "datum.high == null ? datum.value : datum.high", "as": "end"}],
+                "mark": _words(align="left", dx=6, fontSize=11),
+                "encoding": {**spot, "x": _quantity("end", **across), "text": _text()},
+            },
+        ],
+    }
+
+
+def _histogram() -> Spec:
+    titles = [title for title, _colour_ in CONDITIONS.values()]
+    row = {"field": "condition", "type": "nominal", "sort": titles, "title": None, "header": {"labelAngle": 0, "labelAlign": "left"}}
+    counts = {"tickMinStep": 1, "format": "d", "tickCount": 3, "minExtent": 30}
+    return {
+        "data": _data(),
+        "facet": {"row": row},
+        "spec": {
+            "width": WIDTH,
+            "height": 70,
+            "mark": "bar",
+            "encoding": {
+                "x": {"field": "value", "type": "quantitative", "bin": {"maxbins": 30}, "axis": {"title": "@unit", **SPARSE}},
+                "y": {"aggregate": "count", "type": "quantitative", "title": "samples", "axis": counts},
+                "color": {**_colour(), "legend": None},
+            },
+        },
+    }
+
+
+def _sequence() -> Spec:
+    titles = [title for title, _colour_ in CONDITIONS.values()]
+    scale = {"domain": titles, "range": ["circle", "diamond", "circle", "diamond", "diamond"]}
+    shape = {"field": "condition", "type": "nominal", "sort": titles, "scale": scale, "legend": {"values": "@present"}}
+    return {
+        "width": WIDTH,
+        "height": 150,
+        "layer": [
+            {"data": {"values": [{}]}, "mark": {"type": "rule", "color": INK, "strokeWidth": 1}, "encoding": {"y": {"datum": 0, "type": "quantitative"}}},
+            {
+                "data": _data(),
+                "mark": {"type": "point", "filled": True, "size": 34, "opacity": 0.8},
+                "encoding": {
+                    "x": _quantity("index", axis={"title": "sample, in the order taken", "tickMinStep": 1, "format": "d", "grid": False}),
+                    "y": _quantity("deviation", axis={"title": "from the median", "format": "+.1%", "tickCount": 5, "minExtent": 72}),
+                    "color": _colour(),
+                    "shape": shape,
+                },
+            },
+        ],
+    }
+
+
+def _usage_map() -> Spec:
+    return {
+        "height": {"step": 20},
+        "data": _data(),
+        "mark": {"type": "rect", "color": ACCENT, "stroke": PAPER, "strokeWidth": "@seam"},
+        "encoding": {
+            "x": {
+                "field": "place",
+                "type": "ordinal",
+                "title": "CPU, siblings side by side",
+                "axis": {"labelAngle": 0, "labelOverlap": "greedy", "domain": False, "ticks": False, "labelExpr": "cpus[datum.value]"},
+            },
+            "y": {"field": "label", "type": "nominal", "sort": None, "title": None, "axis": _label_axis()},
+            "opacity": {"field": "usage", "type": "quantitative", "legend": None, "scale": {"domain": [0, 1], "range": [0.06, 1], "clamp": True}},
+        },
+    }
+
+
+def _threads(test: str) -> Spec:
+    return {"data": _data("fields"), "transform": [{"filter": test}]}
+
+
+def _topology() -> Spec:
+    x, y = ({"type": "quantitative", "axis": None, "scale": {"domain": domain, "nice": False, "zero": False}} for domain in ([0, "@right"], ["@bottom", 0]))
+    box = {"x": {"field": "x", **x}, "x2": {"field": "x2"}, "y": {"field": "y", **y}, "y2": {"field": "y2"}}
+    return {
+        "layer": [
+            {"data": _data("boxes"), "mark": {"type": "rect", "fill": "transparent", "stroke": MUTED, "cornerRadius": 4}, "encoding": box},
+            {
+                **_threads("datum.online"),
+                "mark": {"type": "rect", "fill": ACCENT, "stroke": ACCENT, "cornerRadius": 3},
+                "encoding": {
+                    **box,
+                    "fillOpacity": {"field": "shade", "type": "quantitative", "legend": None, "scale": {"domain": [0, 1], "range": [0, 0.6], "clamp": True}},
+                },
+            },
+            {
+                **_threads("!datum.online"),
+                "encoding": box,
+                "mark": {"type": "rect", "fill": "transparent", "stroke": ACCENT, "cornerRadius": 3, "strokeDash": [3, 3]},
+            },
+            {"data": _data("fields"), "mark": _words(), "encoding": {"x": {"field": "cx", **x}, "y": {"field": "cy", **y}, "text": _text("text")}},
+            {
+                "data": _data("heads"),
+                "mark": _words(align="left", color=MUTED),
+                "encoding": {"x": {"field": "x", **x}, "y": {"field": "y", **y}, "text": _text()},
+            },
+        ]
+    }
+
+
+def _curve(x: Spec) -> Spec:
+    """A value by a number that was chosen: a line with intervals a condition, and marks across."""
+    upward = {"axis": {"title": "@unit", "minExtent": 60}}
+    y = _quantity("value", **upward)
+    return {
+        "width": WIDTH,
+        "height": 200,
+        "data": _data(),
+        "layer": [
+            {"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"x": x, "y": y, "color": _colour()}},
+            {
+                "transform": [{"filter": "datum.low != null"}],
+                "mark": {"type": "rule", "strokeWidth": 2},
+                "encoding": {"x": x, "y": _quantity("low", **upward), "y2": {"field": "high"}, "color": _colour()},
+            },
+            {"mark": {"type": "point", "filled": True, "size": 50, "opacity": 1}, "encoding": {"x": x, "y": y, "color": _colour()}},
+            {"data": _data("marks"), "mark": {"type": "rule", "color": INK, "strokeDash": [4, 3]}, "encoding": {"x": x}},
+            {"data": _data("marks"), "mark": _words(align="left", dx=5), "encoding": {"x": x, "y": {"value": 8}, "text": _text()}},
+        ],
+    }
+
+
+def _spread() -> Spec:
+    """Each host's ratio as a tick, and the median of its row."""
+    y = {"field": "key", "type": "nominal", "sort": None, "title": None, "axis": _label_axis(labelExpr=f"split(datum.label, '{MARK}')[1]")}
+    ratio = _quantity("ratio", **_ratio_axis())
+    return {
+        "width": WIDTH,
+        "height": {"step": 26},
+        "layer": [
+            *_ratio_layers(),
+            {"data": _data(), "mark": {"type": "tick", "color": ACCENT, "opacity": 0.35, "thickness": 1.5, "size": 16}, "encoding": {"y": y, "x": ratio}},
+            {
+                "data": _data("medians"),
+                "mark": {"type": "point", "filled": True, "size": 110, "opacity": 1},
+                "encoding": {"y": y, "x": ratio, "color": _by_verdict(0), "shape": _by_verdict(1)},
+            },
+            {"data": _data("medians"), "mark": _words(align="left", dx=12), "encoding": {"y": y, "x": {"value": WIDTH}, "text": _text()}},
+            {"data": {"values": [{}]}, "mark": {"type": "rule", "opacity": 0, "color": INK}, "encoding": {"x": {"value": WIDTH}, "x2": {"value": "@end"}}},
+            _head("'← ' + left", "right", WIDTH / 2, -8),
+            _head("right + ' →'", "left", WIDTH / 2, 8),
+        ],
+    }
+
+
+CONFIG: Spec = {
+    "background": "transparent",
+    "font": "system-ui, sans-serif",
+    "aria": False,
+    "padding": 6,
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": INK,
+        "titleColor": MUTED,
+        "gridColor": GRID,
+        "domainColor": GRID,
+        "tickColor": GRID,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "labelLimit": 400,
+    },
+    "legend": {"labelColor": INK, "titleColor": MUTED, "labelFontSize": 12, "orient": "top", "title": None, "columnPadding": 24},
+    "header": {"labelColor": MUTED, "labelFontSize": 12},
+}
+TEMPLATES: dict[str, Spec] = {
+    "forest": _forest(),
+    "bars": _bars(),
+    "histogram": _histogram(),
+    "sequence": _sequence(),
+    "usage_map": _usage_map(),
+    "topology": _topology(),
+    "streams": _curve(_quantity("x", axis={"tickMinStep": 1, "format": "d", "grid": False, "title": "@along", **SPARSE})),
+    "points": _curve(_quantity("x", axis={"grid": False, "title": "@along", **SPARSE})),
+    "spread": _spread(),
+}
+
+
+# One function a kind: rows in the words of the report -> the picture
+
+
+def _present(rows: t.Sequence[Row]) -> list[str]:
+    """The titles of the conditions that occur, for a legend."""
+    return [title for name, (title, _colour_) in CONDITIONS.items() if any(row["condition"] == name for row in rows)]
+
+
+def _titled(rows: t.Sequence[Row]) -> list[Row]:
+    return [{**row, "condition": arms.title(row["condition"])} for row in rows]
+
+
+def _room(labels: t.Iterable[str]) -> float:
+    return 8 + CHARACTER * max(map(len, labels), default=0)
+
+
+def ratio_domain(rows: t.Sequence[Row], margin: float) -> tuple[float, float]:
+    """The part of the ratio axis that holds all intervals and the margin, symmetric about 1 in the logarithm."""
+    reach = max([abs(math.log(row[end])) for row in rows for end in ("low", "high")] + [3 * margin, 0.05])
+    # Beyond ten times anything is as good as infinite; intervals end at the frame.
+    reach = min(1.08 * reach, math.log(10))
+    return math.exp(-reach), math.exp(reach)
+
+
+def ratio_ticks(low: float, high: float) -> list[float]:
+    """The ratios to write on an axis: 1, and from there outwards each that stands clear of the one before."""
+    clear = math.log(high / low) * LABEL_WIDTH / WIDTH
+    ticks = [1.0]
+    for side in (sorted(tick for tick in RATIO_TICKS if 1 < tick <= high), sorted((tick for tick in RATIO_TICKS if low <= tick < 1), reverse=True)):
+        last = 1.0
+        for tick in side:
+            if abs(math.log(tick / last)) >= clear:
+                ticks.append(tick)
+                last = tick
+    return sorted(ticks)
+
+
+def _ratio_params(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], labels: t.Sequence[str], texts: t.Iterable[str]) -> dict[str, t.Any]:
+    low, high = ratio_domain(rows, margin)
+    return {
+        "low": low,
+        "high": high,
+        "ticks": ratio_ticks(low, high),
+        "margin": margin,
+        "left": sides[0],
+        "right": sides[1],
+        "labels": _room(labels),
+        "end": WIDTH + 12 + CHARACTER * max(map(len, texts)),
+    }
+
+
+def forest(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: str) -> Picture:
+    """Ratios with their intervals on one logarithmic axis, the line at 1 and the band within which an effect counts as none.
+
+    Args:
+        rows: ``{label, ratio, low, high, verdict, text}``
+        margin: half width of the band
+        sides: what is better to the left and to the right of 1
+        label: the sentence for who does not see the picture
+    """
+    labels = [shorten(row["label"]) for row in rows]
+    # Two rows may carry the same words and are still two rows: a number in front of the words tells them apart and is not shown.
+    shown = [{**row, "key": f"{number}{MARK}{words}"} for number, (row, words) in enumerate(zip(rows, labels))]
+    params = _ratio_params(rows, margin, sides, labels, (row["text"] for row in rows))
+    return Picture("forest", label, {"rows": shown}, params, {"height": max(46, 34 * len(rows))})
+
+
+def spread(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: str) -> Picture:
+    """The ratios of many hosts as ticks, a row a group, with the group's median, verdict and words.
+
+    Args:
+        rows: ``{label, ratios, ratio, verdict, text}``
+    """
+    labels = [shorten(row["label"]) for row in rows]
+    keys = [f"{number}{MARK}{words}" for number, words in enumerate(labels)]
+    # More marks than pixels show nothing more: ratios that fall on one place are one mark.
+    ticks = [{"key": key, "ratio": ratio} for key, row in zip(keys, rows) for ratio in sorted({float(f"{ratio:.4g}") for ratio in row["ratios"]})]
+    medians = [{"key": key, **{name: row[name] for name in ("ratio", "verdict", "text")}} for key, row in zip(keys, rows)]
+    ends = [{"low": tick["ratio"], "high": tick["ratio"]} for tick in ticks]
+    return Picture("spread", label, {"rows": ticks, "medians": medians}, _ratio_params(ends, margin, sides, labels, (row["text"] for row in rows)))
+
+
+def bars(rows: t.Sequence[Row], unit: str, label: str) -> Picture:
+    """The rate of each placement as a bar with its interval, side by side for each condition.
+
+    Args:
+        rows: ``{label, condition, value, low, high, text}``; ``low`` and ``high`` None where one sample gives no interval
+    """
+    shown = [{**row, "label": shorten(row["label"])} for row in _titled(rows)]
+    # An interval of few blocks may be many times as long as the bars that the picture is about: it then ends at the frame.
+    tallest = max(row["value"] for row in rows)
+    top = min(1.3 * tallest, max([1.05 * tallest, *(row["high"] for row in rows if row["high"] is not None)]))
+    return Picture("bars", label, {"rows": shown}, {"top": top, "unit": unit, "present": _present(rows), "labels": _room(row["label"] for row in shown)})
+
+
+def histogram(rows: t.Sequence[Row], unit: str, label: str) -> Picture:
+    """How often which value came, one row of columns a condition.
+
+    Args:
+        rows: ``{condition, value}``, one a sample
+    """
+    return Picture("histogram", label, {"rows": _titled(rows)}, {"unit": unit})
+
+
+def sequence(rows: t.Sequence[Row], label: str) -> Picture:
+    """Each sample in the order taken, as its distance from the median of its kind: a drift or a disturbance shows as a slope or a step.
+
+    Args:
+        rows: ``{index, deviation, condition}``; ``deviation`` 0 = the median of the same placement and condition
+    """
+    return Picture("sequence", label, {"rows": _titled(rows)}, {"present": _present(rows)})
+
+
+def usage_map(rows: t.Sequence[Row], cpus: t.Sequence[str], label: str) -> Picture:
+    """How busy each CPU was in each placement: a line a placement, a field a CPU, siblings side by side.
+
+    Args:
+        rows: ``{label, cpu, usage}``; ``usage`` 0..1
+        cpus: the CPUs in the order of the machine: package, core, sibling
+    """
+    step = max(3, min(26, WIDTH // max(1, len(cpus))))
+    place = {cpu: number for number, cpu in enumerate(cpus)}
+    shown = [{"label": shorten(row["label"]), "place": place[row["cpu"]], "usage": row["usage"]} for row in rows]
+    params = {"cpus": list(cpus), "seam": 1 if step > 8 else 0, "labels": _room(row["label"] for row in shown)}
+    return Picture("usage_map", label, {"rows": shown}, params, {"width": {"step": step}})
+
+
+def topology(
+    groups: t.Sequence[tuple[str, t.Sequence[t.Sequence[int]]]], offline: t.Container[int], label: str, usage: t.Mapping[int, float] | None = None
+) -> Picture:
+    """The machine: groups of cores, in them threads with their CPU numbers.
+
+    Args:
+        groups: name of the group and its cores, each as its CPU numbers
+        offline: CPUs drawn as outlines
+        usage: CPU -> 0..1, shown as a shade with its percentage below the number; without it all are shaded alike
+    """
+    threads = max((len(core) for _name, cores in groups for core in cores), default=1)
+    step, height, gap = (30, 34, 10) if usage is None else (44, 50, 10)
+    width = step * threads + 8
+    columns = max(1, min(8, (WIDTH + 150) // (width + gap)))
+    boxes, fields, heads = [], [], []
+    top = 0
+    for title, cores in groups:
+        heads.append({"x": 0, "y": top + 6, "text": f"{title}: {len(cores)} core{'s' if len(cores) != 1 else ''}"})
+        top += 20
+        for place, core in enumerate(cores):
+            left, upper = (place % columns) * (width + gap), top + (place // columns) * (height + gap)
+            boxes.append({"x": left, "x2": left + width, "y": upper, "y2": upper + height})
+            for thread, cpu in enumerate(core):
+                start = left + 4 + step * thread
+                share = 1 / 3 if usage is None else usage.get(cpu)
+                told = [str(cpu)] if usage is None else [f"CPU {cpu}" if step * threads > 60 else str(cpu), "off" if share is None else f"{100 * share:.0f} %"]
+                fields.append(
+                    {
+                        "x": start + 1,
+                        "x2": start + step - 1,
+                        "y": upper + 5,
+                        "y2": upper + height - 5,
+                        "cx": start + step / 2,
+                        "cy": upper + height / 2 - 7 * (len(told) - 1),
+                        "text": told,
+                        "online": cpu not in offline,
+                        "shade": 0 if cpu in offline or share is None else share,
+                    }
+                )
+        top += math.ceil(len(cores) / columns) * (height + gap) + 6
+    right = columns * (width + gap)
+    return Picture("topology", label, {"boxes": boxes, "fields": fields, "heads": heads}, {"right": right, "bottom": top}, {"width": right, "height": top})
+
+
+def streams(rows: t.Sequence[Row], unit: str, crossover: int | None, label: str) -> Picture:
+    """Rate against the number of streams, one line a condition, with the number from which more threads help marked.
+
+    Args:
+        rows: ``{x, condition, value, low, high}``
+        crossover: number of streams, or None where the lines do not cross
+    """
+    marks = [] if crossover is None else [{"x": crossover, "text": f"from {crossover} streams"}]
+    return Picture("streams", label, {"rows": _titled(rows), "marks": marks}, {"unit": unit, "along": "streams", "present": _present(rows)})
+
+
+def points(rows: t.Sequence[Row], unit: str, along: str, label: str) -> Picture:
+    """A value against the parameter at whose points it was measured, one line a condition.
+
+    Args:
+        rows: ``{x, condition, value, low, high}``
+        along: the parameter with its unit
+    """
+    return Picture("points", label, {"rows": _titled(rows), "marks": []}, {"unit": unit, "along": along, "present": _present(rows)})

@@ -1,0 +1,69 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""All samples of a run as one Parquet file, so that a fleet can be asked in SQL. Made by DuckDB, which is also the program to ask it with."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import typing as t
+from pathlib import Path
+
+try:
+    import duckdb
+except ImportError as error:
+    MISSING_LIBRARY: ImportError | None = error
+else:
+    MISSING_LIBRARY = None
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import texts
+
+NAME = "samples.parquet"
+
+
+class TableError(Exception):
+    """The table cannot be made; the message says why and what to do."""
+
+
+@contextlib.contextmanager
+def made(rows: t.IO[bytes]) -> t.Iterator[t.IO[bytes]]:
+    """The content of the table, for as long as the context lasts.
+
+    Args:
+        rows: CSV without a head, columns as :data:`texts.SAMPLE_COLUMNS` says, texts as they are
+
+    Raises:
+        TableError: DuckDB is missing, or cannot do it
+    """
+    if MISSING_LIBRARY:
+        raise TableError(f"{NAME} was not made, all else was: it needs the Python package duckdb on the controller (pip install duckdb)")
+    with tempfile.TemporaryDirectory(prefix="smt_report.") as directory:
+        source, target = Path(directory, "rows.csv"), Path(directory, NAME)
+        with source.open("wb") as stream:
+            rows.seek(0)
+            shutil.copyfileobj(rows, stream)
+        try:
+            _convert(source, target)
+        except duckdb.Error as error:
+            raise TableError(f"{NAME} was not made, all else was: DuckDB says {str(error).splitlines()[0][:200]}") from error
+        with target.open("rb") as table:
+            yield table
+
+
+def _convert(source: Path, target: Path) -> None:
+    """The rows' order is kept, and one thread writes, so that the same rows give the same bytes."""
+    with duckdb.connect(":memory:", config={"threads": 1, "memory_limit": "200MB"}) as connection:
+        connection.execute("SET enable_progress_bar = false")
+        connection.read_csv(
+            str(source),
+            header=False,
+            columns=texts.SAMPLE_COLUMNS,
+            sep=",",
+            quotechar='"',
+            escapechar='"',
+            na_values="",
+            parallel=False,
+            max_line_size=4 * 1024 * 1024,
+            auto_detect=False,
+        ).write_parquet(str(target), compression="zstd")

@@ -1,0 +1,161 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Many hosts' answers -> what holds for a hardware class, how its hosts differ, and which of them stand out.
+
+The host is the unit of replication: a class of hundred hosts has hundred values, however many samples each of them took. A class is judged by the same
+rules as one host (:mod:`paired`), with hosts in the place of blocks.
+"""
+
+from __future__ import annotations
+
+import math
+import typing as t
+
+try:
+    import numpy
+except ImportError as error:
+    MISSING_LIBRARY: ImportError | None = error
+else:
+    MISSING_LIBRARY = None
+
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion, paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
+
+# With fewer hosts quartiles say nothing.
+LEAST_HOSTS_FOR_OUTLIERS = 5
+# Tukey's fences: this many interquartile ranges beyond the quartiles. Source: J. W. Tukey, Exploratory Data Analysis (1977).
+FENCE = 1.5
+ENVIRONMENT = ("kernel", "cmdline", "cpu_model", "microcode", "governor", "hypervisor")
+MOST_TEXT = 300
+# A setting that this collection does not know by name. What hosts may call it is no column: thousands of them could call it thousands of names.
+OTHER_SETTING = "another setting"
+
+Row = dict[str, t.Any]
+
+
+def row(summary: dict[str, t.Any], page: str) -> Row:
+    """What the overview keeps of one host, small enough for thousands: its answer, and of each workload of the whole machine the comparison's figures."""
+    keep = ("effect", "ratio", "ci_low", "ci_high", "verdict", "baseline_value", "candidate_value", "better", "margin", "confounded")
+    told, policy = summary["recommendation"], host_comparisons.policy_of(summary["change"])
+    if policy is not None and policy not in charts.CONDITIONS:
+        policy = OTHER_SETTING
+    return {
+        **{key: summary[key] for key in ("host", "run", "outcome", "hardware_class", "vulnerable", "reboot_required", "disagreement", "file")},
+        "page": page,
+        "recommendation": told["choice"],
+        "agreed": told["agreed"],
+        "policy": policy,
+        "title": report_text.policy_title(policy, told["policy"]["outcome"]) if policy else report_text.RECOMMENDATION_TITLES[told["choice"]],
+        "sentence": summary["answer"]["sentence"],
+        "evidence": summary["answer"]["evidence"],
+        "environment": _environment(summary),
+        "restored": summary["restored"].get("ok") if summary["restored"] else None,
+        "differences": (summary["restored"] or {}).get("differences") or [],
+        "workloads": {
+            series(one): {"title": _title(one), "name": one["title"], **{key: one[key] for key in keep}} for one in _answering(summary["comparisons"])
+        },
+    }
+
+
+def _environment(summary: dict[str, t.Any]) -> dict[str, str]:
+    """What may explain that a host does otherwise than before, as short texts; without what is not known."""
+    told = {name: summary["environment"].get(name) for name in ENVIRONMENT}
+    told["vulnerable"] = None if summary["vulnerable"] is None else ", ".join(summary["vulnerable"]) or "none"
+    return {name: str(value)[:MOST_TEXT] for name, value in told.items() if value is not None}
+
+
+def _answering(comparisons: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+    return host_comparisons.primary(comparisons) or host_comparisons.of_policy(comparisons)
+
+
+def series(one: dict[str, t.Any]) -> str:
+    """What tells a comparison's workload from the others, with its point if it has one, and with what was switched where that was not SMT."""
+    name = one["workload"] if one.get("point") is None else f"{one['workload']} {one['point']:g}"
+    return name if one["effect"] == "smt_off" else f"{name}, {one['placement']}, {one['candidate']['condition']}"
+
+
+def _title(one: dict[str, t.Any]) -> str:
+    """The same as a person reads it."""
+    if one["effect"] == "smt_off":
+        return one["title"]
+    where = [] if one["placement"] == host_comparisons.WHOLE_MACHINE else [host_comparisons.placement_title(one["placement"])]
+    return ", ".join([one["title"], *where, arms.title(one["candidate"]["condition"])])
+
+
+def asked(rows: t.Sequence[Row]) -> list[str | None]:
+    """What the hosts' runs were about: None for SMT, which comes first, and the names of other settings."""
+    return sorted({row["policy"] for row in rows}, key=lambda policy: (policy is not None, policy))
+
+
+def compared(rows: t.Sequence[Row]) -> str:
+    """What the comparisons of these hosts' rows compare, in words."""
+    settings = asked(rows)
+    told = ["SMT off against SMT on with every online thread busy"] if not settings or None in settings else []
+    return "; ".join([*told, *(f"{arms.title(policy)} against what was found" for policy in settings if policy)])
+
+
+def by_class(rows: t.Sequence[Row], margin: float, confidence: float) -> list[dict[str, t.Any]]:
+    """Each hardware class, the largest first, those without one last; a class that was asked about several settings once for each.
+
+    Returns:
+        ``{hardware_class, policy, hosts, recommendation and title (of the class as a whole), counts (title -> hosts), vulnerable, reboot_required,
+            workloads}``; each workload is
+            ``{workload, title, ratios, least, most, deviation, outliers (host -> ratio), ...what smt_compare returns}`` with hosts as blocks;
+            ``deviation`` is the standard deviation of the hosts' log-ratios, None for one host
+    """
+    classes: dict[tuple[str | None, str | None], list[Row]] = {}
+    for one in rows:
+        classes.setdefault((one["hardware_class"], one["policy"]), []).append(one)
+    ordered = sorted(classes.items(), key=lambda pair: (pair[0][0] is None, -len(pair[1]), pair[0][0] or "", pair[0][1] or ""))
+    return [_class(*asked, members, margin, confidence) for asked, members in ordered]
+
+
+def _class(name: str | None, policy: str | None, members: t.Sequence[Row], margin: float, confidence: float) -> dict[str, t.Any]:
+    counts: dict[str, int] = {}
+    for one in members:
+        counts[one["title"]] = counts.get(one["title"], 0) + 1
+    found = list(dict.fromkeys(key for one in members for key in one["workloads"]))
+    hosts = {key: [(one["host"], one["workloads"][key]) for one in members if key in one["workloads"]] for key in found}
+    family = [
+        ([one["baseline_value"] for _host, one in hosts[key]], [one["candidate_value"] for _host, one in hosts[key]], hosts[key][0][1]["better"])
+        for key in found
+    ]
+    # Each host's boots came in the same order: more hosts do not tell the change from the reboot either.
+    confounded = [any(one["confounded"] for _host, one in hosts[key]) for key in found]
+    judged = [{**one, "confounded": told} for one, told in zip(paired.compare_family(family, margin, confidence), confounded)]
+    recommendation = conclusion.NOT_COMPARED if policy else conclusion.recommendation(judged)
+    return {
+        "hardware_class": name,
+        "policy": policy,
+        "hosts": len(members),
+        "recommendation": recommendation,
+        "counts": counts,
+        "title": report_text.policy_title(policy, conclusion.outcome(judged)) if policy else report_text.RECOMMENDATION_TITLES[recommendation],
+        "vulnerable": sum(1 for one in members if one["vulnerable"]),
+        "reboot_required": sum(1 for one in members if one["reboot_required"]),
+        "workloads": [{**_spread(key, hosts[key]), **one} for key, one in zip(found, judged)],
+    }
+
+
+def _spread(key: str, hosts: t.Sequence[tuple[str, dict[str, t.Any]]]) -> dict[str, t.Any]:
+    ratios = {host: one["ratio"] for host, one in hosts}
+    logs = numpy.log(list(ratios.values()))
+    return {
+        "workload": key,
+        **{name: hosts[0][1][name] for name in ("title", "name")},
+        "ratios": list(ratios.values()),
+        "least": min(ratios.values()),
+        "most": max(ratios.values()),
+        "deviation": float(logs.std(ddof=1)) if len(logs) > 1 else None,
+        "outliers": outliers(ratios),
+    }
+
+
+def outliers(ratios: t.Mapping[str, float]) -> dict[str, float]:
+    """The hosts whose ratio lies beyond Tukey's fences, on the logarithm; none of fewer than five hosts."""
+    if len(ratios) < LEAST_HOSTS_FOR_OUTLIERS:
+        return {}
+    first, third = numpy.quantile(numpy.log(list(ratios.values())), [0.25, 0.75])
+    reach = FENCE * (third - first)
+    return {host: ratio for host, ratio in ratios.items() if not first - reach <= math.log(ratio) <= third + reach}

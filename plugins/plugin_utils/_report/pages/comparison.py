@@ -1,0 +1,132 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Two runs over the same hosts, before a change (a kernel, a microcode, a setting) and after -> what it did to the effect of SMT.
+
+Within a run SMT on and off were measured in turns, so the effect of SMT of each run stands by itself and the two can be compared. The work itself
+was measured before, then after, with all that happened in between: it is shown and not judged.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from urllib.parse import quote
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import conclusion, paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import hardware_classes, text as report_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame, host as host_page
+
+FIRST_ROWS = 100
+CHANGED, SAME, UNKNOWN = "changed", "not told apart", "no interval"
+
+
+def render(before: t.Sequence[hardware_classes.Row], after: t.Sequence[hardware_classes.Row], settings: tuple[float, float]) -> str:
+    """The page.
+
+    Args:
+        before: the rows of the run before
+        after: the rows of this run
+        settings: margin and confidence
+    """
+    earlier = {row["host"]: row for row in before}
+    pairs = [(earlier[row["host"]], row) for row in after if row["host"] in earlier]
+    lines = [line for pair in pairs for line in _lines(*pair)]
+    compared = hardware_classes.compared([row for _before, row in pairs])
+    effect = "SMT" if not any(row["policy"] for _before, row in pairs) else "what was switched"
+    return frame.render(
+        "compare.html.j2",
+        hosts=len(pairs),
+        runs=[sorted({row["run"] for row in rows}) for rows in (before, after)],
+        only_before=sorted(set(earlier) - {row["host"] for row in after}),
+        only_after=sorted({row["host"] for row in after} - set(earlier)),
+        workloads=_workloads(pairs, *settings),
+        environment=_environment(pairs),
+        answers=_answers(pairs),
+        lines=lines,
+        changed=sum(1 for line in lines if line[5][0] == CHANGED),
+        first_rows=FIRST_ROWS,
+        compared=compared,
+        effect=effect,
+        heads=[
+            (name, False)
+            for name in (
+                "host",
+                "workload",
+                f"{compared}, before",
+                "after",
+                "work as it was found, after by before",
+                f"effect of {effect}",
+                "answer before",
+                "answer after",
+            )
+        ],
+    )
+
+
+def told_apart(before: dict[str, t.Any], after: dict[str, t.Any]) -> str:
+    """Whether two ratios with intervals differ: they do where the intervals have no ratio in common, which is stricter than a test of their difference."""
+    if before["ci_low"] is None or after["ci_low"] is None:
+        return UNKNOWN
+    return CHANGED if before["ci_high"] < after["ci_low"] or after["ci_high"] < before["ci_low"] else SAME
+
+
+def _lines(before: hardware_classes.Row, after: hardware_classes.Row) -> list[list[t.Any]]:
+    """A host's rows of the table, one a workload that both runs compared."""
+    found = []
+    for key in after["workloads"]:
+        if key in before["workloads"]:
+            old, new = before["workloads"][key], after["workloads"][key]
+            verdict = told_apart(old, new)
+            level = new["baseline_value"] / old["baseline_value"]
+            better = level if new["better"] == "higher" else 1 / level
+            found.append(
+                [
+                    [after["host"], after["host"], "", quote(after["page"])],
+                    new["title"],
+                    _effect(old),
+                    _effect(new),
+                    [conclusion.signed(better), better],
+                    [verdict, verdict, "inconclusive" if verdict == CHANGED else ""],
+                    before["title"],
+                    after["title"],
+                ]
+            )
+    return found
+
+
+def _effect(one: dict[str, t.Any]) -> list[t.Any]:
+    return [f"{report_text.change_and_interval(one)} {one['verdict']}", one["ratio"], one["verdict"]]
+
+
+def _workloads(pairs: t.Sequence[tuple[hardware_classes.Row, hardware_classes.Row]], margin: float, confidence: float) -> dict[str, t.Any] | None:
+    """The effect of SMT after by before, hosts as the blocks: each workload's judgement, and the picture. None without a workload in both runs."""
+    both: dict[str, list[tuple[dict[str, t.Any], dict[str, t.Any]]]] = {}
+    for before, after in pairs:
+        for key in after["workloads"]:
+            if key in before["workloads"]:
+                both.setdefault(key, []).append((before["workloads"][key], after["workloads"][key]))
+    if not both:
+        return None
+    family = [([old["ratio"] for old, _new in hosts], [new["ratio"] for _old, new in hosts], "higher") for hosts in both.values()]
+    judged = [{"title": hosts[0][1]["title"], **one} for hosts, one in zip(both.values(), paired.compare_family(family, margin, confidence))]
+    rows = [{"label": one["title"], **host_page.ratio_row(one)} for one in judged]
+    return {"judged": judged, "chart": host_page.forest(rows, judged, ("does worse than before", "does better than before"))}
+
+
+def _environment(pairs: t.Sequence[tuple[hardware_classes.Row, hardware_classes.Row]]) -> list[tuple[str, str, str, int]]:
+    """What differs between the runs beside the figures: name, before, after, on how many hosts; the most frequent first."""
+    counts: dict[tuple[str, str, str], int] = {}
+    for before, after in pairs:
+        for name in sorted(set(before["environment"]) | set(after["environment"])):
+            old, new = (row["environment"].get(name) or "unknown" for row in (before, after))
+            if old != new:
+                counts[name, old, new] = counts.get((name, old, new), 0) + 1
+    return [(*change, count) for change, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
+
+
+def _answers(pairs: t.Sequence[tuple[hardware_classes.Row, hardware_classes.Row]]) -> list[tuple[str, str, int]]:
+    """Recommendation before, after, and of how many hosts, where they differ."""
+    counts: dict[tuple[str, str], int] = {}
+    for before, after in pairs:
+        if before["title"] != after["title"]:
+            counts[before["title"], after["title"]] = counts.get((before["title"], after["title"]), 0) + 1
+    return [(*change, count) for change, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]

@@ -1,0 +1,151 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The overview of a run with several hosts: what holds for each hardware class, which hosts stand out, and a table of all that is sorted and filtered."""
+
+from __future__ import annotations
+
+import collections
+import typing as t
+from urllib.parse import quote
+
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, hardware_classes, text as report_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import texts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame, host as host_page
+
+# Rows of the table that the page holds as HTML; all are in its data, from which the browser makes the others.
+FIRST_ROWS = 100
+# Up to so many hosts each has its own line in the picture.
+MOST_HOSTS_DRAWN = 20
+# More workloads than this stay in the hosts' pages and in comparisons.csv.
+MOST_COLUMNS = 12
+# Of hosts named one by one in a list.
+MOST_NAMED = 20
+
+
+def render(rows: t.Sequence[hardware_classes.Row], refused: t.Sequence[texts.Refused], margin: float, confidence: float) -> str:
+    """The page.
+
+    Args:
+        rows: of all hosts, in the order to show
+        refused: the files that are not in the report
+    """
+    classes = hardware_classes.by_class(rows, margin, confidence)
+    counts = collections.Counter(row["title"] for row in rows)
+    order = [*report_text.RECOMMENDATION_TITLES.values(), *sorted(counts)]
+    titles = {key: one["title"] for row in rows for key, one in row["workloads"].items()}
+    outliers = {host for one in classes for workload in one["workloads"] for host in workload["outliers"]}
+    table = [_cells(row, list(titles)[:MOST_COLUMNS], row["host"] in outliers) for row in rows]
+    return frame.render(
+        "run.html.j2",
+        rows=rows,
+        refused=refused,
+        counts={title: counts[title] for title in order if counts[title]},
+        classes=classes,
+        question=_question(rows),
+        compared=hardware_classes.compared(rows),
+        charts=_charts(rows, classes),
+        heads=_heads(list(titles.values())[:MOST_COLUMNS]),
+        table=table,
+        first_rows=FIRST_ROWS,
+        left_out=max(0, len(titles) - MOST_COLUMNS),
+        runs=sorted({row["run"] for row in rows}),
+        most_named=MOST_NAMED,
+        notable=_notable(rows, classes),
+        told=[row for row in rows if len(rows) <= MOST_HOSTS_DRAWN],
+    )
+
+
+def _question(rows: t.Sequence[hardware_classes.Row]) -> str:
+    asked = hardware_classes.asked(rows)
+    others = " and ".join(arms.title(policy) for policy in asked if policy)
+    questions = [*(["Should SMT be on?"] if not asked or None in asked else []), *([f"What does {others} do?"] if others else [])]
+    return " ".join(questions)
+
+
+def _charts(rows: t.Sequence[hardware_classes.Row], classes: t.Sequence[dict[str, t.Any]]) -> list[tuple[str, charts.Picture]]:
+    """A title and a picture for each setting that was switched."""
+    found = []
+    for policy in hardware_classes.asked(rows):
+        sides = report_text.SIDES_OF_POLICY if policy else report_text.SIDES_OF_CHANGE
+        chart = _chart([row for row in rows if row["policy"] == policy], [one for one in classes if one["policy"] == policy], sides)
+        if chart:
+            found.append((f"{arms.title(policy)} against what was found" if policy else "SMT off against SMT on", chart))
+    return found
+
+
+def _chart(rows: t.Sequence[hardware_classes.Row], classes: t.Sequence[dict[str, t.Any]], sides: tuple[str, str]) -> charts.Picture | None:
+    """Few hosts one by one, many as the spread of each class."""
+    if len(rows) <= MOST_HOSTS_DRAWN:
+        hosts = [(row["host"], one) for row in rows for one in row["workloads"].values()]
+        lines = [{"label": f"{host}: {one['name']}", **host_page.ratio_row(one)} for host, one in hosts]
+        return host_page.forest(lines, [one for _host, one in hosts], sides)
+    shown = [
+        {
+            "label": f"{one['hardware_class'] or 'unknown class'}: {workload['name']}",
+            **{key: workload[key] for key in ("ratios", "ratio", "verdict")},
+            "text": f"{report_text.change_and_interval(workload)}, {report_text.counted(len(workload['ratios']), 'host')}",
+            "margin": workload["margin"],
+        }
+        for one in classes
+        for workload in one["workloads"]
+    ][: host_page.MOST_ROWS_DRAWN]
+    if not shown:
+        return None
+    told = "; ".join(f"{row['label']} {row['text']}, {row['verdict']}" for row in shown[:20])
+    return charts.spread(shown, shown[0]["margin"], sides, f"Change of each host, by hardware class and workload: {told}")
+
+
+def _heads(titles: t.Sequence[str]) -> list[tuple[str, bool]]:
+    """The columns' names; none holds bare numbers."""
+    names = ("host", "answer", *titles, "hardware class", "vulnerable by SMT", "next boot", "run", "put back", "stands out")
+    return [(name, False) for name in names]
+
+
+def _cells(row: hardware_classes.Row, keys: t.Sequence[str], outlier: bool) -> list[t.Any]:
+    """A host as a row of the table: each cell a text, or a text, what it is sorted by, its class and its address."""
+    restored = {True: "yes", False: "NO", None: "unknown"}[row["restored"]]
+    return [
+        [row["host"], row["host"], "", quote(row["page"])],
+        row["title"] + (" *" if _contested(row) else ""),
+        *(_change(row["workloads"].get(key)) for key in keys),
+        row["hardware_class"] or "unknown",
+        "unknown" if row["vulnerable"] is None else [", ".join(row["vulnerable"]) or "none", len(row["vulnerable"]), "loss" if row["vulnerable"] else ""],
+        {True: ["otherwise", "1", "inconclusive"], False: "as now", None: "unknown"}[row["reboot_required"]],
+        row["outcome"],
+        [restored, restored, "loss" if restored == "NO" else ""],
+        "outlier" if outlier else "",
+    ]
+
+
+def _contested(row: hardware_classes.Row) -> bool:
+    """A side is chosen by performance, and another reason points to the other."""
+    return row["recommendation"] in (conclusion.ON, conclusion.OFF) and not row["agreed"]
+
+
+def _change(one: dict[str, t.Any] | None) -> t.Any:
+    return "not compared" if one is None else [f"{report_text.change_and_interval(one)} {one['verdict']}", round(one["ratio"], 6), one["verdict"]]
+
+
+def _notable(rows: t.Sequence[hardware_classes.Row], classes: t.Sequence[dict[str, t.Any]]) -> list[tuple[str, list[str]]]:
+    """What a person has to look at, as a title and the hosts it is about."""
+    unlike: dict[str, list[str]] = {}
+    for one in classes:
+        for workload in one["workloads"]:
+            for host, ratio in workload["outliers"].items():
+                unlike.setdefault(host, []).append(
+                    f"{workload['title']} {conclusion.signed(ratio)}, its class {conclusion.signed(workload['ratio'], workload)}"
+                )
+    left = [f"{row['host']}: {'; '.join(row['differences']) or 'no details were left'}" for row in rows if row["restored"] is False]
+    return [
+        (title, hosts)
+        for title, hosts in (
+            ("not put back as it was before", left),
+            ("would boot with other SMT arguments than now", [row["host"] for row in rows if row["reboot_required"]]),
+            ("share cores otherwise than the kernel says", [f"{row['host']}: {row['disagreement']}" for row in rows if row["disagreement"]]),
+            ("unlike the other hosts of their class", [f"{host} ({'; '.join(told)})" for host, told in unlike.items()]),
+            ("did not complete", [row["host"] for row in rows if row["outcome"] != "completed"]),
+        )
+        if hosts
+    ]

@@ -1,0 +1,58 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The frame that all pages share: templates with automatic escaping, one style, one script, and a policy that allows nothing from outside."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import typing as t
+from pathlib import Path
+from urllib.parse import quote
+
+import jinja2
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
+from jinja2.utils import htmlsafe_json_dumps
+from markupsafe import Markup
+
+TEMPLATES = Path(__file__).with_name("templates")
+
+
+@functools.cache
+def environment() -> jinja2.Environment:
+    """The templates, with ``style``, ``script`` and ``script_hash`` (of the policy's only inline script) for ``base.html.j2``."""
+    made = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    script = asset("page.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+    made.filters.update(
+        number=report_text.number,
+        percent=conclusion.percent,
+        signed=conclusion.signed,
+        change=report_text.change,
+        interval=report_text.interval,
+        placement=host_comparisons.placement_title,
+        condition=arms.title,
+        effect=report_text.EFFECT_TITLES.get,
+        answered=report_text.answer_title,
+        address=quote,
+        tied=report_text.tied,
+        cpus=report_text.cpu_list,
+        counted=report_text.counted,
+        drawn=lambda picture: Markup(charts.draw(picture)),
+        data=lambda value: htmlsafe_json_dumps(value, dumps=charts.as_json),
+    )
+    made.globals.update(style=Markup(asset("page.css")), script=Markup(script), script_hash=digest)
+    return made
+
+
+def asset(name: str) -> str:
+    """The text of a file beside the templates."""
+    return (TEMPLATES / name).read_text(encoding="utf-8")
+
+
+def render(template: str, **values: t.Any) -> str:
+    """A page from its template's name and the values shown in it."""
+    return environment().get_template(template).render(**values)

@@ -1,0 +1,377 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One host's result and what was made of it -> its page."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import statistics as plain_statistics
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import changes
+from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in import BUILT_IN
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import boots, comparisons as host_comparisons, conclusion, smt_metrics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame, smt_metrics as smt_metrics_part, telemetry as telemetry_part
+
+# A page with more samples than this shows the first ones and points to the CSV, which has all.
+MOST_SAMPLES_SHOWN = 3000
+# Rows of pictures beyond which a picture no longer helps; the table has all.
+MOST_ROWS_DRAWN = 60
+MOST_CPUS_DRAWN = 256
+
+# Name of a column, and whether it holds numbers.
+SAMPLE_HEADS = (
+    ("order", True),
+    ("block", True),
+    ("workload", False),
+    ("placement", False),
+    ("condition", False),
+    ("value", True),
+    ("unit", False),
+    ("wall s", True),
+    ("steal", True),
+    ("started", False),
+    ("worked", False),
+)
+
+
+def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, margin: float, later: bool) -> str:
+    """The page.
+
+    Args:
+        result: a document that :func:`result_files.load` has accepted
+        summary: what :func:`report.summarise` made of it
+        alone: whether there is no overview to lead back to
+        later: whether the pictures are left to the browser, with ``charts.js`` beside the page
+    """
+    comparisons = summary["comparisons"]
+    main = host_comparisons.primary(comparisons) or host_comparisons.of_policy(comparisons)
+    shown = set(map(id, main))
+    policy = host_comparisons.policy_of(result["change"])
+    sides = report_text.SIDES_OF_CHANGE if host_comparisons.primary(comparisons) else report_text.SIDES_OF_POLICY
+    change = host_comparisons.sides(result) and " against ".join(map(arms.title, reversed(host_comparisons.sides(result))))
+    workloads = _workloads(result, summary, margin)
+    return frame.render(
+        "host.html.j2",
+        result=result,
+        summary=summary,
+        answer=summary["answer"],
+        alone=alone,
+        later=later,
+        main=main,
+        main_chart=forest([{"label": one["title"], **ratio_row(one)} for one in main], main, sides),
+        change=change,
+        sides=sides,
+        others=[one for one in comparisons if one["kind"] == "change" and id(one) not in shown],
+        busy=" or ".join(dict.fromkeys(host_comparisons.placement_title(one["placement"]) for one in main)),
+        policy=policy and arms.title(policy),
+        effects=_effects(comparisons),
+        workloads=workloads,
+        machine=_machine(result),
+        usage=_usage(result),
+        sequence=_sequence(result),
+        others_used=(result["environment"].get("busy") or {}).get("others"),
+        absent=telemetry_part.absent(result, [one["meanwhile"] for one in workloads]) if workloads else [],
+        settings=_settings(result),
+        command=_command(result),
+        own=_own_commands(result),
+        sample_heads=SAMPLE_HEADS,
+        samples=[_sample_cells(place, sample) for place, sample in enumerate(result["samples"][:MOST_SAMPLES_SHOWN])],
+        facts=json.dumps(result["facts"], indent=1, sort_keys=True, ensure_ascii=False),
+    )
+
+
+def ratio_row(one: dict[str, t.Any]) -> dict[str, t.Any]:
+    """A comparison as :func:`charts.forest` takes it, without a label."""
+    ends = {"low": one["ci_low"] or one["ratio"], "high": one["ci_high"] or one["ratio"]}
+    return {"ratio": one["ratio"], **ends, "verdict": one["verdict"], "text": report_text.change_and_interval(one)}
+
+
+def forest(
+    rows: t.Sequence[dict[str, t.Any]], comparisons: t.Sequence[dict[str, t.Any]], sides: tuple[str, str] = report_text.SIDES_OF_CHANGE
+) -> charts.Picture | None:
+    """The forest plot of these rows, with its sentence; None where there is none."""
+    rows = rows[:MOST_ROWS_DRAWN]
+    if not rows:
+        return None
+    told = "; ".join(f"{row['label']} {row['text']}, {row['verdict']}" for row in rows[:20])
+    return charts.forest(rows, comparisons[0]["margin"], sides, f"Change with its interval: {told}")
+
+
+def _effects(comparisons: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """The comparisons between placements, by effect, each with its picture."""
+    found = []
+    for effect in host_comparisons.PLACEMENT_PAIRS.values():
+        group = [one for one in comparisons if one["effect"] == effect]
+        if group:
+            rows = [{"label": one["title"], **ratio_row(one)} for one in group]
+            found.append({"effect": effect, "comparisons": group, "chart": forest(rows, group, ("less work", "more work"))})
+    return found
+
+
+# Workloads
+
+
+def _workloads(result: dict[str, t.Any], summary: dict[str, t.Any], margin: float) -> list[dict[str, t.Any]]:
+    """Each workload with what was measured of it."""
+    samples: dict[str, list[dict[str, t.Any]]] = {}
+    for sample in result["samples"]:
+        samples.setdefault(sample["workload"], []).append(sample)
+    found = []
+    for name in dict.fromkeys(level["workload"] for level in summary["levels"]):
+        about = host_comparisons.describe_workload(result, name)
+        levels = [level for level in summary["levels"] if level["workload"] == name]
+        found.append(
+            {
+                **about,
+                "levels": levels,
+                "chart": _bars(levels, about),
+                "repeats": _repeats(result, samples.get(name, []), about),
+                "streams": _streams(levels, about, margin),
+                "points": _points(samples.get(name, []), levels, about),
+                "measures": smt_metrics_part.lines(about, summary["comparisons"], levels, samples.get(name, []), margin),
+                "meanwhile": telemetry_part.table(result, samples.get(name, []), levels),
+            }
+        )
+    return found
+
+
+def _unit(about: dict[str, t.Any]) -> str:
+    return f"{about['metric']} [{about['unit']}]"
+
+
+def _bars(levels: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any]) -> charts.Picture | None:
+    drawn = [
+        {"label": host_comparisons.placement_title(level["placement"]), "text": report_text.number(level["value"]), **_span(level)}
+        for level in levels
+        if level["value"] is not None and level["point"] is None and not host_comparisons.STREAMS.match(level["placement"])
+    ][:MOST_ROWS_DRAWN]
+    unit = f"{_unit(about)}, {'more' if about['better'] == 'higher' else 'less'} is better"
+    return charts.bars(drawn, unit, f"{about['title']}: {unit}, by placement; the table has the numbers") if drawn else None
+
+
+def _span(level: dict[str, t.Any]) -> dict[str, t.Any]:
+    return {"condition": level["condition"], **{key: None if level[key] is None else _short(level[key]) for key in ("value", "low", "high")}}
+
+
+def _short(value: float) -> float:
+    """Six digits: more cannot be seen in a picture, and a fleet's pages are as long as their digits."""
+    return float(f"{value:.6g}")
+
+
+def _repeats(result: dict[str, t.Any], samples: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any]) -> charts.Picture | None:
+    """Histogram of a workload's repeated runs with every thread busy, or of one worker alone where there are none."""
+    for placement in (host_comparisons.WHOLE_MACHINE, "single"):
+        taken = {condition: host_comparisons.sampled_as(result, placement, condition) for condition in {sample["condition"] for sample in samples}}
+        rows = [
+            {"condition": sample["condition"], "value": _short(value)}
+            for sample in samples
+            if sample["placement"] == taken[sample["condition"]]
+            and host_comparisons.point_of(sample) is None
+            and (value := host_comparisons.good_value(sample)) is not None
+        ]
+        if len(rows) > 3:
+            label = f"{about['title']}, {host_comparisons.placement_title(placement)}: how often which value came in {len(rows)} samples"
+            return charts.histogram(rows, f"{_unit(about)}, {host_comparisons.placement_title(placement)}", label)
+    return None
+
+
+def _streams(levels: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any], margin: float) -> charts.Picture | None:
+    """The rate by number of streams, with the number from which on SMT helps, which needs the same numbers with SMT off."""
+    rows = [
+        {"x": int(match.group(1)), **_span(level)}
+        for level in levels
+        if level["value"] is not None and (match := host_comparisons.STREAMS.match(level["placement"]))
+    ]
+    if not rows:
+        return None
+    both = smt_metrics_part.streams_ratios(levels, about)
+    crossing = smt_metrics.crossover(both, margin) if both else None
+    told = f"SMT helps from {crossing} streams on" if crossing else "no number of streams from which on SMT helps"
+    return charts.streams(rows, _unit(about), crossing, f"{about['title']} by number of streams: {told}")
+
+
+def _points(samples: t.Sequence[dict[str, t.Any]], levels: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any]) -> list[dict[str, t.Any]]:
+    """For each placement of a workload that is measured at several points: the metric, and the CPU usage, against the point."""
+    point = next((sample["point"] for sample in samples if sample.get("point")), None)
+    if point is None:
+        return []
+    along = point["name"] + (f" [{point['unit']}]" if point.get("unit") not in (None, point["name"]) else "")
+    usage = _usage_by_point(samples)
+    found = []
+    for placement in dict.fromkeys(level["placement"] for level in levels):
+        rated = [
+            {"x": level["point"], **_span(level)}
+            for level in levels
+            if level["placement"] == placement and level["value"] is not None and level["point"] is not None
+        ]
+        used = [
+            {"x": x, "condition": condition, "value": _short(100 * share), "low": None, "high": None}
+            for (spot, condition, x), share in sorted(usage.items())
+            if spot == placement
+        ]
+        title = f"{about['title']}, {host_comparisons.placement_title(placement)}"
+        if rated:
+            found.append(
+                {
+                    "placement": placement,
+                    "rate": charts.points(rated, _unit(about), along, f"{title}: {_unit(about)} by {along}; the table has the numbers"),
+                    "usage": charts.points(used, "CPU usage [%]", along, f"{title}: usage of its busiest core by {along}") if used else None,
+                }
+            )
+    return found
+
+
+def _usage_by_point(samples: t.Sequence[dict[str, t.Any]]) -> dict[tuple[str, str, float], float]:
+    """(placement, condition, point) -> mean over the samples of the usage of the busiest core, or CPU where cores are not told."""
+    shares: dict[tuple[str, str, float], list[float]] = {}
+    for sample in samples:
+        told = [share for share in (sample.get("core_usage") or sample.get("cpu_usage") or {}).values() if share is not None]
+        point = host_comparisons.point_of(sample)
+        if sample["ok"] and point is not None and told:
+            shares.setdefault((sample["placement"], sample["condition"], point), []).append(max(told))
+    return {key: sum(values) / len(values) for key, values in shares.items()}
+
+
+def _sequence(result: dict[str, t.Any]) -> charts.Picture | None:
+    """Every good sample as its distance from the median of its kind, in the order taken."""
+    kinds: dict[tuple[t.Any, ...], list[float]] = {}
+    good = [
+        (place, (sample["workload"], sample["placement"], sample["condition"], host_comparisons.point_of(sample)), host_comparisons.good_value(sample))
+        for place, sample in enumerate(result["samples"])
+    ]
+    good = [one for one in good if one[2] is not None]
+    for _place, kind, value in good:
+        kinds.setdefault(kind, []).append(value)
+    medians = {kind: plain_statistics.median(values) for kind, values in kinds.items()}
+    rows = [{"index": place, "condition": kind[2], "deviation": _short(value / medians[kind] - 1)} for place, kind, value in good[:MOST_SAMPLES_SHOWN]]
+    if len(rows) < 4:
+        return None
+    widest = max(abs(row["deviation"]) for row in rows)
+    return charts.sequence(rows, f"{len(rows)} samples in the order taken; the farthest from the median of its kind by {conclusion.percent(widest)}")
+
+
+def _sample_cells(place: int, sample: dict[str, t.Any]) -> list[t.Any]:
+    """A sample as a row of a table: a number, which the browser shows with six digits, or a text, or what is shown and what it is sorted by."""
+    metric = sample["metric"] or {}
+    value, steal, wall = metric.get("value"), sample.get("steal"), sample.get("wall_seconds")
+    point = host_comparisons.point_of(sample)
+    return [
+        place if sample.get("index") is None else sample["index"],
+        sample["block"],
+        sample["workload"] if point is None else f"{sample['workload']}, {point:g}",
+        host_comparisons.placement_title(sample["placement"]),
+        arms.title(sample["condition"]),
+        "none" if value is None else value,
+        metric.get("unit") or "",
+        "unknown" if wall is None else wall,
+        "unknown" if steal is None else [conclusion.percent(steal), steal],
+        sample.get("started") or "unknown",
+        "yes" if sample["ok"] else f"no: {sample.get('error') or 'no reason given'}",
+    ]
+
+
+# The machine
+
+
+def _cores_by_node(facts: dict[str, t.Any]) -> list[tuple[str, list[tuple[int, ...]]]]:
+    """Cores with their CPUs, below the memory node they belong to where that is known."""
+    cores = host_comparisons.cores_of(facts)
+    nodes = {name: set(host_comparisons.cpus_of(cpus)) for name, cpus in (facts.get("nodes") or {}).items()}
+    found = [(f"node {name}", [core for core in cores if core[0] in cpus]) for name, cpus in nodes.items()]
+    found = [(name, members) for name, members in found if members]
+    placed = {core for _name, members in found for core in members}
+    rest = [core for core in cores if core not in placed]
+    return found + ([("cores", rest)] if rest else [])
+
+
+def _machine(result: dict[str, t.Any]) -> dict[str, t.Any]:
+    facts = result["facts"]
+    groups = _cores_by_node(facts)
+    count = sum(len(core) for _name, cores in groups for core in cores)
+    cpus = facts.get("cpus") or {}
+    chart = None
+    if 0 < count <= MOST_CPUS_DRAWN:
+        told = f"{facts.get('sockets') or 'unknown'} packages, {sum(len(cores) for _name, cores in groups)} cores, {count} CPUs"
+        chart = charts.topology(groups, set(host_comparisons.cpus_of(cpus.get("offline"))), f"The machine: {told}; the table has each core")
+    return {"groups": groups, "chart": chart, "cpus": cpus, "disagreement": sibling_cache.disagreement(facts.get("measured"))}
+
+
+def _usage(result: dict[str, t.Any]) -> dict[str, t.Any] | None:
+    """Mean usage of each CPU by placement and condition, CPUs in the order of the machine, and the machine with every thread busy."""
+    sums: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for sample in result["samples"]:
+        if sample["ok"]:
+            by_cpu = sums.setdefault((sample["placement"], sample["condition"]), {})
+            for cpu, share in (sample.get("cpu_usage") or {}).items():
+                if share is not None:
+                    by_cpu.setdefault(cpu, []).append(share)
+    means = {key: {cpu: _short(sum(shares) / len(shares)) for cpu, shares in by_cpu.items()} for key, by_cpu in sums.items() if by_cpu}
+    groups = _cores_by_node(result["facts"])
+    machine = [str(cpu) for _name, cores in groups for core in cores for cpu in core]
+    measured = {cpu for by_cpu in means.values() for cpu in by_cpu}
+    cpus = [cpu for cpu in machine if cpu in measured] + sorted(measured - set(machine))
+    if not cpus:
+        return None
+    lines = [
+        {"label": f"{host_comparisons.placement_title(placement)}, {arms.title(condition)}", "shares": [by_cpu.get(cpu) for cpu in cpus]}
+        for (placement, condition), by_cpu in means.items()
+    ]
+    rows = [{"label": line["label"], "cpu": cpu, "usage": share} for line in lines for cpu, share in zip(cpus, line["shares"]) if share is not None]
+    small = len(cpus) <= MOST_CPUS_DRAWN
+    chart = charts.usage_map(rows, cpus, "Mean usage of each CPU in each placement; the table has the numbers") if small else None
+    return {"cpus": cpus, "lines": lines, "chart": chart, "maps": _maps(result, groups, means) if small and groups else []}
+
+
+def _maps(
+    result: dict[str, t.Any], groups: t.Sequence[tuple[str, t.Sequence[tuple[int, ...]]]], means: dict[tuple[str, str], dict[str, float]]
+) -> list[tuple[str, charts.Picture]]:
+    """The machine with each core's usage, for the whole machine under each condition: its title and its picture."""
+    found = []
+    everything = {cpu for _name, cores in groups for core in cores for cpu in core}
+    for condition in dict.fromkeys([*host_comparisons.CONDITIONS, *(condition for _placement, condition in means)]):
+        placement = host_comparisons.sampled_as(result, host_comparisons.WHOLE_MACHINE, condition)
+        by_cpu = means.get((placement, condition))
+        if by_cpu:
+            usage = {int(cpu): share for cpu, share in by_cpu.items() if cpu.isascii() and cpu.isdigit() and len(cpu) < 8}
+            title = f"{host_comparisons.placement_title(host_comparisons.WHOLE_MACHINE)}, {arms.title(condition)}"
+            found.append((title, charts.topology(groups, everything - set(usage), f"The machine with {title}: mean usage of each CPU", usage)))
+    return found
+
+
+# How to repeat it
+
+
+def _settings(result: dict[str, t.Any]) -> list[tuple[str, str]]:
+    """What was set and what was found, as pairs of words."""
+    plan = {name: value for name, value in result["plan"].items() if name not in ("workloads", "placements")}
+    pairs = [*sorted(plan.items()), *sorted(result["environment"].items()), ("collection_version", result.get("collection_version"))]
+    return [(name.replace("_", " "), "unknown" if value is None else value if isinstance(value, str) else json.dumps(value)) for name, value in pairs]
+
+
+def _command(result: dict[str, t.Any]) -> str:
+    """The command line that measures this again, but for what :func:`_own_commands` names."""
+    told = ["ansible-playbook", "threadwise.smt.smt_eval", "-i", "INVENTORY", "--limit", result["host"]]
+    change = result["change"]
+    if change.get("name") == changes.NONE:
+        told += ["-e", "smt_eval_switch=false"]
+    elif change.get("name") == boots.NAME:
+        told += ["-e", f"smt_eval_boots={change.get('boots') or 1}", "-e", "smt_boot_reboot_ok=true"]
+    elif change.get("name") in changes.NAMES:
+        told += ["-e", f"smt_eval_change={change['name']}"]
+    measured = [one["name"] for one in result["plan"].get("workloads") or []]
+    told += ["-e", json.dumps({"smt_bench_workloads": [name for name in measured if name in BUILT_IN]})]
+    for variable, field in (("budget", "seconds_budget"), ("sample_seconds", "sample_seconds"), ("settle_seconds", "settle_seconds")):
+        value = result["plan"].get(field)
+        if isinstance(value, (int, float)):
+            told += ["-e", f"smt_bench_{variable}={value}"]
+    return shlex.join(told)
+
+
+def _own_commands(result: dict[str, t.Any]) -> list[str]:
+    """Names of what was measured and is no workload of the collection: a declaration of it is needed to measure it again."""
+    return [one["name"] for one in result["plan"].get("workloads") or [] if one["name"] not in BUILT_IN]

@@ -1,0 +1,117 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One host's comparisons and samples -> the field's measures of each workload (:mod:`_analysis.smt_metrics`), as lines of its page."""
+
+from __future__ import annotations
+
+import typing as t
+from statistics import fmean
+
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion, smt_metrics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
+
+Line = tuple[str, str, str]
+# Response times, the most telling first.
+RESPONSES = ("latency_p99", "latency_median", "latency_mean")
+# The knee of a curve of response times: they are so many times as long as with the fewest clients.
+KNEE = 2.0
+READS = {
+    "cost_of_sharing": "what a worker loses while another runs on its core",
+    "cost_of_sharing_alone": "the same on the only core, against a worker alone",
+    "smt_yield": "work of all threads by work of one worker a core: 1 when second threads add nothing",
+    "smt_off": "what the whole machine gains when SMT is switched off",
+}
+
+
+def lines(
+    about: t.Mapping[str, t.Any],
+    comparisons: t.Sequence[host_comparisons.Comparison],
+    levels: t.Sequence[t.Mapping[str, t.Any]],
+    samples: t.Sequence[t.Mapping[str, t.Any]],
+    margin: float,
+) -> list[Line]:
+    """The measures of a workload that was measured so that they can be told.
+
+    Args:
+        about: the workload, of :func:`host_comparisons.describe_workload`
+        comparisons: all of the host
+        levels: those of the workload
+        samples: those of the workload
+
+    Returns:
+        ``(name, value with its interval, how it reads)`` each
+    """
+    return [*_of_comparisons(about, comparisons), *_of_streams(levels, about, margin), *_of_clients(samples)]
+
+
+def _of_comparisons(about: t.Mapping[str, t.Any], comparisons: t.Sequence[host_comparisons.Comparison]) -> list[Line]:
+    found = []
+    for one in comparisons:
+        whole = one["effect"] != "smt_off" or one["placement"] == host_comparisons.WHOLE_MACHINE
+        if one["workload"] == about["workload"] and one["effect"] in READS and whole:
+            measure = smt_metrics.of_comparison(one["effect"], one)
+            at = "" if one.get("point") is None else f" at {one['point']:g}"
+            found.append((measure["name"] + at, _value(one["effect"], measure), READS[one["effect"]]))
+    return found
+
+
+def _value(effect: str, measure: t.Mapping[str, t.Any]) -> str:
+    if effect == "smt_yield":
+        return f"{measure['value']:.2f}" + ("" if measure["low"] is None else f" ({measure['low']:.2f} to {measure['high']:.2f})")
+    if measure["low"] is None:
+        return f"{conclusion.percent(measure['value'])} (no interval)"
+    return conclusion.estimate(measure["value"], measure["low"], measure["high"])
+
+
+def streams_ratios(levels: t.Iterable[t.Mapping[str, t.Any]], about: t.Mapping[str, t.Any]) -> dict[int, float]:
+    """Number of streams -> rate with SMT on by rate with SMT off, for the numbers that were measured with both."""
+    rates: dict[str, dict[int, float]] = {host_comparisons.SMT_ON: {}, host_comparisons.SMT_OFF: {}}
+    for level in levels:
+        match = host_comparisons.STREAMS.match(level["placement"])
+        if match and level["value"] is not None and level["condition"] in rates:
+            rates[level["condition"]][int(match.group(1))] = level["value"]
+    with_smt, without = rates[host_comparisons.SMT_ON], rates[host_comparisons.SMT_OFF]
+    both = {count: with_smt[count] / without[count] for count in sorted(set(with_smt) & set(without))}
+    return both if about["better"] == "higher" else {count: 1 / ratio for count, ratio in both.items()}
+
+
+def _of_streams(levels: t.Sequence[t.Mapping[str, t.Any]], about: t.Mapping[str, t.Any], margin: float) -> list[Line]:
+    ratios = streams_ratios(levels, about)
+    if not ratios:
+        return []
+    crossing = smt_metrics.crossover(ratios, margin)
+    told = f"{crossing} streams" if crossing else f"none up to {max(ratios)} streams"
+    return [("crossover", told, "the number of streams from which on SMT helps")]
+
+
+def _of_clients(samples: t.Sequence[t.Mapping[str, t.Any]]) -> list[Line]:
+    """The most clients (or whatever the point counts) before response times are twice those of the fewest, for each placement and condition."""
+    curves: dict[str, dict[str, dict[float, list[float]]]] = {}
+    at_points = [sample for sample in samples if sample["ok"] and sample.get("point")]
+    name = next((name for name in RESPONSES if any(_response(sample, name) for sample in at_points)), "")
+    for sample in at_points:
+        response = _response(sample, name)
+        if response:
+            curve = curves.setdefault(sample["placement"], {}).setdefault(sample["condition"], {})
+            curve.setdefault(sample["point"]["value"], []).append(response)
+    counted = at_points[0]["point"]["name"] if at_points else ""
+    found = []
+    for placement, by_condition in curves.items():
+        means = {condition: {point: fmean(values) for point, values in curve.items()} for condition, curve in by_condition.items()}
+        limit = KNEE * next(curve[min(curve)] for curve in means.values())
+        told = ", ".join(f"{arms.title(condition)} {_most(curve, limit)}" for condition, curve in means.items())
+        reads = f"{counted} before {name.replace('latency_', '')} response times are over {report_text.number(limit)} ms, twice those of the fewest {counted}"
+        found.append((f"most {counted}, {host_comparisons.placement_title(placement)}", told, reads))
+    return found
+
+
+def _response(sample: t.Mapping[str, t.Any], name: str) -> float | None:
+    """None where the sample tells none, or one that is not above zero."""
+    value = ((sample.get("metrics") or {}).get(name) or {}).get("value")
+    return value if value is not None and value > 0 else None
+
+
+def _most(curve: t.Mapping[float, float], limit: float) -> str:
+    most = smt_metrics.most_clients(curve, limit)
+    return "none" if most is None else f"{most:g}"

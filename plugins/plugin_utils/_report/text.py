@@ -1,0 +1,124 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Names and numbers of a report as a person reads them; the same words in pages, Markdown and messages."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion
+
+EFFECT_TITLES = {
+    "cost_of_sharing": "two workers on one core against two on two cores",
+    "smt_yield": "all threads against one worker per core",
+    "cost_of_one_cpu": "two workers on one CPU against two on two cores",
+    "cost_of_sharing_alone": "two workers on the only core against one worker alone",
+    "second_core": "two workers on two cores against one worker alone",
+}
+SIDES_OF_POLICY = ("better as found", "better with the setting")
+SIDES_OF_CHANGE = ("better with SMT on", "better with SMT off")
+RECOMMENDATION_TITLES = {
+    conclusion.ON: "SMT on",
+    conclusion.OFF: "SMT off",
+    conclusion.EITHER: "either",
+    conclusion.BY_WORKLOAD: "by workload",
+    conclusion.UNDECIDED: "not decided",
+    conclusion.NOT_COMPARED: "not compared",
+}
+OUTCOME_TITLES = {
+    conclusion.WORSE: "worse",
+    conclusion.BETTER: "better",
+    conclusion.EQUAL: "no difference",
+    conclusion.BY_WORKLOAD: "by workload",
+    conclusion.UNDECIDED: "not decided",
+    conclusion.NOT_COMPARED: "not compared",
+}
+
+
+def answer_title(recommendation: dict[str, t.Any]) -> str:
+    """What :func:`recommendation.recommend` found, in a few words: about SMT, or about the other setting that a run switched."""
+    policy = recommendation["policy"]
+    if policy is None:
+        return RECOMMENDATION_TITLES[recommendation["choice"]]
+    return policy_title(policy["name"], policy["outcome"])
+
+
+def policy_title(name: str, outcome: str) -> str:
+    """``strict overcommit: no difference``."""
+    return f"{arms.title(name)}: {OUTCOME_TITLES[outcome]}"
+
+
+def compared(one: dict[str, t.Any]) -> str:
+    """What a comparison compares: ``SMT off against SMT on, every online thread busy``."""
+    if one["kind"] == "placement":
+        return EFFECT_TITLES[one["effect"]]
+    after, before = (arms.title(one[side]["condition"]) for side in ("candidate", "baseline"))
+    return f"{after} against {before}, {host_comparisons.placement_title(one['placement'])}"
+
+
+@functools.lru_cache(maxsize=4096)
+def number(value: float | None, digits: int = 4) -> str:
+    """A measured value with the digits that mean something, without an exponent for everyday sizes."""
+    if value is None:
+        return "unknown"
+    if value == 0 or not 1e-4 <= abs(value) < 1e9:
+        return f"{value:.{digits}g}"
+    exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])
+    return f"{value:,.{max(0, digits - 1 - exponent)}f}".replace(",", "\u202f")
+
+
+def tied(text: str) -> str:
+    """A sentence whose numbers do not part from their percent signs at the end of a line."""
+    return text.replace(" %", "\u00a0%")
+
+
+def change(one: dict[str, t.Any]) -> str:
+    """``−20 %`` of a comparison."""
+    return conclusion.signed(one["ratio"], one)
+
+
+def interval(one: dict[str, t.Any]) -> str:
+    """``−22 % to −18 %`` of a comparison."""
+    return "none" if one["ci_low"] is None else f"{conclusion.signed(one['ci_low'], one)} to {conclusion.signed(one['ci_high'], one)}"
+
+
+def change_and_interval(one: dict[str, t.Any]) -> str:
+    """``−20 % (−22 to −18 %)`` of a comparison."""
+    if one["ci_low"] is None:
+        return f"{conclusion.signed(one['ratio'])} (no interval)"
+    value, low, high = (conclusion.signed(one[name], one) for name in ("ratio", "ci_low", "ci_high"))
+    return f"{value} ({low.removesuffix(' %')} to {high})"
+
+
+def cpu_list(value: t.Any) -> str:
+    """CPUs as a list the kernel's way, from such a text or from numbers."""
+    if isinstance(value, list):
+        return cpulist.render(one for one in value if isinstance(one, int) and 0 <= one <= cpulist.MAX_CPU) or "none"
+    return value or "none" if isinstance(value, str) else "unknown"
+
+
+def key_words(one: dict[str, t.Any]) -> list[str]:
+    """The workload, placement and condition that an entry is about, those that it names."""
+    words = [
+        one.get("workload"),
+        host_comparisons.placement_title(one["placement"]) if one.get("placement") else None,
+        arms.title(one["condition"]) if one.get("condition") else None,
+    ]
+    return [word for word in words if word] or ["everything"]
+
+
+def restored(proof: dict[str, t.Any] | None) -> str:
+    """The proof, in one sentence, that the host is as it was."""
+    if proof is None or proof.get("ok") is None:
+        return "Whether the host was put back as it was is not known: the result says nothing of it."
+    if proof["ok"]:
+        return "The host was read back afterwards and is as it was before."
+    return f"The host is NOT as it was before: {'; '.join(proof.get('differences') or ['no details'])}."
+
+
+def counted(count: int, what: str) -> str:
+    """``1 host``, ``2 hosts``."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

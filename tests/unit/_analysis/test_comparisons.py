@@ -1,0 +1,278 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From a result to comparisons and the answer: held against results whose truth is known."""
+
+from __future__ import annotations
+
+import pytest
+import result_maker
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion, smt_metrics
+
+GAINING = {"rate": 200.0, "share": 0.40, "unit": "events/s", "title": "loser of sharing"}
+EVEN = {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "sysbench cpu"}
+
+
+def one(comparisons, effect, placement, workload="gzip"):
+    found = [c for c in comparisons if (c["effect"], c["placement"], c["workload"]) == (effect, placement, workload)]
+    assert len(found) == 1
+    return found[0]
+
+
+def answered(**arguments):
+    result = result_maker.result(**arguments)
+    return conclusion.answer(result, host_comparisons.compare_host(result))
+
+
+def test_the_truth_lies_in_every_interval():
+    comparisons = host_comparisons.compare_host(result_maker.result())
+    share = result_maker.GZIP["share"]
+    truth = {
+        ("smt_off", "all_threads"): 1 / (2 * share),
+        ("smt_off", "single"): 1.0,
+        ("smt_off", "one_per_core"): 1.0,
+        ("smt_off", "cores"): 1.0,
+        ("smt_off", "same_cpu"): 1.0,
+        ("cost_of_sharing", "siblings"): share,
+        ("smt_yield", "all_threads"): 2 * share,
+        ("cost_of_one_cpu", "same_cpu"): 0.5,
+        ("second_core", "cores"): 2.0,
+    }
+    assert {(c["effect"], c["placement"]) for c in comparisons} == set(truth)
+    for (effect, placement), ratio in truth.items():
+        comparison = one(comparisons, effect, placement)
+        assert comparison["ci_low"] <= ratio * 1.002 and comparison["ci_high"] >= ratio * 0.998, (effect, placement)
+        assert comparison["ratio"] == pytest.approx(ratio, rel=0.01)
+
+
+def test_the_whole_machine_is_compared_though_it_was_measured_under_another_name():
+    result = result_maker.result()
+    assert result["plan"]["placements"]["smt_off"]["all_threads"]["same_as"] == "one_per_core"
+    comparison = host_comparisons.primary(host_comparisons.compare_host(result))[0]
+    assert comparison["baseline"] == {"condition": "smt_on", "placement": "all_threads"}
+    assert comparison["candidate"] == {"condition": "smt_off", "placement": "all_threads"}
+    assert comparison["baseline_value"] == pytest.approx(8 * 62.5, rel=0.01)
+    assert comparison["candidate_value"] == pytest.approx(4 * 100, rel=0.01)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.625, 1.0])
+def test_on_a_machine_with_one_core_sharing_is_held_against_a_worker_alone(share):
+    result = result_maker.result(shape=(1, 1, 2), workloads={"gzip": dict(result_maker.GZIP, share=share)})
+    comparisons = host_comparisons.compare_host(result)
+    cost = smt_metrics.of_comparison("cost_of_sharing_alone", one(comparisons, "cost_of_sharing_alone", "siblings"))
+    assert cost["low"] <= 1 - share + 0.002 and cost["high"] >= 1 - share - 0.002
+    assert cost["value"] == pytest.approx(1 - share, abs=0.01)
+    assert not [c for c in host_comparisons.compare_host(result_maker.result()) if c["effect"] == "cost_of_sharing_alone"]
+
+
+def test_latencies_are_not_compared_between_different_numbers_of_workers():
+    result = result_maker.result()
+    result["plan"]["workloads"][0]["aggregate"] = "max"
+    assert {c["effect"] for c in host_comparisons.compare_host(result)} == {"smt_off", "cost_of_sharing", "cost_of_one_cpu"}
+    result["plan"]["workloads"][0]["aggregate"] = "per_job"
+    assert {"smt_yield", "second_core"} < {c["effect"] for c in host_comparisons.compare_host(result)}
+
+
+def test_a_metric_that_is_better_when_lower_is_turned():
+    result = result_maker.result()
+    for sample in result["samples"]:
+        sample["metric"].update(value=1000 / sample["metric"]["value"], better="lower", unit="s")
+    result["plan"]["workloads"][0].update(better="lower", unit="s")
+    comparison = host_comparisons.primary(host_comparisons.compare_host(result))[0]
+    assert comparison["ratio"] == pytest.approx(0.8, rel=0.01) and comparison["verdict"] == "loss"
+    assert comparison["candidate_value"] > comparison["baseline_value"]
+
+
+def test_a_drift_that_dwarfs_the_effect_does_not_show():
+    comparison = host_comparisons.primary(host_comparisons.compare_host(result_maker.result(workloads={"gzip": EVEN}, drift=0.5, blocks=20)))[0]
+    assert comparison["ci_low"] <= 1 <= comparison["ci_high"]
+
+
+def test_a_failed_sample_drops_its_block_from_its_own_comparisons_alone():
+    result = result_maker.result()
+    spoilt = next(s for s in result["samples"] if (s["placement"], s["condition"], s["block"]) == ("all_threads", "smt_on", 3))
+    spoilt.update(ok=False, metric=None, error="gzip ended with status 1")
+    comparisons = host_comparisons.compare_host(result)
+    assert {(c["effect"], c["placement"]): (c["n"], c["dropped_blocks"]) for c in comparisons if c["dropped_blocks"]} == {
+        ("smt_off", "all_threads"): (9, 1),
+        ("smt_yield", "all_threads"): (9, 1),
+    }
+    assert host_comparisons.failures(result) == [
+        {"workload": "gzip", "placement": "all_threads", "condition": "smt_on", "reason": "gzip ended with status 1", "samples": 1}
+    ]
+    assert any("1 of 100 samples failed" in words for words in conclusion.answer(result, comparisons)["cautions"])
+
+
+@pytest.mark.parametrize("value", [0, -1, None, 1e-200, 1e200])
+def test_a_value_without_a_ratio_counts_as_failed(value):
+    result = result_maker.result(blocks=6)
+    for sample in result["samples"]:
+        if sample["block"] == 0:
+            sample["metric"]["value"] = value
+    assert {c["n"] for c in host_comparisons.compare_host(result)} == {5}
+    assert sum(failure["samples"] for failure in host_comparisons.failures(result)) == 10
+
+
+def test_pairs_are_by_block_and_not_by_order():
+    result = result_maker.result()
+    result["samples"].reverse()
+    assert host_comparisons.compare_host(result) == host_comparisons.compare_host(result_maker.result())
+
+
+def test_levels_stand_in_the_order_a_person_reads():
+    levels = host_comparisons.levels(result_maker.result())
+    assert [(level["placement"], level["condition"]) for level in levels] == [
+        (placement, condition) for placement in result_maker.ORDER for condition in ("smt_on", "smt_off") if (placement, condition) != ("siblings", "smt_off")
+    ]
+    whole = next(level for level in levels if (level["placement"], level["condition"]) == ("all_threads", "smt_off"))
+    assert whole["measured_as"] == "one_per_core" and whole["low"] < 400 * 1.005 and whole["high"] > 400 * 0.995
+
+
+def test_what_does_not_exist_is_listed_with_its_reason():
+    absent = host_comparisons.not_measured(result_maker.result(skipped=[{"workload": "sysbench_cpu", "reason": "sysbench is not installed"}]))
+    assert {"workload": "sysbench_cpu", "placement": None, "condition": None, "reason": "sysbench is not installed"} in absent
+    assert {"workload": None, "placement": "siblings", "condition": "smt_off", "reason": "no core has two threads online"} in absent
+
+
+@pytest.mark.parametrize(
+    ("workloads", "noise", "recommendation", "words"),
+    [
+        ({"gzip": result_maker.GZIP}, 0.005, "on", "Leave SMT on: with every online thread busy, turning it off costs gzip of a fixed stream 20"),
+        ({"loser": GAINING}, 0.005, "off", "Turn SMT off: with every online thread busy, that gives loser of sharing 25"),
+        (
+            {"even": EVEN},
+            0.001,
+            "either",
+            "For performance SMT may be on or off here: with every online thread busy, sysbench cpu stays within 1 % either way.",
+        ),
+        ({"gzip": result_maker.GZIP, "even": EVEN}, 0.001, "on", "sysbench cpu stays within 1 % either way"),
+        ({"gzip": result_maker.GZIP, "loser": GAINING}, 0.005, "by_workload", "It depends on the work"),
+        ({"even": EVEN}, 0.05, "undecided", "Not decided: with every online thread busy, sysbench cpu may change by anything from "),
+        ({"gzip": result_maker.GZIP, "even": EVEN}, 0.05, "undecided", "turning it off costs gzip of a fixed stream 2"),
+    ],
+)
+def test_the_answer_follows_the_evidence(workloads, noise, recommendation, words):
+    told = answered(workloads=workloads, noise=noise)
+    assert told["recommendation"] == recommendation
+    assert words in told["sentence"]
+    assert (told["next"] is not None) == (recommendation == "undecided")
+
+
+def test_too_few_blocks_decide_nothing_however_large_the_effect():
+    for blocks in (1, 2, 3):
+        told = answered(blocks=blocks, noise=0.0001)
+        assert told["recommendation"] == "undecided"
+        assert f"has {blocks} block{'s' if blocks > 1 else ''} and needs at least 4" in told["sentence"]
+
+
+def test_what_more_to_measure_grows_with_the_square_of_what_is_missing():
+    undecided = {"ci_low": 0.96, "ci_high": 1.04, "ratio": 1.0, "margin": 0.01, "n": 10}
+    few = conclusion._blocks_needed(undecided)
+    many = conclusion._blocks_needed({**undecided, "ci_low": 0.92, "ci_high": 1.087})
+    assert 10 * 3.5**2 < few < 10 * 4.5**2
+    assert many == pytest.approx(4 * few, rel=0.1)
+    assert conclusion._blocks_needed({**undecided, "ci_low": None}) is None
+
+
+def test_more_blocks_are_not_asked_for_where_they_would_not_help():
+    wild = {"ci_low": 1e-304, "ci_high": 1e304, "ratio": 1.0, "margin": 0.01, "n": 4, "verdict": "inconclusive", "confounded": False}
+    assert "measure on a quieter host" in conclusion.more_to_measure(result_maker.result(blocks=1), [wild])["words"]
+
+
+def test_what_more_to_measure_is_said_in_blocks_and_time():
+    needs = answered(workloads={"even": EVEN}, noise=0.05)["next"]
+    assert needs.startswith("To decide, measure about ") and "at the 10 s a block took here" in needs
+
+
+def test_a_host_that_others_keep_busy_is_called_so():
+    result = result_maker.result(compared=False, reason="no core of this host has a second thread", shape=(1, 2, 1))
+    for sample in result["samples"]:
+        for worker in sample["workers"]:
+            worker["cpu_seconds"] = 0.3 * worker["wall_seconds"]
+    told = conclusion.answer(result, host_comparisons.compare_host(result))
+    busy = "too busy with other work to be measured well (load average before the run: 0.12): in the median a worker got 30 %"
+    assert any(busy in words for words in told["cautions"])
+    assert "tells nothing of sharing a core" in told["sentence"]
+
+
+def test_cores_that_a_hypervisor_calls_two_and_that_are_one():
+    result = result_maker.result(compared=False, reason="no SMT", shape=(1, 2, 1))
+    for sample in result["samples"]:
+        if sample["placement"] == "cores":
+            sample["metric"]["value"] *= 78.0 / 119.0
+    told = conclusion.answer(result, host_comparisons.compare_host(result))
+    assert "Two workers on two cores did 1.31 times" in told["sentence"]
+    assert "as if they shared a core, although the topology calls them two" in told["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            {"reason": "switching was not asked for"},
+            "SMT on and off were not compared here: switching was not asked for. As it is now, all threads together did 1.25 times",
+        ),
+        ({"reason": "this host has no SMT to switch (smt/control reads notsupported)", "shape": (1, 2, 1)}, "so they do not share a core."),
+        ({"reason": "no core of this host has a second thread.", "shape": (1, 1, 1)}, "no core of this host has a second thread. Nothing could"),
+        ({"samples": []}, "Nothing could be measured here"),
+        ({"reason": "too few blocks to say more", "blocks": 3}, "too few blocks to say more. Nothing could be measured here about sharing a core."),
+    ],
+)
+def test_without_a_comparison_the_sentence_says_why(arguments, words):
+    told = answered(compared=False, **arguments)
+    assert told["recommendation"] == "not_compared" and words in told["sentence"]
+
+
+def test_the_plan_compared_but_no_pair_is_left():
+    told = answered(samples=[])
+    assert told["recommendation"] == "not_compared" and "no block has good samples with every online thread busy on both sides" in told["sentence"]
+
+
+def test_costs_and_cautions():
+    result = result_maker.result(outcome="interrupted", message="lost the host.")
+    result["environment"]["hypervisor"] = "kvm"
+    result["samples"][0]["steal"] = 0.25
+    told = conclusion.answer(result, host_comparisons.compare_host(result))
+    assert any("a worker loses 37" in words or "a worker loses 38" in words for words in told["costs"])
+    assert any("vulnerable to mds;" in words for words in told["costs"]) and not any("meltdown" in words for words in told["costs"])
+    cautions = " ".join(told["cautions"])
+    assert "The run was interrupted: lost the host. What" in cautions and "up to 25 % of the CPU time" in cautions and "guest (kvm)" in cautions
+
+
+@pytest.mark.parametrize(("share", "text"), [(0.2, "20 %"), (0.013, "1.3 %"), (0.02, "2 %"), (0.0, "0 %"), (1.5, "150 %")])
+def test_percent(share, text):
+    assert conclusion.percent(share) == text
+
+
+@pytest.mark.parametrize(("ratio", "text"), [(0.8, "−20 %"), (1.013, "+1.3 %"), (1.0, "±0 %"), (1.0001, "±0 %"), (2.5, "+150 %")])
+def test_signed(ratio, text):
+    assert conclusion.signed(ratio) == text
+
+
+@pytest.mark.parametrize(
+    ("measured", "told"),
+    [
+        ({"agrees_with_kernel": False, "pairs": ["0-1"]}, "By measuring, CPUs 0-1 share a core; the kernel says otherwise."),
+        ({"agrees_with_kernel": True, "pairs": []}, None),
+        ({"agrees_with_kernel": None, "pairs": []}, "is not clear"),
+        (None, "was not measured"),
+    ],
+)
+def test_whether_a_guests_siblings_can_be_believed_is_said(measured, told):
+    result = result_maker.result()
+    result["facts"]["measured"] = measured
+    result["environment"]["hypervisor"] = "kvm"
+    cautions = conclusion.answer(result, host_comparisons.compare_host(result))["cautions"]
+    assert (told in cautions[0]) if told else not cautions
+
+
+def test_what_a_process_that_overreaches_got_is_said():
+    result = result_maker.result(
+        observations=[
+            {"condition": "as_found", "asked_bytes": 365 * 2**20, "overreach": {"outcome": "oom_killed"}},
+            {"condition": "overcommit_strict", "asked_bytes": 365 * 2**20, "overreach": {"outcome": "enomem"}},
+            {"condition": "overcommit_strict", "asked_bytes": None, "overreach": None},
+            {"condition": "x", "overreach": {"outcome": "?"}},
+        ]
+    )
+    told = [words for words in conclusion.answer(result, host_comparisons.compare_host(result))["costs"] if "365 MiB" in words]
+    assert len(told) == 2 and "as found: it was promised them, and killed" in told[0] and "strict overcommit: it was refused at once (ENOMEM)" in told[1]

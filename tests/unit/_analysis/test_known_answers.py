@@ -1,0 +1,176 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Figures that others published, and what the derived measures must read from them (docs/measures.md names the sources)."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired as paired_module, smt_metrics
+
+# HP World 2004, session 3798: average time of a stream in ms with 1..12 streams on 4 CPUs, (Hyper-Threading on, off).
+HP = {
+    "none": (
+        (4685, 4686, 4685, 4690, 6561, 7862, 8647, 9336, 9801, 10561, 11252, 12186),
+        (4684, 4684, 4685, 4709, 5697, 6132, 7397, 9312, 9833, 10716, 11918, 14025),
+    ),
+    "inner": (
+        (9357, 9362, 9358, 9362, 16234, 15093, 16741, 17975, 18689, 19284, 21481, 23383),
+        (9363, 9365, 9363, 9398, 11070, 12188, 14568, 18587, 19571, 20968, 23853, 27890),
+    ),
+    "outer": (
+        (17241, 17225, 17243, 24127, 22123, 26422, 28906, 30993, 32239, 35280, 37648, 40542),
+        (17169, 17163, 17467, 17303, 20600, 22396, 26626, 34305, 35939, 38625, 44695, 51671),
+    ),
+    "INNER": (
+        (15365, 16386, 16405, 16498, 19370, 19031, 20199, 20389, 22002, 23587, 25051, 26521),
+        (15387, 16172, 16179, 16376, 19271, 21293, 25256, 32615, 34129, 36634, 41777, 48869),
+    ),
+    "OUTER": (
+        (25719, 26647, 28268, 28248, 43312, 66050, 97666, 128282, 134646, 133578, 157133, 166529),
+        (26922, 27303, 27263, 28386, 32998, 36426, 43635, 56479, 59248, 63651, 72568, 84976),
+    ),
+}
+
+
+def hp_ratios(test):
+    """Streams -> rate with Hyper-Threading on / off. A stream's rate is the inverse of its time."""
+    return {streams: off / on for streams, (on, off) in enumerate(zip(*HP[test]), start=1)}
+
+
+@pytest.mark.parametrize("test", ["none", "inner"])
+def test_up_to_one_stream_a_core_hyper_threading_makes_no_difference(test):
+    ratios = hp_ratios(test)
+    assert all(abs(ratios[streams] - 1) < 0.01 for streams in (1, 2, 3, 4))
+
+
+@pytest.mark.parametrize(("test", "percent"), [("none", 15), ("inner", 47)])
+def test_five_streams_on_four_cores_cost(test, percent):
+    on, off = (times[4] for times in HP[test])
+    # The gain in time of switching off, as the paper gives it: times turn into rates by their inverse.
+    assert round(100 * smt_metrics.gain_of_switching_off(1 / on, 1 / off)) == percent
+
+
+@pytest.mark.parametrize(("test", "streams"), [("inner", 8), ("outer", 8), ("INNER", 6), ("OUTER", None)])
+def test_crossover_in_number_of_streams(test, streams):
+    assert smt_metrics.crossover(hp_ratios(test)) == streams
+
+
+def test_page_jumping_writes_run_twice_as_long():
+    assert 1 / hp_ratios("OUTER")[12] == pytest.approx(2, abs=0.05)
+
+
+def test_users_under_the_response_time_limit():
+    with_ht = smt_metrics.most_clients({550: 0.3, 650: 1.99}, 2.0)
+    without = smt_metrics.most_clients({550: 1.99, 650: math.inf}, 2.0)
+    assert (with_ht, without) == (650, 550)
+    assert round(100 * (smt_metrics.smt_yield(with_ht, without) - 1)) == 18
+
+
+# Pythian 2014: MB/s of each stream.
+@pytest.mark.parametrize(("paired", "shares"), [(59.5, "cpu"), (78.0, "core"), (119, "nothing")])
+def test_what_two_virtual_cpus_share_although_the_kernel_says_nothing(paired, shares):
+    assert smt_metrics.what_two_share(paired, 119) == shares
+
+
+def test_yield_of_a_shared_core():
+    assert round(smt_metrics.smt_yield(2 * 78.0, 119), 2) == 1.31
+    assert round(smt_metrics.cost_of_sharing(78.0, 119), 2) == 0.34
+
+
+def test_pythian_two_placements_by_verdict():
+    # The histogram of 40 measurements of the article, in the order of its bins, against two streams on one core.
+    unpinned = [float(rate) for rate, count in {113: 1, 114: 3, 115: 4, 116: 6, 117: 10, 118: 10, 119: 6}.items() for _time in range(count)]
+    comparison = paired_module.compare(unpinned, [78.0] * 40)
+    assert comparison["verdict"] == "loss"
+    cost = smt_metrics.of_comparison("cost_of_sharing", comparison)
+    assert cost["low"] < cost["value"] < cost["high"]
+    assert cost["value"] == pytest.approx(1 / 3, abs=0.01)
+
+
+# Measuring Intel Hyper-Thread overhead, 2016.
+def test_four_cores_and_their_eight_threads():
+    assert smt_metrics.smt_yield(5, 4) == 1.25
+    for rate in (60, 70):
+        assert smt_metrics.what_two_share(rate, 100) == "core"
+
+
+def test_core_cpi_of_two_threads():
+    cycles, instructions = 1_000_000, (750_000, 500_000)
+    assert [round(smt_metrics.cpi(cycles, count), 2) for count in instructions] == [1.33, 2.0]
+    assert round(smt_metrics.core_cpi(cycles, instructions), 2) == 0.80
+
+
+@pytest.mark.parametrize(
+    ("cycles", "instructions", "ipc"),
+    [
+        (1_424_306_903_878, 550_084_970_527, 0.39),
+        (1_449_788_400_730, 361_851_972_955, 0.25),
+        (499_711_000_190, 702_978_039_409, 1.41),
+        (384_908_584_592, 952_810_598_431, 2.48),
+    ],
+)
+def test_ipc_of_perf_counts(cycles, instructions, ipc):
+    assert round(1 / smt_metrics.cpi(cycles, instructions), 2) == ipc
+
+
+# Linux: CPU, core, HyperThread, 2014: wall time in ms, average of two threads.
+ALONE = 10_716
+PLACEMENTS = {"core": 16_324, "nothing": 10_750, "cpu": 21_475}
+
+
+@pytest.mark.parametrize(("shares", "wall"), PLACEMENTS.items())
+def test_what_two_threads_share_by_their_wall_time(shares, wall):
+    assert smt_metrics.what_two_share(1 / wall, 1 / ALONE) == shares
+
+
+def test_siblings_give_a_third_more_than_one_thread():
+    assert round(smt_metrics.smt_yield(2 / PLACEMENTS["core"], 1 / ALONE), 2) == 1.31
+    assert round(smt_metrics.cost_of_sharing(1 / PLACEMENTS["core"], 1 / PLACEMENTS["nothing"]), 2) == 0.34
+
+
+def test_siblings_are_charged_half_as_much_again_of_cpu_time():
+    # CPU time is counted by thread, so that a shared core's usage says more work than was done: the achievement rate shows it.
+    siblings, cores = (smt_metrics.achievement_rate(2 / wall, cpu_time / wall) for cpu_time, wall in ((32_589, 16_324), (21_461, 10_750)))
+    assert round(siblings / cores, 2) == 0.66
+
+
+# Arm Neoverse blog: performance / CPU usage falls to about half on SMT from the load at which the siblings' usage adds to one core.
+def test_achievement_rate_is_constant_without_smt_and_falls_with_it():
+    loads = (0.25, 0.5, 0.75, 1.0)
+    without = [smt_metrics.achievement_rate(100 * load, load) for load in loads]
+    assert max(without) == pytest.approx(min(without))
+    core_limit = 125.0
+    smt = [smt_metrics.achievement_rate(min(100 * 2 * load, core_limit), 2 * load) for load in loads]
+    assert smt == sorted(smt, reverse=True) and smt[-1] < 0.7 * smt[0]
+
+
+def test_headroom_that_usage_suggests_is_not_there():
+    # The blog's sketch gives the two differences, 14 and 4; a core that serves 6 requests at 30 % usage and 10 at most has them.
+    room = smt_metrics.headroom(6, 0.3, 10)
+    assert (round(room["by_usage"]), round(room["real"])) == (14, 4)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: smt_metrics.cost_of_sharing(0, 1),
+        lambda: smt_metrics.smt_yield(1, math.nan),
+        lambda: smt_metrics.gain_of_switching_off(None, 1),
+        lambda: smt_metrics.achievement_rate(1, True),
+        lambda: smt_metrics.core_cpi(1, []),
+        lambda: smt_metrics.headroom(1, 1.5, 2),
+        lambda: smt_metrics.crossover({}),
+        lambda: smt_metrics.most_clients({}, 1),
+        lambda: smt_metrics.most_clients({1: "2"}, 1),
+    ],
+)
+def test_figures_that_are_none_are_refused(call):
+    with pytest.raises(smt_metrics.DerivedError):
+        call()
+
+
+def test_no_interval_stays_unknown():
+    single = paired_module.compare([100], [60])
+    assert smt_metrics.of_comparison("cost_of_sharing", single) == {"name": "cost of sharing", "value": pytest.approx(0.4), "low": None, "high": None}

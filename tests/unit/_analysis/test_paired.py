@@ -1,0 +1,306 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The filter smt_compare and the statistics behind it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+
+import numpy
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.threadwise.smt.plugins.filter.smt_compare import smt_compare
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
+from hypothesis import assume, given, settings, strategies as st
+
+RATES = st.floats(min_value=1e-3, max_value=1e6)
+
+
+@st.composite
+def two_sides(draw, least=paired.LEAST_BLOCKS):
+    """Two sides of up to 12 blocks, each with one to three values a side."""
+    blocks = draw(st.integers(min_value=least, max_value=12))
+    side = st.lists(st.lists(RATES, min_size=1, max_size=3), min_size=blocks, max_size=blocks)
+    return draw(side), draw(side)
+
+
+def noisy(blocks, ratio, deviation=0.01, seed=7):
+    """ABBA blocks of log-normal times, after / before = ratio."""
+    source = numpy.random.default_rng(seed)
+    before, after = numpy.exp(source.normal(0, deviation, (2, blocks, 2)))
+    return (100 * before).tolist(), (100 * ratio * after).tolist()
+
+
+def test_contract():
+    result = smt_compare(*noisy(14, 1.03))
+    assert {"ratio", "ci_low", "ci_high", "confidence", "n", "margin", "minimum_detectable", "verdict", "method"} <= set(result)
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+    assert {type(value) for value in result.values()} <= {float, int, str}
+    assert (result["n"], result["margin"], result["confidence"]) == (14, 0.01, 0.95)
+    assert result["ci_low"] < result["ratio"] < result["ci_high"]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "better", "verdict"),
+    [
+        (1.03, "higher", "gain"),
+        (0.97, "higher", "loss"),
+        (1.03, "lower", "loss"),
+        (0.97, "lower", "gain"),
+        (1.0, "higher", "equivalent"),
+        (1.0, "lower", "equivalent"),
+    ],
+)
+def test_verdict_follows_the_way_the_metric_points(ratio, better, verdict):
+    result = smt_compare(*noisy(28, ratio), better=better)
+    assert result["verdict"] == verdict
+    assert result["ratio"] == pytest.approx(ratio if better == "higher" else 1 / ratio, abs=0.005)
+
+
+def test_noise_that_hides_the_effect_is_inconclusive():
+    result = smt_compare(*noisy(8, 1.01, 0.1))
+    assert result["verdict"] == "inconclusive"
+    assert result["minimum_detectable"] > 0.05
+
+
+def test_an_effect_within_the_margin_is_no_gain_however_sure():
+    sides = noisy(200, 1.006)
+    result = smt_compare(*sides, margin=0.007)
+    assert result["ci_low"] > 1 and result["verdict"] == "inconclusive"
+    assert smt_compare(*sides, margin=0.02)["verdict"] == "equivalent"
+    assert smt_compare(*sides, margin=0.001)["verdict"] == "gain"
+
+
+def test_an_effect_barely_clear_of_none_is_not_called():
+    sides = noisy(14, 1.02, 0.02, seed=17)
+    result = smt_compare(*sides)
+    assert 1 < result["ci_low"] < 1.0025 and result["ratio"] > 1.01
+    assert result["verdict"] == "inconclusive"
+
+
+def test_a_single_burst_changes_next_to_nothing():
+    before, after = noisy(14, 1.03)
+    calm = smt_compare(before, after)
+    before[5][1] *= 10
+    assert smt_compare(before, after)["ratio"] == pytest.approx(calm["ratio"], abs=0.005)
+    assert smt_compare(before, after)["verdict"] == "gain"
+
+
+def test_drift_far_larger_than_the_effect_is_taken_out():
+    before, after = (numpy.array(side) for side in noisy(14, 1.03, 0.005))
+    drift = numpy.linspace(1, 2, 14)[:, None]
+    result = smt_compare((before * drift).tolist(), (after * drift).tolist())
+    assert result["verdict"] == "gain" and result["ratio"] == pytest.approx(1.03, abs=0.01)
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3])
+def test_few_blocks_are_never_called(blocks):
+    result = smt_compare([100.0] * blocks, [50.0] * blocks)
+    assert result["verdict"] == "inconclusive"
+    assert f"at least {paired.LEAST_BLOCKS} blocks" in result["method"]
+    assert (result["ci_low"] is None) == (blocks == 1)
+
+
+@pytest.mark.parametrize("blocks", [4, 5, 6, 14])
+def test_samples_without_any_scatter(blocks):
+    assert smt_compare([100] * blocks, [100] * blocks)["verdict"] == "equivalent"
+    result = smt_compare([100] * blocks, [103] * blocks)
+    assert (result["ratio"], result["ci_low"], result["ci_high"], result["verdict"]) == (1.03, 1.03, 1.03, "gain")
+
+
+def test_a_coarse_clock_bounds_what_is_known():
+    # Most blocks tie, and one tick is 4 %: an interval of no width would say more than the clock does.
+    before, after = [50.0] * 13 + [52.0], [50.0] * 14
+    result = smt_compare(before, after, better="lower")
+    assert result["ci_high"] / result["ci_low"] == pytest.approx(1.04, abs=0.001)
+    assert result["verdict"] == "inconclusive"
+
+
+@given(two_sides())
+@settings(max_examples=30, deadline=None)
+def test_swapping_the_sides_mirrors_the_result(sides):
+    one, other = smt_compare(*sides), smt_compare(*reversed(sides))
+    assert one["ratio"] * other["ratio"] == pytest.approx(1)
+    assert (one["ci_low"] * other["ci_high"], one["ci_high"] * other["ci_low"]) == (pytest.approx(1), pytest.approx(1))
+    mirrored = {"gain": "loss", "loss": "gain"}
+    assert other["verdict"] == mirrored.get(one["verdict"], one["verdict"])
+
+
+def test_wild_samples_are_mirrored_too():
+    # Ranks of such samples do not fall strictly with the supposed ratio: an end that is sought from one side alone is another one when sides are swapped.
+    for seed in range(300):
+        source = numpy.random.default_rng(seed)
+        before, after = numpy.exp(source.normal(0, 0.5, (2, 5 + seed % 6, 1 + seed % 3))).tolist()
+        one, other = smt_compare(before, after), smt_compare(after, before)
+        assert (one["ci_low"] * other["ci_high"], one["ci_high"] * other["ci_low"]) == (pytest.approx(1), pytest.approx(1)), seed
+
+
+@given(two_sides())
+@settings(max_examples=20, deadline=None)
+def test_lower_is_better_mirrors_higher(sides):
+    assert smt_compare(*sides, better="lower") == pytest.approx(smt_compare(*reversed(sides)))
+
+
+@given(two_sides(), st.floats(min_value=1e-6, max_value=1e6))
+@settings(max_examples=20, deadline=None)
+def test_the_unit_does_not_matter(sides, factor):
+    scaled = [[[value * factor for value in block] for block in side] for side in sides]
+    one, other = smt_compare(*sides), smt_compare(*scaled)
+    for name in ("ratio", "ci_low", "ci_high"):
+        assert one[name] == pytest.approx(other[name], rel=1e-6)
+
+
+@given(two_sides(least=1))
+@settings(max_examples=20, deadline=None)
+def test_the_interval_holds_the_ratio_and_the_result_is_always_the_same(sides):
+    result = smt_compare(*sides)
+    assert smt_compare(*sides) == result
+    if result["n"] > 1:
+        assert 0 < result["ci_low"] <= result["ratio"] <= result["ci_high"] < math.inf
+
+
+@given(two_sides(), st.sampled_from([0.8, 0.95, 0.99]))
+@settings(max_examples=20, deadline=None)
+def test_more_confidence_is_never_a_narrower_interval(sides, confidence):
+    wide, narrow = smt_compare(*sides, confidence=confidence + 0.005), smt_compare(*sides, confidence=confidence)
+    assert wide["ci_low"] <= narrow["ci_low"] and narrow["ci_high"] <= wide["ci_high"]
+
+
+HUGE = 10**5000
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "settings_", "words"),
+    [
+        ([], [], {}, "before is empty"),
+        ([1.0], [1.0, 2.0], {}, "before has 1 blocks and after has 2"),
+        ([1.0, True], [1.0, 1.0], {}, "before, block 2: True is not a number"),
+        ([1.0], ["1.0"], {}, "after, block 1: '1.0' is not a number"),
+        ([1.0], [None], {}, "after, block 1: None is not a number"),
+        ([1.0], [{"a": 1}], {}, "a mapping of 1 is not a number"),
+        ([math.nan], [1.0], {}, "nan is not a finite number"),
+        ([math.inf], [1.0], {}, "inf is not a finite number"),
+        ([0], [1.0], {}, "before, block 1: 0 has no ratio"),
+        ([-2.0], [1.0], {}, "-2.0 has no ratio"),
+        ([[]], [1.0], {}, "before, block 1: has no values"),
+        ([[[1.0]]], [1.0], {}, "nested too deep"),
+        ([HUGE], [1.0], {}, "an integer of 16610 bits is not between"),
+        ([1e-200], [1.0], {}, "is not between"),
+        ([[1.0] * 60_000] * 2, [1.0], {}, "more than 100000 values"),
+        ("12", [1.0], {}, "before is '12'"),
+        (None, [1.0], {}, "before is None"),
+        ({"a": 1}, [1.0], {}, "before is a mapping of 1"),
+        ("x" * 10_000, [1.0], {}, "before is "),
+        ([1.0], [1.0], {"better": "more"}, "better is 'more'"),
+        ([1.0], [1.0], {"better": None}, "better is None"),
+        ([1.0], [1.0], {"better": ["higher"]}, "better is a list of 1"),
+        ([1.0], [1.0], {"margin": -0.1}, "margin is -0.1"),
+        ([1.0], [1.0], {"margin": 1}, "margin is 1"),
+        ([1.0], [1.0], {"margin": math.nan}, "margin is nan"),
+        ([1.0], [1.0], {"margin": "0.01"}, "margin is '0.01'"),
+        ([1.0], [1.0], {"confidence": 95}, "confidence is 95"),
+        ([1.0], [1.0], {"confidence": 1.0}, "confidence is 1.0"),
+        ([1.0], [1.0], {"confidence": True}, "confidence is True"),
+    ],
+)
+def test_what_cannot_be_compared_is_named(before, after, settings_, words):
+    with pytest.raises(AnsibleFilterError) as error:
+        smt_compare(before, after, **settings_)
+    assert words in str(error.value)
+    assert len(str(error.value)) < 300
+
+
+def test_in_a_playbook(tmp_path):
+    before, after = noisy(8, 1.05)
+    playbook = [
+        {
+            "hosts": "localhost",
+            "connection": "local",
+            "gather_facts": False,
+            "vars": {"before": before, "after": after},
+            "tasks": [
+                {
+                    "ansible.builtin.copy": {
+                        "content": "{{ before | threadwise.smt.smt_compare(after, margin=0.02) | to_json }}",
+                        "dest": str(tmp_path / "result.json"),
+                        "mode": "0600",
+                    }
+                },
+            ],
+        }
+    ]
+    (tmp_path / "play.yml").write_text(json.dumps(playbook), encoding="utf-8")
+    settings_ = {**os.environ, "ANSIBLE_PYTHON_INTERPRETER": sys.executable}
+    command = [sys.executable, "-m", "ansible", "playbook", "-i", "localhost,", "play.yml"]
+    run = subprocess.run(command, cwd=tmp_path, env=settings_, capture_output=True, text=True, timeout=120, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert json.loads((tmp_path / "result.json").read_text(encoding="utf-8")) == smt_compare(before, after, margin=0.02)
+
+
+def test_holm_adjusts_as_its_paper_does():
+    # The procedure by hand: 0.01 x 4, 0.02 x 3, 0.03 x 2 (not below the one before), 0.04 x 1 (likewise).
+    assert paired.holm([0.03, 0.01, 0.04, 0.02]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
+    assert paired.holm([0.9, 0.8]) == [1.0, 1.0]
+    assert paired.holm([]) == []
+
+
+def test_holm_goes_on_only_while_it_rejects():
+    assert paired.holm_levels([0.04, 0.001], 0.05) == [0.05, 0.025]
+    assert paired.holm_levels([0.04, 0.03], 0.05) == [0.025, 0.025]
+
+
+@given(st.lists(st.floats(min_value=0, max_value=1), max_size=8))
+def test_the_levels_reject_where_the_adjusted_p_values_do(p_values):
+    adjusted, levels = paired.holm(p_values), paired.holm_levels(p_values, 0.05)
+    for p_value, one, level in zip(p_values, adjusted, levels):
+        assume(abs(one - 0.05) > 1e-12)
+        assert (p_value <= level) == (one <= 0.05)
+
+
+def test_a_family_is_judged_together():
+    clear, borderline = noisy(14, 1.05), noisy(14, 1.04, 0.06, seed=2)
+    alone = paired.compare(*borderline)
+    assert alone["verdict"] == "gain" and 0.02 < alone["p_value"] < 0.05
+    family = paired.compare_family([(*borderline, "higher"), (*clear, "higher"), (*borderline, "higher")])
+    assert [one["verdict"] for one in family] == ["inconclusive", "gain", "inconclusive"]
+    assert family[0]["p_adjusted"] == pytest.approx(2 * alone["p_value"])
+    assert [one["family"] for one in family] == [3, 3, 3]
+    assert family[1]["interval_confidence"] == pytest.approx(1 - 0.05 / 3)
+    assert family[0]["ci_low"] < alone["ci_low"] and alone["ci_high"] < family[0]["ci_high"]
+
+
+def test_enough_looks_at_the_width_alone():
+    narrow, wide = (paired.compare(*noisy(14, ratio, deviation)) for ratio, deviation in ((1.0, 0.001), (1.5, 0.1)))
+    assert paired.enough(narrow, 0.02) and narrow["verdict"] == "equivalent"
+    assert not paired.enough(wide, 0.02) and wide["verdict"] == "gain"
+    assert not paired.enough(paired.compare([1.0], [1.0]), 0.02)
+
+
+def test_minimum_detectable_is_found_in_nine_of_ten():
+    source = numpy.random.default_rng(3)
+    least = paired.compare(*noisy(14, 1.0, 0.02))["minimum_detectable"]
+    found = 0
+    for _time in range(100):
+        before, after = numpy.exp(source.normal(0, 0.02, (2, 14, 2)))
+        found += paired.compare(before.tolist(), (after * (1 + least)).tolist())["verdict"] == "gain"
+    assert 80 <= found <= 99
+
+
+def test_level_of_one_side():
+    values = [[98.0, 102.0], 100.0, 101.0, 99.0]
+    found = paired.level(values)
+    assert found["low"] < found["value"] < found["high"] and found["n"] == 4
+    assert found["value"] == pytest.approx(100, abs=0.1)
+    single = paired.level([5.0])
+    assert (single["value"], single["low"], single["high"]) == (pytest.approx(5.0), None, None)
+
+
+def test_few_blocks_have_students_interval():
+    """The 95 % quantile of Student's t with two degrees of freedom is 4.30265 (any table of it)."""
+    found = paired.level([math.exp(value) for value in (1.0, 2.0, 3.0)])
+    half = 4.30265 * 1.0 / math.sqrt(3)
+    assert (math.log(found["value"]), math.log(found["low"]), math.log(found["high"])) == pytest.approx((2.0, 2.0 - half, 2.0 + half), rel=1e-5)

@@ -1,0 +1,132 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A host's page: the field's measures of each workload, and what the CPUs did meanwhile. The truth of the made results is known."""
+
+from __future__ import annotations
+
+import pytest
+import result_maker
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import smt_metrics as smt_metrics_part, telemetry as telemetry_part
+
+GZIP = "gzip of a fixed stream"
+
+
+def lines(document, name="gzip"):
+    samples = [one for one in document["samples"] if one["workload"] == name]
+    about = host_comparisons.describe_workload(document, name)
+    levels = [one for one in host_comparisons.levels(document) if one["workload"] == name]
+    return {line[0]: line[1] for line in smt_metrics_part.lines(about, host_comparisons.compare_host(document), levels, samples, 0.01)}
+
+
+def table(document):
+    return telemetry_part.table(document, document["samples"], host_comparisons.levels(document))
+
+
+def rows(document):
+    """(placement, condition) -> column -> what it is sorted by."""
+    made = table(document)
+    return {(row[0][0], row[1][0]): dict(zip(made["heads"], [cell[1] for cell in row])) for row in made["rows"]}
+
+
+def test_cost_yield_and_gain():
+    told = lines(result_maker.result(noise=0.0005))
+    assert told["cost of sharing"].startswith("37.5 % (37.") and told["SMT yield"].startswith("1.25 (1.25")
+    assert told["gain of switching off"].startswith("−20.0 % (−20.")
+
+
+def test_the_crossover_in_streams():
+    document = result_maker.result(blocks=5, shape=(1, 2, 2))
+    streams = []
+    for sample in document["samples"]:
+        if sample["placement"] == "single":
+            for count in range(1, 5):
+                rate = 100 * min(count, 2) * (1 if sample["condition"] == "smt_off" or count < 3 else (0.9 if count == 3 else 1.3))
+                streams.append({**sample, "placement": f"streams_{count}", "metric": {**sample["metric"], "value": rate * (1 + 0.0001 * sample["block"])}})
+    document["samples"] += streams
+    assert lines(document)["crossover"] == "4 streams"
+    document["samples"] = [one for one in document["samples"] if one["placement"] != "streams_4"]
+    assert lines(document)["crossover"] == "none up to 3 streams"
+
+
+def test_the_most_clients_before_response_times_have_doubled():
+    document = result_maker.result(blocks=4, shape=(1, 2, 2))
+    curves = {"smt_on": {1: 10.0, 2: 12.0, 4: 19.9, 8: 50.0}, "smt_off": {1: 10.0, 2: 21.0, 4: 15.0, 8: 90.0}}
+    samples = [
+        {
+            **sample,
+            "placement": "unpinned",
+            "point": {"name": "clients", "value": clients, "unit": "clients"},
+            "metrics": {"latency_p99": {"value": response, "unit": "ms"}},
+        }
+        for sample in document["samples"]
+        if sample["placement"] == "single"
+        for clients, response in curves[sample["condition"]].items()
+    ]
+    ((name, value, reads),) = smt_metrics_part.lines({"workload": "gzip", "better": "higher"}, [], [], samples, 0.01)
+    assert name == "most clients, as many workers, not pinned" and value == "SMT on 4, SMT off 1"
+    assert reads == "clients before p99 response times are over 20.00 ms, twice those of the fewest clients"
+    for sample in samples:
+        sample["ok"] = False
+    assert smt_metrics_part.lines({"workload": "gzip", "better": "higher"}, [], [], samples, 0.01) == []
+
+
+def test_usage_promises_more_room_than_there_is():
+    told = rows(result_maker.result(noise=0, shape=(1, 4, 2), blocks=4))
+    one_per_core = told["one worker per core", "SMT on"]
+    # Four of eight CPUs are busy, so usage promises about as much again; the second threads add a quarter.
+    assert one_per_core["CPUs used"] == pytest.approx(4.08) and one_per_core["room by usage"] == pytest.approx(8 / 4.08 - 1)
+    assert one_per_core["real room"] == pytest.approx(0.25)
+    assert told["every online thread busy", "SMT on"]["real room"] == 0
+    # Constant without SMT, falling with load with it.
+    assert one_per_core["work by used CPU"] == pytest.approx(400 / 4.08)
+    assert told["every online thread busy", "SMT on"]["work by used CPU"] == pytest.approx(500 / 8)
+
+
+def test_what_samples_carry_beside_the_metric():
+    document = result_maker.result(blocks=4, shape=(1, 1, 2))
+    core = {"cycles": 1_000_000.0, "instructions": 1_250_000.0}
+    for number, sample in enumerate(document["samples"]):
+        threads = {"0": {"cycles": 1_000_000.0, "instructions": 750_000.0}, "1": {"cycles": 1_000_000.0, "instructions": 500_000.0}}
+        sample.update(frequency={"0": 3000.0, "1": 2000.0}, throttled=number % 2, steal=0.02, perf={"cpus": threads, "cores": {"0,1": core}})
+    told = rows(document)["two workers on one core", "SMT on"]
+    # The counters are those of a published example: two threads of CPI 1.33 and 2.0 make a core of CPI 0.80.
+    assert told["CPI of a core"] == pytest.approx(0.8) and told["IPC of a thread"] == pytest.approx(0.625)
+    assert told["MHz"] == 2500 and told["stolen"] == pytest.approx(0.02)
+    assert sum(one["throttled"] for one in rows(document).values()) == sum(one["throttled"] for one in document["samples"])
+    assert telemetry_part.absent(document, [None, table(document)]) == []
+
+
+def test_what_is_not_there_is_no_column_and_has_its_reason():
+    document = result_maker.result(blocks=4, shape=(1, 1, 2))
+    for sample in document["samples"]:
+        sample.update(perf={"reason": "perf is not installed"}, steal=None, frequency={}, cpu_usage={"0": None})
+    assert table(document) is None
+    assert telemetry_part.absent(document, [None]) == [
+        "usage of the CPUs: the samples carry none",
+        "frequency: neither cpufreq nor /proc/cpuinfo tells it on this host",
+        "cycles and instructions: perf is not installed",
+        "throttling: this host shows no counter of it (thermal_throttle)",
+        "stolen time: the samples carry none",
+    ]
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        {"perf": {"cpus": {"0": {"cycles": 0, "instructions": 5}}, "cores": {"0": {}}}},
+        {"perf": {"cpus": {"0": {"cycles": None}}, "cores": None}},
+        {"perf": {"cpus": {"0": {"cycles": 5e-324, "instructions": 9e18}}, "cores": {"0": {"cycles": 9e18, "instructions": 5e-324}}}},
+        {"cpu_usage": {"0": 5e-324}},
+        {"cpu_usage": {"0": 2.0}},
+        {"cpu_usage": {"0": 0.0}},
+        {"cpu_usage": None, "frequency": None},
+        {"frequency": {"0": 0, "1": None}},
+        {"throttled": 10**9},
+    ],
+)
+def test_odd_records_are_left_out(spoilt):
+    document = result_maker.result(blocks=2, shape=(1, 1, 2))
+    for sample in document["samples"]:
+        sample.update(spoilt)
+    telemetry_part.absent(document, [table(document)])

@@ -1,0 +1,354 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plan: its order, its budget and its failures, with real workloads on this machine; toggles are judged in guests (molecule/smt_eval)."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import re
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import changes
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import plan, run_directory, stopping_rule
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.placement import PlacementError
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectory
+from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._sampling import telemetry
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import built_in
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
+
+HERE = tuple(sorted(os.sched_getaffinity(0)))[:2]
+SETTINGS = {
+    "change": "smt_runtime",
+    "workloads": ["gzip"],
+    "placements": ["single", "siblings", "all_threads"],
+    "budget": 3600,
+    "blocks": 3,
+    "sample_seconds": 0.05,
+    "settle_seconds": 0,
+    "bystanders": "warn",
+    "affinity_conflicts_of": [],
+    "overcommit_ratio": None,
+    "custom": [],
+    "margin": 0.01,
+    "sources": {},
+}
+ORIGIN = {"control": "on", "active": True, "online": list(HERE), "present": list(HERE)}
+FACTS = {
+    "control": "on",
+    "supported": True,
+    "complete": True,
+    "threads_per_core": {"max": 2},
+    "methods": {"runtime": {"chosen": "smt_control", "possible": ["smt_control"], "impossible": {}}},
+}
+
+
+def facts(**changed):
+    return dict(FACTS, **changed)
+
+
+def outline(settings, host_facts=None, cores=(HERE,), isolated=(), allowed=HERE, online=HERE):
+    cpus = tuple(sorted(cpu for core in cores for cpu in core))
+    topology = Topology(present=cpus, online=online, isolated=isolated, cores=cores, packages=(cpus,), source="sysfs", complete=True)
+    return plan.Outline(changes.of(host_facts or FACTS, topology, settings, ORIGIN), allowed, settings["placements"])
+
+
+RATE = {"name": "rate", "unit": "1/s", "better": "higher", "pattern": "rate ([0-9.]+)"}
+
+
+def own(name, line, **changed):
+    """A command of the user's own, in a shell."""
+    return dict({"name": name, "argv": ["sh", "-c", line], "metric": RATE}, **changed)
+
+
+@pytest.fixture(name="toggles")
+def recorded_toggles(monkeypatch):
+    """What the plan wants of the SMT state; this machine's is not touched."""
+    wanted = []
+    for name, told in (("enable", "on"), ("disable", "off")):
+        monkeypatch.setattr(smt_state, name, lambda sysroot, cores, origin, told=told: wanted.append((told, origin)))
+    return wanted
+
+
+def measured(tmp_path, settings, **kwargs):
+    files = RunDirectory(str(tmp_path), "r")
+    files.create()
+    done = plan.Plan(files, outline(settings, **kwargs), settings)
+    done.measure()
+    return done, files.read_lines("samples.jsonl"), files
+
+
+@pytest.mark.skipif(len(HERE) < 2, reason="two CPUs are needed to stand for siblings")
+def test_blocks_alternate_and_every_second_runs_backwards(tmp_path, toggles):
+    _done, samples, _files = measured(tmp_path, SETTINGS)
+    order = [(sample["block"], sample["condition"], sample["placement"]) for sample in samples]
+    assert order == [
+        (0, "smt_on", "single"),
+        (0, "smt_on", "siblings"),
+        (0, "smt_off", "single"),
+        (1, "smt_off", "single"),
+        (1, "smt_on", "siblings"),
+        (1, "smt_on", "single"),
+        (2, "smt_on", "single"),
+        (2, "smt_on", "siblings"),
+        (2, "smt_off", "single"),
+    ]
+    assert toggles == [("on", ORIGIN), ("off", ORIGIN), ("on", ORIGIN), ("off", ORIGIN)]
+    assert [sample["index"] for sample in samples] == list(range(9))
+    assert all(sample["ok"] and sample["metric"]["value"] > 0 for sample in samples)
+
+
+def test_nothing_is_switched_when_not_asked_for(tmp_path, toggles):
+    settings = dict(SETTINGS, change="none", placements=["single"], blocks=2)
+    _done, samples, _files = measured(tmp_path, settings)
+    assert toggles == []
+    assert [sample["condition"] for sample in samples] == ["as_found"] * 2
+
+
+def test_the_budget_ends_a_plan_at_a_whole_block(tmp_path):
+    settings = dict(SETTINGS, change="none", placements=["single", "all_threads"], blocks=None, budget=1)
+    done, samples, files = measured(tmp_path, settings)
+    assert done.block >= 1
+    assert len(samples) == done.block * len({sample["placement"] for sample in samples})
+    assert files.read("progress.json")["last"]["workload"] == "gzip"
+
+
+def test_a_block_that_takes_far_longer_than_the_budget_ends_the_plan_with_the_reason(tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "OVERTIME", 0)
+    slow = own("slow", "sleep 0.4; echo rate 1")
+    settings = dict(SETTINGS, change="none", workloads=[], custom=[slow, dict(slow, name="slower")], placements=["single"], budget=1, blocks=None)
+    with pytest.raises(plan.PlanError, match=r"block 0 was not done 0 s after the budget of 1 s was spent: give this host more time"):
+        measured(tmp_path, settings)
+    assert len(RunDirectory(str(tmp_path), "r").read_lines("samples.jsonl")) < 2
+
+
+@pytest.mark.parametrize(
+    ("host_facts", "words"),
+    [
+        (facts(control="notsupported", supported=False), "no SMT to switch .smt/control reads notsupported"),
+        (facts(threads_per_core={"max": 1}), "no core of this host has a second thread"),
+        (facts(methods={"runtime": {"chosen": None, "possible": [], "impossible": {"smt_control": "only root may write it"}}}), "only root may write it"),
+        (
+            facts(control="forceoff", methods={"runtime": {"chosen": None, "possible": [], "impossible": {"smt_control": "reboot"}}}),
+            "cannot be switched at run time",
+        ),
+    ],
+)
+def test_why_there_is_no_comparison_is_said(host_facts, words):
+    found = outline(SETTINGS, host_facts)
+    assert not found.change.compared and found.change.conditions == ["as_found"]
+    assert re.search(words, found.change.reason)
+
+
+def test_smt_off_as_found_is_still_compared():
+    assert outline(SETTINGS, facts(control="off"), cores=((0, 1),), online=(0,), allowed=(0,)).change.compared
+
+
+def test_placements_under_each_condition():
+    found = outline(dict(SETTINGS, placements=["siblings", "one_per_core", "all_threads"]), cores=((0, 2), (1, 3)), allowed=(0, 1, 2, 3), online=(0, 1, 2, 3))
+    on, off = found.placements("smt_on"), found.placements("smt_off")
+    assert on["all_threads"]["workers"] == [[0], [1], [2], [3]]
+    assert off["siblings"]["workers"] is None and off["siblings"]["reason"]
+    assert off["all_threads"] == {"workers": [[0], [1]], "same_as": "one_per_core", "reason": None}
+
+
+def test_siblings_that_are_offline_as_found_are_measured_once_online():
+    found = outline(SETTINGS, facts(control="off"), cores=((0, 2), (1, 3)), online=(0, 1), allowed=(0, 1))
+    assert found.placements("smt_on")["all_threads"]["workers"] == [[0], [1], [2], [3]]
+    assert found.placements("smt_off")["all_threads"]["workers"] == [[0], [1]]
+
+
+def test_a_sibling_that_is_off_on_purpose_takes_no_part():
+    found = outline(dict(SETTINGS, placements=["all_threads"]), cores=((0, 2), (1, 3)), online=(0, 1, 2), allowed=(0, 1, 2))
+    assert found.placements("smt_on")["all_threads"]["workers"] == [[0], [1], [2]]
+
+
+def test_isolated_and_forbidden_cpus_are_left_alone():
+    found = outline(SETTINGS, cores=((0, 2), (1, 3)), isolated=(3,), allowed=(1, 2, 3), online=(0, 1, 2, 3))
+    assert found.placements("smt_on")["all_threads"]["workers"] == [[1], [2]]
+
+
+def test_workloads_that_fail_in_every_way_are_given_up_and_spoil_nothing(tmp_path):
+    """Each works while it is prepared, then fails, hangs, prints nonsense, or leaves children behind."""
+    second = f"[ -e {tmp_path}/%s ] || {{ touch {tmp_path}/%s; echo rate 1; exit; }}; "
+    custom = [
+        own("fails", second % ("f", "f") + "echo no paper; exit 3"),
+        own("hangs", second % ("h", "h") + "echo waiting; sleep 300", timeout=4),
+        own("babbles", second % ("b", "b") + "echo rate of what"),
+        own("leaves", f"setsid sleep 300 & echo $! >> {tmp_path}/children; echo rate 2"),
+    ]
+    settings = dict(SETTINGS, change="none", workloads=["gzip"], custom=custom, placements=["single"], blocks=5)
+    done, samples, files = measured(tmp_path, settings)
+    errors = {name: [sample["error"] for sample in samples if sample["workload"] == name] for name in ("fails", "hangs", "babbles", "leaves", "gzip")}
+    for name, words in (
+        ("fails", "failed with exit status 3: no paper"),
+        ("hangs", "did not end within 4 s and was ended: waiting"),
+        ("babbles", "printed no rate: rate of what"),
+    ):
+        assert len(errors[name]) == plan.FAILURES_ALLOWED + 1 and all(words in error for error in errors[name])
+    assert errors["leaves"] == errors["gzip"] == [None] * 5
+    assert sorted(skip["workload"] for skip in done.skipped) == ["babbles", "fails", "hangs"]
+    assert all("given up after 3 failures in a row" in skip["reason"] for skip in done.skipped)
+    assert len([event for event in files.read_lines("events.jsonl") if event["event"] == "skipped"]) == 3
+    assert not [pid for pid in (tmp_path / "children").read_text().split() if os.path.exists(f"/proc/{pid}")]
+
+
+def test_a_server_runs_as_long_as_the_plan_and_no_longer(tmp_path, monkeypatch):
+    server = {
+        "folders": [],
+        "commands": ["sh"],
+        "user": pwd.getpwuid(os.geteuid()).pw_name,
+        "prepare": [],
+        "fill": [],
+        "stop": "SIGINT",
+        "kill": "SIGQUIT",
+        "serve": ["sh", "-c", "trap 'exit 0' INT; echo rate $$ > {server}/up; while :; do sleep 0.05; done"],
+        "ready": ["test", "-s", "{server}/up"],
+    }
+    served = dict(built_in.PLAIN, name="served", title="served", argv=["cat", "{server}/up"], metric=dict(RATE, aggregate="sum"), server=server)
+    monkeypatch.setitem(built_in.BUILT_IN, "served", served)
+    _done, samples, files = measured(tmp_path, dict(SETTINGS, change="none", workloads=["served"], placements=["single"], blocks=2))
+    pids = {int(sample["metric"]["value"]) for sample in samples}
+    assert len(samples) == 2 and len(pids) == 1
+    assert not os.path.exists(f"/proc/{pids.pop()}") and not os.path.exists(files.file("served.server"))
+
+
+def test_a_workload_with_a_point_is_sampled_at_each(tmp_path, monkeypatch):
+    levels = dict(
+        built_in.PLAIN,
+        name="levels",
+        title="levels",
+        argv=["echo", "rate", "{percent}"],
+        metric=dict(RATE, aggregate="sum"),
+        package="coreutils",
+        placements=["single"],
+        point={"name": "load", "unit": "of one CPU", "values": [0.5, 1.0]},
+    )
+    monkeypatch.setitem(built_in.BUILT_IN, "levels", levels)
+    done, samples, files = measured(tmp_path, dict(SETTINGS, change="none", workloads=["levels"], placements=["single", "all_threads"], blocks=2))
+    assert [(sample["block"], sample["placement"], sample["point"]["value"], sample["metric"]["value"]) for sample in samples] == [
+        (0, "single", 0.5, 50.0),
+        (0, "single", 1.0, 100.0),
+        (1, "single", 1.0, 100.0),
+        (1, "single", 0.5, 50.0),
+    ]
+    assert samples[0]["point"] == {"name": "load", "value": 0.5, "unit": "of one CPU"}
+    assert done.skipped == []
+    files.write("header.json", done.header({}, {}, "r"))
+    assert files.read("header.json")["plan"]["workloads"][0]["points"] == [0.5, 1.0]
+
+
+@pytest.mark.skipif(len(HERE) < 2, reason="two CPUs are needed to stand for siblings")
+def test_a_placement_under_another_name_is_measured_under_the_first(tmp_path, monkeypatch):
+    whole = dict(
+        built_in.PLAIN,
+        name="whole",
+        title="whole",
+        argv=["echo", "rate 1"],
+        metric=dict(RATE, aggregate="sum"),
+        package="coreutils",
+        placements=["all_threads"],
+    )
+    monkeypatch.setitem(built_in.BUILT_IN, "whole", whole)
+    settings = dict(SETTINGS, change="none", workloads=["whole"], blocks=1)
+    assert [sample["placement"] for sample in measured(tmp_path, settings)[1]] == ["siblings"]
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with pytest.raises(plan.PlanError, match=r"whole is measured in all_threads: none of them is in this plan"):
+        measured(elsewhere, dict(settings, placements=["single"]))
+
+
+def test_what_is_recorded_with_a_sample_passes_the_schema(tmp_path):
+    done, samples, files = measured(tmp_path, dict(SETTINGS, change="none", placements=["single"], blocks=1))
+    assert samples[0]["point"] is None
+    assert set(samples[0]["core_usage"]) == {",".join(map(str, HERE))}
+    assert "reason" in samples[0]["perf"] or samples[0]["perf"]["cpus"]
+    files.write("header.json", done.header(smt_facts.gather(HostFs("/")), {}, "r"))
+    files.amend(environment={"busy": {"others": done.others}}, plan={"stopped": "blocks"})
+    found = results.parse(json.dumps(dict(files.result(), host="h")), "h")
+    assert found["plan"]["stopped"] == "blocks" and 0 <= found["environment"]["busy"]["others"] <= 1
+
+
+def test_before_each_block_the_host_is_looked_at(tmp_path, monkeypatch):
+    monkeypatch.setattr(telemetry, "load_by_others", lambda: 0.64)
+    _done, _samples, files = measured(tmp_path, dict(SETTINGS, change="none", placements=["single"], blocks=2))
+    events = files.read_lines("events.jsonl")
+    assert [event["detail"]["block"] for event in events if event["event"] == "block"] == [0, 1]
+    assert set(events[1]["detail"]) == {"block", "governor", "microcode", "control", "others"}
+    busy = [event["detail"] for event in events if event["event"] == "busy"]
+    assert busy[1].startswith("block 1: others used 64 % of the CPU time before this block")
+    assert files.read("header.json")["environment"]["busy"] == {"others": 0.64}
+
+
+@pytest.mark.skipif(len(HERE) < 2, reason="two CPUs are needed to stand for siblings")
+def test_a_plan_stops_when_it_knows_enough_whatever_it_knows(tmp_path, toggles):
+    """The same rate on and off, and half of it: both stop at the same block, long before the budget is spent."""
+    for name, line in (("even", "echo rate 100"), ("halved", f"[ $(taskset -cp $$ | sed 's/.*: //') = {HERE[0]} ] && echo rate 50 || echo rate 100")):
+        folder = tmp_path / name
+        folder.mkdir()
+        settings = dict(
+            SETTINGS, workloads=[], custom=[own(name, line)], placements=["one_per_core", "all_threads"], blocks=stopping_rule.LEAST_BLOCKS + 3, budget=600
+        )
+        done, _samples, files = measured(folder, settings)
+        assert done.block == stopping_rule.LEAST_BLOCKS
+        assert files.read("header.json")["plan"]["stopped"] == "precise"
+
+
+def test_a_missing_workload_is_skipped_and_none_at_all_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(plan.PlanError, match=r"no workload can be run here: gzip is not installed .package gzip."):
+        measured(tmp_path, dict(SETTINGS, change="none"))
+
+
+def test_a_plan_stops_before_its_result_is_larger_than_a_controller_takes(tmp_path, monkeypatch):
+    settings = dict(SETTINGS, change="none", workloads=[], custom=[own("own", "echo rate 1")], placements=["single"], blocks=50)
+    monkeypatch.setattr(plan, "MOST_BYTES", 12000)
+    done, samples, files = measured(tmp_path, settings)
+    assert files.read("header.json")["plan"]["stopped"] == "size" and 1 < len(samples) == done.block < 50
+    assert 12000 - 2 * done.largest < files.size() <= 12000
+
+
+def test_a_block_that_alone_would_be_larger_is_given_up_with_the_reason(tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "MOST_BYTES", 2000)
+    custom = [own(f"own_{number}", "echo rate 1") for number in range(6)]
+    with pytest.raises(plan.PlanError, match=r"block 0 was not done, and the samples so far are as large as a result may be"):
+        measured(tmp_path, dict(SETTINGS, change="none", workloads=[], custom=custom, placements=["single"], blocks=1))
+
+
+def test_the_file_on_the_controller_is_not_larger_than_a_plan_counts(tmp_path):
+    settings = dict(SETTINGS, change="none", workloads=[], custom=[own("own", "echo rate 1")], placements=["single"], blocks=9)
+    done, _samples, files = measured(tmp_path, settings)
+    files.write("header.json", done.header(smt_facts.gather(HostFs("/")), {"cpu_model": "\u00e9\u4e2d"}, "r"))
+    path, _new = result_files.save(tmp_path / "controller", dict(files.result(), host="h"))
+    # How it ended, and the host's name, are not counted.
+    assert 0.8 * files.size() < os.path.getsize(path) < files.size() + 500
+    assert run_directory.MOST_BYTES < 0.95 * results.MAX_BYTES
+
+
+RATE_COMMAND = own("own", "echo rate 1")
+
+
+@pytest.mark.parametrize(
+    ("changed", "trouble"),
+    [
+        ({"budget": 0}, "budget is 0: it must be from 1 to"),
+        ({"blocks": 0}, "blocks is 0"),
+        ({"sample_seconds": float("nan")}, "sample_seconds is nan"),
+        ({"settle_seconds": -1}, "settle_seconds is -1"),
+        ({"placements": []}, "no placement is named"),
+        ({"placements": ["x"]}, "there is no placement 'x'"),
+        ({"workloads": ["x"]}, "there is no workload x"),
+        ({"workloads": []}, "no workload is named"),
+        ({"margin": 0}, "margin is 0"),
+        ({"custom": [dict(RATE_COMMAND, name="A b")]}, "cannot be a name"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(changed, trouble):
+    with pytest.raises((plan.PlanError, PlacementError, built_in.WorkloadError), match=trouble):
+        plan.check_settings(dict(SETTINGS, **changed))

@@ -1,0 +1,291 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A run's folder: nothing is lost by a plan that is killed, nothing overwritten, nothing reached outside of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import shutil
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectory, RunDirectoryError, base_directory, kept_runs, sweep
+from crash import assert_durable, fresh, killed_at_each, needs_trace
+
+HEADER = {"run": "r1", "plan": {"blocks": None}, "change": {"compared": False}, "started": "2026-01-01T00:00:00Z"}
+
+
+@pytest.fixture(name="files")
+def a_created_run(tmp_path):
+    files = RunDirectory(str(tmp_path / "runs"), "r1")
+    files.create()
+    files.write("header.json", HEADER)
+    return files
+
+
+def test_a_plan_that_was_killed_leaves_each_whole_sample(files):
+    for block in range(3):
+        files.append("samples.jsonl", {"block": block})
+    with open(files.file("samples.jsonl"), "a", encoding="utf-8") as samples:
+        samples.write('{"block": 3, "wor')
+    result = files.result()
+    assert [sample["block"] for sample in result["samples"]] == [0, 1, 2]
+    assert result["outcome"] == "interrupted" and "killed" in result["message"] and result["restored"] is None
+    assert result["plan"]["blocks_done"] == 3
+
+
+@contextlib.contextmanager
+def no_file_larger_than(size):
+    """A write of this process fails half-way, as on a full disk; also what pytest writes, so it must not last longer than what is tested."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_full_disk_loses_nothing_that_was_written_before(files):
+    files.append("samples.jsonl", {"block": 0})
+    with no_file_larger_than(os.path.getsize(files.file("samples.jsonl")) + 5):
+        with pytest.raises(RunDirectoryError, match=r"samples.jsonl: File too large"):
+            files.append("samples.jsonl", {"block": 1})
+        with pytest.raises(RunDirectoryError, match=r"header.json"):
+            files.amend(environment={"more": "x" * 100})
+    result = files.result()
+    assert result["samples"] == [{"block": 0}] and result["run"] == "r1" and "environment" not in result
+    assert sorted(os.listdir(files.path)) == ["header.json", "lock", "samples.jsonl"]
+
+
+def test_a_plan_that_ended_says_how(files):
+    files.event("skipped", "gzip: gone")
+    files.write("ending.json", {"outcome": "completed", "message": None, "finished": "x", "restored": {"ok": True}, "skipped": []})
+    result = files.result()
+    assert (result["outcome"], result["samples"], result["plan"]["blocks_done"]) == ("completed", [], 0)
+    assert result["events"][0]["detail"] == "gzip: gone"
+
+
+def test_a_run_never_overwrites_another(files):
+    with pytest.raises(RunDirectoryError, match=r"never overwrites"):
+        RunDirectory(os.path.dirname(files.path), "r1").create()
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../r1", "a/b", ".hidden", "a b", "a\n", "-x", "x" * 101, "a\0"])
+def test_names_that_could_lead_elsewhere_are_refused(name, tmp_path):
+    with pytest.raises(RunDirectoryError, match=r"a run cannot be called"):
+        RunDirectory(str(tmp_path), name)
+
+
+def test_an_unknown_run_is_named(tmp_path):
+    with pytest.raises(RunDirectoryError, match=r"there is no run r9"):
+        RunDirectory(str(tmp_path), "r9").result()
+
+
+def test_runs_are_listed_and_removed(files):
+    base = os.path.dirname(files.path)
+    files.release()
+    assert kept_runs(base) == ["r1"]
+    files.remove()
+    assert kept_runs(base) == [] == kept_runs(os.path.join(base, "nowhere"))
+
+
+def test_only_inputs_are_removed_after_measuring(files):
+    for name in ("gzip.input", "guard.log"):
+        with open(files.file(name), "w", encoding="utf-8") as some:
+            some.write("x")
+    files.remove_inputs()
+    assert sorted(os.listdir(files.path)) == ["guard.log", "header.json", "lock"]
+
+
+def test_runs_are_private_to_the_user(files, monkeypatch):
+    assert os.stat(files.path).st_mode & 0o077 == 0
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setenv("XDG_STATE_HOME", "/home/me/state")
+    assert base_directory() == "/home/me/state/threadwise-smt/runs"
+
+
+# ---- damage ------------------------------------------------------------------------------------------------------------------------------------------
+
+DAMAGED = ["7", "null", "[]", "{}", '"x"', '{"block": "0"}', '{"block": -1}', '{"block": true}', '{"block": NaN}', "[" * 5000, "\0\0\0", '{"block": 1, "x"']
+
+
+def written_to(files, name, text):
+    with open(files.file(name), "a", encoding="utf-8") as lines:
+        lines.write(text)
+
+
+@pytest.mark.parametrize("name", ["samples.jsonl", "observations.jsonl", "events.jsonl"])
+def test_damaged_lines_are_left_out_and_counted(files, name):
+    files.append("samples.jsonl", {"block": 0})
+    files.event("block")
+    written_to(files, name, "".join(line + "\n" for line in DAMAGED))
+    result = files.result()
+    assert result["samples"] == [{"block": 0}] and result["plan"]["blocks_done"] == 1 and result["observations"] == []
+    assert [event["event"] for event in result["events"]] == ["block", "damaged"]
+    assert f"{name}: {len(DAMAGED)} lines" in result["events"][1]["detail"]
+
+
+def test_a_line_that_was_cut_off_costs_no_other(files):
+    files.append("samples.jsonl", {"block": 0})
+    written_to(files, "samples.jsonl", '{"block": 1, "wor')
+    files.append("samples.jsonl", {"block": 2})
+    assert [sample["block"] for sample in files.result()["samples"]] == [0, 2]
+
+
+@pytest.mark.parametrize("text", ["", "7", "[]", "{}", '{"plan": 7, "change": {}}', "[" * 5000, "\0"])
+def test_a_damaged_header_is_a_sentence_with_the_way_out(files, text):
+    files.append("samples.jsonl", {"block": 0})
+    with open(files.file("header.json"), "w", encoding="utf-8") as header:
+        header.write(text)
+    with pytest.raises(RunDirectoryError, match=r"header.json is damaged.*by hand"):
+        files.result()
+    files.release()
+    # What was measured lies there: it is not forgotten without a word.
+    assert kept_runs(os.path.dirname(files.path)) == ["r1"]
+
+
+@pytest.mark.parametrize("text", ["7", "[]", '{"outcome": ', "[" * 5000])
+def test_a_damaged_ending_is_none(files, text):
+    with open(files.file("ending.json"), "w", encoding="utf-8") as ending:
+        ending.write(text)
+    assert files.result()["outcome"] == "interrupted"
+
+
+def test_what_is_no_number_is_never_written(files):
+    with pytest.raises(RunDirectoryError, match=r"samples.jsonl"):
+        files.append("samples.jsonl", {"block": 0, "value": float("inf")})
+    with pytest.raises(RunDirectoryError, match=r"progress.json"):
+        files.write("progress.json", {"value": float("nan")})
+    assert sorted(os.listdir(files.path)) == ["header.json", "lock"]
+
+
+# ---- who lives, who ended ----------------------------------------------------------------------------------------------------------------------------
+
+
+def ended(files):
+    """The same run after its process has ended: the kernel has let its lock go."""
+    files.release()
+    return RunDirectory(os.path.dirname(files.path), files.run)
+
+
+def test_a_run_that_lives_is_not_interrupted_and_not_removed(files):
+    base = os.path.dirname(files.path)
+    files.write("pid.json", os.getpid())
+    other = RunDirectory(base, "r1")
+    assert kept_runs(base) == []
+    with pytest.raises(RunDirectoryError, match=f"run r1 is still being measured on this host by process {os.getpid()}"):
+        other.see_that_it_has_ended(0)
+    ended(files).see_that_it_has_ended(0)
+    assert kept_runs(base) == ["r1"]
+
+
+def test_a_run_that_never_measured_is_not_offered_and_removed_by_the_next(files):
+    base = os.path.dirname(files.path)
+    early = RunDirectory(base, "r0")
+    early.create()
+    early.write("pid.json", 1)
+    sweep(base)
+    assert os.path.exists(early.path), "it lives"
+    with pytest.raises(RunDirectoryError, match=r"run r0 on this host ended before it measured anything"):
+        ended(early).result()
+    assert "r0" not in kept_runs(base)
+    sweep(base)
+    assert not os.path.exists(early.path) and os.path.exists(files.path)
+
+
+def test_no_more_names_are_offered_than_a_controller_takes(tmp_path):
+    for number in range(120):
+        ended_run = RunDirectory(str(tmp_path), f"r{number:03}")
+        ended_run.create()
+        ended_run.write("header.json", HEADER)
+        ended_run.release()
+    (tmp_path / "..hidden").mkdir()
+    (tmp_path / "a b").mkdir()
+    assert kept_runs(str(tmp_path)) == [f"r{number:03}" for number in range(100)]
+
+
+# ---- any moment is the last --------------------------------------------------------------------------------------------------------------------------
+
+
+def life(base, confirmed):
+    """A run from its first file to its end; ``confirmed`` is called with each index once its sample is said to be kept."""
+    files = RunDirectory(base, "r2")
+    files.create()
+    files.write("pid.json", 7)
+    files.write("header.json", dict(HEADER, run="r2"))
+    for index in range(3):
+        files.append("samples.jsonl", {"block": index})
+        files.append("events.jsonl", {"at": "x", "event": "block", "detail": None})
+        files.write("progress.json", {"fraction": 0.1}, lasting=False)
+        confirmed(index)
+    files.amend(plan={"stopped": "blocks"})
+    files.write("ending.json", {"outcome": "completed", "message": None, "finished": "x", "restored": None, "skipped": []})
+
+
+@needs_trace
+def test_a_kill_between_any_two_changes_of_a_run_loses_nothing_that_was_confirmed(tmp_path):
+    base = str(tmp_path / "runs")
+    marks = tmp_path / "confirmed"
+
+    def prepare():
+        shutil.rmtree(base, ignore_errors=True)
+        marks.mkdir(exist_ok=True)
+        for mark in marks.iterdir():
+            mark.unlink()
+
+    def work():
+        # In a process of its own, so that its folder is not one of the changes that are counted.
+        life(base, lambda index: os.symlink("x", marks / str(index)))
+
+    def check(_number, _killed):
+        done = sorted(int(mark.name) for mark in marks.iterdir())
+        offered = kept_runs(base)
+        if done:
+            assert offered == ["r2"]
+        for name in offered:
+            found = [sample["block"] for sample in RunDirectory(base, name).result()["samples"]]
+            assert found[: len(done)] == done
+        sweep(base)
+        assert kept_runs(base) == offered
+        # The next call: the same run is fetched and forgotten, another one is made.
+        for name in offered:
+            RunDirectory(base, name).remove()
+        following = RunDirectory(base, "r2")
+        following.create()
+        following.release()
+
+    assert killed_at_each(prepare, work, check) > 20
+
+
+@needs_trace
+def test_a_kill_between_any_two_changes_of_forgetting_leaves_the_run_whole_or_gone(tmp_path):
+    base, template = str(tmp_path / "runs"), str(tmp_path / "template")
+    life(template, lambda index: None)
+    os.mkdir(os.path.join(template, "r2", "more"))
+    whole = RunDirectory(template, "r2").result()
+
+    def check(_number, _killed):
+        for name in kept_runs(base):
+            assert RunDirectory(base, name).result() == whole
+        sweep(base)
+        assert os.listdir(base) in ([], ["r2"])
+
+    assert killed_at_each(lambda: fresh(base, template), lambda: RunDirectory(base, "r2").remove(), check) > 5
+
+
+@needs_trace
+def test_names_are_on_the_disk_before_a_run_says_that_they_are(tmp_path):
+    base = str(tmp_path / "runs")
+    assert_durable(lambda: written_durably(base))
+    shutil.rmtree(base)
+    files = RunDirectory(base, "r2")
+    files.create()
+    assert_durable(files.remove)
+
+
+def written_durably(base):
+    files = RunDirectory(base, "r2")
+    files.create()
+    files.write("header.json", HEADER)
+    files.write("ending.json", HEADER)

@@ -1,0 +1,96 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The steps of an evaluation on this machine, by an ordinary user: two at once keep out of each other's way, and none takes the other for interrupted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import steps
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectory, RunDirectoryError, base_directory
+from ansible_collections.threadwise.smt.plugins.module_utils._host import locks
+
+SETTINGS = {
+    "change": "none",
+    "workloads": [],
+    "placements": ["single"],
+    "budget": 600,
+    "blocks": 3,
+    "sample_seconds": 0.05,
+    "settle_seconds": 0,
+    "bystanders": "warn",
+    "overcommit_ratio": None,
+    "margin": 0.01,
+    "sources": {},
+}
+
+
+@pytest.fixture(name="user", autouse=True)
+def an_ordinary_user(tmp_path, monkeypatch):
+    """What this process does is done as by a user who is not root, whose runs are in a place of their own."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(steps, "END_SECONDS", 0)
+
+
+@pytest.fixture(name="held")
+def an_evaluation_that_is_held(tmp_path):
+    """Run ``first`` in a process of its own, in the middle of its samples until ``go`` is there. The pid."""
+    line = "echo x >> %s/begun; while [ $(wc -l < %s/begun) -gt 2 ] && [ ! -e %s/go ]; do sleep 0.05; done; echo rate 1" % ((tmp_path,) * 3)
+    metric = {"name": "rate", "unit": "1/s", "better": "higher", "pattern": "rate ([0-9.]+)"}
+    settings = dict(SETTINGS, custom=[{"name": "own", "argv": ["sh", "-c", line], "metric": metric, "timeout": 600}])
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            status = 0 if steps.measure("first", settings)["outcome"] == "completed" else 2
+        finally:
+            os._exit(status)
+    samples = os.path.join(base_directory(), "first", "samples.jsonl")
+    while not os.path.exists(samples):
+        assert os.waitpid(pid, os.WNOHANG) == (0, 0)
+        time.sleep(0.02)
+    yield pid
+    (tmp_path / "go").touch()
+
+
+CUSTOM = [{"name": "own", "argv": ["echo", "rate 1"], "metric": {"name": "rate", "unit": "1/s", "better": "higher", "pattern": "rate ([0-9.]+)"}}]
+
+
+def test_a_second_evaluation_is_refused_with_the_firsts_name_and_takes_nothing_from_it(held, tmp_path):
+    settings = dict(SETTINGS, custom=CUSTOM)
+    assert steps.describe("second", settings)["uncollected"] == []
+    with pytest.raises(locks.HostLockError, match=rf"an evaluation \(run first\), pid {held} .*: try again when it has finished"):
+        steps.measure("second", settings)
+    for step in (steps.collect, steps.forget):
+        with pytest.raises(RunDirectoryError, match=f"run first is still being measured on this host by process {held}"):
+            step("first", settings)
+    (tmp_path / "go").touch()
+    assert os.waitpid(held, 0)[1] == 0
+    assert steps.describe("second", settings)["uncollected"] == ["first"]
+    result = steps.collect("first", settings)["result"]
+    assert result["outcome"] == "completed" and [sample["block"] for sample in result["samples"]] == [0, 1, 2]
+    steps.forget("first", settings)
+    assert steps.measure("second", settings)["outcome"] == "completed"
+    assert steps.describe("third", settings)["uncollected"] == ["second"]
+
+
+def test_an_evaluation_that_was_killed_is_interrupted_at_once(held):
+    os.kill(held, signal.SIGKILL)
+    os.waitpid(held, 0)
+    until = time.monotonic() + 600
+    while RunDirectory(base_directory(), "first").lives() and time.monotonic() < until:
+        time.sleep(0.02)
+    assert steps.describe("second", dict(SETTINGS, custom=CUSTOM))["uncollected"] == ["first"]
+    result = steps.collect("first", SETTINGS)["result"]
+    assert result["outcome"] == "interrupted" and len(result["samples"]) >= 1
+
+
+@pytest.mark.parametrize("name", ["../x", ".x", "a/b", "a\n", "", "x" * 101, "\x1b[2J"])
+@pytest.mark.parametrize("step", sorted(steps.STEPS))
+def test_a_name_that_leads_elsewhere_is_refused_by_each_step(step, name):
+    with pytest.raises(RunDirectoryError, match="a run cannot be called"):
+        steps.STEPS[step](name, dict(SETTINGS, custom=CUSTOM))

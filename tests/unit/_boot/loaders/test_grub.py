@@ -1,0 +1,453 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Grub on Debian and on SUSE: settings as people write them, faults, and runs that are killed.
+
+The real grub-mkconfig, grub-script-check and reboots are in molecule/smt_boot and molecule/smt_boot_faults.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+
+import boot_maker
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change, entries as boot_entries
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, grub_debian
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+
+DROP_IN = grub_debian.DROP_IN
+
+
+def run(root, smt=None, maxcpus=None, force=False, check=False):
+    request = boot_change.Request(smt, maxcpus, force, check)
+    return boot_change.run(host_files.HostFs(str(root)), request, "x86_64", "6.1.0-13-amd64")
+
+
+def lines(root, grub="grub"):
+    """The words of each linux line of grub.cfg."""
+    return [line.split()[1:] for line in (root / "boot" / grub / "grub.cfg").read_text().split("\n") if line.strip().startswith("linux")]
+
+
+SHAPES = {
+    "double quotes": ('GRUB_CMDLINE_LINUX_DEFAULT="quiet splash"\nGRUB_CMDLINE_LINUX="console=ttyS0"\n', {}, "console=ttyS0 quiet splash"),
+    "single quotes": ("GRUB_CMDLINE_LINUX_DEFAULT='quiet'\nGRUB_CMDLINE_LINUX='console=ttyS0'\n", {}, "console=ttyS0 quiet"),
+    "no quotes": ("GRUB_CMDLINE_LINUX_DEFAULT=quiet\nGRUB_CMDLINE_LINUX=\n", {}, "quiet"),
+    "a variable that is not set at all": ("GRUB_TIMEOUT=5\n", {}, ""),
+    "no file": (None, {}, ""),
+    "continued lines": ('GRUB_CMDLINE_LINUX="console=tty0 \\\nconsole=ttyS0,115200n8"\n', {}, "console=tty0 console=ttyS0,115200n8"),
+    "an expansion of itself": ('GRUB_CMDLINE_LINUX="a=1"\nGRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX b=2"\n', {}, "a=1 b=2"),
+    "a command substitution": ('GRUB_DISTRIBUTOR=`echo Debian`\nGRUB_CMDLINE_LINUX="host=$(echo h1)"\n', {}, "host=h1"),
+    "a default value and a condition": ('if [ -z "$X" ]; then GRUB_CMDLINE_LINUX="${X:-x=1}"; fi\n', {}, "x=1"),
+    "the cloud image's drop-in overrides the main file": (
+        'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\n',
+        {"50-cloudimg-settings.cfg": 'GRUB_CMDLINE_LINUX_DEFAULT="console=tty1 console=ttyS0"\nGRUB_CMDLINE_LINUX=""\n'},
+        "console=tty1 console=ttyS0",
+    ),
+    "a drop-in that appends": (
+        'GRUB_CMDLINE_LINUX="a=1"\n',
+        {"kdump-tools.cfg": 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT crashkernel=384M-:128M"\n'},
+        "a=1 crashkernel=384M-:128M",
+    ),
+    "words a shell would expand": ("GRUB_CMDLINE_LINUX='acpi_osi=! memmap=4M\\$0x1 x=*'\n", {}, "acpi_osi=! memmap=4M\\$0x1 x=*"),
+    "an exported variable, and comments that speak of us": ('# GRUB_CMDLINE_LINUX="nosmt"\nexport GRUB_CMDLINE_LINUX="a=1" # nosmt\n', {}, "a=1"),
+    "quoted blanks": ("GRUB_CMDLINE_LINUX='dyndbg=\"file a.c  +p\"'\n", {}, 'dyndbg="file a.c +p"'),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_each_shape_of_settings_gets_the_argument_and_comes_back_as_it_was(tmp_path, shape):
+    settings, drop_ins, words = SHAPES[shape]
+    boot_maker.grub_tree(tmp_path, settings or "", drop_ins)
+    if settings is None:
+        (tmp_path / "etc/default/grub").unlink()
+    before = boot_maker.snapshot(tmp_path)
+
+    result = run(tmp_path, "disabled")
+
+    assert result["changed"] and result["reboot_required"] and result["found"] == []
+    assert [line[3:] for line in lines(tmp_path)][::2] == [["nosmt", *words.split()]] * 2
+    assert {name: value for name, value in boot_maker.snapshot(tmp_path).items() if name.startswith("etc/")} == {
+        name: value
+        for name, value in [*list(before.items()), (DROP_IN, ((tmp_path / DROP_IN).stat().st_mode, (tmp_path / DROP_IN).read_bytes()))]
+        if name.startswith("etc/")
+    }
+    assert not run(tmp_path, "disabled")["changed"]
+
+    assert run(tmp_path, "enabled")["changed"]
+    assert boot_maker.snapshot(tmp_path) == before
+    assert not run(tmp_path, "enabled")["changed"]
+
+
+def test_entries_for_recovery_have_it_too(tmp_path):
+    boot_maker.grub_tree(tmp_path)
+    run(tmp_path, "forced_off")
+    assert len(lines(tmp_path)) == 4
+    assert all(line.count("nosmt=force") == 1 for line in lines(tmp_path))
+
+
+FOUND = {
+    "by hand in the main file": ('GRUB_CMDLINE_LINUX="nosmt quiet"\n', {}, [("nosmt", "etc/default/grub")]),
+    "in the default variable": ('GRUB_CMDLINE_LINUX_DEFAULT="quiet maxcpus=4"\n', {}, [("maxcpus=4", "etc/default/grub")]),
+    "appended by a drop-in": ("", {"99-x.cfg": 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX nosmt=force"\n'}, [("nosmt=force", "etc/default/grub.d/99-x.cfg")]),
+    "hidden in mitigations": (
+        "GRUB_CMDLINE_LINUX='mitigations=auto,nosmt l1tf=full,force'\n",
+        {},
+        [("mitigations=auto,nosmt", "etc/default/grub"), ("l1tf=full,force", "etc/default/grub")],
+    ),
+    "made by a command": ('GRUB_CMDLINE_LINUX="$(echo no)smt"\n', {}, [("nosmt", "etc/default/grub")]),
+    "twice, in two files": ('GRUB_CMDLINE_LINUX="nosmt"\n', {"a.cfg": 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX nosmt"\n'}, [("nosmt", "etc/default/grub")]),
+}
+
+
+@pytest.mark.parametrize("shape", FOUND)
+def test_enabled_takes_away_what_others_set_and_says_where_it_was(tmp_path, shape):
+    settings, drop_ins, found = FOUND[shape]
+    boot_maker.grub_tree(tmp_path, settings, drop_ins)
+    files = {name: value for name, value in boot_maker.snapshot(tmp_path).items() if name.startswith("etc/")}
+
+    result = run(tmp_path, "enabled")
+
+    assert [(entry["argument"], os.path.relpath(entry["where"], tmp_path)) for entry in result["found"]] == found
+    assert not any(word.startswith(("nosmt", "maxcpus", "l1tf")) or "nosmt" in word for line in lines(tmp_path) for word in line)
+    left = boot_maker.snapshot(tmp_path)
+    assert {name: left[name] for name in files} == files
+    assert not run(tmp_path, "enabled")["changed"]
+
+
+def test_what_a_later_file_takes_away_again_needs_nothing(tmp_path):
+    boot_maker.grub_tree(tmp_path, 'GRUB_CMDLINE_LINUX="nosmt"\n', {"50-cloudimg-settings.cfg": 'GRUB_CMDLINE_LINUX="a=1"\n'})
+    result = run(tmp_path, "enabled")
+    assert (result["changed"], result["found"]) == (False, [])
+
+
+def test_a_later_hand_edit_changes_nothing_while_ours_is_there(tmp_path):
+    boot_maker.grub_tree(tmp_path)
+    run(tmp_path, "disabled")
+    boot_maker.write(tmp_path, "etc/default/grub", 'GRUB_CMDLINE_LINUX="maxcpus=2 nosmt nosmt=force a=1"\n')
+    subprocess.run([tmp_path / "usr/sbin/grub-mkconfig", "-o", tmp_path / "boot/grub/grub.cfg"], check=True)
+    assert lines(tmp_path)[0][3:] == ["nosmt", "a=1"]
+    assert not run(tmp_path, "disabled")["changed"]
+
+
+def test_states_replace_each_other(tmp_path):
+    boot_maker.grub_tree(tmp_path)
+    for smt, argument in (("disabled", "nosmt"), ("forced_off", "nosmt=force"), ("mitigations_nosmt", "mitigations=auto,nosmt"), ("disabled", "nosmt")):
+        result = run(tmp_path, smt)
+        assert result["configured"] == [argument]
+        assert all([word for word in line if "nosmt" in word] == [argument] for line in lines(tmp_path))
+
+
+def test_check_mode_writes_nothing_and_tells_the_same_diff(tmp_path):
+    boot_maker.grub_tree(tmp_path)
+    before = boot_maker.snapshot(tmp_path)
+    told = run(tmp_path, "disabled", check=True)
+    assert boot_maker.snapshot(tmp_path) == before and not (tmp_path / "run").exists() and not (tmp_path / "var").exists()
+    done = run(tmp_path, "disabled")
+    assert told["changed"] and told["diff"] == done["diff"] and told["configured"] == done["configured"] == ["nosmt"]
+
+
+def test_a_grub_cfg_that_is_behind_its_settings_is_made_again(tmp_path):
+    boot_maker.grub_tree(tmp_path)
+    old = (tmp_path / "boot/grub/grub.cfg").read_text()
+    run(tmp_path, "disabled")
+    (tmp_path / "boot/grub/grub.cfg").write_text(old)
+    assert run(tmp_path, "disabled", check=True)["changed"]
+    run(tmp_path, "disabled")
+    assert all("nosmt" in line for line in lines(tmp_path))
+
+
+def test_mode_and_links_of_grub_cfg_stay(tmp_path):
+    boot_maker.grub_tree(tmp_path)
+    cfg = tmp_path / "boot/grub/grub.cfg"
+    cfg.rename(tmp_path / "boot/real.cfg")
+    cfg.symlink_to("../real.cfg")
+    run(tmp_path, "disabled")
+    assert cfg.is_symlink() and stat.S_IMODE((tmp_path / "boot/real.cfg").stat().st_mode) == 0o600
+    assert all("nosmt" in line for line in lines(tmp_path))
+
+
+# ---- faults: nothing is changed -----------------------------------------------------------------------------------------------------------------------
+
+
+def make_broken_settings(root):
+    boot_maker.write(root, "etc/default/grub.d/99-broken.cfg", 'GRUB_CMDLINE_LINUX="a\n')
+
+
+def make_later_file(root):
+    boot_maker.write(root, "etc/default/grub.d/zzz.cfg", 'GRUB_CMDLINE_LINUX="a=1"\n')
+
+
+def make_lost_entry(root):
+    boot_maker.write(root, "etc/grub.d/40_custom", "")
+    (root / "boot/vmlinuz-6.1.0-12-amd64").rename(root / "boot/hidden")
+    text = (root / "usr/sbin/grub-mkconfig").read_text()
+    (root / "usr/sbin/grub-mkconfig").write_text(text.replace('"$root"/boot/vmlinuz-*', '"$root"/boot/vmlinuz-6.1.0-13-*'))
+    (root / "boot/hidden").rename(root / "boot/vmlinuz-6.1.0-12-amd64")
+
+
+def make_lost_initrd(root):
+    text = (root / "usr/sbin/grub-mkconfig").read_text()
+    (root / "usr/sbin/grub-mkconfig").write_text(text.replace(r"\tinitrd\t/boot/initrd.img-%s", "%.0s"))
+
+
+def make_missing(name):
+    return lambda root: (root / name).unlink()
+
+
+def make_file(name):
+    return lambda root: boot_maker.write(root, name, "")
+
+
+FAULTS = {
+    "grub-mkconfig fails": (make_file("mkconfig-fails"), "exit code 1: grub-probe: error: cannot find a device"),
+    "the new grub.cfg has an error": (make_file("script-check-fails"), "syntax error"),
+    "grub-script-check is missing": (make_missing("usr/bin/grub-script-check"), "grub-script-check cannot be run"),
+    "no kernel is found": (make_file("mkconfig-finds-no-kernel"), "no entry for any kernel"),
+    "settings that no shell reads": (make_broken_settings, "cannot be read by a shell"),
+    "a file that is read after ours": (make_later_file, "nosmt is missing.*Something that is read after"),
+    "an entry would be lost": (make_lost_entry, "would lose.*6.1.0-12-amd64"),
+    "an initial RAM disk would be lost": (make_lost_initrd, "would lose.*initial RAM disk"),
+    "grub.cfg is missing": (make_missing("boot/grub/grub.cfg"), "without a grub-mkconfig|no boot loader was found"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_changes_nothing_and_is_told(tmp_path, fault):
+    make, message = FAULTS[fault]
+    boot_maker.grub_tree(tmp_path)
+    make(tmp_path)
+    before = boot_maker.snapshot(tmp_path)
+    with pytest.raises(boot_change.ERRORS, match=r"(?s)" + message):
+        run(tmp_path, "disabled")
+    assert boot_maker.snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize("fault", ["grub-mkconfig fails", "the new grub.cfg has an error"])
+def test_a_fault_leaves_an_earlier_setting_in_force(tmp_path, fault):
+    boot_maker.grub_tree(tmp_path)
+    run(tmp_path, "disabled")
+    before = boot_maker.snapshot(tmp_path)
+    FAULTS[fault][0](tmp_path)
+    for smt in ("enabled", "forced_off"):
+        with pytest.raises(loader_base.BootLoaderError):
+            run(tmp_path, smt)
+        assert boot_maker.snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize("place", ["replace", "keep", "install"])
+def test_a_disk_that_is_full_at_any_step_changes_nothing(tmp_path, monkeypatch, place):
+    boot_maker.grub_tree(tmp_path)
+    run(tmp_path, "disabled")
+    before = boot_maker.snapshot(tmp_path)
+
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    if place == "keep":
+        monkeypatch.setattr(loader_base.shutil, "copy2", full)
+    elif place == "replace":
+        monkeypatch.setattr(loader_base.os, "fsync", full)
+    else:
+        monkeypatch.setattr(loader_base, "replace", lambda fs, path, text: (tmp_path / path).write_text(text))
+        monkeypatch.setattr(loader_base.os, "fsync", full)
+    with pytest.raises(loader_base.BootLoaderError, match=r"No space left on device.*Nothing was changed"):
+        run(tmp_path, "forced_off")
+    assert boot_maker.snapshot(tmp_path) == before
+
+
+CHILD = r"""
+import os, shutil, signal, subprocess, sys
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+root, smt, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
+steps = [0]
+def counted(function):
+    def step(*args, **kwargs):
+        steps[0] += 1
+        if steps[0] == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return function(*args, **kwargs)
+    return step
+for module, name in ((os, 'rename'), (os, 'unlink'), (os, 'fsync'), (shutil, 'copy2'), (subprocess, 'Popen')):
+    setattr(module, name, counted(getattr(module, name)))
+boot_change.run(host_files.HostFs(root), boot_change.Request(smt, None, False, False), 'x86_64', '6.1.0-13-amd64')
+"""
+
+
+@pytest.mark.parametrize(("first", "second"), [("enabled", "disabled"), ("disabled", "enabled")])
+def test_a_run_killed_at_any_step_leaves_a_whole_grub_cfg_and_the_next_run_goes_on(tmp_path, first, second):
+    number, ends = 0, set()
+    while True:
+        number += 1
+        root = tmp_path / str(number)
+        boot_maker.grub_tree(root)
+        run(root, first)
+        old = (root / "boot/grub/grub.cfg").read_text()
+        done = subprocess.run([boot_maker.sys.executable, "-c", CHILD, str(root), second, str(number)], check=False, capture_output=True)
+        after = (root / "boot/grub/grub.cfg").read_text()
+        subprocess.run([root / "usr/sbin/grub-mkconfig", "-o", root / "by-hand.cfg"], check=True)
+        by_hand = (root / "by-hand.cfg").read_text()
+        run(root, second)
+        new = (root / "boot/grub/grub.cfg").read_text()
+        assert old != new
+        # Whole, whichever it is; and what an administrator's own update-grub would make is whole too.
+        assert {after, by_hand} <= {old, new}
+        assert [path for path in root.rglob("*threadwise-smt-*") if "var" not in path.parts] == []
+        assert not run(root, second)["changed"]
+        ends.add(after == new)
+        if done.returncode == 0:
+            break
+        assert done.returncode == -signal.SIGKILL, done.stderr
+    assert ends == {True, False} and number > 8
+
+
+ENDED = r"""
+import os, shutil, signal, subprocess, sys
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+root, smt, number, when = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+steps = [0]
+def counted(function):
+    def step(*args, **kwargs):
+        steps[0] += 1
+        if steps[0] == number and when == 'before':
+            os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            if steps[0] == number and when == 'after':
+                os.kill(os.getpid(), signal.SIGTERM)
+    return step
+loader_base.heed_signals()
+for module, name in ((os, 'rename'), (os, 'unlink'), (os, 'fsync'), (shutil, 'copy2'), (subprocess, 'Popen')):
+    setattr(module, name, counted(getattr(module, name)))
+try:
+    boot_change.run(host_files.HostFs(root), boot_change.Request(smt, None, False, False), 'x86_64', '6.1.0-13-amd64')
+    print('done')
+except loader_base.BootLoaderError as trouble:
+    print(trouble)
+print(steps[0] >= number)
+"""
+NO_FAULT, SICK = None, "script-check-fails"
+
+
+@pytest.mark.parametrize("fault", [NO_FAULT, SICK])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_run_told_to_end_at_any_step_is_whole_and_tells_what_it_did(tmp_path, fault, when):
+    """Also while it takes back what it had begun, and once grub.cfg is replaced."""
+    number, told = 0, set()
+    while True:
+        number += 1
+        root = boot_maker.grub_tree(tmp_path / str(number))
+        run(root, "disabled")
+        before = boot_maker.snapshot(root)
+        if fault:
+            boot_maker.write(root, fault, "")
+        done = subprocess.run([boot_maker.sys.executable, "-c", ENDED, str(root), "enabled", str(number), when], check=True, capture_output=True, text=True)
+        said, reached = done.stdout.splitlines()
+        if said == "done":
+            assert not run(root, "enabled", check=True)["changed"] and lines(root)[0][3:] == ["quiet"], number
+        else:
+            assert boot_maker.snapshot(root) == before and said.endswith("Nothing was changed"), (number, said)
+        told.add("done" if said == "done" else "ended" if "ended by signal 15" in said else "failed")
+        if reached == "False":
+            break
+    assert told == ({"failed", "ended"} if fault else {"done", "ended"}) and number > 8
+
+
+def test_a_tool_that_runs_when_the_end_is_asked_for_goes_with_all_it_started(tmp_path):
+    root = boot_maker.grub_tree(tmp_path)
+    held = f"set -e\n(kill -TERM $PPID; sleep 600; echo late >>{root}/boot/late)\n"
+    text = (root / "usr/sbin/grub-mkconfig").read_text().replace("set -e\n", held, 1)
+    assert held in boot_maker.write(root, "usr/sbin/grub-mkconfig", text).read_text()
+    before = boot_maker.snapshot(root)
+    done = subprocess.run([boot_maker.sys.executable, "-c", ENDED, str(root), "disabled", "-1", ""], check=True, capture_output=True, text=True)
+    assert "ended by signal 15. Nothing was changed" in done.stdout
+    assert boot_maker.snapshot(root) == before
+
+
+# ---- what is told -------------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_hand_written_entries_and_xen_are_told_and_left(tmp_path):
+    boot_maker.grub_tree(tmp_path)
+    custom = (
+        "### BEGIN /etc/grub.d/40_custom ###\nmenuentry 'Mine' {\n\tlinux /boot/vmlinuz-6.1.0-13-amd64 root=UUID=1 ro\n}\n"
+        "menuentry 'Xen' {\n\tmultiboot2 /boot/xen-4.17-amd64.gz\n}\n### END /etc/grub.d/40_custom ###\n"
+    )
+    boot_maker.write(tmp_path, "etc/grub.d/40_custom", custom)
+    subprocess.run([tmp_path / "usr/sbin/grub-mkconfig", "-o", tmp_path / "boot/grub/grub.cfg"], check=True)
+    warnings = run(tmp_path, "disabled")["warnings"]
+    assert any("'Mine'" in warning for warning in warnings) and any("GRUB_CMDLINE_XEN" in warning for warning in warnings)
+    assert custom in (tmp_path / "boot/grub/grub.cfg").read_text()
+
+
+# ---- SUSE ----------------------------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", ['GRUB_CMDLINE_LINUX_DEFAULT="quiet"\n', 'GRUB_CMDLINE_LINUX="a=1"', "", "# only a comment\n\n\n", 'X="caf\u00e9"\n'])
+def test_suse_gets_a_block_and_its_file_back_byte_for_byte(tmp_path, settings):
+    boot_maker.grub_tree(tmp_path, settings, suse=True)
+    before = boot_maker.snapshot(tmp_path)
+    result = run(tmp_path, "disabled")
+    assert result["loader"] == "grub_suse" and all(line.count("nosmt") == 1 for line in lines(tmp_path, "grub2"))
+    assert (tmp_path / "etc/default/grub").read_text().startswith(settings)
+    assert not run(tmp_path, "disabled")["changed"]
+    run(tmp_path, "forced_off")
+    assert (tmp_path / "etc/default/grub").read_text().count("BEGIN threadwise.smt") == 1
+    run(tmp_path, "enabled")
+    assert boot_maker.snapshot(tmp_path) == before
+
+
+def test_suse_settings_that_turn_smt_off_are_found_and_stay_in_the_file(tmp_path):
+    boot_maker.grub_tree(tmp_path, 'GRUB_CMDLINE_LINUX_DEFAULT="quiet nosmt mds=full,nosmt"\n', suse=True)
+    result = run(tmp_path, "enabled")
+    assert [entry["argument"] for entry in result["found"]] == ["nosmt", "mds=full,nosmt"]
+    assert (tmp_path / "etc/default/grub").read_text().startswith('GRUB_CMDLINE_LINUX_DEFAULT="quiet nosmt mds=full,nosmt"\n')
+    assert next(line[3:] for line in lines(tmp_path, "grub2")) == ["quiet", "mds=full"]
+
+
+# ---- which loader -------------------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "word"),
+    [
+        ("run/ostree-booted", "rpm-ostree kargs"),
+        ("etc/kernel/proxmox-boot-uuids", "proxmox-boot-tool"),
+        ("usr/sbin/transactional-update", "transactional-update"),
+    ],
+)
+def test_a_system_that_others_manage_is_refused_by_name(tmp_path, path, word):
+    boot_maker.grub_tree(tmp_path)
+    boot_maker.write(tmp_path, path, "")
+    before = boot_maker.snapshot(tmp_path)
+    with pytest.raises(loader_base.BootLoaderError, match=word):
+        run(tmp_path, "disabled")
+    assert boot_maker.snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("path", "word"),
+    [
+        ("boot/extlinux/extlinux.conf", "extlinux"),
+        ("boot/firmware/cmdline.txt", "Raspberry Pi"),
+        ("boot/grub/menu.lst", "GRUB legacy"),
+        ("etc/motd", "no boot loader was found"),
+    ],
+)
+def test_another_loader_is_refused_by_name(tmp_path, path, word):
+    boot_maker.running(tmp_path)
+    boot_maker.write(tmp_path, path, "")
+    with pytest.raises(loader_base.BootLoaderError, match=word):
+        run(tmp_path, "disabled")
+
+
+def test_a_grub_that_reads_no_drop_ins_is_refused(tmp_path):
+    boot_maker.grub_tree(tmp_path)
+    boot_maker.write(tmp_path, "usr/sbin/grub-mkconfig", "#!/bin/sh\n", executable=True)
+    assert "GRUB without a grub-mkconfig that reads" in boot_entries.find_loader(host_files.HostFs(str(tmp_path))).hindrance

@@ -1,0 +1,133 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+import sysfs_tree
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, entries as boot_entries, facts as boot_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from hypothesis import given, settings, strategies as st
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        ("", []),
+        ("\n", []),
+        ("quiet nosmt\n", ["quiet", "nosmt"]),
+        ("a  b\tc", ["a", "b", "c"]),
+        ('a="b c" d', ["a=b c", "d"]),
+        ('"a b" c', ["a b", "c"]),
+        ("nosmt -- maxcpus=2", ["nosmt"]),
+        ('a="nosmt', ["a=nosmt "]),
+    ],
+)
+def test_a_command_line_is_split_as_the_kernel_does(text, arguments):
+    assert [argument.strip() for argument in boot_arguments.split_arguments(text)] == [argument.strip() for argument in arguments]
+
+
+@settings(max_examples=200)
+@given(st.text(max_size=80))
+def test_any_command_line_can_be_split(text):
+    boot_arguments.smt_arguments(boot_arguments.split_arguments(text))
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "nosmt",
+        "nosmt=force",
+        "maxcpus=4",
+        "nr_cpus=4",
+        "nosmp",
+        "smt-enabled=off",
+        "smt_enabled=2",
+        "smt=1",
+        "mitigations=auto,nosmt",
+        "mds=full,nosmt",
+        "l1tf=full",
+        "l1tf=full,force",
+        "l1tf=flush,nosmt",
+        "tsx_async_abort=full,nosmt",
+        "mmio_stale_data=full,nosmt",
+    ],
+)
+def test_arguments_that_bear_on_smt(argument):
+    assert boot_arguments.smt_arguments(["quiet", argument]) == [argument]
+
+
+@pytest.mark.parametrize(
+    "argument", ["quiet", "isolcpus=1,3", "mitigations=auto", "mds=full", "l1tf=flush", "nosmtx", "root=/dev/nosmt", "smtp=x", "nohz_full=1-3"]
+)
+def test_arguments_that_do_not(argument):
+    assert boot_arguments.smt_arguments([argument]) == []
+
+
+def grub_cfg(*lines):
+    return "\n".join(["### BEGIN /etc/grub.d/10_linux ###", *list(lines), "### END /etc/grub.d/10_linux ###", ""])
+
+
+def menuentry(arguments, title="Debian GNU/Linux"):
+    return f"menuentry '{title}' {{\n\tlinux /boot/vmlinuz-6.1.0-13-amd64 root=/dev/vda1 ro {arguments}\n\tinitrd /boot/initrd.img\n}}"
+
+
+def debian(cmdline, *entries):
+    return {"boot/grub/grub.cfg": grub_cfg(*entries), "usr/sbin/grub-mkconfig": ". /etc/default/grub.d\n", "proc/cmdline": cmdline + "\n"}
+
+
+def bls(cmdline, *options):
+    tree = {f"boot/loader/entries/{number}.conf": f"title x\nlinux /vmlinuz-5.14\ninitrd /initrd\noptions {text}\n" for number, text in enumerate(options)}
+    return dict(tree, **{"usr/sbin/grubby": "", "boot/grub2/grub.cfg": "", "proc/cmdline": cmdline, "boot/grub2/grubenv": "kernelopts=root=/dev/vda1 nosmt\n"})
+
+
+def read(root, tree):
+    fs = host_files.HostFs(sysfs_tree.write(root, tree))
+    return boot_facts.read(fs, boot_entries.find_loader(fs))
+
+
+RESCUE = menuentry("single", title="Debian GNU/Linux, with Linux 6.1 (recovery mode)")
+
+
+@pytest.mark.parametrize(
+    ("tree", "running", "configured", "reboot"),
+    [
+        (debian("BOOT_IMAGE=x quiet", menuentry("quiet"), RESCUE), [], [], False),
+        (debian("quiet nosmt", menuentry("quiet nosmt"), RESCUE), ["nosmt"], ["nosmt"], False),
+        (debian("quiet", menuentry("quiet nosmt"), RESCUE), [], ["nosmt"], True),
+        (debian("quiet nosmt=force", menuentry("quiet")), ["nosmt=force"], [], True),
+        (debian("nosmt mds=full,nosmt", menuentry("mds=full,nosmt nosmt")), ["nosmt", "mds=full,nosmt"], ["mds=full,nosmt", "nosmt"], False),
+        (debian("quiet", menuentry("nosmt"), menuentry("quiet")), [], None, None),
+        (debian("quiet"), [], None, None),
+        (bls("quiet", "ro nosmt", "ro nosmt"), [], ["nosmt"], True),
+        (bls("quiet nosmt", "$kernelopts"), ["nosmt"], ["nosmt"], False),
+        (bls("quiet", "nosmt", "quiet"), [], None, None),
+        ({"proc/cmdline": "nosmt"}, ["nosmt"], None, None),
+        ({}, None, None, None),
+    ],
+)
+def test_running_and_configured(tmp_path, tree, running, configured, reboot):
+    facts = read(tmp_path, tree)
+    assert (facts["running"], facts["configured"], facts["reboot_required"]) == (running, configured, reboot)
+
+
+def test_an_entry_that_is_not_made_from_the_settings_does_not_count(tmp_path):
+    tree = debian("quiet", menuentry("quiet"))
+    tree["boot/grub/grub.cfg"] += f"### BEGIN /etc/grub.d/40_custom ###\n{menuentry('nosmt', title='mine')}\n### END /etc/grub.d/40_custom ###\n"
+    assert read(tmp_path, tree)["configured"] == []
+
+
+@pytest.mark.parametrize(
+    ("loader", "hindrance", "chosen", "part"),
+    [
+        (boot_entries.Loader("grub_debian"), None, "grub_debian", None),
+        (boot_entries.Loader("grubby"), "only root", None, "only root"),
+        (boot_entries.Loader("none", "zipl was found"), None, None, "zipl was found"),
+        (boot_entries.Loader("grub_debian", "a stranger is here"), None, None, "a stranger is here"),
+    ],
+)
+def test_methods_say_why_not(loader, hindrance, chosen, part):
+    methods = boot_facts.methods(loader, hindrance)
+    assert methods["chosen"] == chosen
+    assert methods["possible"] == ([] if chosen is None else [chosen])
+    assert set(methods["possible"]) | set(methods["impossible"]) == set(boot_facts.METHODS)
+    assert part is None or any(part in reason for reason in methods["impossible"].values())

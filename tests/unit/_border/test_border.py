@@ -1,0 +1,311 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The border: what our own code says passes it on any machine; what no machine says does not, and costs little to refuse."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+
+import pytest
+import result_maker
+from ansible import context
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import placement
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers, facts, places, results, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, policy
+
+ESCAPE = "\x1b[2J\x9b\u202e\nweb02 : ok=9"
+EVERYTHING = "0-65535"
+
+
+def answer(**changed):
+    """What smt_facts prints."""
+    told = {"changed": False, "ansible_facts": {"smt": result_maker.result(blocks=1)["facts"]}, "invocation": {"module_args": {"sysroot": "/"}}}
+    return json.dumps({**told, **changed})
+
+
+def with_facts(**changed):
+    return answer(ansible_facts={"smt": {**result_maker.result(blocks=1)["facts"], **changed}})
+
+
+# ---- answers of modules ---------------------------------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_keeps_its_fields_alone():
+    beside = {"verdict": 5, "add_host": {"host_name": "x"}, "ansible_stats": {"data": 5}, "failed": False, "_ansible_x": 1, "deprecations": [1]}
+    told = answers.accept("smt_facts", "motd\n" + answer(**beside))
+    assert set(told) == {"changed", "ansible_facts"}
+
+
+@pytest.mark.parametrize("beside", [{"smt_survey_page": "inventory/host_vars/web02.yml"}, {"ansible_connection": "local"}])
+def test_facts_beside_our_own_are_refused(beside):
+    with pytest.raises(text.BorderError, match="ansible_facts"):
+        answers.accept("smt_facts", answer(ansible_facts={"smt": result_maker.result(blocks=1)["facts"], **beside}))
+
+
+def test_of_a_failure_nothing_is_kept_but_its_words():
+    told = answers.accept("smt_facts", answer(failed=True, msg=ESCAPE, verdict={"status": "compliant"}, unreachable=True, exception="Traceback\x1b[2J"))
+    assert set(told) == {"failed", "msg", "exception"} and "\x1b" not in told["exception"]
+    assert told["msg"].isprintable() and "\n" not in told["msg"] and "web02" in told["msg"]
+
+
+def test_a_refused_change_says_who_would_be_hurt():
+    refused = {"failed": True, "msg": "1 bystander(s) would be hurt", "bystanders": ["CPU 3: pid 812 sleep"], "changed": True, "verdict": 5}
+    told = answers.accept("smt_state", json.dumps(refused))
+    assert set(told) == {"failed", "msg", "bystanders"} and told["bystanders"] == ["CPU 3: pid 812 sleep"]
+    with pytest.raises(text.BorderError, match="bystanders"):
+        answers.accept("smt_state", json.dumps({**refused, "bystanders": [{}]}))
+
+
+@pytest.mark.parametrize("said", ["yes", 1, [1], {"a": 1}])
+def test_whatever_is_no_false_is_a_failure(said):
+    assert answers.accept("smt_facts", answer(failed=said))["failed"] is True
+
+
+def test_warnings_are_lines_for_a_terminal():
+    told = answers.accept("smt_facts", answer(warnings=[ESCAPE, {"msg": ESCAPE}, 7, *["x"] * 1000]))
+    assert len(told["warnings"]) == answers.MOST_WARNINGS and all(one.isprintable() for one in told["warnings"])
+
+
+@pytest.mark.parametrize("printed", ["", "sh: 1: python3: not found", "x" * 100, "}"])
+def test_what_is_no_answer_is_told_apart(printed):
+    with pytest.raises(answers.NoAnswer):
+        answers.accept("smt_facts", printed)
+
+
+@pytest.mark.parametrize(
+    ("printed", "words"),
+    [
+        ("{" + '"a": ' + "[" * 100_000 + "]" * 100_000 + "}", "nested too deeply"),
+        ('{"a": NaN}', "finite"),
+        ('{"a": 1e999}', "too large"),
+        ('{"a": ' + "9" * 5000 + "}", "5000 digits"),
+        ("{" + "x" * (9 * answers.MIB) + "}", "9 MiB long"),
+        ('{"a": }', "not a whole JSON document"),
+    ],
+)
+def test_what_is_not_sound_is_refused(printed, words):
+    with pytest.raises(text.BorderError, match=words):
+        answers.accept("smt_facts", printed)
+
+
+# ---- facts ----------------------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"sibling_groups": [EVERYTHING] * 20}, "more CPUs than the 8192"),
+        ({"sibling_groups": ["0-1", "1-2"]}, "CPU 1 is named twice"),
+        ({"nodes": {str(number): EVERYTHING for number in range(200)}}, "more CPUs than the 8192"),
+        ({"nodes": {str(number): "0-8191" for number in range(200)}}, "nodes: .* more CPUs than the 0"),
+        ({"packages": ["0-3", "3-7"]}, "CPU 3 is named twice"),
+        ({"cpus": {**dict.fromkeys(("present", "possible", "online", "offline", "isolated"), EVERYTHING)}}, "more CPUs"),
+        ({"hardware_class": {"a": 1}}, "hardware_class"),
+        ({"hardware_class": 7}, "hardware_class"),
+        ({"hardware_class": "x86_64-1s4c8t-split-0f3a9c1e"}, "not the class of the machine that these facts show"),
+        ({"more": 1}, "more"),
+        ({"problems": ["x"] * 2000}, "problems"),
+        ({"control": None}, "control"),
+        ({"sockets": -1}, "sockets"),
+        ({"cores": True}, "cores"),
+        ({"vulnerabilities": {"a\nb": {"status": "", "smt": None}}}, "vulnerabilities"),
+        ({"measured": {"pairs": []}}, "measured"),
+    ],
+)
+def test_facts_of_no_machine_are_refused(changed, words):
+    with pytest.raises(text.BorderError, match=words):
+        answers.accept("smt_facts", with_facts(**changed))
+
+
+def test_refusing_costs_little_memory():
+    printed = with_facts(sibling_groups=[EVERYTHING] * 1000, nodes={str(number): EVERYTHING for number in range(1000)})
+    tracemalloc.start()
+    with pytest.raises(text.BorderError):
+        answers.accept("smt_facts", printed)
+    _now, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 20 * answers.MIB
+
+
+def test_a_machine_of_4096_cpus_passes_and_is_judged():
+    known = result_maker.result(shape=(16, 128, 2), blocks=1)["facts"]
+    told = answers.accept("smt_facts", answer(ansible_facts={"smt": known}))["ansible_facts"]["smt"]
+    assert told == known
+    verdict = compliance.judge(told, policy.Wish(state=policy.DISABLED), policy.RUNTIME)
+    assert (verdict["status"] == compliance.DRIFTED and cpulist.render(range(1, 4096, 2)) in verdict["sentence"]) or "..." in verdict["sentence"]
+
+
+def test_a_host_that_knows_nothing_passes():
+    assert facts.accept(result_maker.nothing_known())["source"] == "unknown"
+
+
+# ---- results --------------------------------------------------------------------------------------------------------------------------------------
+
+
+def refusal(document):
+    with pytest.raises(results.ResultError) as caught:
+        results.parse(json.dumps(document), "web01")
+    assert str(caught.value).startswith("web01: ") and len(str(caught.value)) < 1000 and str(caught.value).isprintable()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "words"),
+    [
+        (("restored", "before", "online"), [True], "restored.before.online.0"),
+        (("restored", "before", "online"), EVERYTHING, "restored.before.online"),
+        (("samples", 0, "placement"), "streams_" + "9" * 30, "placement"),
+        (("samples", 0, "placement"), "streams_\u00b2", "placement"),
+        (("samples", 0, "metric", "value"), 1e-100, "closer to zero"),
+        (("samples", 0, "metric", "value"), 1e308, "samples.0.metric.value"),
+        (("samples", 0, "workload"), "another", "the plan has no workload another"),
+        (("samples", 0, "point"), {"name": "load", "value": 1}, "does not measure gzip at 1"),
+        (("samples", 0, "workers"), [{"cpus": EVERYTHING, "value": 1}], "cpus"),
+        (("samples", 0, "condition"), "on", "condition"),
+        (("events", 0, "detail"), [[[[]]]], "events.0.detail"),
+        (("events", 0, "detail"), {"a": {"b": 1}}, "events.0.detail"),
+        (("ansible_remote_tmp",), "{{ lookup('pipe', 'id') }}", "ansible_remote_tmp"),
+        (("finished",), "9999", "finished"),
+        (("finished",), "2026-02-31T00:00:00Z", "finished"),
+        (("run",), "../inventory/host_vars", "run"),
+        (("environment", "more"), 1, "environment"),
+        (("plan", "more"), 1, "plan"),
+    ],
+)
+def test_a_result_of_no_host_is_refused(where, value, words):
+    document = result_maker.result(blocks=1)
+    at = document
+    for part in where[:-1]:
+        at = at[part]
+    at[where[-1]] = value
+    assert words in refusal(document)
+
+
+@pytest.mark.parametrize(("depth", "words"), [(5, "facts.measured"), (900, "Recursion limit"), (5000, "nested too deeply")])
+def test_facts_that_are_nested_are_refused(depth, words):
+    document = result_maker.result(blocks=1)
+    printed = json.dumps(document).replace('"measured": null', '"measured": ' + '{"facts": ' * depth + "1" + "}" * depth)
+    with pytest.raises(results.ResultError, match=words):
+        results.parse(printed, "web01")
+
+
+def test_a_refusal_has_no_cause_that_holds_what_was_refused():
+    """Ansible prints the causes of a failure, too."""
+    with pytest.raises(results.ResultError) as caught:
+        results.parse(json.dumps(result_maker.result(blocks=1, message="x" * 1_000_000)), "web01")
+    assert caught.value.__cause__ is None and caught.value.__suppress_context__
+
+
+def test_thousands_of_workloads_are_refused():
+    document = result_maker.result(blocks=1)
+    document["plan"]["workloads"] = [{**document["plan"]["workloads"][0], "name": f"w{number}"} for number in range(4000)]
+    assert "plan.workloads" in refusal(document)
+
+
+@pytest.mark.parametrize("points", [[1.0, 1.0000000000001], [1, 1.0]])
+def test_points_that_look_the_same_are_refused(points):
+    document = result_maker.result(blocks=1)
+    document["plan"]["workloads"][0]["points"] = points
+    assert "is there twice" in refusal(document)
+
+
+# ---- places on the controller ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(name="project")
+def project_fixture(tmp_path, monkeypatch):
+    """A directory in which somebody works, with an inventory in a directory of its own."""
+    (tmp_path / "inventory").mkdir()
+    (tmp_path / "inventory" / "hosts.yml").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(context, "CLIARGS", {"inventory": ("inventory/hosts.yml",)})
+    return tmp_path
+
+
+@pytest.mark.parametrize("dest", ["smt_eval_results", "~/res", "deeper/than/that", "./x/../y", "~/.ansible/tmp/scratch"])
+def test_results_may_lie_in_places_of_their_own(project, dest):
+    made = places.run_directory(dest, "r1")
+    assert made.name == "r1" and made.is_absolute() and "~" not in str(made) and ".." not in made.parts
+
+
+@pytest.mark.parametrize("run", ["../inventory/host_vars", "/etc", "..", ".", "", "a/b", "a\nb", "a\n", "x" * 101, "-rf", ".hidden", None, 7, "\u00e4"])
+def test_a_run_that_leads_elsewhere_is_refused(project, run):
+    with pytest.raises(text.BorderError, match="a run cannot be called"):
+        places.run_directory("smt_eval_results", run)
+
+
+@pytest.mark.parametrize(
+    "dest",
+    [
+        "inventory",
+        "inventory/host_vars",
+        "host_vars",
+        "group_vars/x",
+        "library",
+        "filter_plugins",
+        "roles/x/action_plugins",
+        "/etc/ansible",
+        "~/.ansible/collections/x",
+        "x/../host_vars",
+        "link",
+    ],
+)
+def test_nothing_is_written_where_ansible_reads(project, dest):
+    (project / "link").symlink_to("inventory")
+    for place in (places.file, lambda path: places.run_directory(path, "r1")):
+        with pytest.raises(text.BorderError, match="what comes from hosts is not written there"):
+            place(dest)
+
+
+def test_a_working_directory_may_lie_in_a_library(project, monkeypatch):
+    here = project / "library" / "fleet"
+    here.mkdir(parents=True)
+    monkeypatch.chdir(here)
+    assert places.run_directory("smt_eval_results", "r1") == here / "smt_eval_results" / "r1"
+    with pytest.raises(text.BorderError, match="called library"):
+        places.file("library/x")
+
+
+def test_an_inventory_that_is_a_directory_is_read_whole(project, monkeypatch):
+    monkeypatch.setattr(context, "CLIARGS", {"inventory": (".",)})
+    with pytest.raises(text.BorderError, match="is an inventory"):
+        places.run_directory("smt_eval_results", "r1")
+
+
+def test_who_works_beside_the_inventory_has_results_there(project, monkeypatch):
+    monkeypatch.setattr(context, "CLIARGS", {"inventory": ("hosts",)})
+    (project / "hosts").write_text("")
+    assert places.run_directory("smt_eval_results", "r1") == project / "smt_eval_results" / "r1"
+
+
+# ---- verdicts -------------------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "registered",
+    [
+        {"failed": True, "msg": "no", "verdict": {"status": "compliant"}},
+        {"verdict": 5},
+        {"verdict": {"status": "compliant"}},
+        {"failed": True, "verdict": 5},
+        5,
+        None,
+        {"failed": True, "verdict": compliance.refused("x", compliance.COMPLIANT)},
+    ],
+)
+def test_a_verdict_that_is_not_our_own_is_none(registered):
+    assert compliance.told(registered)["status"] == compliance.UNKNOWN
+
+
+def test_our_own_verdict_is_told_as_it_is():
+    verdict = compliance.refused("x", compliance.DRIFTED)
+    assert compliance.told({"changed": False, "verdict": verdict}) is verdict
+
+
+@pytest.mark.parametrize("name", ["streams_\u00b2", "streams_" + "9" * 30, "streams_", "streams_-1"])
+def test_a_number_of_streams_is_one(name):
+    with pytest.raises(placement.PlacementError):
+        placement.Placements((), (), (0,)).workers(name)

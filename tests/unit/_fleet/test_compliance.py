@@ -1,0 +1,249 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Verdicts: held against what `smt_state` and `smt_boot_args` would change on the very same host."""
+
+from __future__ import annotations
+
+import json
+import string
+
+import boot_maker
+import pytest
+import sysfs_tree
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change
+from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, state as smt_state
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, policy
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.policy import Wish
+from fake_host import Host
+from fake_kernel import numbered_cores
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+WISHES = [Wish("enabled"), Wish("disabled"), Wish(threads=1), Wish(threads=2), Wish(threads=4)]
+SWITCHABLE = {"runtime": {"chosen": "smt_control"}, "boot": {"chosen": "grub_debian"}}
+
+
+def known(root, machine=sysfs_tree.Machine(), **change):
+    found = smt_facts.gather(host_files.HostFs(sysfs_tree.write(root, sysfs_tree.files(machine))))
+    return dict(found, methods=SWITCHABLE, boot={"running": [], "configured": [], "loader": "grub_debian", "reboot_required": False}, **change)
+
+
+def judge(found, wish, scope="both", memory=None):
+    verdict = compliance.judge(found, wish, scope, memory)
+    assert json.loads(json.dumps(verdict)) == verdict
+    return verdict
+
+
+@pytest.mark.parametrize("state", ["on", "off", "forceoff", "absent"])
+@pytest.mark.parametrize("offline", [(), (1,), (5, 7), (4, 5)])
+@pytest.mark.parametrize(("threads", "modern", "numeric"), [(2, False, False), (2, True, False), (4, True, True)])
+def test_compliant_is_where_smt_state_would_change_nothing(tmp_path, state, offline, threads, modern, numeric):
+    options = {"control": None if state == "absent" else state, "modern": modern, "numeric": numeric, "offline": offline}
+    host = _host(tmp_path, numbered_cores(8 // threads, threads, "adjacent"), options)
+    found = smt_facts.gather(host_files.HostFs(str(tmp_path)))
+    for wish in WISHES:
+        told = compliance.running(found, wish)
+        try:
+            changes = host.ask(wish.state, threads=wish.threads, check=True, bystanders="warn")["changed"]
+        except smt_state.StateError as error:
+            assert (told["status"], told["hindrance"]) == ("drifted", str(error)), wish
+        else:
+            assert told["status"] == ("drifted" if changes else "compliant"), (wish, told)
+
+
+def _host(root, cores, options):
+    host = Host.__new__(Host)
+    affinity.Host.__init__(host, str(root))
+    super(Host, host).__init__(root, cores, **options)
+    host.put("proc/self/mounts", "")
+    host.boot("first")
+    host.commands = []
+    return host
+
+
+@pytest.mark.parametrize("configured", ["", "nosmt", "nosmt=force", "maxcpus=4", "nr_cpus=4", "mitigations=auto,nosmt", "mds=full,nosmt", "nosmt nosmt"])
+@pytest.mark.parametrize("state", ["enabled", "disabled"])
+def test_compliant_is_where_smt_boot_args_would_change_no_argument(tmp_path, configured, state):
+    boot_maker.grub_tree(tmp_path, settings=f'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX="{configured}"\n')
+    boot_maker.running(tmp_path)
+    fs = host_files.HostFs(str(tmp_path))
+    told = compliance.configured(smt_facts.gather(fs), Wish(state))["status"]
+    result = boot_change.run(fs, boot_change.Request(state, None, False, False), "x86_64", "6.1.0-13-amd64")
+    assert told == ("compliant" if result["configured_before"] == result["configured"] else "drifted")
+    assert compliance.configured(smt_facts.gather(fs), Wish(state))["status"] == "compliant"
+
+
+@pytest.mark.parametrize(
+    ("scope", "run", "boot", "status"),
+    [
+        ("both", "on", [], "drifted"),
+        ("both", "off", ["nosmt"], "compliant"),
+        ("both", "off", [], "drifted"),
+        ("both", "on", ["nosmt"], "drifted"),
+        ("runtime", "off", [], "compliant"),
+        ("boot", "on", ["nosmt"], "compliant"),
+        ("boot", "off", [], "drifted"),
+        ("both", "off", None, "unknown"),
+        ("both", "on", None, "drifted"),
+        ("runtime", "off", None, "compliant"),
+    ],
+)
+def test_the_scope_says_what_counts(tmp_path, scope, run, boot, status):
+    offline = () if run == "on" else (2, 3)
+    found = known(tmp_path, sysfs_tree.Machine(offline=offline, control=run))
+    found["boot"]["configured"] = boot
+    assert judge(found, Wish("disabled"), scope)["status"] == status
+
+
+def test_what_drifted_is_told_and_what_mends_it(tmp_path):
+    found = known(tmp_path)
+    found["boot"]["configured"] = ["maxcpus=2"]
+    verdict = judge(found, Wish("disabled"))
+    assert verdict["sentence"] == (
+        "running: smt/control reads 'on', wanted is off; CPUs 2-3 are online. configured: nosmt is missing; maxcpus=2 is still there"
+    )
+    assert verdict["change"] == {"running": {"state": "disabled"}, "configured": {"smt": "disabled"}, "reboot": False}
+    assert verdict["before"] == {"running": {"state": "enabled"}, "configured": {"maxcpus": "2"}, "reboot": False}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "way"),
+    [
+        ([], {"smt": "enabled"}),
+        (["nosmt"], {"smt": "disabled"}),
+        (["nosmt=force"], {"smt": "forced_off"}),
+        (["mitigations=auto,nosmt"], {"smt": "mitigations_nosmt"}),
+        (["mitigations=auto,nosmt", "mitigations=auto,nosmt,no_user_user"], {"smt": "mitigations_nosmt"}),
+        (["mitigations=auto,nosmt", "mds=full,nosmt"], None),
+        (["mitigations=auto,nosmt,no_user_user"], None),
+        (["nosmt", "mds=full,nosmt"], None),
+        (["maxcpus=x"], None),
+        (["l1tf=full"], None),
+        (["nosmt", "maxcpus=2"], None),
+        (None, None),
+        ([7], None),
+    ],
+)
+def test_the_way_back_of_boot_arguments(tmp_path, arguments, way):
+    found = known(tmp_path)
+    found["boot"].update(configured=arguments, reboot_required=True)
+    assert judge(found, Wish("disabled"), "boot")["before"]["configured"] == (way if judge(found, Wish("disabled"), "boot")["change"]["configured"] else None)
+
+
+def test_only_what_drifted_is_changed(tmp_path):
+    found = known(tmp_path)
+    found["boot"]["configured"] = ["nosmt"]
+    assert judge(found, Wish("disabled"))["change"] == {"running": {"state": "disabled"}, "configured": None, "reboot": False}
+
+
+def test_a_boot_policy_waits_for_a_reboot(tmp_path):
+    found = known(tmp_path)
+    found["boot"].update(configured=["nosmt"], reboot_required=True)
+    verdict = judge(found, Wish("disabled"), "boot")
+    assert (verdict["status"], verdict["sentence"]) == ("compliant", "in force after the next reboot")
+    assert verdict["change"] == {"running": None, "configured": {"smt": "disabled"}, "reboot": True}
+
+
+def test_forced_off_takes_boot_arguments_and_a_reboot(tmp_path):
+    found = known(tmp_path, sysfs_tree.Machine(offline=(2, 3), control="forceoff"))
+    found["boot"].update(running=["nosmt=force"], configured=["nosmt=force"])
+    verdict = judge(found, Wish("enabled"))
+    assert "forceoff is final until a reboot" in verdict["running"]["hindrance"]
+    assert verdict["change"] == {"running": None, "configured": {"smt": "enabled"}, "reboot": True}
+    assert verdict["before"]["configured"] == {"smt": "forced_off"}
+
+
+def test_no_boot_argument_leaves_two_of_four(tmp_path):
+    found = known(tmp_path, sysfs_tree.Machine(threads=4))
+    assert judge(found, Wish(threads=4))["status"] == "compliant"
+    verdict = judge(found, Wish(threads=2), "boot")
+    assert verdict["status"] == "unknown" and "2 of 4 threads" in verdict["sentence"]
+    assert judge(found, Wish(threads=1), "boot")["change"]["configured"] == {"smt": "disabled"}
+
+
+def test_where_any_state_will_do_nothing_drifts(tmp_path):
+    assert judge(known(tmp_path), Wish(evidence="x"))["status"] == "compliant"
+
+
+def test_memory_counts_beside_it(tmp_path):
+    wanted = {"refusal": None, "differences": ["vm.overcommit_memory reads 0 instead of 2"], "boot_differences": [], "boot_hindrance": None}
+    verdict = judge(known(tmp_path), Wish("enabled"), memory=compliance.memory_aspects({"wanted": wanted}))
+    assert (verdict["status"], verdict["sentence"]) == ("drifted", "memory: vm.overcommit_memory reads 0 instead of 2")
+    verdict = judge(known(tmp_path), Wish("enabled"), memory=compliance.memory_aspects({"wanted": dict(wanted, differences=[])}))
+    assert verdict["status"] == "compliant"
+
+
+def test_memory_counts_at_the_next_boot_too(tmp_path):
+    wanted = {"differences": [], "boot_differences": ["/etc/sysctl.d/z.conf makes it 0"], "boot_hindrance": "take the line out"}
+    verdict = judge(known(tmp_path), Wish("enabled"), memory=compliance.memory_aspects({"wanted": wanted}))
+    assert (verdict["memory"]["status"], verdict["memory_configured"]["status"]) == ("compliant", "drifted")
+    assert verdict["sentence"] == "memory configured: /etc/sysctl.d/z.conf makes it 0"
+    assert verdict["memory_configured"]["hindrance"] == "take the line out"
+
+
+def test_services_alone_say_nothing_of_the_next_boot(tmp_path):
+    aspects = compliance.memory_aspects({"wanted": None, "protect_differences": ["db.service is not spared"]})
+    assert aspects["memory"] == {"status": "drifted", "reasons": ["db.service is not spared"], "hindrance": None} and aspects["memory_configured"] is None
+
+
+@pytest.mark.parametrize(
+    ("told", "way"),
+    [
+        (None, None),
+        ("x", None),
+        ([], None),
+        ({}, {"running": None, "configured": None, "reboot": False, "memory": False}),
+        (
+            {"running": {"state": "enabled"}, "configured": {"smt": "forced_off"}, "reboot": True, "memory": True},
+            {"running": {"state": "enabled"}, "configured": {"smt": "forced_off"}, "reboot": True, "memory": True},
+        ),
+        (
+            {"running": {"state": "{{ 7 }}"}, "configured": {"maxcpus": "4"}, "reboot": "yes"},
+            {"running": None, "configured": {"maxcpus": "4"}, "reboot": False, "memory": False},
+        ),
+        ({"running": 7, "configured": {"maxcpus": "4; reboot", "smt": "x"}}, {"running": None, "configured": None, "reboot": False, "memory": False}),
+    ],
+)
+def test_of_what_a_host_calls_a_way_back_only_what_is_one_is_taken(tmp_path, told, way):
+    assert judge(known(tmp_path, unconfirmed=told), Wish("enabled"))["unconfirmed"] == way
+
+
+def test_what_nothing_tells_is_unknown(tmp_path):
+    assert judge(known(tmp_path, active=None), Wish("disabled"), "runtime")["status"] == "unknown"
+    assert judge(known(tmp_path, cpus={"online": None}), Wish("disabled"), "runtime")["status"] == "unknown"
+    assert judge(known(tmp_path, sibling_groups=["0-x"]), Wish("disabled"), "runtime")["status"] == "unknown"
+
+
+NAMES = st.sampled_from(["online", "present", "offline", "runtime", "running", "configured", "max", "chosen", "impossible", "state", "smt", "maxcpus"])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20) | st.text(string.digits + "-,", max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=6,
+)
+FIELDS = ["supported", "control", "active", "threads_per_core", "cpus", "sibling_groups", "boot", "methods", "hardware_class", "complete", "unconfirmed"]
+
+
+@pytest.fixture(scope="module", name="usual")
+def _usual(tmp_path_factory):
+    return known(tmp_path_factory.mktemp("usual"))
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(change=st.dictionaries(st.sampled_from(FIELDS), JSON), wish=st.sampled_from([*WISHES, Wish()]), scope=st.sampled_from(policy.SCOPES))
+def test_facts_of_any_shape_get_a_verdict(usual, change, wish, scope):
+    for found in (change, dict(usual, **change)):
+        verdict = judge(found, wish, scope)
+        assert verdict["status"] in compliance.STATUSES and verdict["sentence"].isprintable()
+        assert len(json.dumps(verdict)) < 20_000
+
+
+@pytest.mark.parametrize("value", [None, [], "x", 7])
+def test_what_is_no_facts_is_unknown(value):
+    assert judge(value, Wish("enabled"))["status"] == "unknown"
+
+
+def test_a_large_machine_has_a_short_verdict(tmp_path):
+    found = known(tmp_path, sysfs_tree.Machine(packages=2, cores=256))
+    found["boot"]["configured"] = ["nosmt=" + "x" * 10**6] * 100
+    assert len(json.dumps(judge(found, Wish("disabled")))) < 20_000

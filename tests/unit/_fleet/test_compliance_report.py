@@ -1,0 +1,100 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Verdicts of a fleet for people and programs."""
+
+from __future__ import annotations
+
+import datetime
+import json
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report
+from prometheus_client import parser
+from prometheus_client.openmetrics import parser as openmetrics_parser
+
+NOW = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
+EVIL = "<script>alert(1)</script>\x1b[31m\"'&\\\n{{ 7 * 7 }}"
+
+
+def verdict(status="compliant", **known):
+    return compliance.refused("because", status, wanted="disabled", hardware_class="c1", reboot_pending=False, **known)
+
+
+def aspect(status):
+    return {"status": status, "reasons": ["x"], "hindrance": None}
+
+
+FLEET = [
+    ("a", verdict()),
+    ("b", verdict("drifted", running=aspect("drifted"), configured=aspect("compliant"))),
+    ("c", verdict("unknown")),
+    ("d", compliance.refused("no route", "unreachable")),
+]
+
+
+def test_the_counts_and_the_sentence():
+    assert compliance_report.counts(FLEET) == {"compliant": 1, "drifted": 1, "unknown": 1, "unreachable": 1}
+    assert compliance_report.sentence(FLEET) == "4 hosts: 1 compliant, 1 drifted, 1 unknown, 1 unreachable."
+    assert compliance_report.sentence([]) == "0 hosts: none."
+
+
+@pytest.mark.parametrize(
+    ("statuses", "worthy"), [([], False), (["compliant"], False), (["compliant", "drifted"], True), (["unknown"], True), (["unreachable"], True)]
+)
+def test_a_pipeline_stops_for_anything_but_compliant(statuses, worthy):
+    assert compliance_report.exit_worthy([("a", verdict(status)) for status in statuses]) is worthy
+
+
+def test_json_says_all_of_it():
+    told = json.loads(compliance_report.document(FLEET, NOW))
+    assert told["at"] == "2026-03-01T12:00:00Z" and [host["host"] for host in told["hosts"]] == list("abcd")
+    assert told["hosts"][1]["running"] == {"status": "drifted", "reasons": ["x"]} and told["hosts"][1]["memory"] is None
+
+
+def test_a_change_that_nobody_confirmed_is_told_everywhere():
+    fleet = [("a", dict(verdict(), sentence="", unconfirmed={})), ("b", dict(verdict(), sentence=""))]
+    told = "changed by a rollout that was interrupted before the host was found healthy"
+    assert [told in line for line in compliance_report.table(fleet)[2:4]] == [True, False]
+    assert compliance_report.page(fleet, NOW).count(told) == 1
+    assert [host["unconfirmed"] for host in json.loads(compliance_report.document(fleet, NOW))["hosts"]] == [True, False]
+
+
+def test_metrics_say_what_is_known_and_leave_the_rest_out():
+    lines = compliance_report.metrics(FLEET, NOW).splitlines()
+    assert 'threadwise_smt_drifted{host="b",hardware_class="c1",aspect="running"} 1' in lines
+    assert 'threadwise_smt_drifted{host="b",hardware_class="c1",aspect="configured"} 0' in lines
+    assert 'threadwise_smt_compliant{host="d",hardware_class=""} 0' in lines
+    assert not any(line.startswith("threadwise_smt_checked") and 'host="d"' in line for line in lines)
+    assert not any("memory" in line for line in lines if not line.startswith("#"))
+
+
+def test_nothing_from_a_host_becomes_markup_or_a_metric_or_steers_a_terminal():
+    fleet = [(EVIL, dict(verdict("drifted", running=aspect("drifted")), sentence=EVIL, hardware_class=EVIL, evidence=EVIL))]
+    page = compliance_report.page(fleet, NOW)
+    assert page.count("<script") == 1 and "&lt;script&gt;alert(1)" in page
+    assert all(line.isprintable() for line in compliance_report.table(fleet))
+
+
+@pytest.mark.parametrize(
+    "parse", [parser.text_string_to_metric_families, openmetrics_parser.text_string_to_metric_families], ids=["node_exporter's format", "OpenMetrics"]
+)
+def test_metrics_are_what_other_parsers_read(parse):
+    odd = (EVIL, verdict("drifted", running=aspect("drifted")))
+    families = {family.name: family for family in parse(compliance_report.metrics([*FLEET, odd], NOW))}
+    assert set(families) == set(compliance_report.METRICS) and {family.type for family in families.values()} == {"gauge"}
+    assert {sample.labels["host"]: sample.labels["status"] for sample in families["threadwise_smt_status"].samples} == {
+        "a": "compliant",
+        "b": "drifted",
+        "c": "unknown",
+        "d": "unreachable",
+        EVIL: "drifted",
+    }
+    assert {sample.value for sample in families["threadwise_smt_checked_timestamp_seconds"].samples} == {NOW.timestamp()}
+
+
+def test_a_thousand_hosts():
+    fleet = [(f"h{number:04}", verdict("drifted" if number % 100 == 0 else "compliant")) for number in range(1000)]
+    lines = compliance_report.table(fleet)
+    assert len(lines) == 2 + 10 + 2 and lines[-1] == "1000 hosts: 990 compliant, 10 drifted.", "compliant hosts are counted, not listed"
+    assert compliance_report.page(fleet, NOW).count("<tr>") == 1000 + 3
+    assert len(json.loads(compliance_report.document(fleet, NOW))["hosts"]) == 1000

@@ -1,0 +1,176 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a policy's variables ask of a host, and what evaluations decide where they say auto."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+import result_maker
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import decisions, policy
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.policy import Wish
+
+NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
+CLASS = "x86_64-1s2c4t-split-00000000"
+
+
+def decided(decision, sentence="Because."):
+    return {CLASS: {"decision": decision, "whose": "evaluation of a in run r, 3 days old", "sentence": sentence}}
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        ("enabled", Wish("enabled")),
+        ("disabled", Wish("disabled")),
+        ({"threads_per_core": 2}, Wish(threads=2)),
+        ({"threads_per_core": "2"}, Wish(threads=2)),
+    ],
+)
+def test_a_value_becomes_a_wish(value, wanted):
+    assert policy.wish(value, {}, CLASS, None) == wanted
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "on",
+        "",
+        True,
+        2,
+        [],
+        {},
+        {"threads_per_core": 0},
+        {"threads_per_core": 9},
+        {"threads_per_core": True},
+        {"threads_per_core": 1.5},
+        {"threads_per_core": "x" * 10**6},
+        {"threads_per_core": 2, "more": 1},
+        {"enabled": True},
+    ],
+)
+def test_what_is_no_policy_is_refused(value):
+    with pytest.raises(policy.PolicyError, match="has to be"):
+        policy.wish(value, None, CLASS, None)
+
+
+def test_a_class_goes_before_the_policy_of_all():
+    assert policy.wish("enabled", {CLASS: "disabled"}, CLASS, None) == Wish("disabled")
+    assert policy.wish("enabled", {"other": "disabled"}, CLASS, None) == Wish("enabled")
+    assert policy.wish("enabled", {CLASS: "disabled"}, None, None) == Wish("enabled")
+    with pytest.raises(policy.PolicyError, match="mapping"):
+        policy.wish("enabled", ["x"], CLASS, None)
+
+
+def test_no_policy_names_the_class_to_set_one_for():
+    with pytest.raises(policy.PolicyError, match=CLASS):
+        policy.wish(None, {"other": "disabled"}, CLASS, None)
+
+
+@pytest.mark.parametrize(("decision", "state"), [("enabled", "enabled"), ("disabled", "disabled"), ("any", None)])
+def test_auto_takes_the_decision_and_says_whose_it_is(decision, state):
+    wish = policy.wish("auto", None, CLASS, decided(decision))
+    assert (wish.state, wish.threads, wish.anything) == (state, None, state is None)
+    assert wish.evidence == "evaluation of a in run r, 3 days old: Because."
+
+
+@pytest.mark.parametrize(
+    ("known", "found", "words"),
+    [
+        (None, decided("enabled"), "hardware class of this host is not known"),
+        (CLASS, None, "smt_policy_evidence"),
+        (CLASS, {}, "no evaluation of hardware class"),
+        (CLASS, decided(None), "does not decide"),
+    ],
+)
+def test_auto_refuses_without_a_decision(known, found, words):
+    with pytest.raises(policy.PolicyError, match=words):
+        policy.wish("auto", None, known, found)
+
+
+def test_a_scope_is_one_of_three():
+    assert policy.scope("both") == "both"
+    with pytest.raises(policy.PolicyError, match="runtime, boot or both"):
+        policy.scope("all")
+
+
+# ---- what evaluations decide ----------------------------------------------------------------------------------------------------------------------
+
+
+def says(choice, host="a", run="r", days=3, hardware_class=CLASS):
+    return decisions.Witness(host, run, hardware_class, choice, f"{host} {choice}.", NOW - datetime.timedelta(days=days))
+
+
+@pytest.mark.parametrize(
+    ("said", "decision"),
+    [
+        (["on"], "enabled"),
+        (["off"], "disabled"),
+        (["either"], "any"),
+        (["on", "either"], "enabled"),
+        (["off", "off"], "disabled"),
+        (["on", "off"], None),
+        (["on", "undecided"], None),
+        (["undecided"], None),
+        (["by_workload"], None),
+        (["on", "by_workload"], None),
+        (["not_compared"], None),
+        (["on", "not_compared"], "enabled"),
+    ],
+)
+def test_hosts_of_a_run_decide_together(said, decision):
+    found = decisions.decisions([says(one, host=str(number)) for number, one in enumerate(said)], NOW)
+    assert found[CLASS]["decision"] == decision
+
+
+def test_a_host_counts_once_by_its_latest_run_that_compared_anything():
+    older, newer, blind = says("on", "b", "r1", 9), says("off", "b", "r2", 5), says("not_compared", "b", "r3", 1)
+    found = decisions.decisions([newer, blind, older], NOW)[CLASS]
+    assert (found["decision"], found["hosts"], found["runs"], found["age_days"]) == ("disabled", ["b"], ["r2"], 5)
+    assert found["whose"] == "evaluation of b in run r2, 5 days old, which alone decides for all hosts of this class"
+
+
+def test_one_host_cannot_overrule_others():
+    honest = [says("on", host, "r1", 9) for host in ("a", "b", "c", "d")]
+    found = decisions.decisions([*honest, says("off", "liar", "r2", 0)], NOW)[CLASS]
+    assert found["decision"] is None and found["sentence"].startswith("Its hosts do not agree: liar says off, ")
+    together = decisions.decisions(honest, NOW)[CLASS]
+    assert together["decision"] == "enabled" and together["whose"] == "evaluation of a, b, c and 1 more in run r1, 9 days old"
+
+
+@pytest.mark.parametrize("name", ["started", "finished", "collected"])
+def test_what_has_not_come_yet_decides_nothing(name):
+    with pytest.raises(decisions.EvidenceError, match=f"web01: {name} is 9999-01-01T00:00:00Z, which has not come yet"):
+        decisions.witness(dict(result_maker.result(), **{name: "9999-01-01T00:00:00Z"}), NOW)
+
+
+def test_when_a_run_was_taken_is_what_the_controller_noted():
+    at = decisions.witness(dict(result_maker.result(), finished="2026-01-02T00:00:00Z", collected="2026-01-01T00:00:00Z"), NOW).at
+    assert at == datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+
+def test_each_class_speaks_for_itself():
+    found = decisions.decisions([says("on"), says("off", hardware_class="other")], NOW)
+    assert {name: one["decision"] for name, one in found.items()} == {CLASS: "enabled", "other": "disabled"}
+
+
+def test_a_result_is_read_as_its_report_reads_it():
+    result = result_maker.result(host="web01")
+    result["facts"]["hardware_class"] = CLASS
+    one = decisions.witness(result, NOW)
+    assert (one.host, one.hardware_class, one.run) == ("web01", CLASS, result["run"])
+    assert one.choice in (conclusion.ON, conclusion.OFF, conclusion.EITHER, conclusion.BY_WORKLOAD, conclusion.UNDECIDED)
+    assert decisions.witness(dict(result, change=dict(result["change"], name="overcommit_strict")), NOW) is None
+    result["facts"]["hardware_class"] = None
+    assert decisions.witness(result, NOW) is None
+
+
+def test_results_are_found_in_a_run_and_in_a_directory_of_runs(tmp_path):
+    run = tmp_path / "runs" / "r1"
+    run.mkdir(parents=True)
+    for name in ("a.json", "results.json", "index.html"):
+        (run / name).write_text("{}")
+    assert [path.name for path in decisions.result_files_below(run)] == ["a.json"]
+    assert [path.name for path in decisions.result_files_below(tmp_path / "runs")] == ["a.json"]

@@ -1,0 +1,145 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+import sysfs_tree
+from ansible.errors import AnsibleFilterError
+from ansible_collections.threadwise.smt.plugins.filter import cpulist as cpulist_filter
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from hypothesis import given, settings, strategies as st
+
+cpu_sets = st.sets(st.integers(0, cpulist.MAX_CPU), max_size=60)
+damaged = st.one_of(st.text(max_size=60), st.text(alphabet="0123456789-,\n \0x", max_size=40), st.text(alphabet="0123456789abcdefABCDEF,x\0 ", max_size=80))
+
+
+@pytest.mark.parametrize(
+    ("text", "cpus"),
+    [
+        ("", ()),
+        ("\n", ()),
+        ("0", (0,)),
+        ("0-3,8\n", (0, 1, 2, 3, 8)),
+        ("0,18", (0, 18)),
+        ("5-5", (5,)),
+        (" 0-1 , 3 ", (0, 1, 3)),
+        ("0-63\n\0", tuple(range(64))),
+        ("8,0-1", (0, 1, 8)),
+        ("0-3,2-5", (0, 1, 2, 3, 4, 5)),
+        ("65535", (65535,)),
+    ],
+)
+def test_a_list_is_read(text, cpus):
+    assert cpulist.parse(text) == cpus
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("0-", "'0-'"),
+        ("-3", "'-3'"),
+        ("3-1", "backwards"),
+        ("99999999999", "'99999999999'"),
+        ("0-99999", "highest"),
+        ("abc", "'abc'"),
+        ("0,,1", "''"),
+        (",", "''"),
+        ("1.5", "'1.5'"),
+        ("0\x001", "neither"),
+        ("0-3:1/2", "neither"),
+        ("²", "neither"),
+        ("٣", "neither"),
+        ("1" * 600000, "characters"),
+        (None, "NoneType"),
+        (7, "int"),
+        (b"0", "bytes"),
+    ],
+)
+def test_what_is_no_list_is_refused_with_the_part_that_is_wrong(text, reason):
+    with pytest.raises(cpulist.CpuListError, match=r"is no CPU list") as refusal:
+        cpulist.parse(text)
+    assert reason in str(refusal.value)
+    assert len(str(refusal.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("text", "cpus"),
+    [
+        ("00000000", ()),
+        ("1", (0,)),
+        ("ff", tuple(range(8))),
+        ("00000001,00000000\n", (32,)),
+        ("80000000,00000000,00000001\0", (0, 95)),
+        ("0xf", (0, 1, 2, 3)),
+        ("0001,00000000", (32,)),
+        ("ffffffffffff", tuple(range(48))),
+        ("", ()),
+    ],
+)
+def test_a_mask_is_read(text, cpus):
+    assert cpulist.parse_mask(text) == cpus
+
+
+@pytest.mark.parametrize("text", ["g", "0-3", "1,1", "100000000,00000000", "f" * 20000, "-1", "1 1", "0x", ",", "1,", "٣", None])
+def test_what_is_no_mask_is_refused(text):
+    with pytest.raises(cpulist.CpuListError, match=r"is no CPU mask"):
+        cpulist.parse_mask(text)
+
+
+@pytest.mark.parametrize(("cpus", "text"), [((), ""), ((3,), "3"), ((8, 0, 1, 2, 3, 3), "0-3,8"), (range(4), "0-3"), ((0, 2, 4), "0,2,4"), ((0, 1), "0-1")])
+def test_numbers_become_the_shortest_list(cpus, text):
+    assert cpulist.render(cpus) == text
+
+
+@pytest.mark.parametrize("cpus", [(-1,), (65536,), (True,), ("1",), (1.0,), (None,)])
+def test_what_is_no_cpu_number_is_not_rendered(cpus):
+    with pytest.raises(cpulist.CpuListError, match=r"is no CPU number"):
+        cpulist.render(cpus)
+
+
+@settings(max_examples=150)
+@given(cpu_sets)
+def test_there_and_back(cpus):
+    wanted = tuple(sorted(cpus))
+    assert cpulist.parse(cpulist.render(cpus)) == wanted
+    assert cpulist.parse(sysfs_tree.cpulist(cpus)) == wanted
+    assert cpulist.parse_mask(sysfs_tree.mask(cpus)) == wanted
+    assert cpulist.render(cpus) == sysfs_tree.cpulist(cpus).strip()
+
+
+@settings(max_examples=400)
+@given(damaged)
+def test_any_text_is_read_or_refused(text):
+    for parse in (cpulist.parse, cpulist.parse_mask):
+        try:
+            cpus = parse(text)
+        except cpulist.CpuListError:
+            continue
+        assert list(cpus) == sorted(set(cpus))
+        assert all(0 <= cpu <= cpulist.MAX_CPU for cpu in cpus)
+
+
+def test_a_hostile_list_costs_no_memory():
+    tracemalloc.start()
+    try:
+        with pytest.raises(cpulist.CpuListError, match=r"more CPUs than the 65536 that can be"):
+            cpulist.parse(",".join(["0-65535"] * 60000))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 64 << 20
+
+
+def test_the_filter_goes_both_ways():
+    assert cpulist_filter.cpulist("0-3,8") == [0, 1, 2, 3, 8]
+    assert cpulist_filter.cpulist([8, 3, 2, 1, 0]) == "0-3,8"
+    assert cpulist_filter.cpulist("") == [] and cpulist_filter.cpulist([]) == ""
+    assert cpulist_filter.FilterModule().filters() == {"cpulist": cpulist_filter.cpulist}
+
+
+@pytest.mark.parametrize("value", ["3-1", ["a"], [-1], None, 7, {"0": 1}])
+def test_the_filter_says_what_is_wrong(value):
+    with pytest.raises(AnsibleFilterError, match=r"threadwise.smt.cpulist: "):
+        cpulist_filter.cpulist(value)

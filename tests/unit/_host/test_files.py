@@ -1,0 +1,244 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import errno
+import os
+import pathlib
+import shutil
+import sys
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from crash import assert_durable, killed_at_each, needs_trace
+
+
+@pytest.fixture(name="fs")
+def _fs(tmp_path):
+    return host_files.HostFs(str(tmp_path))
+
+
+def test_a_file_is_read_and_a_missing_one_is_none_without_a_problem(fs, tmp_path):
+    (tmp_path / "sys").mkdir()
+    (tmp_path / "sys" / "a").write_bytes(b"0-3\n")
+    assert fs.read("sys/a") == "0-3\n"
+    assert fs.read("sys/b") is None
+    assert fs.read("sys/a/b") is None
+    assert fs.problems == []
+
+
+def test_bytes_that_are_no_text_are_decoded_with_replacement(fs, tmp_path):
+    (tmp_path / "a").write_bytes(b"\xff\0x")
+    assert fs.read("a") == "\ufffd\0x"
+
+
+@pytest.mark.parametrize("size", [0, 4095, 4096, 4097, 200000])
+def test_files_of_any_size_up_to_the_limit_are_read_whole(fs, tmp_path, size):
+    (tmp_path / "a").write_bytes(b"x" * size)
+    assert len(fs.read("a")) == size
+    assert len(fs.head("a", 1000)) == min(size, 1000)
+
+
+def test_a_file_of_procfs_that_comes_in_portions_is_read_whole():
+    assert host_files.HostFs("/").read("proc/self/maps").count("\n") > 20
+
+
+def test_a_file_above_the_limit_is_a_problem(fs, tmp_path):
+    (tmp_path / "a").write_bytes(b"x" * 11)
+    assert fs.read("a", limit=10) is None
+    assert "larger than 10 bytes" in fs.problems[0]
+
+
+def make_directory(path):
+    path.mkdir()
+
+
+def make_fifo(path):
+    os.mkfifo(path)
+
+
+def make_loop(path):
+    path.symlink_to(path.name)
+
+
+def make_way_out(path):
+    path.symlink_to("/etc/hostname")
+
+
+def make_device(path):
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (make_directory, "not a regular file"),
+        (make_fifo, "not a regular file"),
+        (make_loop, "loop|symbolic"),
+        (make_way_out, "leads out of the recorded tree"),
+        (make_device, "leads out of the recorded tree"),
+    ],
+)
+def test_what_is_no_regular_file_is_a_problem_and_blocks_nobody(fs, tmp_path, make, reason):
+    make(tmp_path / "a")
+    assert fs.read("a") is None
+    assert len(fs.problems) == 1
+    assert str(tmp_path / "a") in fs.problems[0]
+    assert any(word in fs.problems[0] for word in reason.split("|")), fs.problems
+
+
+def test_a_link_that_stays_inside_is_followed_and_a_dangling_one_is_missing(fs, tmp_path):
+    (tmp_path / "real").write_text("x")
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "dangling").symlink_to("nothing")
+    assert fs.read("link") == "x"
+    assert fs.read("dangling") is None
+    assert fs.problems == []
+
+
+@pytest.fixture(name="outside")
+def _outside(tmp_path):
+    """What lies beside the recorded tree."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("what the tree has not got")
+    return outside
+
+
+@pytest.fixture(name="tree")
+def _tree(tmp_path):
+    (tmp_path / "tree" / "real").mkdir(parents=True)
+    (tmp_path / "tree" / "real" / "file").write_text("x")
+    return host_files.HostFs(str(tmp_path / "tree"))
+
+
+@pytest.mark.parametrize("target", ["%s", "../outside", "../tree/../outside", "real/../../outside", "/proc/self/root%s"])
+@pytest.mark.parametrize("path", ["link/secret", "real/deeper/link/secret"])
+def test_a_link_to_a_directory_leads_nobody_out_of_the_tree(tree, outside, target, path):
+    link = pathlib.Path(tree.path(os.path.dirname(path)))
+    link.parent.mkdir(exist_ok=True, parents=True)
+    up = "../" * (path.count("/") - 1) if target.startswith(("..", "real")) else ""
+    link.symlink_to(up + (target % outside if "%" in target else target))
+    assert (link / "secret").exists(), "it leads where it should not"
+    assert tree.read(path) is None and tree.head(path, 10) is None
+    assert tree.names(os.path.dirname(path)) == []
+    assert tree.status(path) is None
+    assert tree.status(os.path.dirname(path)) is not None
+    assert all("leads out of the recorded tree" in problem for problem in tree.problems) and tree.problems
+    with pytest.raises(OSError, match="leads out of the recorded tree"):
+        tree.write(os.path.dirname(path) + "/new", "x")
+    with pytest.raises(OSError, match="leads out of the recorded tree"):
+        tree.write(os.path.dirname(path) + "/further/new", "x")
+    assert os.listdir(outside) == ["secret"]
+
+
+def test_a_link_to_a_directory_that_stays_inside_is_followed(tree):
+    root = pathlib.Path(tree.sysroot)
+    (root / "link").symlink_to("real")
+    (root / "real" / "up").symlink_to("../real")
+    (root / "absolute").symlink_to(root / "real")
+    for way in ("link", "real/up", "real/up/up", "link/up", "absolute"):
+        assert tree.read(way + "/file") == "x" and "file" in tree.names(way) and tree.status(way + "/file").st_size == 1
+    tree.write("link/new", "y")
+    assert (root / "real" / "new").read_text() == "y" and tree.problems == []
+
+
+def test_a_sysroot_that_is_itself_reached_by_a_link_is_read(tree, tmp_path):
+    (tmp_path / "way").symlink_to("tree")
+    assert host_files.HostFs(str(tmp_path / "way")).read("real/file") == "x"
+
+
+def test_no_device_is_opened_to_find_out_that_it_is_none(tree):
+    """Opening one can have an effect: a watchdog begins to bark."""
+    (pathlib.Path(tree.sysroot) / "dev").symlink_to("/dev")
+    opened = []
+    sys.addaudithook(lambda event, arguments: opened.append(arguments) if event == "open" and not arguments[2] & os.O_PATH else None)
+    before = len(opened)
+    assert tree.read("dev/zero") is None
+    assert opened[before:] == []
+
+
+@needs_trace
+def test_a_file_that_is_said_to_be_written_is_on_the_disk_with_its_name_and_its_directories(tmp_path):
+    fs = host_files.HostFs(str(tmp_path))
+    seen = assert_durable(lambda: fs.write("a/b/c", "text"))
+    assert seen.count("fsync directory") == 3 and seen.count("fsync file") == 1
+
+
+@needs_trace
+def test_a_kill_between_any_two_changes_of_a_write_leaves_the_old_file_or_the_new_one(tmp_path):
+    root = tmp_path / "tree"
+    fs = host_files.HostFs(str(root))
+
+    def prepare():
+        shutil.rmtree(root, ignore_errors=True)
+        root.mkdir()
+        fs.write("a/b", "old")
+
+    def check(_number, killed):
+        assert fs.read("a/b") in (("old", "new") if killed else ("new",))
+        fs.write("a/b", "next")
+        assert fs.read("a/b") == "next"
+
+    assert killed_at_each(prepare, lambda: fs.write("a/b", "new"), check) >= 4
+
+
+def test_an_error_of_the_device_is_a_problem(fs, tmp_path, monkeypatch):
+    (tmp_path / "a").write_text("x")
+
+    def broken(descriptor, size):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(host_files.os, "read", broken)
+        assert fs.read("a") is None
+    assert fs.problems == [f"{tmp_path / 'a'} cannot be read: Input/output error."]
+
+
+def test_a_path_with_a_nul_byte_is_a_problem(fs):
+    assert fs.read("a\0b") is None
+    assert "null" in fs.problems[0]
+
+
+def test_many_problems_are_told_briefly(fs, tmp_path):
+    for number in range(2 * host_files.MAX_PROBLEMS):
+        (tmp_path / str(number)).mkdir()
+        assert fs.read(str(number)) is None
+    assert len(fs.problems) == host_files.MAX_PROBLEMS + 1
+    assert "only the first" in fs.problems[-1]
+
+
+def test_names_are_sorted_and_a_missing_directory_has_none(fs, tmp_path):
+    (tmp_path / "b").write_text("")
+    (tmp_path / "a").write_text("")
+    assert fs.names("") == ["a", "b"]
+    assert fs.names("nothing") == []
+    assert fs.names("a") == []
+    assert fs.problems == []
+
+
+def test_a_file_is_written_whole_with_its_directories_and_mode(fs, tmp_path):
+    fs.write("var/lib/x/map.json", "text", mode=0o600)
+    path = tmp_path / "var/lib/x/map.json"
+    assert path.read_text() == "text"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert os.listdir(path.parent) == ["map.json"]
+
+
+def test_a_write_that_fails_leaves_the_old_file_alone(fs, tmp_path, monkeypatch):
+    (tmp_path / "a").write_text("old")
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(host_files.os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        fs.write("a", "new")
+    assert (tmp_path / "a").read_text() == "old"
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_the_sysroot_of_the_host_is_told_from_a_recorded_one(fs):
+    assert host_files.HostFs("/").is_host and host_files.HostFs().is_host and not fs.is_host
+    assert host_files.HostFs("/").path("proc/cpuinfo") == "/proc/cpuinfo"
+    assert pathlib.Path(fs.path("proc")).parent == pathlib.Path(fs.sysroot)

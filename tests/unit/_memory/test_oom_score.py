@@ -1,0 +1,193 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Services that are spared: names, drop-ins, processes, and the way back."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._memory import oom_score
+from hypothesis import given, strategies as st
+from memory_tree import put
+
+DROP_IN = "etc/systemd/system/db.service.d/zz-threadwise-smt-memory.conf"
+
+
+class Systemd:
+    """Answers systemctl show for services below a tree, whose drop-ins it reads at daemon-reload as systemd does."""
+
+    def __init__(self, root, **services):
+        self.root = root
+        self.services = services
+        self.loaded = {}
+        self.reloads = 0
+
+    def __call__(self, argv):
+        if argv[1] == "daemon-reload":
+            self.reloads += 1
+            self.loaded = {name: -900 for name in self.services if os.path.exists(os.path.join(self.root, oom_score.drop_in_path(name + ".service")))}
+            return 0, "", ""
+        names = argv[argv.index("--") + 1 :]
+        return 0, "\n\n".join(self._show(name) for name in names) + "\n", ""
+
+    def _show(self, name):
+        short = name[: -len(".service")]
+        if short not in self.services:
+            return f"Id={name}\nLoadState=not-found"
+        service = self.services[short]
+        return "MainPID=%d\nControlGroup=/system.slice/%s\nOOMScoreAdjust=%d\nId=%s\nLoadState=loaded" % (
+            service["main"],
+            name,
+            self.loaded.get(short, service.get("score", 0)),
+            name,
+        )
+
+
+def process(root, pid, score, unit="db.service"):
+    put(root, f"proc/{pid}/oom_score_adj", f"{score}\n")
+    procs = f"sys/fs/cgroup/system.slice/{unit}/cgroup.procs"
+    before = (root / procs).read_text() if (root / procs).exists() else ""
+    put(root, procs, before + f"{pid}\n")
+
+
+def score(root, pid):
+    return int((root / (f"proc/{pid}/oom_score_adj")).read_text())
+
+
+def protect(root, run, names, saved=None):
+    """What the module does, without keeping it in a file. Returns what is kept."""
+    fs, saved = HostFs(str(root)), saved or {}
+    work = oom_score.work_out(fs, run, names, saved)
+    kept = oom_score.to_save(saved, work)
+    oom_score.carry_out(fs, run, work)
+    return {unit: one for unit, one in kept.items() if unit not in work["release"]}
+
+
+def converged(root, run, names, saved):
+    return oom_score.work_out(HostFs(str(root)), run, names, saved) == {"protect": {}, "release": []}
+
+
+def test_protect_and_put_back(tmp_path):
+    run = Systemd(str(tmp_path), db={"main": 10, "score": 100})
+    for pid in (10, 11):
+        process(tmp_path, pid, 100)
+    process(tmp_path, 12, 7)
+    kept = protect(tmp_path, run, ["db"])
+    assert (tmp_path / DROP_IN).read_text().endswith("[Service]\nOOMScoreAdjust=-900\n")
+    # 12 has given itself a score of its own.
+    assert [score(tmp_path, pid) for pid in (10, 11, 12)] == [-900, -900, 7]
+    assert converged(tmp_path, run, ["db.service"], kept)
+    # A child that came later has inherited it.
+    process(tmp_path, 13, -900)
+    assert protect(tmp_path, run, [], kept) == {}
+    assert not (tmp_path / DROP_IN).parent.exists()
+    assert [score(tmp_path, pid) for pid in (10, 11, 12, 13)] == [100, 100, 7, 100]
+    assert run.reloads == 2
+
+
+def test_a_drop_in_of_the_administrator_stays(tmp_path):
+    run = Systemd(str(tmp_path), db={"main": 0})
+    put(tmp_path, "etc/systemd/system/db.service.d/own.conf", "[Service]\n")
+    kept = protect(tmp_path, run, ["db"])
+    protect(tmp_path, run, [], kept)
+    assert os.listdir(tmp_path / "etc/systemd/system/db.service.d") == ["own.conf"]
+
+
+def test_backends_that_reset_their_score_are_left_alone(tmp_path):
+    run = Systemd(str(tmp_path), db={"main": 10})
+    process(tmp_path, 10, 0)
+    kept = protect(tmp_path, run, ["db"])
+    process(tmp_path, 11, 0)
+    assert converged(tmp_path, run, ["db"], kept)
+    assert score(tmp_path, 11) == 0
+
+
+def test_what_protects_itself_is_left_alone(tmp_path):
+    run = Systemd(str(tmp_path), dbus={"main": 10, "score": -900})
+    assert converged(tmp_path, run, ["dbus"], {})
+
+
+def test_a_process_that_ends_meanwhile_is_no_trouble(tmp_path):
+    run = Systemd(str(tmp_path), db={"main": 10})
+    process(tmp_path, 10, 0)
+    process(tmp_path, 11, 0)
+    fs = HostFs(str(tmp_path))
+    work = oom_score.work_out(fs, run, ["db"], {})
+    os.unlink(tmp_path / "proc/11/oom_score_adj")
+    os.rmdir(tmp_path / "proc/11")
+    oom_score.carry_out(fs, run, work)
+    assert score(tmp_path, 10) == -900
+
+
+def test_a_service_that_was_removed_is_released(tmp_path):
+    run = Systemd(str(tmp_path))
+    put(tmp_path, DROP_IN, oom_score.TEXT)
+    assert protect(tmp_path, run, [], {"db.service": 0}) == {}
+    assert not (tmp_path / DROP_IN).exists()
+
+
+def test_a_run_that_broke_off_is_finished_by_the_next(tmp_path):
+    run = Systemd(str(tmp_path), db={"main": 10, "score": 100})
+    process(tmp_path, 10, 100)
+    kept = protect(tmp_path, run, ["db"])
+    assert kept == {"db.service": 100}
+    # As if it had ended after the drop-in: systemd speaks of the new score, the process has the old one.
+    put(tmp_path, "proc/10/oom_score_adj", "100\n")
+    assert protect(tmp_path, run, ["db"], kept) == kept
+    assert score(tmp_path, 10) == -900
+
+
+def test_an_unknown_service_is_refused_before_anything_is_done(tmp_path):
+    with pytest.raises(oom_score.UnitError, match=r"no service nosuch.service"):
+        protect(tmp_path, Systemd(str(tmp_path), db={"main": 0}), ["db", "nosuch"])
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_silent_systemd_is_told(tmp_path):
+    with pytest.raises(oom_score.UnitError, match=r"Failed to connect to bus"):
+        protect(tmp_path, lambda argv: (1, "", "Failed to connect to bus"), ["db"])
+
+
+def test_a_failed_reload_is_told(tmp_path):
+    run = Systemd(str(tmp_path), db={"main": 0})
+    with pytest.raises(oom_score.UnitError, match=r"daemon-reload failed"):
+        protect(tmp_path, lambda argv: (1, "", "no") if argv[1] == "daemon-reload" else run(argv), ["db"])
+
+
+def test_another_drop_in_with_the_last_word_is_named(tmp_path):
+    run = Systemd(str(tmp_path), db={"main": 0, "score": -100})
+    (sentence,) = oom_score.overrides(run, ["db.service"])
+    assert "db.service" in sentence and "-100" in sentence
+    protect(tmp_path, run, ["db"])
+    assert oom_score.overrides(run, ["db.service"]) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "full"), [("sshd", "sshd.service"), ("postgresql@15-main.service", "postgresql@15-main.service"), ("a\\x2db:c_d.e", "a\\x2db:c_d.e.service")]
+)
+def test_names_of_services(name, full):
+    assert oom_score.check_name(name) == full
+
+
+@pytest.mark.parametrize(
+    "name", ["", "../../etc/passwd", "a/b", "a b", "a\n[Service]", "a;b", "$(x)", "a@.service", "@b", "a" * 256, "a\0b", "\u00e4", ".service"]
+)
+def test_what_is_no_service_is_refused(name):
+    with pytest.raises(oom_score.UnitError, match=r"no name of a systemd service"):
+        oom_score.check_name(name)
+
+
+@given(st.text(max_size=300))
+def test_no_name_leaves_the_folder_of_units(name):
+    try:
+        path = oom_score.drop_in_path(oom_score.check_name(name))
+    except oom_score.UnitError:
+        return
+    assert os.path.normpath(path) == path and path.count("/") == 4 and path.isprintable()
+
+
+@pytest.mark.parametrize("cgroup", ["", "/nosuch"])
+def test_a_cgroup_that_is_not_there_has_no_processes(tmp_path, cgroup):
+    assert oom_score.processes(HostFs(str(tmp_path)), cgroup) == {}

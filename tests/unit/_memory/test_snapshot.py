@@ -1,0 +1,131 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is kept of a host's policy before a change, and the way back to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._memory import facts as memory_facts, policy as memory_policy, snapshot as memory_snapshot
+from ansible_collections.threadwise.smt.plugins.module_utils._memory.policy import HUGEPAGES, KBYTES, ON_OOM, OVERCOMMIT, PANIC, RATIO
+from hypothesis import given, strategies as st
+from memory_tree import put, tree
+
+KEPT = "var/lib/threadwise-smt/memory.json"
+NOTHING = {"sysctls": {}, "units": {}}
+# The kernel has one of ratio and kbytes at 0, or both.
+AMOUNTS = st.one_of(st.tuples(st.integers(0, 200), st.just(0)), st.tuples(st.just(0), st.integers(1, 10**7)))
+POLICIES = st.builds(
+    lambda overcommit, amount, on_oom, panic, huge: {
+        OVERCOMMIT: overcommit,
+        RATIO: amount[0],
+        KBYTES: amount[1],
+        ON_OOM: on_oom,
+        PANIC: panic,
+        HUGEPAGES: huge,
+    },
+    st.integers(0, 2),
+    AMOUNTS,
+    st.integers(0, 2),
+    st.integers(-1, 30),
+    st.integers(0, 9),
+)
+
+
+@given(present=POLICIES, saved=POLICIES)
+def test_the_way_back_leads_back(present, saved):
+    assert memory_policy.resulting(present, memory_snapshot.way_back(present, saved)) == saved
+
+
+@given(policy=POLICIES)
+def test_there_is_no_way_to_where_one_is(policy):
+    assert memory_snapshot.way_back(policy, policy) == {}
+
+
+def test_the_first_value_is_kept_and_a_twin_with_its_twin(tmp_path):
+    fs = HostFs(tree(tmp_path, overcommit_ratio=55))
+    first = memory_snapshot.with_present(NOTHING, memory_facts.read_settings(fs), [RATIO])
+    assert first["sysctls"] == {RATIO: 55, KBYTES: 0}
+    memory_snapshot.save(fs, first)
+    put(tmp_path, "proc/sys/vm/overcommit_ratio", "90\n")
+    second = memory_snapshot.with_present(memory_snapshot.load(fs), memory_facts.read_settings(fs), [OVERCOMMIT, RATIO])
+    assert second["sysctls"] == {RATIO: 55, KBYTES: 0, OVERCOMMIT: 2}
+
+
+def test_what_is_kept_is_for_root_only_and_goes_when_nothing_is_left(tmp_path):
+    fs = HostFs(str(tmp_path))
+    memory_snapshot.save(fs, {"sysctls": {OVERCOMMIT: 0}, "units": {}})
+    assert stat.S_IMODE(os.stat(tmp_path / KEPT).st_mode) == 0o600
+    memory_snapshot.save(fs, NOTHING)
+    assert not (tmp_path / KEPT).exists()
+    memory_snapshot.save(fs, NOTHING)
+    assert memory_snapshot.load(fs) == NOTHING
+
+
+def test_a_setting_that_the_kernel_has_not_is_refused(tmp_path):
+    fs = HostFs(str(tmp_path))
+    with pytest.raises(memory_snapshot.MemoryStateError, match=r"no vm.nr_hugepages"):
+        memory_snapshot.with_present(NOTHING, memory_facts.read_settings(fs), [HUGEPAGES])
+
+
+GOOD = {"schema": "threadwise.smt/memory", "schema_version": 1, "sysctls": {OVERCOMMIT: 0}, "units": {"a.service": 0}}
+
+
+def damaged(**changes):
+    return json.dumps(dict(GOOD, **changes))
+
+
+def test_a_good_record_is_read(tmp_path):
+    put(tmp_path, KEPT, json.dumps(GOOD))
+    assert memory_snapshot.load(HostFs(str(tmp_path))) == {"sysctls": GOOD["sysctls"], "units": GOOD["units"]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "[" * 100000,
+        damaged(schema="other"),
+        damaged(schema_version=2),
+        damaged(sysctls=[1]),
+        damaged(sysctls={"kernel.core_pattern": 0}),
+        damaged(sysctls={OVERCOMMIT: "|/bin/sh"}),
+        damaged(sysctls={OVERCOMMIT: True}),
+        damaged(units={"../x": 0}),
+        damaged(units={"a.service": "0"}),
+        damaged(units={"a.service": None}),
+        damaged(units=5),
+    ],
+)
+def test_a_damaged_record_is_refused_with_a_way_out(tmp_path, text):
+    put(tmp_path, KEPT, text)
+    with pytest.raises(memory_snapshot.MemoryStateError, match=r"memory.json cannot be used.*remove it"):
+        memory_snapshot.load(HostFs(str(tmp_path)))
+
+
+def test_a_write_is_read_back(tmp_path):
+    fs = HostFs(tree(tmp_path))
+    memory_snapshot.write(fs, {RATIO: 60, OVERCOMMIT: 2})
+    assert memory_facts.read_settings(fs)[RATIO] == 60
+
+
+def test_a_kernel_that_takes_another_value_is_told(tmp_path):
+    root = tree(tmp_path)
+    os.unlink(tmp_path / "proc/sys/vm/nr_hugepages")
+    os.symlink("/dev/null", tmp_path / "proc/sys/vm/nr_hugepages")
+    with pytest.raises(memory_snapshot.MemoryStateError, match=r"after 99 was written.*fragmented"):
+        memory_snapshot.write(HostFs(root), {HUGEPAGES: 99})
+
+
+def test_a_strict_policy_is_not_brought_back_on_a_full_host(tmp_path):
+    fs = HostFs(tree(tmp_path, overcommit_memory=0))
+    assert "would allow 7 MiB, 24 MiB are promised" in memory_snapshot.why_not_back(fs, {OVERCOMMIT: 2, RATIO: 1, KBYTES: 0}, 10)
+    assert memory_snapshot.why_not_back(fs, {OVERCOMMIT: 2, RATIO: 50, KBYTES: 0}, 10) is None
+    assert memory_snapshot.why_not_back(fs, {}, 10) is None

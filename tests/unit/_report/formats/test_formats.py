@@ -1,0 +1,93 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Forms for programs: OpenMetrics as parsers of others read it, Parquet as DuckDB reads it, and what holds when a library is missing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import duckdb
+import jsonschema_rs
+import pytest
+import result_maker
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import parquet, texts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
+from prometheus_client import parser
+from prometheus_client.openmetrics import parser as openmetrics_parser
+
+HOSTILE = 'we"b\\n01\n{}'
+
+
+def built(directory, *documents):
+    for document in documents:
+        result_files.save(directory, document)
+    return build.build(result_files.result_paths(directory), directory)
+
+
+@pytest.mark.parametrize(
+    "parse", [parser.text_string_to_metric_families, openmetrics_parser.text_string_to_metric_families], ids=["node_exporter's format", "OpenMetrics"]
+)
+def test_metrics_are_what_other_parsers_read(tmp_path, parse):
+    odd = result_maker.result(host=HOSTILE, blocks=5)
+    unknown = result_maker.result(host="unknown", samples=[], restored=None, finished=None, facts=result_maker.nothing_known())
+    built(tmp_path, odd, unknown, result_maker.policy_result(host="memory", blocks=5, shape=(1, 2, 2)))
+    families = {family.name: family for family in parse((tmp_path / "metrics.prom").read_text(encoding="utf-8"))}
+    assert set(families) == set(texts.METRICS) and {family.type for family in families.values()} == {"gauge"}
+    hosts = {name: {sample.labels["host"]: sample.value for sample in family.samples} for name, family in families.items()}
+    assert hosts["threadwise_smt_ratio"] == {HOSTILE: pytest.approx(0.8, rel=0.02)}
+    assert hosts["threadwise_smt_vulnerable"] == {HOSTILE: 1, "memory": 1} and hosts["threadwise_smt_restored"] == {HOSTILE: 1, "memory": 1}
+    assert hosts["threadwise_smt_policy_ratio"] == {"memory": pytest.approx(0.8, rel=0.02)}
+    assert hosts["threadwise_smt_recommendation"] == {HOSTILE: 1, "unknown": 1}
+    choice = {sample.labels["host"]: sample.labels["choice"] for sample in families["threadwise_smt_recommendation"].samples}
+    assert choice == {HOSTILE: "on", "unknown": "not_compared"}
+
+
+def test_samples_can_be_asked_in_sql(tmp_path):
+    document = result_maker.result(host="=cmd|x", blocks=5)
+    document["samples"][0].update(ok=False, error='a "quoted"\nline, with =1', metric=None)
+    document["plan"]["workloads"].append({**document["plan"]["workloads"][0], "name": "served", "points": [8], "point": {"name": "clients", "unit": "clients"}})
+    document["samples"][1].update(workload="served", point={"name": "clients", "value": 8, "unit": "clients"})
+    built(tmp_path, document, result_maker.result(host="plain", blocks=4))
+    path = tmp_path / parquet.NAME
+
+    def ask(question):
+        return duckdb.sql(question.replace("SAMPLES", f"'{path}'")).fetchall()
+
+    assert duckdb.read_parquet(str(path)).columns == list(texts.SAMPLE_COLUMNS)
+    count = len(document["samples"])
+    assert ask("SELECT host, count(*), count(value) FROM SAMPLES GROUP BY host ORDER BY host")[0] == ("=cmd|x", count, count - 1)
+    assert ask("SELECT error FROM SAMPLES WHERE NOT ok") == [('a "quoted"\nline, with =1',)]
+    assert ask("SELECT point, point_name FROM SAMPLES WHERE point IS NOT NULL") == [(8.0, "clients")]
+    values = [sample["metric"]["value"] for sample in document["samples"][1:]]
+    assert [value for (value,) in ask("SELECT value FROM SAMPLES WHERE host = '=cmd|x' AND ok")] == values
+
+
+def test_without_duckdb_all_else_is_made(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet, "MISSING_LIBRARY", ImportError("No module named 'duckdb'"))
+    made = built(tmp_path, result_maker.result(blocks=4))
+    assert len(made.missing) == 1 and "pip install duckdb" in made.missing[0]
+    assert (tmp_path / "results.csv").exists() and not (tmp_path / parquet.NAME).exists()
+
+
+SCHEMA = json.loads((Path(__file__).parents[4] / "docs" / "results.schema.json").read_text(encoding="utf-8"))
+
+
+def test_results_json_is_as_its_schema_says(tmp_path):
+    (tmp_path / "broken.json").write_text("{")
+    built(
+        tmp_path,
+        result_maker.result(host="a", blocks=4),
+        result_maker.result(host="b", blocks=6, noise=0.05, workloads={"even": {**result_maker.GZIP, "share": 0.5}}),
+        result_maker.result(
+            host="empty", samples=[], facts=result_maker.nothing_known(), environment={}, plan={}, outcome="failed", message="no such host", restored=None
+        ),
+        result_maker.result(host="once", blocks=1),
+        result_maker.result(host="plain", blocks=4, compared=False, reason="no SMT", shape=(1, 1, 1)),
+    )
+    document = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    jsonschema_rs.Draft202012Validator(SCHEMA).validate(document)
+    choices = {host["host"]: host["recommendation"]["choice"] for host in document["hosts"]}
+    assert choices == {"a": "on", "b": "undecided", "empty": "not_compared", "once": "undecided", "plain": "not_compared"}
+    assert document["refused"][0]["file"] == "broken.json"

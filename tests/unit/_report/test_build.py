@@ -1,0 +1,468 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The report's files: what they say, that no host can get anything but text into them, and the task that makes them."""
+
+from __future__ import annotations
+
+import csv
+import html.parser
+import io
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+import result_maker
+import yaml
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, text as report_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import texts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
+
+ATTACK = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{ 7*7 }}=cmd|' /C calc'!A0 @everyone [x](javascript:alert(1))"
+EVEN = {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "sysbench cpu"}
+FILES = {"index.html", "results.csv", "comparisons.csv", "summary.md", "results.json", "metrics.prom", "samples.parquet"}
+
+
+def built(directory, *documents, **settings):
+    """Name -> text of the report on these results, and what was refused."""
+    for document in documents:
+        result_files.save(directory, document)
+    results = result_files.result_paths(directory)
+    made = build.build(results, directory, build.Settings(**settings))
+    files = {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file() and path not in results}
+    return {name: content.decode() if name != "samples.parquet" else content for name, content in files.items()}, made.refused
+
+
+class Page(html.parser.HTMLParser):
+    """What a browser would make of a page, as far as these tests ask."""
+
+    VOID = {"meta", "link", "input", "br", "img"}
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.stack, self.words, self.scripts, self.data = [], [], [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.stack.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.stack.pop() == tag
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        if self.stack and self.stack[-1] == "script":
+            about = next(attributes for tag, attributes in reversed(self.elements) if tag == "script")
+            (self.data if about.get("type") == "application/json" else self.scripts).append(data)
+        else:
+            self.words.append(data)
+
+    def text(self):
+        return re.sub(r"\s+", " ", " ".join(self.words))
+
+
+@pytest.fixture(scope="module", name="usual")
+def usual_fixture(tmp_path_factory):
+    return built(tmp_path_factory.mktemp("usual"), result_maker.result(workloads={"gzip": result_maker.GZIP, "even": EVEN}))
+
+
+@pytest.fixture(scope="module", name="attacked")
+def attacked_fixture(tmp_path_factory):
+    return built(tmp_path_factory.mktemp("attacked"), result_maker.hostile(ATTACK))
+
+
+def test_the_page_says_how_to_measure_the_same_again(tmp_path):
+    switched = {"compared": True, "reason": None, "before": "smt_on", "after": "smt_off"}
+    for name, told in (
+        ("smt_runtime", "-e smt_eval_change=smt_runtime "),
+        ("smt_boot", "-e smt_eval_boots=4 -e smt_boot_reboot_ok=true "),
+        ("overcommit_strict", "-e smt_eval_change=overcommit_strict "),
+    ):
+        document = result_maker.result(change={**switched, "name": name, "boots": 4}, workloads={"gzip": result_maker.GZIP, "mine": EVEN})
+        page = Page(built(tmp_path, document)[0]["index.html"]).text()
+        command = f'--limit web01 {told}-e \'{{"smt_bench_workloads": ["gzip"]}}\' -e smt_bench_budget='
+        assert command in page and "which declares commands of your own: mine." in page
+
+
+def test_one_host_is_one_page(usual):
+    files, refused = usual
+    assert set(files) == FILES and refused == []
+    page = Page(files["index.html"])
+    assert page.stack == []
+    assert "Leave SMT on: with every online thread busy, turning it off costs gzip of a fixed stream 20" in page.text()
+    assert "Read back afterwards: as it was before." in page.text()
+    assert "ansible-playbook threadwise.smt.smt_eval" in page.text() and "--limit web01" in page.text()
+
+
+def test_every_picture_tells_who_cannot_see_it(usual):
+    files, _refused = usual
+    pictures = [attributes for tag, attributes in Page(files["index.html"]).elements if tag == "svg"]
+    assert len(pictures) >= 8
+    for attributes in pictures:
+        assert attributes["role"] == "img" and len(attributes["aria-label"]) > 20
+    assert "gzip of a fixed stream −20" in pictures[0]["aria-label"]
+
+
+def test_a_screen_reader_finds_its_way(usual, attacked, tmp_path):
+    """Headings leave out no level, each table has its caption, each heading cell its direction, each field its label."""
+    several, _refused = built(tmp_path, result_maker.result(host="a", blocks=4), result_maker.result(host="b", blocks=4))
+    for text in (usual[0]["index.html"], attacked[0]["index.html"], several["index.html"], several["a.html"]):
+        elements = Page(text).elements
+        levels = [int(tag[1]) for tag, _attributes in elements if re.fullmatch("h[1-6]", tag)]
+        assert levels[0] == 1 and levels.count(1) == 1 and all(after <= before + 1 for before, after in itertools.pairwise(levels))
+        tags = [tag for tag, _attributes in elements]
+        assert tags.count("table") == tags.count("caption") >= 3
+        assert all(attributes.get("scope") in ("col", "row") for tag, attributes in elements if tag == "th")
+        labelled = {attributes.get("for") for tag, attributes in elements if tag == "label"}
+        assert all(attributes.get("id") in labelled for tag, attributes in elements if tag == "input")
+
+
+def test_pictures_take_their_colours_from_the_page(usual):
+    files, _refused = usual
+    colours = set(re.findall(r'(?:fill|stroke)="([^"]+)"', files["index.html"]))
+    assert colours - {"none", "transparent"} and all(colour.startswith("var(--") for colour in colours - {"none", "transparent"}), colours
+    declared = set(re.findall(r"(--[a-z]+):", files["index.html"]))
+    assert {re.search(r"--[a-z]+", colour).group() for colour in colours if colour.startswith("var")} <= declared
+
+
+def test_ids_of_a_page_are_unique(usual):
+    files, _refused = usual
+    ids = [attributes["id"] for _tag, attributes in Page(files["index.html"]).elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+
+
+def test_several_hosts_get_a_page_each_and_an_overview(tmp_path):
+    files, _refused = built(tmp_path, result_maker.result(host="a/b", blocks=4, shape=(1, 2, 2)), result_maker.result(host="plain", blocks=4, shape=(1, 2, 2)))
+    assert set(files) == FILES | {"a%2Fb.html", "plain.html"}
+    links = [attributes["href"] for tag, attributes in Page(files["index.html"]).elements if tag == "a"]
+    assert "a%252Fb.html" in links and "plain.html" in links
+    assert "SMT on: 2" in Page(files["index.html"]).text()
+
+
+def test_a_page_loads_nothing_and_runs_only_its_own_script(usual, attacked):
+    for files, _refused in (usual, attacked):
+        page = Page(files["index.html"])
+        assert len(page.scripts) == 1 and "alert" not in page.scripts[0]
+        for tag, attributes in page.elements:
+            assert tag not in ("img", "iframe", "object", "embed", "base", "form"), tag
+            assert not any(key.startswith("on") or key == "src" for key in attributes), attributes
+            address = attributes.get("href", "#")
+            assert re.match(r"(#|data:,$|[^:/]+\.html$)", address), address
+        policy = next(attributes["content"] for tag, attributes in page.elements if attributes.get("http-equiv") == "Content-Security-Policy")
+        assert policy.startswith("default-src 'none';") and "unsafe-eval" not in policy and "script-src 'sha256-" in policy
+
+
+def test_a_hostile_host_is_shown_as_text(attacked):
+    files, refused = attacked
+    assert refused == []
+    page = Page(files["index.html"])
+    assert page.text().count("<script>alert(1)</script>") > 10
+    assert "{{ 7*7 }}" in page.text() and "49=cmd" not in page.text()
+    assert "was not put back as it was before" in page.text()
+
+
+def test_no_cell_of_the_csv_starts_a_formula(tmp_path):
+    document = result_maker.result(host="=cmd|' /C calc'!A0", blocks=5, workloads={"gzip": {**result_maker.GZIP, "unit": "@SUM(A1)", "title": "-2+3"}})
+    document["samples"][0].update(error="\t=1", ok=False)
+    document["samples"][1].update(error=" =1", ok=False)
+    files, _refused = built(tmp_path, document)
+    for name in ("results.csv", "comparisons.csv"):
+        rows = list(csv.DictReader(io.StringIO(files[name])))
+        assert rows
+        for row in rows:
+            for column, text in row.items():
+                assert not re.match(r"\s*[=+@-]", text) or re.fullmatch(r"-?[0-9.e+-]+", text), (column, text)
+        assert rows[0]["host"] == "'=cmd|' /C calc'!A0"
+
+
+def test_the_csv_has_a_row_a_sample_and_a_row_a_comparison(tmp_path):
+    document = result_maker.result(blocks=5)
+    files, _refused = built(tmp_path, document)
+    rows = list(csv.DictReader(io.StringIO(files["results.csv"])))
+    assert [float(row["value"]) for row in rows] == [sample["metric"]["value"] for sample in document["samples"]]
+    assert {row["condition"] for row in rows} == {"smt_on", "smt_off"} and rows[0]["workers"] == "1"
+    comparisons = list(csv.DictReader(io.StringIO(files["comparisons.csv"])))
+    assert [row["verdict"] for row in comparisons] == [one["verdict"] for one in json.loads(files["results.json"])["hosts"][0]["comparisons"]]
+
+
+def test_markdown_shows_words_as_they_are(attacked):
+    files, _refused = attacked
+    # Outside of code spans nothing is left that starts markup, HTML, a link or a mention.
+    prose = re.sub(r"(`+).*?\1", "", files["summary.md"])
+    assert not re.search(r"(?<!\\)[<>\[\]]", prose)
+    assert "@everyone" not in prose
+    table = [line for line in files["summary.md"].splitlines() if line.startswith("|")]
+    assert table and all(len(re.findall(r"(?<!\\)\|", line)) == 6 for line in table)
+
+
+@pytest.mark.parametrize("text", ["a`b", "``", "`a", "a|b", "a\nb", "", "<b>"])
+def test_code_in_markdown(text):
+    made = texts.code(text)
+    fence = re.match(r"`+", made).group()
+    assert made.endswith(fence) and "\n" not in made and "|" not in made
+    assert fence not in made[len(fence) : -len(fence)]
+
+
+def test_broken_files_are_refused_by_name_and_the_rest_is_built(tmp_path):
+    (tmp_path / "half.json").write_text(json.dumps(result_maker.result(host="half"))[:5000])
+    (tmp_path / "nan.json").write_text(json.dumps(result_maker.result(host="nan")).replace('"steal": 0.0', '"steal": NaN'))
+    (tmp_path / "old.json").write_text(json.dumps(result_maker.result(host="old", schema_version=99)))
+    (tmp_path / "huge.json").write_text(json.dumps(result_maker.result(host="huge", message="<script>" * 6_250_000)))
+    files, refused = built(tmp_path, result_maker.result(host="good", blocks=5))
+    assert set(files) == FILES | {"good.html"}
+    assert {one.file for one in refused} == {"half.json", "nan.json", "old.json", "huge.json"}
+    for text in (Page(files["index.html"]).text(), files["summary.md"], files["results.json"]):
+        for one in refused:
+            assert one.file.removesuffix(".json") in text
+    assert len(files["index.html"]) < 100_000
+
+
+def test_the_second_of_two_files_of_one_host_is_refused(tmp_path):
+    for run in ("one", "two"):
+        result_files.save(tmp_path / run, result_maker.result(host="web01", run=run, blocks=4))
+    made = build.build([tmp_path / run / "web01.json" for run in ("one", "two")], tmp_path)
+    assert [one.reason for one in made.refused] == ["web01.json: says it is host web01, as web01.json does: remove one"]
+    assert [row["run"] for row in made.hosts] == ["one"]
+
+
+def test_a_hostile_host_among_many_stays_data(tmp_path):
+    """Where pictures and rows are data in the page, nothing ends the data early, and every other host has its page."""
+    hosts = [result_maker.result(host=f"web{number:02d}", blocks=4, shape=(1, 1, 2), seed=number) for number in range(11)]
+    evil = result_maker.hostile(ATTACK)
+    evil["host"] = "</script><script>alert(1)</script>"
+    files, refused = built(tmp_path, evil, *hosts)
+    assert refused == [] and sum(name.endswith(".html") for name in files) == 13 and "charts.js" in files
+    for name in (name for name in files if name.endswith(".html")):
+        page = Page(files[name])
+        assert page.stack == [] and len(page.scripts) == 1 and "alert" not in page.scripts[0]
+        for data in page.data:
+            json.loads(data)
+        # The only address that is loaded is the file beside the page.
+        assert {attributes["src"] for _tag, attributes in page.elements if "src" in attributes} <= {"charts.js"}
+
+
+def test_processes_make_the_same_bytes(tmp_path, monkeypatch):
+    hosts = [result_maker.result(host=f"web{number:02d}", blocks=2, shape=(1, 1, 2), seed=number) for number in range(25)]
+    monkeypatch.setattr(build, "LEAST_HOSTS_A_PROCESS", 1000)
+    alone = built(tmp_path, *hosts)
+    monkeypatch.setattr(build, "LEAST_HOSTS_A_PROCESS", 2)
+    monkeypatch.setattr(build.os, "sched_getaffinity", lambda pid: {0, 1, 2})
+    assert built(tmp_path) == alone
+    made = build.build(result_files.result_paths(tmp_path), tmp_path)
+    assert made.written == [] and len(made.hosts) == 25
+
+
+def test_a_host_whose_process_is_killed_is_named_and_the_rest_is_built(tmp_path, monkeypatch):
+    render = build.host_page.render
+
+    def deadly(result, *rest):
+        if result["host"] in ("web03", "web11"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return render(result, *rest)
+
+    monkeypatch.setattr(build.host_page, "render", deadly)
+    monkeypatch.setattr(build, "LEAST_HOSTS_A_PROCESS", 2)
+    monkeypatch.setattr(build, "AHEAD", 2)
+    monkeypatch.setattr(build.os, "sched_getaffinity", lambda pid: {0, 1})
+    hosts = [result_maker.result(host=f"web{number:02d}", blocks=2, shape=(1, 1, 2), seed=number) for number in range(14)]
+    # As after a plan that was ended: what is told to end must end all the same, or the rest waits for it.
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        files, refused = built(tmp_path, *hosts)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert [one.file for one in refused] == ["web03.json", "web11.json"] and "web03.json: the process that read it was killed" in refused[0].reason
+    assert [row["host"] for row in json.loads(files["results.json"])["hosts"]] == [one["host"] for one in hosts if one["host"] not in ("web03", "web11")]
+
+
+def test_the_kernel_and_measuring_disagree(tmp_path):
+    document = result_maker.result(blocks=4, shape=(1, 2, 2))
+    document["facts"]["measured"] = {
+        "agrees_with_kernel": False,
+        "cpus": "0-3",
+        "pairs": ["0,2", "1,3"],
+        "singles": "",
+        "unclear": "",
+        "ratios": [],
+        "rounds": 200,
+        "seconds": 9.5,
+        "confidence": 0.999,
+        "measured_at": "2026-01-02T03:04:05Z",
+    }
+    files, _refused = built(tmp_path, document)
+    assert "By measuring, CPUs 0,2 and 1,3 share a core; the kernel says otherwise." in Page(files["index.html"]).text()
+    assert json.loads(files["results.json"])["hosts"][0]["disagreement"].startswith("By measuring")
+
+
+def test_another_setting_than_smt_is_compared_and_decides_nothing_about_smt(tmp_path):
+    document = result_maker.policy_result(blocks=6, shape=(1, 2, 2))
+    for when, value in (("before", 0), ("after", 0)):
+        document["restored"][when] = {**document["restored"][when], "sysctls": {"vm.overcommit_memory": value, "<script>": None}}
+    files, _refused = built(tmp_path, document)
+    text = Page(files["index.html"]).text()
+    assert "Strict overcommit against as found, with every online thread busy: it costs gzip of a fixed stream 20" in text
+    assert "Leave SMT on" not in text and "better with SMT off" not in text and "better with the setting" in text
+    assert "vm.overcommit_memory 0 0" in text and "switched between strict overcommit and as found" in text
+    host = json.loads(files["results.json"])["hosts"][0]
+    assert host["recommendation"]["choice"] == "not_compared" and {one["effect"] for one in host["comparisons"]} >= {"policy", "cost_of_sharing"}
+    policy = host["recommendation"]["policy"]
+    assert policy["name"] == "overcommit_strict" and policy["outcome"] == "worse" and policy["reasons"][0]["points_to"] is None
+    assert "with strict overcommit, loss" in policy["reasons"][0]["words"]
+    assert "What does strict overcommit do here?" in text and "Should SMT be on here?" not in text
+    assert "strict overcommit against as found, every online thread busy" in files["summary.md"]
+    assert 'threadwise_smt_policy_verdict{host="web01",' in files["metrics.prom"] and "threadwise_smt_recommendation{" not in files["metrics.prom"]
+    assert "threadwise_smt_ratio{" not in files["metrics.prom"]
+
+
+def test_a_setting_is_judged_where_the_most_of_the_machine_was_measured(tmp_path):
+    document = result_maker.policy_result(without=("all_threads",), blocks=6, shape=(1, 3, 2))
+    files, _refused = built(tmp_path, document)
+    text = Page(files["index.html"]).text()
+    assert "Strict overcommit against as found, with one worker per core: gzip of a fixed stream stays within 1 % either way" in text
+    assert json.loads(files["results.json"])["hosts"][0]["recommendation"]["policy"]["outcome"] == "equal"
+
+
+def test_a_workload_with_points_is_compared_at_each_and_drawn_against_them(tmp_path):
+    document = result_maker.result(blocks=6, shape=(1, 2, 2))
+    samples = []
+    for sample in document["samples"]:
+        for load in (0.25, 1.0):
+            value = sample["metric"]["value"] * load * (1 if sample["condition"] == "smt_on" or load < 1 else 0.9)
+            samples.append(
+                {
+                    **sample,
+                    "metric": {**sample["metric"], "value": value},
+                    "point": {"name": "load", "value": load, "unit": "CPUs"},
+                    "core_usage": {"0,1": load, "2,3": None},
+                }
+            )
+    document["samples"] = samples
+    document["plan"]["workloads"][0].update(points=[0.25, 1.0], point={"name": "load", "unit": "CPUs"})
+    files, _refused = built(tmp_path, document)
+    told = json.loads(files["results.json"])["hosts"][0]
+    main = [one for one in told["comparisons"] if one["effect"] == "smt_off" and one["placement"] == "all_threads"]
+    assert [one["point"] for one in main] == [0.25, 1.0] and main[1]["ratio"] == pytest.approx(0.9 * main[0]["ratio"], rel=0.01)
+    assert main[0]["title"] == "gzip of a fixed stream, load 0.25 CPUs"
+    pictures = [attributes["aria-label"] for tag, attributes in Page(files["index.html"]).elements if tag == "svg"]
+    assert any("every online thread busy: usage of its busiest core by load [CPUs]" in label for label in pictures)
+    assert any("throughput [MB/s] by load [CPUs]" in label for label in pictures)
+
+
+def test_samples_that_the_statistics_refuse_cost_no_other_host_its_page(tmp_path, monkeypatch):
+    monkeypatch.setattr(paired, "MOST_VALUES", 4)
+    files, refused = built(tmp_path, result_maker.result(host="long", blocks=5, shape=(1, 1, 2)), result_maker.result(host="good", blocks=4, shape=(1, 1, 2)))
+    assert [one.file for one in refused] == ["long.json"] and "has more than 4 values" in refused[0].reason
+    assert "good.html" in files and "long.html" not in files
+
+
+def test_the_same_results_give_the_same_bytes(tmp_path):
+    document = result_maker.result(blocks=5, shape=(1, 2, 2))
+    assert built(tmp_path, document) == built(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        result_maker.result(samples=[]),
+        result_maker.result(samples=[], facts=result_maker.nothing_known(), environment={}, plan={}, outcome="failed", message="no such host", restored=None),
+        result_maker.result(compared=False, reason="this host has no SMT to switch", shape=(1, 1, 1), blocks=1),
+        result_maker.result(blocks=1),
+        result_maker.result(blocks=2, shape=(1, 1, 2)),
+        result_maker.result(blocks=4, shape=(2, 9, 2)),
+        result_maker.result(blocks=4, shape=(1, 2, 4)),
+    ],
+    ids=["no samples", "nothing known", "one CPU", "one block", "one core", "2x9x2", "four threads a core"],
+)
+def test_whatever_was_measured_makes_a_page(tmp_path, document):
+    files, refused = built(tmp_path, document)
+    assert refused == [] and Page(files["index.html"]).stack == []
+    assert json.loads(files["results.json"])["schema"] == "threadwise.smt/report"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "unknown"),
+        (0, "0"),
+        (123.456, "123.5"),
+        (1234567.0, "1\u202f234\u202f567"),
+        (0.01234, "0.01234"),
+        (1e-9, "1e-09"),
+        (5e12, "5e+12"),
+        (99.996, "100.0"),
+    ],
+)
+def test_numbers(value, text):
+    assert report_text.number(value) == text
+
+
+# The task
+
+
+def played(tmp_path, *arguments, **variables):
+    """Run the role by ansible-playbook; returns the process and the registered result."""
+    play = [
+        {
+            "hosts": "localhost",
+            "gather_facts": False,
+            "tasks": [
+                {"ansible.builtin.include_role": {"name": "threadwise.smt.smt_report"}},
+                {
+                    "ansible.builtin.copy": {"content": "{{ smt_report_result | to_json }}", "dest": str(tmp_path / "registered"), "mode": "0600"},
+                    "check_mode": False,
+                    "diff": False,
+                },
+            ],
+        }
+    ]
+    (tmp_path / "play.yml").write_text(yaml.safe_dump(play))
+    environment = {**os.environ, "ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_NOCOLOR": "true"}
+    command = [
+        os.path.join(os.path.dirname(sys.executable), "ansible-playbook"),
+        "-i",
+        "localhost,",
+        "-c",
+        "local",
+        str(tmp_path / "play.yml"),
+        "-e",
+        json.dumps({"ansible_python_interpreter": sys.executable, **variables}),
+        *arguments,
+    ]
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    registered = tmp_path / "registered"
+    return process, json.loads(registered.read_text()) if registered.exists() else None
+
+
+def test_the_task_says_what_it_changes_and_changes_nothing_twice(tmp_path):
+    run_dir = tmp_path / "run"
+    result_files.save(run_dir, result_maker.result(blocks=5))
+    (run_dir / "broken.json").write_text("{")
+    _process, checked = played(tmp_path, "--check", "--diff", smt_report_run_dir=str(run_dir))
+    assert checked["changed"] and {os.path.basename(path) for path in checked["files"]} == FILES | {"web01.html"}
+    assert "Leave SMT on" in checked["diff"][0]["after"]
+    assert sorted(os.listdir(run_dir)) == ["broken.json", "web01.json"]
+    process, first = played(tmp_path, smt_report_run_dir=str(run_dir))
+    assert first["changed"] and set(os.listdir(run_dir)) == FILES | {"web01.html", "broken.json", "web01.json"}
+    assert first["refused"][0]["file"] == "broken.json" and "not in the report: broken.json" in process.stdout + process.stderr
+    assert first["hosts"][0]["recommendation"] == "on"
+    _process, second = played(tmp_path, smt_report_run_dir=str(run_dir))
+    assert second["changed"] is False and second["files"] == []
+
+
+def test_the_task_names_what_it_cannot_use(tmp_path):
+    process, _registered = played(tmp_path, smt_report_run_dir=str(tmp_path / "nowhere"))
+    assert process.returncode and "nowhere: cannot be listed: No such file or directory" in process.stdout
+    (tmp_path / "empty").mkdir()
+    process, _registered = played(tmp_path, smt_report_run_dir=str(tmp_path / "empty"))
+    assert process.returncode and "holds no result of a host" in process.stdout
+    assert "Traceback" not in process.stdout + process.stderr

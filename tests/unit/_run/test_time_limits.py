@@ -1,0 +1,60 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A call that is never answered is given up, with what waited for it; one that is answered is left alone."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+
+import pytest
+from ansible.errors import AnsibleConnectionFailure
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import time_limits
+
+
+@pytest.fixture(name="bystander")
+def process_from_before():
+    with subprocess.Popen(["sleep", "100"]) as process:
+        yield process
+        process.kill()
+
+
+def test_a_call_without_an_answer_is_given_up_with_its_process(bystander):
+    with pytest.raises(AnsibleConnectionFailure, match="no answer within 2 s"), time_limits.within(2):
+        waiting = subprocess.Popen(["sleep", "100"])
+        try:
+            waiting.wait()
+        finally:
+            ended = waiting.wait()
+    assert ended == -signal.SIGTERM and bystander.poll() is None
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0) and signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+
+
+def test_a_call_that_tries_anew_is_given_up_again():
+    with pytest.raises(AnsibleConnectionFailure, match="no answer"), time_limits.within(1):
+        for _attempt in range(2):
+            try:
+                subprocess.run(["sleep", "100"], check=False)
+            except AnsibleConnectionFailure:
+                continue
+        subprocess.run(["sleep", "100"], check=False)
+
+
+def test_an_answer_in_time_is_an_answer():
+    with time_limits.within(60):
+        assert subprocess.run(["true"], check=False).returncode == 0
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+
+
+def test_a_task_with_a_clock_of_its_own_keeps_it():
+    def late(_number, _frame):
+        raise TimeoutError("the task's own")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, 2)
+    try:
+        with pytest.raises(TimeoutError, match="the task's own"), time_limits.within(0.5):
+            subprocess.run(["sleep", "100"], check=False)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,209 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The runner, with real processes on this machine: pinned, started together, killed whole."""
+
+from __future__ import annotations
+
+import codecs
+import ctypes
+import importlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
+
+HERE = sorted(os.sched_getaffinity(0))
+# prctl(2): whoever loses its parent becomes a child of this process.
+PR_SET_CHILD_SUBREAPER = 36
+TELL_MASK = [sys.executable, "-c", "import os; print(sorted(os.sched_getaffinity(0)))"]
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def gone(pid, patience=600.0):
+    until = time.monotonic() + patience
+    while alive(pid) and time.monotonic() < until:
+        time.sleep(0.02)
+    return not alive(pid)
+
+
+def test_each_worker_is_pinned_where_it_was_sent():
+    result = runner.run(TELL_MASK, [[cpu] for cpu in HERE] + [[]])
+    assert [worker["output"].strip() for worker in result["workers"]] == [f"[{cpu}]" for cpu in HERE] + [str(HERE)]
+    assert all(worker["exit_status"] == 0 for worker in result["workers"])
+
+
+def test_workers_are_measured_one_by_one_and_start_together(tmp_path):
+    """Each waits for the other: those that ran one after the other would wait until they are ended."""
+    meet = ["sh", "-c", f"touch {tmp_path}/$$; until [ $(ls {tmp_path} | wc -l) = 2 ]; do sleep 0.05; done"]
+    done = runner.run(meet, [[], [HERE[0]]], timeout=600)
+    workers = done["workers"]
+    assert not done["timed_out"] and [worker["exit_status"] for worker in workers] == [0, 0]
+    assert all(worker["wall_seconds"] > 0 and worker["cpu_seconds"] >= 0 for worker in workers)
+
+
+def test_a_command_is_not_a_shell_line():
+    result = runner.run(["echo", "$(id); `id` | cat > x"], [[]])
+    assert result["workers"][0]["output"] == "$(id); `id` | cat > x\n"
+
+
+def test_input_is_read_from_its_beginning_by_each_worker(tmp_path):
+    (tmp_path / "in").write_text("four\n")
+    result = runner.run(["cat"], [[], []], stdin=str(tmp_path / "in"), directory=str(tmp_path))
+    assert [worker["output"] for worker in result["workers"]] == ["four\n"] * 2
+    assert runner.run(["cat"], [[]], stdin=str(tmp_path / "in"), keep_output=False)["workers"][0]["output"] == ""
+
+
+def test_output_without_end_is_bounded():
+    result = runner.run(["sh", "-c", "head -c 5000000 /dev/zero | tr '\\0' x; echo end"], [[]])
+    assert len(result["workers"][0]["output"]) == runner.OUTPUT_LIMIT
+    assert result["workers"][0]["output"].endswith("xend\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "cpus", "reason"),
+    [
+        (["no-such-command"], [], "no-such-command: no such command on this host"),
+        ([os.devnull], [], "/dev/null cannot be run: Permission denied"),
+        (["true"], [1 << 14], "cannot pin to CPU 16384: it is offline, or not allowed to this process"),
+    ],
+)
+def test_what_cannot_start_is_an_error_that_says_why(argv, cpus, reason):
+    with pytest.raises(runner.RunnerError, match=reason):
+        runner.run(argv, [[], cpus])
+
+
+def test_failures_and_signals_are_told_apart():
+    failed, killed = (runner.run(["sh", "-c", line], [[]])["workers"][0] for line in ("echo no >&2; exit 3", "kill -9 $$"))
+    assert (failed["exit_status"], failed["errors"]) == (3, "no\n")
+    assert killed["exit_status"] == -signal.SIGKILL
+
+
+def test_children_left_behind_are_ended():
+    result = runner.run(["sh", "-c", "setsid sh -c 'sleep 300 & echo $!' & wait"], [[]])
+    assert gone(int(result["workers"][0]["output"]))
+
+
+def test_a_hanging_worker_that_ignores_sigterm_is_killed_with_its_children():
+    result = runner.run(["sh", "-c", "trap '' TERM; sleep 300 & echo $!; while :; do sleep 0.1; done"], [[]], timeout=5)
+    assert result["timed_out"]
+    assert gone(int(result["workers"][0]["output"]))
+
+
+def test_workers_die_with_a_caller_that_is_killed(tmp_path):
+    told = tmp_path / "pid"
+    caller = os.fork()
+    if caller == 0:
+        runner.run(["sh", "-c", f"echo $$ > {told}.new; mv {told}.new {told}; sleep 300"], [[]], timeout=300)
+        os._exit(0)
+    while not told.exists():
+        time.sleep(0.02)
+    os.kill(caller, signal.SIGKILL)
+    os.waitpid(caller, 0)
+    assert gone(int(told.read_text()))
+
+
+def test_usage_and_steal_between_two_readings():
+    before = {"0": {"user": 10, "idle": 90, "iowait": 0, "steal": 0}, "1": {"user": 0, "idle": 0, "iowait": 0, "steal": 0}}
+    after = {"0": {"user": 40, "idle": 110, "iowait": 0, "steal": 50}, "1": {"user": 0, "idle": 80, "iowait": 20, "steal": 0}, "2": {"user": 5, "idle": 0}}
+    assert runner.cpu_usage(before, after) == ({"0": 0.8, "1": 0.0}, 0.25)
+    assert runner.cpu_usage({}, {}) == ({}, None)
+    assert set(runner.cpu_times()) >= {str(cpu) for cpu in HERE}
+
+
+@pytest.fixture(name="orphans")
+def children_and_orphans():
+    """Pids of this process's children, and of all below them whose parents are gone."""
+    with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as listed:
+        before = set(listed.read().split())
+    libc = ctypes.CDLL(None)
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+    def look():
+        with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as listed:
+            return set(listed.read().split()) - before
+
+    yield look
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+def test_neighbours_share_the_workers_cpu_and_end_with_the_sample(orphans):
+    line = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"
+    worker = runner.run(["sh", "-c", line], [[HERE[0]]], neighbours=3)["workers"][0]
+    assert worker["cpu_seconds"] < 0.6 * worker["wall_seconds"]
+    assert orphans() == set()
+
+
+def test_niceness_is_the_workers_alone():
+    mine = os.nice(0)
+    assert runner.run(["nice"], [[]], nice=7)["workers"][0]["output"] == f"{mine + 7}\n"
+    assert os.nice(0) == mine
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can take a capability from itself")
+def test_more_than_ones_share_takes_a_capability():
+    told = "from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner; runner.run(['true'], [[]], nice=-20)"
+    without = ["setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice"]
+    done = subprocess.run([*without, sys.executable, "-c", told], capture_output=True, text=True, check=False)
+    assert "RunnerError: nice -20: only root may give a process more than its share" in done.stderr
+
+
+@pytest.fixture(name="root_sleep")
+def sleep_with_roots_rights():
+    """A copy of sleep that becomes root, whoever starts it."""
+    folder = tempfile.mkdtemp(prefix="smt-")
+    os.chmod(folder, 0o755)
+    program = os.path.join(folder, "root-sleep")
+    shutil.copy(shutil.which("sleep"), program)
+    os.chmod(program, 0o4755)
+    yield program
+    shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a program that becomes root")
+def test_no_worker_of_an_ordinary_user_becomes_root(root_sleep):
+    """It could not be ended with its sample."""
+    told_read, told_write = os.pipe()
+    # This interpreter may lie where an ordinary user cannot read what it has not loaded yet.
+    assert codecs.lookup("ascii") and importlib.import_module("resource")
+    plan = os.fork()
+    if plan == 0:
+        try:
+            os.chdir("/")
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            taken = runner.run(["sh", "-c", f"grep NoNewPrivs /proc/self/status; exec {root_sleep} 300"], [[]], timeout=2)
+            os.write(told_write, json.dumps(taken["workers"]).encode("ascii"))
+        finally:
+            os._exit(0)
+    os.close(told_write)
+    os.waitpid(plan, 0)
+    left = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and command_of(pid).startswith(root_sleep.encode())]
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    with os.fdopen(told_read, encoding="ascii") as told:
+        workers = json.loads(told.read() or "null")
+    assert left == []
+    assert workers[0]["output"] == "NoNewPrivs:\t1\n" and workers[0]["exit_status"] == -signal.SIGTERM
+
+
+def command_of(pid):
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as line:
+            return line.read()
+    except OSError:
+        return b""

@@ -1,0 +1,133 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is recorded beside a sample: from this machine's files, and from trees of machines that tell more."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._sampling import perf_counters, telemetry
+
+CORES = ((0, 4), (1, 5))
+CPUINFO = "processor\t: 0\nmodel name\t: x\ncpu MHz\t\t: 2300.5\n\nprocessor\t: 1\nmodel name\t: x\n\nprocessor\t: 5\ncpu MHz\t\t: 1800\n"
+
+
+def tree(root, files):
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    return HostFs(str(root))
+
+
+def cpu_file(cpu, name, value):
+    return {f"sys/devices/system/cpu/cpu{cpu}/{name}": value}
+
+
+@pytest.fixture(name="recorder")
+def recorder_of_a_tree(tmp_path):
+    """A recorder and the tree it reads: 4 CPUs with cpufreq and a count of throttlings a core."""
+    files = {}
+    for cpu in (0, 1, 4, 5):
+        files.update(cpu_file(cpu, "cpufreq/scaling_cur_freq", f"{2000 + cpu}000\n"))
+        files.update(cpu_file(cpu, "thermal_throttle/core_throttle_count", f"{10 * (cpu % 4)}\n"))
+    return telemetry.Recorder(CORES, tree(tmp_path, files)), tmp_path
+
+
+def recorded(recorder, workers, meanwhile=lambda: None):
+    record = {}
+    with recorder.around(workers, record):
+        meanwhile()
+    return record
+
+
+def test_frequency_is_the_mean_of_begin_and_end_and_throttling_what_came_between(recorder):
+    one, root = recorder
+
+    def hot():
+        tree(
+            root,
+            {
+                **cpu_file(4, "cpufreq/scaling_cur_freq", "1004000\n"),
+                **cpu_file(0, "thermal_throttle/core_throttle_count", "7\n"),
+                **cpu_file(4, "thermal_throttle/core_throttle_count", "7\n"),
+                **cpu_file(1, "thermal_throttle/core_throttle_count", "99\n"),
+            },
+        )
+
+    record = recorded(one, [[0], [4]], hot)
+    assert record["frequency"] == {"0": 2000.0, "4": 1504.0}
+    # Siblings show one counter: seven, not fourteen; and what the other core did is not this sample's.
+    assert record["throttled"] == 7
+
+
+def test_a_host_that_tells_nothing_has_nothing_recorded(tmp_path):
+    record = recorded(telemetry.Recorder(CORES, tree(tmp_path, {})), [[0]])
+    assert (record["frequency"], record["throttled"]) == ({}, None)
+    garbled = tree(tmp_path, {**cpu_file(0, "cpufreq/scaling_cur_freq", "<unknown>\n"), **cpu_file(0, "thermal_throttle/core_throttle_count", "")})
+    assert recorded(telemetry.Recorder(CORES, garbled), [[0]])["frequency"] == {}
+
+
+def test_frequency_from_cpuinfo_where_there_is_no_cpufreq(tmp_path):
+    filesystem = tree(tmp_path, {"proc/cpuinfo": CPUINFO})
+    assert telemetry.frequencies(filesystem, [0, 1, 5]) == {"0": 2300.5, "5": 1800.0}
+    assert telemetry.frequencies(filesystem, [5]) == {"5": 1800.0}
+
+
+def test_usage_of_a_core_is_the_mean_of_its_online_threads(recorder):
+    assert recorder[0].core_usage({"0": 1.0, "4": 0.5, "1": 0.25}) == {"0,4": 0.75, "1": 0.25}
+    assert recorder[0].core_usage({}) == {}
+
+
+def test_why_there_are_no_counters_is_in_each_sample(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert recorded(telemetry.Recorder(CORES), [[0]])["perf"] == {"reason": "perf is not installed"}
+
+
+def test_counters_where_perf_counts(tmp_path, monkeypatch):
+    """A stand-in for perf on a machine with a PMU, in the form of test_perf_counters; what perf does here is tested there."""
+    line = '{"cpu" : "%d", "counter-value" : "%d.000000", "event" : "%s"}'
+    told = "\n".join(line % (cpu, count, event) for cpu in (0, 4) for event, count in (("cycles", 1000), ("instructions", 500 + cpu)))
+    (tmp_path / "perf").write_text(
+        f"#!/bin/sh\ntell() {{ cat >&2 <<'END'\n{told}\nEND\nexit 0\n}}\ncase \"$*\" in *true) tell;; esac\ntrap tell INT\n"
+        f'echo "$*" > {tmp_path}/arguments\nwhile :; do sleep 0.02; done\n'
+    )
+    (tmp_path / "perf").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    def until_it_counts():
+        while not (tmp_path / "arguments").exists():
+            pass
+
+    record = recorded(telemetry.Recorder(CORES), [[0], [4]], until_it_counts)
+    assert record["perf"]["cores"] == {"0,4": {"cycles": 1000.0, "instructions": 1004.0, "ipc": 1.004, "cpi": 0.996}}
+    assert "-A -C 0,4 -e cycles,instructions" in (tmp_path / "arguments").read_text()
+
+
+def test_perf_does_not_outlive_a_sample_that_fails(monkeypatch, tmp_path):
+    monkeypatch.setattr(perf_counters, "why_not", lambda: None)
+    (tmp_path / "perf").write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\ntrap 'exit 0' INT\nwhile :; do sleep 0.02; done\n")
+    (tmp_path / "perf").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(ZeroDivisionError), telemetry.Recorder(CORES).around([[0]], {}):
+        # The shell makes the file first and writes into it then.
+        while not ((tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip()):
+            pass
+        raise ZeroDivisionError
+    assert not os.path.exists(f"/proc/{(tmp_path / 'pid').read_text().strip()}")
+
+
+def test_load_by_others_is_seen_and_said():
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _cpu in os.sched_getaffinity(0)]
+    try:
+        others = telemetry.load_by_others()
+    finally:
+        for one in busy:
+            one.kill()
+            one.wait()
+    assert others > 0.5
+    assert f"others used {int(round(100 * others))} % of the CPU time before this block" in telemetry.too_busy(others)
+    assert telemetry.too_busy(0.05) is None

@@ -1,0 +1,355 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The probe: its decisions on simulated machines whose truth is known, its workers as real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache, rounds, workers
+from ansible_collections.threadwise.smt.plugins.module_utils._siblings.inference import APART, SHARES, groups
+from ansible_collections.threadwise.smt.plugins.module_utils._siblings.workers import ProbeError, Workers
+from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
+from hypothesis import given, settings, strategies as st
+
+HERE = sorted(os.sched_getaffinity(0))
+
+
+class SimulatedMachine:
+    """Stands for `Workers`: each further thread at work on a core makes the others slower by ``cost`` of the time alone.
+
+    Args:
+        cores: the truth, tuples of CPUs.
+        spread: deviation of the logarithm of a sample.
+        stolen: share of the samples that a hypervisor makes up to ten times slower.
+        bursts: share of the time in which a CPU is twice as slow, for many rounds in a row.
+    """
+
+    def __init__(self, cores, cost=0.6, spread=0.03, stolen=0.0, bursts=0.0, seed=0):
+        self.core = {cpu: core for core in cores for cpu in core}
+        self.cost, self.spread, self.stolen, self.bursts = cost, spread, stolen, bursts
+        self.chance = random.Random(seed)
+        self.pace = {cpu: self.chance.uniform(0.5, 1.5) for cpu in self.core}
+        self.burst = dict.fromkeys(self.core, False)
+        self.now = 0.0
+        self.most_at_work = 0
+
+    def __call__(self, cpus):
+        assert set(cpus) == set(self.core)
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, trouble, where):
+        pass
+
+    def check_pins(self):
+        pass
+
+    def clock(self):
+        return self.now
+
+    def measure(self, active, seconds):
+        self.now += seconds
+        self.most_at_work = max(self.most_at_work, len(active))
+        for cpu in self.burst:
+            if self.chance.random() < 0.1:
+                self.burst[cpu] = self.chance.random() < self.bursts
+        return {cpu: self.sample(cpu, active) for cpu in active}
+
+    def sample(self, cpu, active):
+        slowness = self.pace[cpu] * (1 + self.cost * (len(active.intersection(self.core[cpu])) - 1)) * self.chance.lognormvariate(0, self.spread)
+        if self.chance.random() < self.stolen:
+            slowness *= self.chance.uniform(1, 10)
+        return slowness * 2 if self.burst[cpu] else slowness
+
+
+def machine_of(count, threads, order=None, **noise):
+    cpus = list(range(count))
+    random.Random(order).shuffle(cpus)
+    return SimulatedMachine([tuple(sorted(cpus[first : first + threads])) for first in range(0, count, threads)], **noise)
+
+
+def measured(machine, seconds=30.0, seed=1):
+    result = rounds.run(machine.core, seconds, machine, random.Random(seed), machine.clock)
+    cores = {cpulist.parse(pair) for pair in result["pairs"]} | {(cpu,) for cpu in cpulist.parse(result["singles"])}
+    return cores, result
+
+
+@pytest.mark.parametrize(
+    ("count", "threads", "cost"),
+    [
+        (2, 1, 0),
+        (2, 2, 0.5),
+        (3, 1, 0),
+        (3, 2, 1.0),
+        (4, 1, 0),
+        (4, 2, 0.5),
+        (4, 4, 0.4),
+        (5, 2, 1.0),
+        (8, 2, 0.6),
+        (8, 4, 0.5),
+        (8, 8, 1.0),
+        (16, 2, 0.6),
+        (16, 4, 1.0),
+        (36, 2, 0.6),
+    ],
+)
+def test_the_cores_of_a_quiet_machine_are_found(count, threads, cost):
+    machine = machine_of(count, threads, order=count, cost=cost)
+    cores, result = measured(machine)
+    assert cores == set(machine.core.values())
+    assert result["unclear"] == ""
+
+
+def test_the_number_of_rounds_grows_with_the_logarithm_of_the_cpus():
+    machine = machine_of(128, 2, order=3, spread=0.01)
+    cores, result = measured(machine)
+    assert cores == set(machine.core.values())
+    # A tournament of pairs, one after the other, has 8128.
+    assert result["rounds"] <= 2 * 128
+    assert machine.most_at_work == 64
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_no_wrong_core_is_claimed_on_a_very_noisy_machine(threads):
+    for seed in range(25):
+        machine = machine_of(4, threads, order=seed, cost=0.5, spread=0.3, stolen=0.3, bursts=0.4, seed=seed)
+        cores, _result = measured(machine, 6.0, seed)
+        assert cores.issubset(machine.core.values())
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 12), st.sampled_from([1, 2, 4]), st.floats(0.0, 0.6), st.floats(0.0, 0.6), st.floats(0.0, 0.6), st.integers(0, 10000))
+def test_what_is_claimed_is_true_whatever_the_noise(count, threads, spread, stolen, bursts, seed):
+    machine = machine_of(count, threads, order=seed, cost=0.6, spread=spread, stolen=stolen, bursts=bursts, seed=seed)
+    cores, result = measured(machine, 4.0, seed)
+    assert cores.issubset(machine.core.values())
+    assert sorted([cpu for core in cores for cpu in core] + list(cpulist.parse(result["unclear"]))) == sorted(machine.core)
+
+
+def test_a_machine_that_only_makes_noise_is_unclear():
+    machine = machine_of(6, 2, cost=0.0, spread=2.0)
+    cores, result = measured(machine, 3.0)
+    assert (cores, result["unclear"]) == (set(), "0-5")
+
+
+def test_samples_that_were_late_are_left_out():
+    machine = machine_of(4, 2)
+    machine.sample = lambda cpu, active: None
+    cores, result = measured(machine, 2.0)
+    assert (cores, result["unclear"]) == (set(), "0-3")
+    assert all(pair["ratio"] is None for pair in result["ratios"])
+
+
+def test_the_ratio_is_the_pace_together_within_its_interval():
+    _cores, result = measured(machine_of(4, 2, cost=1.0, spread=0.02))
+    shared = [pair for pair in result["ratios"] if pair["verdict"] == SHARES]
+    assert len(shared) == 2
+    for pair in shared:
+        assert pair["low"] < 0.5 < pair["high"] and pair["ratio"] == pytest.approx(0.5, abs=0.1)
+
+
+def test_groups_are_claimed_only_when_everything_fits():
+    assert groups(range(4), {(0, 1): SHARES, (0, 2): APART, (1, 3): APART, (2, 3): APART}) == ([(0, 1), (2,), (3,)], [])
+    assert groups(range(4), {(0, 1): SHARES, (0, 2): APART, (2, 3): SHARES}) == ([(0, 1), (2, 3)], [])
+    assert groups(range(3), {(0, 1): SHARES}) == ([], [0, 1, 2])
+    assert groups(range(3), {(0, 1): SHARES, (1, 2): SHARES, (0, 2): APART}) == ([], [0, 1, 2])
+
+
+@pytest.mark.parametrize(
+    ("pairs", "singles", "unclear", "agrees"),
+    [
+        (["0-1", "2-3"], "", "", True),
+        (["0,2", "1,3"], "", "", False),
+        ([], "0-3", "", False),
+        ([], "", "0-3", None),
+        (["0-1"], "", "2-3", None),
+        ([], "0", "1-3", False),
+    ],
+)
+def test_the_kernel_is_right_or_wrong_or_it_is_not_known(pairs, singles, unclear, agrees):
+    result = {"cpus": "0-3", "pairs": pairs, "singles": singles, "unclear": unclear}
+    assert rounds.compare_with_kernel(result, Topology(cores=((0, 1), (2, 3)))) is agrees
+    assert rounds.compare_with_kernel(result, Topology(cores=())) is None
+
+
+def test_offline_siblings_are_no_contradiction():
+    result = {"cpus": "0,2", "pairs": [], "singles": "0,2", "unclear": ""}
+    assert rounds.compare_with_kernel(result, Topology(cores=((0, 1), (2, 3)))) is True
+
+
+@pytest.mark.parametrize(
+    ("mode", "hypervisor", "threads", "online", "wanted"),
+    [
+        ("auto", "kvm", 1, "0-3", True),
+        ("auto", "unknown", None, "0-3", True),
+        ("auto", "kvm", 2, "0-3", False),
+        ("auto", None, 1, "0-3", False),
+        ("auto", "kvm", 1, "0", False),
+        ("always", None, 2, "0-3", True),
+        ("never", "kvm", 1, "0-3", False),
+    ],
+)
+def test_when_it_is_wanted(mode, hypervisor, threads, online, wanted):
+    facts = {"hypervisor": hypervisor, "threads_per_core": {"max": threads}, "cpus": {"online": online}}
+    assert rounds.wanted(mode, facts) is wanted
+
+
+def test_one_cpu_is_nothing_to_compare():
+    with pytest.raises(ProbeError, match="nothing to compare"):
+        rounds.measurable(HERE[:1])
+
+
+def children():
+    with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as listed:
+        return set(listed.read().split())
+
+
+def test_real_workers_work_only_when_told_and_leave_nothing():
+    before, descriptors = children(), len(os.listdir("/proc/self/fd"))
+    with Workers(HERE) as machine:
+        assert set(machine.measure(HERE[:1], 0.05)) == set(HERE[:1])
+        samples = [machine.measure(HERE, 0.2) for _round in range(5)]
+        machine.check_pins()
+    assert all(set(sample) == set(HERE) for sample in samples)
+    assert all(value is None or value > 0 for sample in samples for value in sample.values())
+    assert (children(), len(os.listdir("/proc/self/fd"))) == (before, descriptors)
+
+
+def test_a_cpu_that_cannot_be_used_is_named_and_nothing_is_left():
+    before = children()
+    with pytest.raises(ProbeError, match="CPU 4095"), Workers([HERE[0], 4095]):
+        pass
+    assert children() == before
+
+
+def test_a_worker_that_was_ended_is_noticed():
+    before = children()
+    with Workers(HERE[:1]) as machine:
+        worker = int((children() - before).pop())
+        os.kill(worker, signal.SIGKILL)
+        os.waitid(os.P_PID, worker, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(ProbeError, match=f"CPU {HERE[0]} "):
+            machine.measure(HERE[:1], 0.05)
+
+
+def test_a_worker_that_does_not_answer_is_noticed(monkeypatch):
+    before = children()
+    with Workers(HERE[:1]) as machine:
+        # From here on, for the one that is stopped: a busy machine may take longer to start it.
+        monkeypatch.setattr(workers, "_PATIENCE", 0.3)
+        os.kill(int((children() - before).pop()), signal.SIGSTOP)
+        with pytest.raises(ProbeError, match=f"CPU {HERE[0]} "):
+            machine.measure(HERE[:1], 0.05)
+
+
+def test_workers_end_at_once_with_a_maker_that_is_killed():
+    read, write = os.pipe()
+    maker = os.fork()
+    if maker == 0:
+        with Workers(HERE) as machine:
+            os.write(write, " ".join(children()).encode())
+            machine.measure(HERE, 60)
+        os._exit(0)
+    pids = os.read(read, 1000).decode().split()
+    os.kill(maker, signal.SIGKILL)
+    os.waitpid(maker, 0)
+    os.close(read)
+    os.close(write)
+    assert len(pids) == len(HERE)
+    for _attempt in range(30000):
+        if not any(os.path.exists("/proc/" + pid) for pid in pids):
+            return
+        time.sleep(0.02)
+    pytest.fail(f"{pids} are still there")
+
+
+RESULT = {
+    "cpus": "0-3",
+    "pairs": ["0-1", "2-3"],
+    "singles": "",
+    "unclear": "",
+    "rounds": 80,
+    "seconds": 4.5,
+    "confidence": 0.999,
+    "agrees_with_kernel": False,
+    "ratios": [{"pair": "0-1", "verdict": "shares", "ratio": 0.5, "low": 0.4, "high": None}],
+}
+
+
+@pytest.fixture
+def host(tmp_path):
+    boot_id = tmp_path / "proc/sys/kernel/random/boot_id"
+    boot_id.parent.mkdir(parents=True)
+    boot_id.write_text("one\n")
+    return HostFs(str(tmp_path))
+
+
+def test_what_was_measured_is_kept_for_this_boot(host):
+    assert sibling_cache.load(host) is None
+    kept = sibling_cache.save(host, RESULT)
+    assert sibling_cache.load(host) == kept
+    assert {name: kept[name] for name in RESULT} == RESULT
+    host.write("proc/sys/kernel/random/boot_id", "two\n")
+    assert sibling_cache.load(host) is None
+    assert host.problems == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"pairs": ["<b>"]},
+        {"pairs": "x"},
+        {"unclear": None},
+        {"rounds": "many"},
+        {"agrees_with_kernel": "yes"},
+        {"ratios": [1]},
+        {"seconds": float("nan")},
+        {"measured_at": "<b>"},
+        {"cpus": "0-99999999"},
+    ],
+)
+def test_damage_is_told_and_not_believed(host, damage):
+    sibling_cache.save(host, RESULT)
+    data = json.loads(host.read(sibling_cache.PATH))
+    data["measured"].update(damage)
+    host.write(sibling_cache.PATH, json.dumps(data))
+    assert sibling_cache.load(host) is None
+    assert "damaged" in host.problems[0]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "null", "\0", "[" * 100000])
+def test_a_file_that_is_none_of_ours_is_told(host, text):
+    host.write(sibling_cache.PATH, text)
+    assert sibling_cache.load(host) is None
+    assert len(host.problems) == 1
+
+
+@pytest.mark.parametrize(
+    ("measured", "told"),
+    [
+        (RESULT, "CPUs 0-1 and 2-3 share a core"),
+        (dict(RESULT, pairs=[]), "no two CPUs share a core"),
+        (dict(RESULT, pairs=["0-1", "2-3"] * 500), "and 992 more"),
+        (dict(RESULT, pairs=["\x1b[31m" * 1000, 5, None]), "..."),
+        (dict(RESULT, pairs="0-1"), "no two CPUs"),
+    ],
+)
+def test_a_disagreement_is_told_in_one_short_sentence(measured, told):
+    sentence = sibling_cache.disagreement(measured)
+    assert told in sentence
+    assert len(sentence) < 300 and sentence.isprintable()
+
+
+@pytest.mark.parametrize("measured", [None, [], "x", {}, dict(RESULT, agrees_with_kernel=True), dict(RESULT, agrees_with_kernel=None)])
+def test_nothing_is_told_where_there_is_no_disagreement(measured):
+    assert sibling_cache.disagreement(measured) is None

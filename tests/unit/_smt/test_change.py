@@ -1,0 +1,241 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whole requests on a fake kernel: what is saved, what a second run does, what a reboot makes of it, and the files that keep a setting."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
+    change as smt_change,
+    persistence,
+    snapshot as smt_snapshot,
+    state as smt_state,
+    udev_rules,
+)
+from fake_host import Host
+
+ALL, FIRST = list(range(8)), [0, 2, 4, 6]
+REDHAT = 'SUBSYSTEM=="cpu", ACTION=="add", TEST=="online", ATTR{online}=="0", ATTR{online}="1"\n'
+
+
+@pytest.fixture(name="host")
+def fake_host(tmp_path):
+    return Host(tmp_path)
+
+
+def test_back_to_the_state_before_the_first_change(host):
+    host.write(smt_state.CPU_DIRECTORY + "/cpu5/online", "0")
+    before = smt_state.read(files=host)
+    host.ask("disabled")
+    host.ask(threads=2)
+    assert host.saved()["cpu"] == before
+    assert smt_state.read(files=host)["online"] == ALL, "so many threads are asked for by number"
+    host.ask("enabled")
+    assert smt_state.read(files=host) == before
+    assert host.saved() is None, "as before the first change: nothing is left to restore"
+    host.ask("disabled")
+    assert host.ask("restored")["changed"] is True
+    assert smt_state.read(files=host) == before
+    assert (host.ask("restored")["changed"], host.saved()) == (False, None)
+
+
+def test_places_seen_once_are_remembered(tmp_path):
+    """CPU 5 is off from the beginning, so no map is saved, and later changes take more CPUs off: where they belong must not be forgotten."""
+    host = Host(tmp_path, offline=[5])
+    host.ask(threads=2)
+    assert smt_state.read(files=host)["online"] == ALL
+    host.ask("disabled", method="cpu_online")
+    host.ask("restored")
+    host.ask("disabled", method="cpu_online")
+    host.ask("enabled")
+    assert smt_state.read(files=host)["online"] == [0, 1, 2, 3, 4, 6, 7]
+    host.ask("disabled", method="cpu_online")
+    host.writes.clear()
+    host.ask(threads=2, check=True)
+    assert host.writes == []
+    host.ask(threads=2)
+    assert smt_state.read(files=host)["online"] == ALL
+
+
+def test_a_core_of_unknown_place_is_looked_at_once(tmp_path):
+    host = Host(tmp_path, offline=[6, 7])
+    host.ask(threads=2)
+    assert host.writes and smt_state.read(files=host)["online"] == [0, 1, 2, 3, 4, 5], "it was wholly off, and stays so"
+    host.writes.clear()
+    assert host.ask(threads=2)["changed"] is False
+    assert host.writes == []
+
+
+@pytest.mark.parametrize("state", ["enabled", "disabled", "restored"])
+def test_second_run_writes_nothing(host, state):
+    host.ask(state)
+    host.writes.clear()
+    assert host.ask(state)["changed"] is False
+    assert host.writes == []
+
+
+@pytest.mark.parametrize("request_options", [{"state": "disabled", "persist": "systemd"}, {"threads": 1, "method": "cpu_online", "persist": "tmpfiles"}])
+def test_check_mode_tells_what_happens(host, request_options):
+    told = host.ask(check=True, **request_options)
+    assert (host.writes, host.saved()) == ([], None)
+    done = host.ask(**request_options)
+    assert {key: done[key] for key in ("changed", "before", "after", "diff")} == {key: told[key] for key in ("changed", "before", "after", "diff")}
+    assert host.ask(check=True, **request_options)["changed"] is False
+
+
+def test_reboot_ends_a_change_that_was_not_kept(host, tmp_path):
+    host.ask("disabled")
+    again = Host(tmp_path)
+    again.boot("second")
+    assert again.ask("restored")["changed"] is False
+    again.write(smt_state.CPU_DIRECTORY + "/cpu3/online", "0")
+    again.ask("disabled")
+    assert again.saved()["cpu"]["online"] == [0, 1, 2, 4, 5, 6, 7], "the first change of this boot saves anew"
+
+
+def test_reboot_into_a_kept_setting(host, tmp_path):
+    host.ask("disabled", persist="tmpfiles")
+    again = Host(tmp_path, control="off")
+    again.boot("second")
+    assert again.ask("disabled", persist="tmpfiles")["changed"] is False
+    assert again.ask("restored")["changed"] is True
+    assert smt_state.read(files=again)["online"] == ALL
+    assert not again.exists(persistence.TMPFILES_PATH)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"schema": 1}', '{"schema": "threadwise.smt/state", "schema_version": 1, "cpu": {}}', "[" * 5000])
+def test_damaged_saved_state(host, text):
+    host.put(smt_snapshot.PATH, text)
+    with pytest.raises(smt_snapshot.SavedStateError, match=r"state.json cannot be used .*remove it"):
+        host.ask("disabled")
+    assert host.writes == []
+
+
+def test_refused_half_way(host):
+    host.refusals = {(5, False): 16}
+    with pytest.raises(smt_state.StateError, match=r"CPU 5: EBUSY"):
+        host.ask("disabled")
+    assert smt_state.read(files=host)["online"] == ALL
+
+
+def test_no_dead_man_without_systemd(host):
+    with pytest.raises(smt_change.rollback_timer.DeadManError, match=r"needs systemd"):
+        host.ask("disabled", revert_after=60)
+    assert (host.writes, host.saved()) == ([], None)
+
+
+def test_dead_man_first_then_the_writes(host):
+    (host_files.HostFs(host.sysroot)).write("run/systemd/system/x", "")
+    assert host.ask("disabled", revert_after=60, persist="tmpfiles")["revert_pending"] is True
+    armed = [command for command in host.commands if command[0] == "systemd-run"]
+    assert len(armed) == 1 and "--on-active=60" in armed[0]
+    assert not host.exists(persistence.TMPFILES_PATH)
+    done = host.ask("disabled", confirm=True, persist="tmpfiles")
+    assert (done["changed"], done["revert_pending"], host.exists(persistence.TMPFILES_PATH)) == (True, False, True)
+    assert ["systemctl", "stop", "threadwise-smt-revert.timer", "threadwise-smt-revert.service"] in host.commands
+    assert host.ask("disabled", revert_after=60, persist="tmpfiles")["changed"] is False
+
+
+def test_confirming_what_has_gone_back(host):
+    with pytest.raises(smt_change.ChangeRefused, match=r"nothing to confirm"):
+        host.ask("disabled", confirm=True)
+    assert host.writes == []
+
+
+@pytest.mark.parametrize(
+    ("method", "kept"),
+    [
+        ("auto", ["w /sys/devices/system/cpu/smt/control - - - - off"]),
+        (
+            "cpu_online",
+            ["w /sys/devices/system/cpu/smt/control - - - - on"] + [f"w /sys/devices/system/cpu/cpu{cpu}/online - - - - 0" for cpu in (1, 3, 5, 7)],
+        ),
+    ],
+)
+def test_lines_that_keep_a_setting(host, method, kept):
+    host.ask("disabled", method=method, persist="tmpfiles")
+    assert (host.read(persistence.TMPFILES_PATH) or "").splitlines()[1:] == kept
+    assert host.ask("disabled", method=method, persist="systemd")["changed"] is True
+    assert not host.exists(persistence.TMPFILES_PATH)
+    assert host.ask("disabled", method=method)["changed"] is True
+    assert not any(host.exists(path) for path in persistence.PATHS)
+
+
+@pytest.mark.parametrize(
+    ("rule", "counts"),
+    [
+        (REDHAT, True),
+        ('ACTION=="add|change", SUBSYSTEM=="cpu", ATTR{online}:="1"\n', True),
+        ('SUBSYSTEM=="cpu", \\\n  ATTR{online}="1"\n', True),
+        ("#" + REDHAT, False),
+        (REDHAT.replace('="1"', '="0"'), False),
+        (REDHAT.replace("add", "remove"), False),
+        ('SUBSYSTEM=="memory", ACTION=="add", ATTR{state}="online"\n', False),
+        ('SUBSYSTEM!="cpu", KERNEL=="cpu*", ATTR{online}="1"\n', False),
+        ('junk "" ==\n', False),
+    ],
+)
+def test_rules_that_online_cpus(tmp_path, rule, counts):
+    fs = host_files.HostFs(str(tmp_path))
+    text = "# first\n" + rule + 'KERNEL=="x", NAME="y"\n'
+    fs.write("usr/lib/udev/rules.d/40-x.rules", text)
+    assert bool(udev_rules.active(fs)) is counts
+    assert (udev_rules.without_them(text) != text) is counts
+    left = [line for line in udev_rules.without_them(text).splitlines() if not line.startswith("#")]
+    assert left[-1] == 'KERNEL=="x", NAME="y"'
+    assert not udev_rules.brings_cpus_online(" ".join(left))
+
+
+@pytest.mark.parametrize("directory", ["usr/lib/udev/rules.d", "etc/udev/rules.d"])
+def test_rules_rest_and_come_back(host, directory):
+    path = directory + "/40-redhat.rules"
+    host.put(path, REDHAT)
+    warned = host.ask("disabled", method="cpu_online")["warnings"]
+    assert any("/" + path in warning for warning in warned)
+    assert host.ask("disabled", method="cpu_online", neutralise=True)["changed"] is True
+    assert udev_rules.active(host_files.HostFs(host.sysroot)) == []
+    assert host.ask("disabled", method="cpu_online", neutralise=True)["changed"] is False
+    host.ask("restored")
+    assert host.read(path) == REDHAT.strip()
+    assert host.exists("etc/udev/rules.d/40-redhat.rules") is directory.startswith("etc")
+    assert not host.exists(udev_rules.BACKUPS)
+
+
+def test_no_warning_where_the_control_is_off(host):
+    host.put("usr/lib/udev/rules.d/40-redhat.rules", REDHAT)
+    assert host.ask("disabled")["warnings"] == []
+
+
+def put_task(host, uid, cgroup, login):
+    stat = "5 (sleep) S 1 0 0 0 0 4194304" + " 0" * 12 + " 1000" + " 0" * 20
+    for folder in ("proc/5", "proc/5/task/5"):
+        for name, text in (
+            ("stat", stat),
+            ("status", f"Name:\tsleep\nUid:\t{uid}\t{uid}\nCpus_allowed_list:\t3\n"),
+            ("cgroup", f"0::{cgroup}\n"),
+            ("loginuid", str(login)),
+        ):
+            host.put(f"{folder}/{name}", text)
+
+
+def test_a_user_who_pins_a_task_stops_nobody_unless_it_was_asked_for(host):
+    put_task(host, 1001, "/user.slice/user-1001.slice/session-3.scope", 1001)
+    what = r"pid 5 sleep \(user 1001, unit session-3.scope, by the user alone\) is pinned to 3 alone"
+    for whose in (["all"], ["services", "1001"]):
+        with pytest.raises(smt_change.ChangeRefused, match=what):
+            host.ask("disabled", conflicts_of=whose)
+    assert host.writes == []
+    told = host.ask("disabled", check=True)
+    assert (told["after"]["online"], [re.search("would be hurt: CPU 3: " + what, warning) is not None for warning in told["warnings"]]) == ("0,2,4,6", [True])
+    done = host.ask("disabled")
+    assert re.search("is hurt: CPU 3: " + what, done["warnings"][0]) and [task["pid"] for task in host.saved()["bystanders"]["tasks"]] == [5]
+
+
+def test_a_service_that_is_pinned_stops_a_change(host):
+    put_task(host, 1001, "/system.slice/db.service", 4294967295)
+    with pytest.raises(smt_change.ChangeRefused, match=r"unit db.service") as refused:
+        host.ask("disabled")
+    assert len(refused.value.findings) == 1 and host.writes == []

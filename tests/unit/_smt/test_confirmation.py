@@ -1,0 +1,186 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A confirmation and the timer that takes a change back, at the same moment: one lock decides which of them comes first, and both tell the truth."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import steps
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, locks
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change, restore as smt_restore, rollback_timer, state as smt_state
+from fake_host import Host
+
+ALL, FIRST = list(range(8)), [0, 2, 4, 6]
+# Only there to end what hangs.
+PATIENCE = 600
+
+
+@pytest.fixture(name="host")
+def changed_host(tmp_path):
+    """A host whose change waits for its confirmation, and whose timer has elapsed."""
+    host = Host(tmp_path)
+    host_files.HostFs(host.sysroot).write("run/systemd/system/x", "")
+    host.ask("disabled", revert_after=60)
+    host.status = {"is-active": 3}
+    return host
+
+
+class Background(threading.Thread):
+    """Work beside the test, with what came of it."""
+
+    def __init__(self, work):
+        super().__init__(daemon=True)
+        self.work, self.result, self.error = work, None, None
+        self.start()
+
+    def run(self):
+        try:
+            self.result = self.work()
+        except Exception as error:
+            self.error = error
+
+    def ended(self):
+        self.join(PATIENCE)
+        assert not self.is_alive()
+        return self
+
+
+@pytest.fixture(name="waiting")
+def somebody_waits_for_the_lock(monkeypatch):
+    """Set when somebody waits for the host's lock."""
+    seen = threading.Event()
+    sleep = locks.time.sleep
+
+    def look(seconds):
+        seen.set()
+        sleep(seconds)
+
+    monkeypatch.setattr(locks.time, "sleep", look)
+    return seen
+
+
+def online(host):
+    return smt_state.read(files=host)["online"]
+
+
+def confirm(host):
+    return Background(lambda: host.ask("disabled", confirm=True))
+
+
+def test_what_holds_the_lock_decides_nothing(host, waiting):
+    """Whichever of the two gets the lock first once a third one lets it go: what is said is what is."""
+    with locks.HostLock(host.sysroot, "a third one"):
+        confirming = confirm(host)
+        timer = Background(lambda: smt_restore.revert(host))
+        assert waiting.wait(PATIENCE)
+        assert confirming.is_alive() and timer.is_alive() and online(host) == FIRST
+    timer.ended()
+    if confirming.ended().error is None:
+        assert (online(host), confirming.result["revert_pending"]) == (FIRST, False)
+    else:
+        assert online(host) == ALL and "too late" in str(confirming.error)
+
+
+def test_a_confirmation_while_the_timer_restores_comes_too_late(host, waiting, monkeypatch):
+    going_on, begun = threading.Event(), threading.Event()
+    restore = smt_state.restore
+
+    def held(*given):
+        begun.set()
+        assert going_on.wait(PATIENCE)
+        return restore(*given)
+
+    monkeypatch.setattr(smt_state, "restore", held)
+    timer = Background(lambda: smt_restore.revert(host))
+    assert begun.wait(PATIENCE)
+    confirming = confirm(host)
+    assert waiting.wait(PATIENCE)
+    going_on.set()
+    assert timer.ended().result == []
+    error = confirming.ended().error
+    assert isinstance(error, smt_change.ChangeRefused) and "too late" in str(error) and "was brought back" in str(error)
+    assert online(host) == ALL
+    # Neither later, until somebody changes the host again.
+    assert "too late" in str(confirm(host).ended().error)
+    host.ask("disabled")
+    assert host.ask("disabled", confirm=True)["changed"] is False
+
+
+def test_a_timer_that_gets_the_lock_after_the_confirmation_does_nothing(host, waiting):
+    going_on, begun = threading.Event(), threading.Event()
+
+    def held(command):
+        if command[:2] == ["systemctl", "stop"]:
+            begun.set()
+            assert going_on.wait(PATIENCE)
+
+    host.before_command = held
+    confirming = confirm(host)
+    assert begun.wait(PATIENCE)
+    timer = Background(lambda: smt_restore.revert(host))
+    assert waiting.wait(PATIENCE)
+    going_on.set()
+    assert confirming.ended().error is None and confirming.result["revert_pending"] is False
+    assert timer.ended().result == [] and online(host) == FIRST
+    stopped = next(command for command in host.commands if command[:2] == ["systemctl", "stop"])
+    assert {rollback_timer.UNIT + ".timer", rollback_timer.UNIT + ".service"} <= set(stopped), "one that waits for the lock would take the next change back"
+
+
+def test_a_confirmation_does_not_repeat_a_change_that_is_no_longer_there(host):
+    host.write(smt_state.CONTROL, "on")
+    with pytest.raises(smt_change.ChangeRefused, match=r"is not in the state asked for.*still armed"):
+        host.ask("disabled", confirm=True)
+    assert online(host) == ALL and smt_restore.pending(host)
+
+
+def test_a_second_change_goes_back_with_the_first(host):
+    """What nobody confirmed is undone as a whole."""
+    host.status = {}
+    host.ask(threads=2, revert_after=60)
+    host.write(smt_state.CPU_DIRECTORY + "/cpu5/online", "0")
+    host.ask("disabled", method="cpu_online")
+    assert smt_restore.revert(host) == []
+    assert (online(host), host.saved()) == (ALL, None)
+
+
+def test_a_second_change_that_fails_leaves_the_first_one_to_the_timer(host):
+    host.refusals = {(3, True): 16}
+    with pytest.raises(smt_state.StateError):
+        host.ask("enabled", revert_after=60)
+    host.refusals = {}
+    assert online(host) == FIRST
+    assert smt_restore.revert(host) == [] and online(host) == ALL
+
+
+def test_going_back_waits_for_its_confirmation_too_where_that_is_asked_for(host):
+    host.status = {}
+    assert host.ask("restored", revert_after=60)["revert_pending"] is True and smt_restore.pending(host)
+    assert host.ask("restored", confirm=True)["revert_pending"] is False and online(host) == ALL and not smt_restore.pending(host)
+
+
+def test_a_record_of_another_boot_is_nobodys(host):
+    host.boot("second")
+    assert smt_restore.pending(host) is None
+    assert smt_restore.revert(host) == [] and online(host) == FIRST
+    assert host.ask("disabled", confirm=True)["revert_pending"] is False
+
+
+def test_the_program_that_the_timer_starts_stands_alone(host):
+    """It has nothing but Python and what was copied beside it. No kernel stands behind the files here, so it tells which CPUs did not come back."""
+    program = f"import runpy, sys; sys.path.insert(0, '.'); runpy.run_module({rollback_timer.PACKAGE + '._smt.restore'!r}, run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", program, host.sysroot], cwd=host.sysroot + "/" + rollback_timer.PROGRAM, capture_output=True, text=True, check=False
+    )
+    assert done.stderr.splitlines() == [f"threadwise-smt: CPU {cpu} was online, is offline" for cpu in (1, 3, 5, 7)]
+    assert smt_restore.pending(host) is None and smt_restore.was_reverted(host)
+
+
+def test_an_evaluation_does_not_begin_while_a_change_waits(host):
+    with pytest.raises(locks.HostLockError, match=r"waits to be confirmed"):
+        steps._see_that_no_change_waits(host)
+    host.ask("disabled", confirm=True)
+    steps._see_that_no_change_waits(host)

@@ -1,0 +1,39 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The way back that a rollout leaves on a host."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import pending_rollback
+
+
+def load(root, text):
+    path = root / pending_rollback.PATH
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text)
+    fs = HostFs(str(root))
+    return pending_rollback.load(fs), fs.problems
+
+
+def test_what_was_written_is_read(tmp_path):
+    assert pending_rollback.load(HostFs(str(tmp_path))) is None
+    assert load(tmp_path, b'{"running": {"state": "enabled"}}') == ({"running": {"state": "enabled"}}, [])
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000, b'{"a": ' * 100_000])
+def test_a_damaged_one_still_tells_that_there_was_a_change(tmp_path, text):
+    way, problems = load(tmp_path, text)
+    assert way == {} and pending_rollback.PATH in problems[0]
+
+
+def test_one_that_others_may_write_is_not_believed(tmp_path, monkeypatch):
+    path = tmp_path / pending_rollback.PATH
+    load(tmp_path, b'{"reboot": true}')
+    monkeypatch.setattr(HostFs, "is_host", True)
+    os.chmod(path, 0o666)
+    fs = HostFs(str(tmp_path))
+    assert pending_rollback.load(fs) == {} and "others may write it" in fs.problems[0]

@@ -1,0 +1,275 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The transaction on a fake kernel: what a guest cannot show (k-th refusals, POWER, half-done writes), and many sequences."""
+
+from __future__ import annotations
+
+import errno
+import json
+import random
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
+from fake_kernel import FakeKernel, numbered_cores
+
+SHAPES = [(4, 2, "adjacent"), (4, 2, "split"), (2, 4, "adjacent"), (2, 4, "split"), (2, 8, "adjacent")]
+KERNELS = {
+    "old": {},
+    "modern": {"modern": True},
+    "power": {"numeric": True},
+    "no control": {"control": None},
+    "not implemented": {"control": "notimplemented"},
+}
+
+
+@pytest.fixture(params=SHAPES, ids="{0[0]}x{0[1]}-{0[2]}".format)
+def cores(request):
+    return numbered_cores(*request.param)
+
+
+@pytest.fixture(params=KERNELS.values(), ids=KERNELS.keys())
+def kernel(request, tmp_path, cores):
+    return FakeKernel(tmp_path, cores, **request.param)
+
+
+def first(cores, count):
+    return sorted(cpu for core in cores for cpu in core[:count])
+
+
+def every(cores):
+    return first(cores, 99)
+
+
+def test_state_is_plain_json(kernel):
+    state = smt_state.read(kernel.sysroot)
+    assert json.loads(json.dumps(state)) == state
+    assert sorted(state) == ["active", "control", "online", "present"]
+
+
+def test_disable_leaves_first_threads(kernel, cores):
+    after = smt_state.disable(kernel.sysroot, cores, files=kernel)
+    assert after["online"] == first(cores, 1)
+    assert after["control"] == ("off" if kernel.control == "off" else after["control"])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 4, 6, 8])
+def test_threads_per_core(kernel, cores, threads):
+    if threads > len(cores[0]):
+        with pytest.raises(smt_state.StateError, match=f"at most {len(cores[0])}"):
+            smt_state.set_threads_per_core(kernel.sysroot, cores, threads, files=kernel)
+        return
+    smt_state.disable(kernel.sysroot, cores, files=kernel)
+    after = smt_state.set_threads_per_core(kernel.sysroot, cores, threads, files=kernel)
+    assert after["online"] == first(cores, threads)
+    written = len(kernel.writes)
+    assert smt_state.set_threads_per_core(kernel.sysroot, cores, threads, files=kernel) == after
+    assert len(kernel.writes) == written
+
+
+def test_power_takes_a_number_in_one_write(tmp_path):
+    cores = numbered_cores(2, 8, "adjacent")
+    kernel = FakeKernel(tmp_path, cores, numeric=True)
+    assert smt_state.set_threads_per_core("", cores, 4, files=kernel)["control"] == "4"
+    assert kernel.writes == [(smt_state.CONTROL, "4")]
+    assert smt_state.set_threads_per_core("", cores, 6, files=kernel)["online"] == first(cores, 6)
+
+
+def test_random_sequences(tmp_path):
+    """Two hundred sequences: after each step exactly the right CPUs, at the end the state before the first change, dropped CPUs included."""
+    chance = random.Random(4)
+    for number in range(200):
+        shape = chance.choice(SHAPES)
+        cores = numbered_cores(*shape)
+        all_cpus = every(cores)
+        offline = chance.sample(all_cpus[1:], chance.choice([0, 0, 1, 2]))
+        sysroot = tmp_path / str(number)
+        kernel = FakeKernel(sysroot, cores, offline=offline, **chance.choice(list(KERNELS.values())))
+        origin = smt_state.read(sysroot)
+        online = set(origin["online"])
+        living = [core for core in cores if online.intersection(core)]
+        for _step in range(chance.randint(1, 6)):
+            step = chance.choice(["enabled", "disabled", "restored", *list(range(1, shape[1] + 1))])
+            if step == "enabled":
+                smt_state.enable(sysroot, cores, origin=origin, files=kernel)
+                want = sorted(online)
+            elif step in ("disabled", 1):
+                smt_state.disable(sysroot, cores, origin=origin, files=kernel)
+                want = sorted(min(online.intersection(core)) for core in living)
+            elif step == "restored":
+                assert smt_state.restore(sysroot, origin, files=kernel) == []
+                want = sorted(online)
+            else:
+                smt_state.set_threads_per_core(sysroot, cores, step, origin=origin, files=kernel)
+                want = first(living, step)
+            assert smt_state.read(sysroot)["online"] == want, (number, shape, offline, step)
+        assert smt_state.restore(sysroot, origin, files=kernel) == []
+        assert smt_state.read(sysroot) == origin
+
+
+@pytest.mark.parametrize("code", [errno.EBUSY, errno.EIO])
+def test_refused_on_the_kth_cpu(kernel, cores, code):
+    before = smt_state.read(kernel.sysroot)
+    for cpu in sorted(set(every(cores)) - set(first(cores, 1))):
+        kernel.refusals = {(cpu, False): code}
+        with pytest.raises(smt_state.StateError, match=f"CPU {cpu}: {errno.errorcode[code]}: .*the state before is back"):
+            smt_state.disable(kernel.sysroot, cores, files=kernel)
+        assert smt_state.read(kernel.sysroot) == before
+
+
+def test_refused_on_the_way_up(kernel, cores):
+    smt_state.disable(kernel.sysroot, cores, files=kernel)
+    before = smt_state.read(kernel.sysroot)
+    for cpu in sorted(set(every(cores)) - set(first(cores, 1))):
+        kernel.refusals = {(cpu, True): errno.ENOSPC}
+        with pytest.raises(smt_state.StateError, match=f"CPU {cpu}: ENOSPC: no interrupt vectors.*the state before is back"):
+            smt_state.enable(kernel.sysroot, cores, files=kernel)
+        assert smt_state.read(kernel.sysroot) == before
+
+
+@pytest.mark.parametrize("modern", [False, True])
+def test_off_that_only_says_so(tmp_path, modern):
+    cores = numbered_cores(4, 2, "split")
+    kernel = FakeKernel(tmp_path, cores, modern=modern)
+    kernel.swallow_off = 1
+    assert smt_state.disable("", cores, files=kernel)["online"] == first(cores, 1)
+    assert kernel.control == "off"
+
+
+@pytest.mark.parametrize("goal", ["disable", "enable"])
+def test_half_done_off_found(tmp_path, goal):
+    """6.6+: somebody's off failed half way, control reads 1, and another off would change nothing."""
+    cores = numbered_cores(4, 2, "adjacent")
+    kernel = FakeKernel(tmp_path, cores, modern=True)
+    kernel.swallow_off = 1
+    kernel.write(smt_state.CONTROL, "off")
+    assert smt_state.read(tmp_path)["control"] == "1"
+    after = getattr(smt_state, goal)("", cores, files=kernel)
+    assert (after["control"], after["online"]) == (("off", first(cores, 1)) if goal == "disable" else ("on", every(cores)))
+
+
+def test_off_that_never_works_is_rolled_back(tmp_path):
+    cores = numbered_cores(4, 2, "adjacent")
+    kernel = FakeKernel(tmp_path, cores, modern=True)
+    kernel.swallow_off = 99
+    before = smt_state.read(tmp_path)
+    with pytest.raises(smt_state.StateError, match=r"the kernel took the writes, but afterwards CPU 1 is online|smt/control"):
+        smt_state.disable("", cores, method="smt_control", files=kernel)
+    assert smt_state.read(tmp_path) == before
+
+
+def test_read_only(kernel, cores):
+    kernel.read_only = True
+    before = smt_state.read(kernel.sysroot)
+    with pytest.raises(smt_state.StateError, match=r"EROFS: sysfs is mounted read-only"):
+        smt_state.disable(kernel.sysroot, cores, files=kernel)
+    assert smt_state.read(kernel.sysroot) == before
+
+
+def test_forceoff(tmp_path):
+    cores = numbered_cores(4, 2, "adjacent")
+    kernel = FakeKernel(tmp_path, cores, control="forceoff")
+    assert smt_state.disable("", cores, files=kernel)["control"] == "forceoff"
+    with pytest.raises(smt_state.StateError, match=r"forceoff is final until a reboot"):
+        smt_state.enable("", cores, files=kernel)
+    assert kernel.writes == []
+
+
+def test_no_smt(tmp_path):
+    cores = [(0,), (1,)]
+    kernel = FakeKernel(tmp_path, cores, control="notsupported")
+    smt_state.disable("", cores, files=kernel)
+    for change in (lambda: smt_state.enable("", cores, files=kernel), lambda: smt_state.set_threads_per_core("", cores, 2, files=kernel)):
+        with pytest.raises(smt_state.StateError, match=r"no core has a second thread .smt/control: notsupported"):
+            change()
+    assert kernel.writes == []
+
+
+@pytest.mark.parametrize("modern", [False, True])
+def test_siblings_of_unknown_place(tmp_path, modern):
+    """Booted with nosmt, no map saved: where the siblings belong shows only when they are up. CPU 6 and its core were off on purpose."""
+    known = numbered_cores(4, 2, "split")
+    kernel = FakeKernel(tmp_path, known, control="off", modern=modern, offline=[3])
+    after = smt_state.enable("", [(0,), (1,), (2,)], files=kernel)
+    assert after["online"] == [0, 1, 2, 4, 5, 6]
+
+
+def test_unknown_place_of_one_thread_of_four(tmp_path):
+    kernel = FakeKernel(tmp_path, numbered_cores(2, 4, "adjacent"), control="off", modern=True)
+    assert smt_state.set_threads_per_core("", [(0,), (4,)], 2, files=kernel)["online"] == [0, 1, 4, 5]
+
+
+@pytest.mark.parametrize("control", ["on", None])
+def test_unknown_place_of_a_sibling_that_is_asked_for_by_number(tmp_path, control):
+    """No map, one sibling off on purpose: enabled leaves it, a number of threads has it come up; 3 and 7 are a core that is wholly off."""
+    kernel = FakeKernel(tmp_path, numbered_cores(4, 2, "split"), control=control, offline=[5, 3, 7])
+    cores = [(0, 4), (1,), (2, 6)]
+    assert smt_state.enable("", cores, files=kernel)["online"] == [0, 1, 2, 4, 6]
+    assert kernel.writes == []
+    learned = []
+    assert smt_state.set_threads_per_core("", cores, 2, files=kernel, learned=learned)["online"] == [0, 1, 2, 4, 5, 6]
+    assert smt_state.join_cores(cores, learned) == [(0, 4), (1, 5), (2, 6), (3, 7)]
+
+
+def test_siblings_that_somebody_took_off_one_by_one(tmp_path):
+    kernel = FakeKernel(tmp_path, numbered_cores(4, 2, "split"), offline=[4, 5, 6, 7])
+    assert smt_state.enable("", [(0,), (1,), (2,), (3,)], files=kernel)["online"] == list(range(8))
+
+
+def test_no_look_behind_where_the_kernel_says_no_smt(tmp_path):
+    kernel = FakeKernel(tmp_path, [(0,), (1,)], control="notsupported", offline=[1])
+    with pytest.raises(smt_state.StateError, match=r"notsupported"):
+        smt_state.enable("", [(0,)], files=kernel)
+    assert kernel.writes == []
+
+
+def test_core_whose_first_thread_is_off_keeps_a_thread(tmp_path):
+    cores = numbered_cores(4, 2, "adjacent")
+    kernel = FakeKernel(tmp_path, cores, offline=[2])
+    assert smt_state.disable("", cores, files=kernel)["online"] == [0, 3, 4, 6]
+    assert kernel.control == "on", "off would have taken CPU 3 as well"
+
+
+def test_only_the_method_asked_for(tmp_path):
+    cores = numbered_cores(4, 2, "adjacent")
+    kernel = FakeKernel(tmp_path, cores)
+    smt_state.disable("", cores, method="cpu_online", files=kernel)
+    assert not [path for path, text in kernel.writes if path == smt_state.CONTROL]
+    bare = FakeKernel(tmp_path / "bare", cores, control=None)
+    with pytest.raises(smt_state.StateError, match=r"method smt_control cannot be used here"):
+        smt_state.disable("", cores, method="smt_control", files=bare)
+
+
+def test_restore_reports_what_is_gone(tmp_path):
+    cores = numbered_cores(4, 2, "adjacent")
+    kernel = FakeKernel(tmp_path, cores)
+    state = smt_state.read(tmp_path)
+    smt_state.disable("", cores, files=kernel)
+    kernel.refusals = {(5, True): errno.EIO}
+    left = smt_state.restore("", state, files=kernel)
+    assert [line for line in left if line.startswith("CPU 5 was online, is offline (CPU 5: EIO")]
+    assert smt_state.read(tmp_path)["online"] == [0, 1, 2, 3, 4, 6, 7], "one that refuses keeps none of the others down"
+
+
+@pytest.mark.parametrize("text", ["", "x", "3-1", "0-", "-3", "0-99999999", "1,,b"])
+def test_hostile_lists(tmp_path, text):
+    FakeKernel(tmp_path, [(0, 1)])
+    (tmp_path / smt_state.CPU_DIRECTORY / "online").write_text(text)
+    with pytest.raises(smt_state.StateError, match=r"cpu/online"):
+        smt_state.read(tmp_path)
+
+
+@pytest.mark.parametrize("state", [None, {}, {"control": "on", "online": ["0"], "present": [0]}, {"control": 3, "online": [], "present": []}])
+def test_hostile_saved_state(tmp_path, state):
+    kernel = FakeKernel(tmp_path, [(0, 1)])
+    with pytest.raises(smt_state.StateError, match=r"not a saved SMT state"):
+        smt_state.restore("", state, files=kernel)
+    assert kernel.writes == []
+
+
+def test_prediction_is_what_happens(kernel, cores):
+    for threads in (1, None, len(cores[0])):
+        told = smt_state.predict("", cores, threads, files=kernel)
+        if threads is None:
+            assert told == smt_state.enable("", cores, files=kernel)
+        else:
+            assert told == smt_state.set_threads_per_core("", cores, threads, files=kernel)

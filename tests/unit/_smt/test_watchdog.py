@@ -1,0 +1,227 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The guard and the lock, with real processes and real signals on synthetic trees."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import steps
+from ansible_collections.threadwise.smt.plugins.module_utils._host import locks
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state, watchdog
+from fake_kernel import FakeKernel, numbered_cores
+
+CORES = numbered_cores(4, 2, "adjacent")
+
+
+class Dying(FakeKernel):
+    """A kernel under a writer that is killed for good before its n-th write."""
+
+    left = 0
+
+    def write(self, path, text):
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.left -= 1
+        super().write(path, text)
+
+
+def fresh(sysroot):
+    """A kernel with the CPUs that the tree shows now, as a process sees it that did not make the changes."""
+    state = smt_state.read(sysroot)
+    kernel = FakeKernel.__new__(FakeKernel)
+    online = set(state["online"])
+    FakeKernel.__init__(kernel, sysroot, CORES, control=None, offline=set(state["present"]) - online)
+    return kernel
+
+
+def in_child(work):
+    """Exit status of ``work()`` in a process of its own."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+            os._exit(0)
+        finally:
+            os._exit(99)
+    return os.waitpid(pid, 0)[1]
+
+
+def wait_until(condition):
+    # Only there to end what hangs.
+    for _attempt in range(12000):
+        if condition():
+            return
+        time.sleep(0.05)
+    pytest.fail("did not come true")
+
+
+@pytest.mark.parametrize("writes", range(5))
+def test_killed_between_two_writes(tmp_path, writes):
+    kernel = Dying(tmp_path, CORES, control=None)
+    kernel.left = writes
+    before = smt_state.read(tmp_path)
+    log = tmp_path / "guard.log"
+
+    def change():
+        def put_back():
+            return smt_state.restore("", before, files=fresh(tmp_path))
+
+        with watchdog.Guard(str(tmp_path), before, str(log), restore=put_back):
+            smt_state.disable("", CORES, files=kernel)
+
+    status = in_child(change)
+    if writes == 4:
+        assert status == 0
+        assert smt_state.read(tmp_path)["online"] == [0, 2, 4, 6]
+        assert log.read_text() == ""
+        return
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    wait_until(lambda: log.read_text().endswith("restored\n"))
+    assert smt_state.read(tmp_path) == before
+    assert "ended without a word" in log.read_text()
+
+
+def test_exception_restores_before_it_goes_on(tmp_path):
+    done = tmp_path / "done"
+    with pytest.raises(ValueError), watchdog.Guard(str(tmp_path), {}, str(tmp_path / "log"), restore=lambda: done.write_text("x") and []):
+        raise ValueError("on purpose")
+    assert done.exists()
+
+
+def test_guard_outlives_the_session_and_a_child_that_holds_the_pipe(tmp_path):
+    done = tmp_path / "done"
+    where = tmp_path / "guard.pid"
+
+    def restore():
+        done.write_text("x")
+        return []
+
+    def change():
+        os.setsid()
+        watchdog.Guard(str(tmp_path), {}, str(tmp_path / "log"), restore=restore).arm()
+        child = os.fork()
+        if child == 0:
+            os.setsid()
+            time.sleep(60)
+            os._exit(0)
+        where.write_text(str(child))
+        os.killpg(0, signal.SIGKILL)
+
+    assert os.WTERMSIG(in_child(change)) == signal.SIGKILL
+    try:
+        wait_until(done.exists)
+    finally:
+        os.kill(int(where.read_text()), signal.SIGKILL)
+
+
+def test_what_kills_by_name_does_not_hit_the_guard(tmp_path):
+    with watchdog.Guard(str(tmp_path), {}, str(tmp_path / "log"), keep=[]):
+        mine = pathlib.Path("/proc/self/cmdline").read_bytes()
+        shown = [(path / "cmdline").read_bytes() for path in pathlib.Path("/proc").glob("[0-9]*") if comm(path) == "smt-guard\n"]
+    assert b"smt-guard".ljust(len(mine), b"\0") in shown
+
+
+def comm(process):
+    try:
+        return (process / "comm").read_text()
+    except OSError:
+        return None
+
+
+def test_time_over(tmp_path):
+    done = tmp_path / "done"
+
+    def change():
+        watchdog.Guard(str(tmp_path), {}, str(tmp_path / "log"), restore=lambda: done.write_text("x") and [], seconds=0.1).arm()
+        time.sleep(60)
+
+    assert os.WTERMSIG(in_child(change)) == signal.SIGKILL
+    wait_until(done.exists)
+
+
+def test_nothing_without_a_log(tmp_path):
+    with pytest.raises(watchdog.GuardError, match=r"did not start"):
+        watchdog.Guard(str(tmp_path), {}, str(tmp_path / "missing" / "log")).arm()
+
+
+def test_one_at_a_time(tmp_path):
+    with locks.HostLock(str(tmp_path), "the first"), pytest.raises(locks.HostLockError, match=f"changed by the first, pid {os.getpid()}"):
+        with locks.HostLock(str(tmp_path), "the second"):
+            pytest.fail("two at once")
+    with locks.HostLock(str(tmp_path), "the third"):
+        pass
+
+
+def test_lock_lasts_until_the_guard_has_restored(tmp_path):
+    go = tmp_path / "go"
+
+    def restore():
+        wait_until(go.exists)
+        return []
+
+    def change():
+        with locks.HostLock(str(tmp_path), "smt_state") as lock:
+            watchdog.Guard(str(tmp_path), {}, str(tmp_path / "log"), restore=restore, keep=[lock.descriptor]).arm()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    in_child(change)
+    with pytest.raises(locks.HostLockError, match=r"is being put back after smt_state .pid [0-9]+. died"), locks.HostLock(str(tmp_path), "the next"):
+        pytest.fail("while the guard restores")
+    go.write_text("")
+    with locks.HostLock(str(tmp_path), "the next", seconds=600):
+        pass
+
+
+def test_lock_on_a_read_only_host(tmp_path):
+    (tmp_path / "run").write_text("no directory")
+    with pytest.raises(locks.HostLockError, match=r"cannot be opened"), locks.HostLock(str(tmp_path), "x"):
+        pytest.fail("no lock")
+
+
+def test_the_lock_says_for_whom_it_is_held(tmp_path):
+    """Sudo takes the connection out of the environment: it is found with a forebear. Here that is a shell, and the one that asks is its child."""
+    held = tmp_path / "held"
+    program = (
+        f"import sys, time; sys.path[:0] = {sys.path!r}\nfrom ansible_collections.threadwise.smt.plugins.module_utils._host import locks\n"
+        f'with locks.HostLock({str(tmp_path)!r}, "smt_state"):\n    open({str(held)!r}, "w").close()\n    sys.stdin.read()'
+    )
+    environment = dict(os.environ, SSH_CONNECTION="192.0.2.7 50123 192.0.2.1 22", PROGRAM=program)
+    with subprocess.Popen(["sh", "-c", 'env -u SSH_CONNECTION "$0" -c "$PROGRAM"; true', sys.executable], stdin=subprocess.PIPE, env=environment) as shell:
+        wait_until(held.exists)
+        with pytest.raises(locks.HostLockError, match=r"changed by smt_state, pid [0-9]+ for user \S+ from 192\.0\.2\.7 port 50123 since 2"):
+            with locks.HostLock(str(tmp_path), "the second"):
+                pytest.fail("two at once")
+        shell.stdin.close()
+
+
+@pytest.mark.parametrize("told", ["1.2.3.4 1\x1b[2J", "x", "", "1.2.3.4 22 1.2.3.4", "a b c d"])
+def test_a_connection_that_is_none(told):
+    program = f"import sys; sys.path[:0] = {sys.path!r}\nfrom ansible_collections.threadwise.smt.plugins.module_utils._host import locks\nprint(locks.asker())"
+    done = subprocess.run([sys.executable, "-c", program], env=dict(os.environ, SSH_CONNECTION=told), capture_output=True, text=True, check=True)
+    assert "for user" in done.stdout and done.stdout.strip().isprintable() and "[2J" not in done.stdout
+
+
+def test_hostile_words_of_a_holder(tmp_path):
+    with locks.HostLock(str(tmp_path), "x"):
+        (tmp_path / locks.LOCK).write_text(f"{os.getpid()} a\x1b[2Jb\nfor user \x07\n")
+        with pytest.raises(locks.HostLockError) as told, locks.HostLock(str(tmp_path), "y"):
+            pytest.fail("two at once")
+    assert str(told.value).isprintable()
+
+
+def test_evaluations_of_one_ordinary_user_are_one_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1001)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with steps._alone("an evaluation (run a)"), pytest.raises(locks.HostLockError, match=r"by an evaluation \(run a\), pid [0-9]+ for user "):
+        with steps._alone("an evaluation (run b)"):
+            pytest.fail("two at once")
+    assert (tmp_path / "threadwise-smt/lock").stat().st_mode & 0o777 == 0o600
+    with steps._alone("an evaluation (run b)"):
+        pass

@@ -1,0 +1,87 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The recorded machines of other projects, where they are: ../shared/topologies beside the repository. They are not part of it."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import tarfile
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._topology import topology
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts as border
+
+TOPOLOGIES = pathlib.Path(__file__).resolve().parents[3].parent / "shared" / "topologies"
+ARCHIVE = TOPOLOGIES / "open.tar.xz"
+EXPECTED = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted((TOPOLOGIES / "expected").glob("*.json"))}
+CONFIDENT = ("peer-siblings", "peer-counts", "self-consistent", "single-source", "derived")
+
+pytestmark = pytest.mark.skipif(not ARCHIVE.is_file() or not EXPECTED, reason=f"the recorded machines are not here: {ARCHIVE} is missing")
+
+
+@pytest.fixture(scope="module", name="trees")
+def _trees(tmp_path_factory):
+    root = tmp_path_factory.mktemp("recorded")
+    with tarfile.open(ARCHIVE) as archive:
+        # Debian 12's Python 3.11.2 is from before the filters.
+        archive.extractall(root, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+    return root
+
+
+def read(trees, name):
+    fs = host_files.HostFs(str(trees / name))
+    return topology.read_topology(fs), fs
+
+
+def of_confidence(*confidences):
+    return [name for name, expected in EXPECTED.items() if expected["confidence"] in confidences]
+
+
+@pytest.mark.parametrize("name", of_confidence(*CONFIDENT))
+def test_confident_expectations_are_met(trees, name):
+    expected = EXPECTED[name]
+    host, fs = read(trees, name)
+    told = smt_facts.gather(fs)
+    assert {
+        "present": told["cpus"]["present"],
+        "online": told["cpus"]["online"],
+        "offline": told["cpus"]["offline"],
+        "sockets": told["sockets"],
+        "cores": told["cores"],
+        "siblings": [list(cpulist.parse(group)) for group in told["sibling_groups"]],
+        "threads_per_core": told["threads_per_core"]["max"],
+        "threads_per_core_min": told["threads_per_core"]["min"],
+        "numa_nodes": len(told["nodes"]) or None,
+        "socket_groups": [cpulist.render(package) for package in host.packages],
+    } == {
+        key: expected[key]
+        for key in ("present", "online", "offline", "sockets", "cores", "siblings", "threads_per_core", "threads_per_core_min", "numa_nodes", "socket_groups")
+    }
+    assert host.complete == (not expected["offline"])
+
+
+@pytest.mark.parametrize("name", of_confidence("no-topology"))
+def test_where_nothing_is_told_nothing_is_claimed(trees, name):
+    host, fs = read(trees, name)
+    told = smt_facts.gather(fs)
+    assert (told["complete"], told["source"], told["sibling_groups"], told["primaries"], told["secondaries"]) == (False, "unknown", [], "", "")
+    assert (told["sockets"], told["cores"], told["supported"], told["active"], told["hardware_class"]) == (None, None, None, None, None)
+    assert set(told["threads_per_core"].values()) == {None}
+    assert cpulist.render(host.present) == EXPECTED[name]["present"]
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_no_machine_is_too_odd(trees, name):
+    told = smt_facts.gather(host_files.HostFs(str(trees / name)))
+    assert json.loads(json.dumps(told)) == told and border.accept(told) is told
+    placed = [cpu for group in told["sibling_groups"] for cpu in cpulist.parse(group)]
+    assert len(placed) == len(set(placed))
+    assert told["complete"] == (sorted(placed) == list(cpulist.parse(told["cpus"]["present"])))
+
+
+def test_the_archive_is_the_one_that_was_meant():
+    assert len(EXPECTED) == 81
+    assert len(of_confidence(*CONFIDENT)) == 68

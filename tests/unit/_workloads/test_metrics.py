@@ -1,0 +1,126 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Metrics are read from what tools print, and what has not worked is said in words."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import built_in, metrics as workload_metrics
+
+# What sysbench 1.0.20 prints.
+SYSBENCH = """
+CPU speed:
+    events per second:  2911.25
+
+Latency histogram (values are in milliseconds)
+       value  ------------- distribution ------------- count
+       0.308 |*                                        1
+       0.331 |**************************************** 90
+       0.404 |*****                                    8
+       9.910 |*                                        1
+
+Latency (ms):
+         avg:                                    0.34
+         95th percentile:                        0.37
+"""
+# What stress-ng 0.15.06 prints to standard error.
+STRESS_NG = """stress-ng: info:  [2547] dispatching hogs: 1 cpu
+stress-ng: metrc: [2547] stressor       bogo ops real time  usr time  sys time   bogo ops/s     bogo ops/s
+stress-ng: metrc: [2547]                           (secs)    (secs)    (secs)   (real time) (usr+sys time)
+stress-ng: metrc: [2547] cpu                  50      0.04      0.03      0.00      1341.12        1856.32
+"""
+FIO = 'fio: a warning\n{"jobs": [{"read": {"iops": 812.5, "clat_ns": {"percentile": {"99.000000": 4096}}}}]}\n'
+
+
+def worker(output="", status=0, wall_seconds=2.0, errors=""):
+    return {"cpus": [3], "output": output, "errors": errors, "exit_status": status, "wall_seconds": wall_seconds, "cpu_seconds": wall_seconds / 2}
+
+
+def read(workload, work, *workers, directory="/nowhere"):
+    return workload_metrics.read(workload, work, workers, directory)
+
+
+def declared(**source):
+    metric = dict({"name": "rate", "unit": "1/s", "better": "higher", "aggregate": "mean"}, **source)
+    return dict(built_in.PLAIN, name="own", title="own", argv=["own"], metric=metric)
+
+
+def test_throughput_is_work_by_each_workers_own_time():
+    metrics, per_worker = read(built_in.GZIP, 100, worker(wall_seconds=2.0), worker(wall_seconds=4.0))
+    assert metrics == {"throughput": {"value": 75.0, "unit": "MB/s", "better": "higher"}}
+    assert per_worker == [50.0, 25.0]
+
+
+def test_a_time_by_job_is_the_slowest_workers_by_their_number():
+    workload = declared(clock="wall_seconds", better="lower", aggregate="per_job")
+    assert read(workload, 0, worker(wall_seconds=6.0), worker(wall_seconds=8.0))[0]["rate"]["value"] == 4.0
+
+
+def test_printed_metrics_are_summed_or_their_worst_is_taken():
+    slower = SYSBENCH.replace("2911.25", "88.75").replace("0.331 |", "0.345 |")
+    metrics, per_worker = read(built_in.SYSBENCH_CPU, 500, worker(SYSBENCH), worker(slower))
+    assert per_worker == [2911.25, 88.75]
+    assert metrics["throughput"]["value"] == 3000.0
+    assert metrics["latency_median"] == {"value": 0.345, "unit": "ms", "better": "lower"}
+    assert metrics["latency_p99"]["value"] == 0.404
+    assert metrics["latency_mean"]["value"] == 0.34
+
+
+def test_what_a_tool_says_on_standard_error_counts_too():
+    metrics, _per_worker = read(built_in.INT_FLOAT_LOOP, 50, worker(errors=STRESS_NG, wall_seconds=0.5))
+    assert metrics["throughput"]["value"] == 1341.12
+    assert (metrics["wall_time"]["value"], metrics["cpu_time"]["value"]) == (0.5, 0.25)
+
+
+def test_a_path_into_json():
+    assert read(declared(json=["jobs", "0", "read", "iops"]), None, worker(FIO))[1] == [812.5]
+    assert read(declared(json=["jobs", "0", "read", "clat_ns", "percentile", "99.000000"], scale=0.001), None, worker(FIO))[1] == [4.096]
+
+
+@pytest.mark.parametrize("path", [["jobs", "1"], ["jobs", "x"], ["jobs", "0", "read"], ["nothing"], ["jobs", "0", "read", "iops", "deeper"]])
+def test_a_path_that_leads_nowhere_is_no_number(path):
+    with pytest.raises(built_in.WorkloadError, match="own printed no rate: fio: a warning"):
+        read(declared(json=path), None, worker(FIO))
+
+
+@pytest.mark.parametrize("output", ["{", "[" * 100000, '{"a": true}', '{"a": "b"}', '{"a": NaN}', '{"a": 1e999}', "{" * 60000, '{"a": ' * 60000])
+def test_json_that_is_none_is_no_number(output):
+    with pytest.raises(built_in.WorkloadError, match="printed no rate"):
+        read(declared(json=["a"]), None, worker(output))
+
+
+def test_quantiles_of_what_a_worker_left_in_files(tmp_path):
+    (tmp_path / "latency.7").write_text("".join(f"0 {number} {int(1000 * number)} 0 1795273063 0\n" for number in range(1, 100)))
+    (tmp_path / "latency.7.1").write_text("1 1 100000 0 1795273063 0\nhalf a li")
+    median, p99 = built_in.OLTP["metrics"][1:]
+    assert read(dict(declared(), metric=median), None, worker(), directory=str(tmp_path))[1] == [50.0]
+    assert read(dict(declared(), metric=p99), None, worker(), directory=str(tmp_path))[1] == [99.0]
+    with pytest.raises(built_in.WorkloadError, match="own printed no latency_p99"):
+        read(dict(declared(), metric=p99), None, worker(), directory=str(tmp_path / "empty"))
+
+
+def test_of_large_files_the_ends_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(workload_metrics, "FILES_LIMIT", 80)
+    for name, microseconds in (("latency.1", 5000), ("latency.2", 6000)):
+        (tmp_path / name).write_text("0 1 999000 0 1 0\n" * 1000 + f"0 1 {microseconds} 0 1 0\n" * 3)
+    median, p99 = built_in.OLTP["metrics"][1:]
+    assert read(dict(declared(), metric=median), None, worker(), directory=str(tmp_path))[1] == [5.0]
+    assert read(dict(declared(), metric=p99), None, worker(), directory=str(tmp_path))[1] == [6.0]
+
+
+@pytest.mark.parametrize("output", ["", "events per second: ", "events per second:  1.2.3", "events per second:  0.00", "events per second:  9" + "9" * 400])
+def test_nonsense_is_not_a_number(output):
+    with pytest.raises(built_in.WorkloadError, match="sysbench printed no throughput"):
+        read(built_in.SYSBENCH_CPU, 500, worker(output))
+
+
+@pytest.mark.parametrize(("status", "reason"), [(2, "failed with exit status 2"), (-11, "was ended by signal 11")])
+def test_a_failed_worker_is_named_with_its_cpu_and_last_words(status, reason):
+    with pytest.raises(built_in.WorkloadError, match=f"gzip on CPU 3 {reason}: out of paper"):
+        read(built_in.GZIP, 1, worker(), worker(status=status, errors="\nout of paper\n"))
+
+
+def test_last_words_are_few():
+    with pytest.raises(built_in.WorkloadError) as said:
+        read(built_in.GZIP, 1, worker("line\n" * 10000 + "x" * 100000, status=1))
+    assert len(str(said.value)) < 1200

@@ -1,0 +1,61 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A host with a fake kernel that requests can be sent to."""
+
+from __future__ import annotations
+
+import json
+
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, change as smt_change, snapshot as smt_snapshot
+from fake_kernel import FakeKernel, numbered_cores
+
+CORES = numbered_cores(4, 2, "adjacent")
+
+
+class Host(FakeKernel, affinity.Host):
+    """A fake kernel that a request can be sent to."""
+
+    def __init__(self, sysroot, **options):
+        super().__init__(sysroot, CORES, **options)
+        self.put("proc/self/mounts", "")
+        self.boot("first")
+        self.commands = []
+        self.status = {}  # word of a command -> its exit status
+        self.before_command = lambda command: None
+
+    def put(self, path, text):
+        full = host_files.HostFs(self.sysroot)
+        full.write(path, text)
+
+    def boot(self, boot_id):
+        self.put(smt_snapshot.BOOT_ID, boot_id)
+
+    def run_command(self, command):
+        self.commands.append(command)
+        self.before_command(command)
+        return next((self.status[word] for word in command if word in self.status), 0), "", ""
+
+    def ask(self, state=None, **options):
+        given = {
+            "threads": None,
+            "method": "auto",
+            "bystanders": "refuse",
+            "conflicts_of": ["services"],
+            "persist": "none",
+            "neutralise": False,
+            "revert_after": None,
+            "confirm": False,
+            "check": False,
+        }
+        given.update(options)
+        change = smt_change.RuntimeChange(smt_change.Request(state=state, **given), self.run_command, self.sysroot)
+        change.host = change.rollback_timer._host = self
+        result = change.run()
+        result["warnings"] = change.warnings
+        assert json.loads(json.dumps(result)) == result
+        return result
+
+    def saved(self):
+        text = self.read(smt_snapshot.PATH)
+        return json.loads(text) if text else None

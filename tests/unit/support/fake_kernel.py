@@ -1,0 +1,188 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A kernel's SMT control and CPU hotplug on a directory tree, after kernel/cpu.c of 6.1 and of 6.12.
+
+Tests on real guests judge; this one stands in for what a guest cannot show: POWER's numeric control, refusals on the k-th CPU,
+half-done writes of 6.6+. Reads come from real files, so that other readers of sysfs see the same tree.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
+
+CPUS = smt_state.CPU_DIRECTORY
+
+
+def numbered_cores(count: int, threads: int, numbering: str) -> list[tuple[int, ...]]:
+    """Cores as CPU tuples: ``adjacent`` (0,1)(2,3) or ``split`` (0,4)(1,5)."""
+    if numbering == "adjacent":
+        return [tuple(range(core * threads, (core + 1) * threads)) for core in range(count)]
+    return [tuple(core + thread * count for thread in range(threads)) for core in range(count)]
+
+
+def cpulist(cpus) -> str:
+    """Not in the kernel's shortest form, which readers have to take as well."""
+    return ",".join(str(cpu) for cpu in sorted(cpus))
+
+
+class FakeKernel(smt_state.SysFiles):
+    """``control`` None: a kernel without the file. ``numeric``: powerpc's CONFIG_SMT_NUM_THREADS_DYNAMIC. ``modern``: 6.6 and later."""
+
+    def __init__(self, sysroot, cores, control="on", modern=False, numeric=False, offline=()):
+        super().__init__(str(sysroot))
+        self.cores = [tuple(core) for core in cores]
+        self.core_of = {cpu: core for core in self.cores for cpu in core}
+        self.present = set(self.core_of)
+        self.most = max(map(len, self.cores))
+        self.modern, self.numeric = modern or numeric, numeric
+        self.control = control
+        self.allowed_threads = 1 if control in ("off", "forceoff") else self.most
+        self.online = self.present - set(offline)
+        if control in ("off", "forceoff"):
+            self.online -= {cpu for cpu in self.present if not self._primary(cpu)}
+        self.refusals = {}  # (cpu, online) -> errno
+        self.writes = []
+        self.writes_left = None  # raises Killed before the write that would be one too many
+        self.read_only = False
+        self._shown = {}
+        self.swallow_off = 0  # so many writes of off end half way and report success
+        self._show_all()
+
+    # What the kernel shows ------------------------------------------------------------------------------------------------------
+    def _put(self, path, text):
+        if self._shown.get(path) == text:
+            return
+        self._shown[path] = text
+        full = os.path.join(self.sysroot, path)
+        os.makedirs(os.path.dirname(full), exist_ok=True)
+        with open(full, "w", encoding="ascii") as handle:
+            handle.write(text + "\n")
+
+    def _show_all(self):
+        self._put(CPUS + "/present", cpulist(self.present))
+        self._put(CPUS + "/possible", cpulist(self.present))
+        for cpu in self.present:
+            self._put(f"{CPUS}/cpu{cpu}/online", "0")
+        self._show()
+
+    def _show(self):
+        self._put(CPUS + "/online", cpulist(self.online))
+        self._put(CPUS + "/offline", cpulist(self.present - self.online))
+        if self.control is not None:
+            self._put(smt_state.CONTROL, self._control_text())
+            self._put(smt_state.ACTIVE, "1" if self._active() else "0")
+        for cpu in self.present:
+            folder = f"{CPUS}/cpu{cpu}"
+            topology = os.path.join(self.sysroot, folder, "topology")
+            self._put(folder + "/online", str(int(cpu in self.online)))
+            if cpu in self.online:
+                siblings = cpulist(set(self.core_of[cpu]) & self.online)
+                self._put(folder + "/topology/core_cpus_list", siblings)
+                self._put(folder + "/topology/thread_siblings_list", siblings)
+                self._put(folder + "/topology/core_id", str(self.cores.index(self.core_of[cpu])))
+                self._put(folder + "/topology/physical_package_id", "0")
+            elif folder + "/topology/core_id" in self._shown:
+                shutil.rmtree(topology)
+                self._shown = {path: text for path, text in self._shown.items() if not path.startswith(folder + "/topology/")}
+
+    def _control_text(self):
+        if self.control == "on" and self.modern and self.allowed_threads != self.most:
+            return str(self.allowed_threads)
+        return self.control
+
+    def _active(self):
+        return any(len(self.online.intersection(core)) > 1 for core in self.cores)
+
+    # What the kernel does -------------------------------------------------------------------------------------------------------
+    def _primary(self, cpu):
+        return self.core_of[cpu][0] == cpu
+
+    def _thread_allowed(self, cpu):
+        return not self.numeric or self.core_of[cpu].index(cpu) < self.allowed_threads
+
+    def _set(self, cpu, online):
+        refusal = self.refusals.get((cpu, online))
+        if refusal:
+            raise OSError(refusal, os.strerror(refusal))
+        if not online and self.online == {cpu}:
+            raise OSError(errno.EBUSY, "last CPU")
+        if online and not self._primary(cpu) and not (self.control in (None, "on", "notsupported", "notimplemented") and self._thread_allowed(cpu)):
+            raise OSError(errno.EPERM, "SMT is off")
+        (self.online.add if online else self.online.discard)(cpu)
+
+    def write(self, path, text):
+        if self.writes_left is not None:
+            if self.writes_left == 0:
+                raise Killed
+            self.writes_left -= 1
+        self.writes.append((path, text))
+        if self.read_only:
+            raise OSError(errno.EROFS, "read-only")
+        if not self.exists(path):
+            raise OSError(errno.ENOENT, path)
+        try:
+            if path == smt_state.CONTROL:
+                self._write_control(text)
+            else:
+                self._set(int(path.split("/cpu")[-1].split("/")[0]), text == "1")
+        finally:
+            self._show()
+
+    def _write_control(self, text):
+        if self.control == "forceoff":
+            raise OSError(errno.EPERM, "forceoff")
+        if self.control in ("notsupported", "notimplemented"):
+            raise OSError(errno.ENODEV, "no SMT")
+        wanted = {"on": self.most, "off": 1}.get(text)
+        if wanted is None and self.modern and text.isdigit():
+            wanted = int(text)
+            if wanted < 1 or wanted > self.most or not (self.numeric or wanted in (1, self.most)):
+                wanted = None
+        if wanted is None:
+            raise OSError(errno.EINVAL, "no such control")
+        if self.modern:
+            self._modern(wanted)
+        elif (wanted == 1) != (self.control == "off"):
+            self._old(wanted)
+
+    def _old(self, wanted):
+        if wanted > 1:
+            self.control = "on"
+            self._raise(self.present)
+            return
+        if self.swallow_off:
+            self.swallow_off -= 1
+            return
+        for cpu in sorted(self.online):
+            if not self._primary(cpu):
+                self._set(cpu, False)
+        self.control = "off"
+
+    def _modern(self, wanted):
+        before, self.allowed_threads = self.allowed_threads, wanted
+        if wanted > before:
+            self.control = "on"
+            # topology_is_core_online: a core that is wholly off stays so.
+            self._raise({cpu for core in self.cores if self.online.intersection(core) for cpu in core if self._thread_allowed(cpu)})
+        elif wanted < before:
+            control = "off" if wanted == 1 else "on"
+            for cpu in sorted(self.online):
+                if self._primary(cpu) or (control == "on" and self._thread_allowed(cpu)):
+                    continue
+                if self.swallow_off:
+                    self.swallow_off -= 1
+                    return
+                self._set(cpu, False)
+            self.control = control
+
+    def _raise(self, cpus):
+        for cpu in sorted(cpus - self.online):
+            self._set(cpu, True)
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing of the writer's own clean-up may run after it (see ``test_cpu_state``)."""

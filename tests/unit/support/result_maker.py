@@ -1,0 +1,294 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Makes result documents of hosts that never were, with effects that are known exactly.
+
+The placements are those of the collection's own placement code; the rates follow a small model: a worker alone does ``rate``, a worker
+whose core is shared by two does ``share`` of it, one that shares its CPU does half. So the truth is known: the cost of sharing is
+``1 - share``, the yield of SMT ``2 * share``, and switching SMT off changes the whole machine's rate by ``1 / (2 * share)``.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import random
+import tempfile
+
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import placement
+from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+
+START = datetime.datetime(2026, 1, 2, 3, 4, 5)
+ORDER = ("single", "same_cpu", "siblings", "cores", "one_per_core", "all_threads")
+GZIP = {"rate": 100.0, "share": 0.625, "unit": "MB/s", "title": "gzip of a fixed stream"}
+
+
+def moment(seconds):
+    return (START + datetime.timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def machine(sockets=2, cores=2, threads=2):
+    """CPU tuples one a core, and CPU tuples one a package, numbered with siblings side by side."""
+    count = sockets * cores
+    groups = [tuple(range(core * threads, (core + 1) * threads)) for core in range(count)]
+    packages = [tuple(cpu for group in groups[socket * cores : (socket + 1) * cores] for cpu in group) for socket in range(sockets)]
+    return groups, packages
+
+
+def cpulist(cpus):
+    return ",".join(str(cpu) for cpu in cpus)
+
+
+def spots(groups, packages, usable, names=ORDER):
+    """plan.placements[condition] of a result."""
+    placements = placement.Placements(groups, packages, usable)
+    found = {name: placements.workers(name) for name in names}
+    same = placement.same_as_earlier({name: workers for name, (workers, _reason) in found.items() if workers})
+    return {name: {"workers": workers, "same_as": same.get(name), "reason": reason} for name, (workers, reason) in found.items()}
+
+
+def worker_rate(cpu, workers, groups, workload):
+    """The rate of the worker on ``cpu`` by the model above."""
+    on_cpu = sum(1 for worker in workers if worker == [cpu])
+    core = next(group for group in groups if cpu in group)
+    busy = {other for worker in workers for other in worker if other in core}
+    return workload["rate"] / on_cpu * (workload["share"] if len(busy) > 1 else 1.0)
+
+
+def policy_result(name="overcommit_strict", without=(), **options):
+    """The same where another setting than SMT was switched.
+
+    Args:
+        without: placements that were not measured
+        options: as for :func:`result`
+    """
+    document = result(**options)
+    conditions = {"smt_on": "as_found", "smt_off": name}
+    document["change"] = {"name": name, "compared": True, "reason": None, "before": "as_found", "after": name}
+    document["plan"]["placements"] = {
+        conditions[condition]: {spot: about for spot, about in spots.items() if spot not in without}
+        for condition, spots in document["plan"]["placements"].items()
+    }
+    document["samples"] = [{**one, "condition": conditions[one["condition"]]} for one in document["samples"] if one["placement"] not in without]
+    return document
+
+
+def result(
+    host="web01", run="20260102T030405Z", workloads=None, shape=(2, 2, 2), blocks=10, noise=0.005, drift=0.0, seed=1, compared=True, reason=None, **changes
+):
+    """A result document.
+
+    Args:
+        workloads: name -> {rate, share, unit, title}
+        shape: sockets, cores a socket, threads a core
+        noise: standard deviation of the log of each worker's rate
+        drift: change of the log of every rate from the first to the last sample
+        compared: whether SMT was switched
+        changes: top-level fields to replace
+    """
+    workloads = {"gzip": GZIP} if workloads is None else workloads
+    source = random.Random(seed)
+    groups, packages = machine(*shape)
+    everything = [cpu for group in groups for cpu in group]
+    primaries = [group[0] for group in groups]
+    conditions = {"smt_on": everything, "smt_off": primaries} if compared else {"as_found": everything}
+    plan = {condition: spots(groups, packages, usable) for condition, usable in conditions.items()}
+    order = []
+    for block in range(blocks):
+        items = [
+            (condition, name, spot)
+            for condition in conditions
+            for name in workloads
+            for spot in ORDER
+            if plan[condition][spot]["workers"] and not plan[condition][spot]["same_as"]
+        ]
+        order += [(block, item) for item in (items if block % 2 == 0 else reversed(items))]
+    samples = []
+    for index, (block, (condition, name, spot)) in enumerate(order):
+        workers = plan[condition][spot]["workers"]
+        level = drift * index / max(1, len(order) - 1)
+        values = [worker_rate(worker[0], workers, groups, workloads[name]) * math.exp(level + source.gauss(0, noise)) for worker in workers]
+        busy = {str(cpu) for worker in workers for cpu in worker}
+        samples.append(
+            {
+                "workload": name,
+                "placement": spot,
+                "condition": condition,
+                "block": block,
+                "index": index,
+                "started": moment(index),
+                "ok": True,
+                "error": None,
+                "wall_seconds": 0.8,
+                "metric": {"name": "throughput", "value": sum(values), "unit": workloads[name]["unit"], "better": "higher"},
+                "metrics": {"throughput": {"value": sum(values), "unit": workloads[name]["unit"], "better": "higher"}},
+                "workers": [{"cpus": cpulist(worker), "value": value, "wall_seconds": 0.8, "cpu_seconds": 0.79} for worker, value in zip(workers, values)],
+                "cpu_usage": {str(cpu): (1.0 if str(cpu) in busy else 0.02) for cpu in conditions[condition]},
+                "steal": 0.0,
+            }
+        )
+    smt = shape[2] > 1
+    numbering = "adjacent" if smt else "none"
+    state = {"control": "on" if smt else "notsupported", "online": everything}
+    document = {
+        "schema": "threadwise.smt/result",
+        "schema_version": 1,
+        "run": run,
+        "host": host,
+        "collection_version": "0.1.0",
+        "started": moment(-5),
+        "finished": moment(len(order) + 5),
+        "collected": moment(len(order) + 9),
+        "outcome": "completed",
+        "message": None,
+        "facts": {
+            "supported": smt,
+            "control": state["control"],
+            "active": smt,
+            "sockets": shape[0],
+            "cores": len(groups),
+            "threads_per_core": {"min": shape[2], "max": shape[2], "online_max": shape[2]},
+            "cpus": {"present": cpulist(everything), "possible": cpulist(everything), "online": cpulist(everything), "offline": "", "isolated": ""},
+            "sibling_groups": [cpulist(group) for group in groups],
+            "primaries": cpulist(primaries),
+            "secondaries": cpulist(cpu for cpu in everything if cpu not in primaries),
+            "nodes": {str(number): cpulist(cpus) for number, cpus in enumerate(packages)},
+            "packages": [cpulist(cpus) for cpus in packages],
+            "numbering": numbering,
+            "source": "sysfs",
+            "complete": True,
+            "measured": None,
+            "boot": {"running": [], "configured": [], "loader": "grub_debian", "reboot_required": False},
+            "hypervisor": None,
+            "vulnerabilities": {
+                "mds": {"status": "Mitigation: Clear CPU buffers; SMT vulnerable", "smt": "vulnerable"},
+                "meltdown": {"status": "Mitigation: PTI", "smt": None},
+            },
+            "methods": {
+                "runtime": {"chosen": "smt_control", "possible": ["smt_control", "cpu_online"], "impossible": {}},
+                "boot": {"chosen": "grub_debian", "possible": ["grub_debian"], "impossible": {}},
+            },
+            "hardware_class": f"x86_64-{len(packages)}s{len(groups)}c{len(everything)}t-{numbering}-0f3a9c1e",
+            "unconfirmed": None,
+            "problems": [],
+        },
+        "environment": {
+            "kernel": "6.1.0-38-cloud-amd64",
+            "architecture": "x86_64",
+            "python": "3.11.2",
+            "cmdline": "root=/dev/vda1 ro",
+            "governor": "performance",
+            "hypervisor": None,
+            "load_average": 0.12,
+            "cpu_model": "Example CPU 1234",
+            "microcode": "0x1",
+        },
+        "change": {
+            "name": "smt_runtime",
+            "compared": compared,
+            "reason": reason,
+            "before": "smt_on" if compared else None,
+            "after": "smt_off" if compared else None,
+        },
+        "plan": {
+            "seconds_budget": 170,
+            "sample_seconds": 0.8,
+            "settle_seconds": 1,
+            "blocks": None,
+            "blocks_done": blocks,
+            "workloads": [
+                {
+                    "name": name,
+                    "title": workload["title"],
+                    "metric": "throughput",
+                    "unit": workload["unit"],
+                    "better": "higher",
+                    "argv": ["gzip", "-6", "-c"],
+                    "aggregate": "sum",
+                    "package": "gzip",
+                }
+                for name, workload in workloads.items()
+            ],
+            "placements": plan,
+        },
+        "samples": samples,
+        "observations": [],
+        "skipped": [],
+        "events": [{"at": moment(-4), "event": "calibrated", "detail": "gzip: 40 MB a worker"}],
+        "restored": {"ok": True, "before": state, "after": dict(state), "differences": []},
+    }
+    return {**document, **changes}
+
+
+# Fields that hold no free text: what is wrong in them the border refuses.
+NOT_FREE = frozenset(
+    {
+        "event",
+        "schema",
+        "run",
+        "host",
+        "started",
+        "finished",
+        "collected",
+        "at",
+        "outcome",
+        "workload",
+        "placement",
+        "condition",
+        "name",
+        "metric",
+        "metrics",
+        "better",
+        "aggregate",
+        "cpus",
+        "cpu_usage",
+        "core_usage",
+        "frequency",
+        "online",
+        "same_as",
+        "placements",
+        "sibling_groups",
+        "packages",
+        "primaries",
+        "secondaries",
+        "nodes",
+        "numbering",
+        "source",
+        "hardware_class",
+        "methods",
+        "loader",
+        "change",
+        "smt",
+    }
+)
+
+
+def spoilt(value, attack):
+    """The same with every text that the border leaves free replaced by an attack."""
+    if isinstance(value, dict):
+        return {key: item if key in NOT_FREE else spoilt(item, attack) for key, item in value.items()}
+    if isinstance(value, list):
+        return [spoilt(item, attack) for item in value]
+    return attack if isinstance(value, str) else value
+
+
+def hostile(attack, host="evil"):
+    """A result whose every free text is an attack."""
+    document = spoilt(result(host=f"{host}{attack}", workloads={"gzip": {**GZIP, "title": attack, "unit": attack}}, blocks=5), attack)
+    document["outcome"] = "failed"
+    document["facts"].update(control=attack[:100], hypervisor=attack[:100])
+    document["change"]["reason"] = attack
+    document["samples"][0].update(ok=False, metric=None, error=attack)
+    for sample in document["samples"][1:]:
+        sample["metric"]["unit"] = attack
+    for sample in document["samples"][1:3]:
+        sample["perf"] = {"reason": attack}
+    document["skipped"] = [{"workload": "gzip", "placement": "same_cpu", "condition": "smt_on", "reason": attack}]
+    document["restored"] = {"ok": False, "before": {"control": attack, "online": [0]}, "after": None, "differences": [attack]}
+    return document
+
+
+def nothing_known():
+    """The facts of a host that tells nothing of its CPUs."""
+    with tempfile.TemporaryDirectory() as empty:
+        return smt_facts.gather(host_files.HostFs(empty))

@@ -1,0 +1,109 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The order of the house, read from the imports: downward only, no circles, packages that one can look over, a plan that names each file."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PLUGINS = ROOT / "plugins"
+SIDES = ("module_utils", "plugin_utils")
+NAME = "ansible_collections.threadwise.smt.plugins."
+MOST_FILES, MOST_LINES = 12, 2200
+PLAN = (ROOT / "docs" / "development.md").read_text(encoding="utf-8")
+
+
+def files(side):
+    """The Python files of a side, at whatever depth."""
+    found = sorted((PLUGINS / side).rglob("*.py"))
+    assert found, f"no file below {side}: the test looks in the wrong place"
+    return found
+
+
+def packages(side):
+    return sorted({path.parent for path in files(side)})
+
+
+def imported(path):
+    """The files of the collection that a file imports, as paths below plugins/."""
+    here = path.relative_to(PLUGINS).parent.parts
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        module = node.module or ""
+        if node.level:
+            module = NAME + ".".join([*here[: len(here) - node.level + 1], *([module] if module else [])])
+        if module.startswith(NAME):
+            base = PLUGINS.joinpath(*module.removeprefix(NAME).split("."))
+            found |= {target for target in (base.with_suffix(".py"), *(base / f"{alias.name}.py" for alias in node.names)) if target.is_file()}
+    return found
+
+
+def room(path):
+    """The package that a file belongs to; folders of alternatives in it, such as loaders, are parts of it."""
+    return PLUGINS.joinpath(*path.relative_to(PLUGINS).parts[:2])
+
+
+def planned_order(side):
+    """The packages of a side as docs/development.md lists them, from the top down."""
+    part = PLAN[PLAN.index(f"`plugins/{side}/` runs") :]
+    listed = re.findall(r"^\| `(_[a-z_]+)/` ?[^|]*\|", part.partition("\n`plugins/")[0].partition("\n## ")[0], re.MULTILINE)
+    return [PLUGINS / side / name for name in listed]
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_imports_run_downward_only(side):
+    order = planned_order(side)
+    assert set(order) == {room(path) for path in files(side)}
+    upward = [
+        f"{path.relative_to(PLUGINS)} imports {target.relative_to(PLUGINS)}"
+        for path in files(side)
+        for target in imported(path)
+        if target.is_relative_to(PLUGINS / side) and order.index(room(target)) < order.index(room(path))
+    ]
+    assert upward == []
+
+
+def test_what_runs_on_hosts_imports_nothing_of_the_controllers():
+    lost = [path for path in files("module_utils") for target in imported(path) if not target.is_relative_to(PLUGINS / "module_utils")]
+    assert lost == []
+
+
+def test_no_file_imports_itself_by_way_of_others():
+    graph = {path: imported(path) for side in SIDES for path in files(side)}
+    while graph:
+        free = [path for path, targets in graph.items() if not targets & graph.keys()]
+        assert free, f"a circle: {sorted(str(path.relative_to(PLUGINS)) for path in graph)}"
+        for path in free:
+            del graph[path]
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_packages_can_be_looked_over(side):
+    for package in packages(side):
+        own = sorted(package.glob("*.py"))
+        lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in own)
+        assert (len(own) <= MOST_FILES, lines <= MOST_LINES) == (True, True), f"{package.relative_to(PLUGINS)}: {len(own)} files, {lines} lines"
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_nothing_lies_beside_the_packages(side):
+    assert [path.name for path in (PLUGINS / side).iterdir() if not (path.is_dir() and path.name.startswith("_"))] == []
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_the_plan_names_each_file(side):
+    part = PLAN[PLAN.index(f"`plugins/{side}/` runs") :].partition("\n## ")[0]
+    unnamed = []
+    for package in packages(side):
+        name = f"| `{package.relative_to(PLUGINS / side)}/`"
+        rows = part[part.index(name) :].splitlines()
+        own = [rows[0], *(row for row, more in zip(rows[1:], range(99), strict=False) if all(line.startswith("| |") for line in rows[1 : more + 2]))]
+        unnamed += [str(path.relative_to(PLUGINS)) for path in package.glob("*.py") if f"`{path.name}`" not in "".join(own)]
+    assert unnamed == []
