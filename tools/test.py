@@ -70,7 +70,7 @@ STEPS = {
         ("gzip", "sysbench"),
     ),
     "browser": Step(("python", "-m", "pytest", "-q", "tests/browser"), ("chromium", "chromium-driver")),
-    "lint": Step(("sh", "-c", "yamllint --strict . && ansible-lint && antsibull-changelog lint && antsibull-docs lint-collection-docs --plugin-docs .")),
+    "lint": Step(("tools/lint.sh",)),
     "sanity": Step(("tools/sanity.sh",), ("git", "shellcheck", "util-linux")),
     # The laboratory installs what it needs by itself.
     **{scenario: Step(("molecule", "test", "-s", scenario)) for scenario in SHORT_SCENARIOS + LONG_SCENARIOS},
