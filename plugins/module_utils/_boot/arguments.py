@@ -1,156 +1,186 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The boot arguments of a wish about SMT: which are to be there, and which of all others have to go.
+"""Boot arguments of a desired SMT state: which ones it needs, and which of the others have to be removed.
 
-Sources: Documentation/admin-guide/kernel-parameters.txt, kernel/cpu.c (`nosmt` with whatever value turns SMT off), arch/x86/kernel/cpu/bugs.c
+Sources: Documentation/admin-guide/kernel-parameters.txt, kernel/cpu.c (`nosmt` turns SMT off with any value), arch/x86/kernel/cpu/bugs.c
 (the `nosmt` parts, and `l1tf=full`, which includes `nosmt`), Documentation/admin-guide/hw-vuln/attack_vector_controls.rst and kernel/cpu.c
-of 6.17 and later (parts of `mitigations=` that take an attack vector out).
+of 6.17 and later (parts of `mitigations=` that exclude an attack vector).
 """
 
 from __future__ import annotations
 
 import re
+import typing as t
 from dataclasses import dataclass, replace
 
 ENABLED, DISABLED, FORCED_OFF, MITIGATIONS_NOSMT = "enabled", "disabled", "forced_off", "mitigations_nosmt"
 ONE_PER_CORE = "one_per_core"
-MOST_CPUS = 8192
-"""The highest number that `maxcpus` takes: CONFIG_NR_CPUS is at most 8192 on every architecture."""
+MAX_CPUS = 8192
+"""The highest number that `maxcpus` accepts: CONFIG_NR_CPUS is at most 8192 on every architecture."""
 
 SWITCHES = ("nosmt", "maxcpus", "smt", "smt_enabled")
-"""Arguments that say how many threads of a core run, whatever their value (`smt` is s390's, `smt-enabled` is POWER's): one of them at most."""
+"""Arguments that set how many threads of a core run, with any value (`smt` on s390, `smt-enabled` on POWER). At most one of them may be set."""
 
 OURS = "mitigations=auto,nosmt"
-"""Goes as a whole when another state is wanted: without it the kernel takes mitigations=auto by itself."""
+"""The argument of the state `mitigations_nosmt`. Another state removes it as a whole, because mitigations=auto is the kernel's default."""
 
 LIMITS = ("nr_cpus", "possible_cpus", "nosmp")
-"""Arguments that keep CPUs from ever starting, siblings among them."""
+"""Arguments that prevent CPUs, including siblings, from ever starting."""
 
 _ARGUMENT = re.compile(r"[a-z0-9_.-]+(=[a-z0-9_.,-]+)?")
 _COUNT = re.compile(r"[1-9][0-9]{0,3}")
 _NOSMT_PART = re.compile(r",nosmt(?=[,;]|\Z)")
 
 GLOBAL_PARTS = ("", "auto", "off", "nosmt")
-"""Parts of `mitigations=` that say how all attack vectors are treated; any other one takes one vector out."""
+"""Parts of `mitigations=` that apply to all attack vectors; any other part excludes one vector."""
 
 NO_CROSS_THREAD = "no_cross_thread"
-"""The part that takes out the vector for which SMT would be turned off."""
+"""The part that excludes the attack vector for which the kernel would turn SMT off."""
 
 
 class BootArgsError(Exception):
-    """A value that cannot be a boot argument; the text says the rule it broke."""
+    """An invalid value for a boot argument; the text states the rule that it violates."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the boot arguments should be like.
+    """The desired boot arguments.
 
     Attributes:
-        arguments: arguments to be there, each once (tuple of str).
-        dropped: names, with underscores, of arguments that go whatever their value (tuple of str).
-        without_parts: also the ``nosmt`` parts of other arguments go (``mds=full,nosmt``), and ``l1tf=full``.
-        keeps_vectors: of another ``mitigations=`` the attack vectors that it takes out stay out, in a `mitigations=auto,nosmt,...` of its own behind
-            ours: the kernel adds them up, and kernels before 6.17, which take no such parts, still heed ours.
+        arguments: arguments that have to be set, each exactly once.
+        dropped: names, with underscores, of arguments that are removed, with any value.
+        drops_parts: whether the ``nosmt`` parts of other arguments are removed too (``mds=full,nosmt``), and ``l1tf=full``.
+        keeps_vectors: whether attack vectors that another ``mitigations=`` excludes stay excluded, in a separate `mitigations=auto,nosmt,...` after
+            ours. The kernel combines the two, and kernels before 6.17, which do not know such parts, still obey ours.
     """
 
-    arguments: tuple
-    dropped: tuple
-    without_parts: bool
+    arguments: tuple[str, ...]
+    dropped: tuple[str, ...]
+    drops_parts: bool
     keeps_vectors: bool = False
 
 
-def without_arguments(wanted):
-    """What drops the same and adds nothing."""
+def without_arguments(wanted: Wanted) -> Wanted:
+    """Return a copy that removes the same arguments and adds none."""
     return replace(wanted, arguments=())
 
 
-_NOTHING = Wanted((), SWITCHES + LIMITS, True)
+_WANTED_ENABLED = Wanted((), SWITCHES + LIMITS, True)
 
 
-def wanted_smt(smt):
-    """What `enabled`, `disabled`, `forced_off` or `mitigations_nosmt` takes.
+def wanted_smt(smt: str | None) -> Wanted:
+    """Return the desired boot arguments of an SMT state.
+
+    Args:
+        smt: `enabled`, `disabled`, `forced_off` or `mitigations_nosmt`.
 
     Returns:
-        Wanted.
+        The arguments to set and to remove.
 
     Raises:
-        BootArgsError: for another value.
+        BootArgsError: The state is not one of these.
     """
     if smt == ENABLED:
-        return _NOTHING
+        return _WANTED_ENABLED
     if smt == DISABLED:
         return Wanted(("nosmt",), SWITCHES, False)
     if smt == FORCED_OFF:
         return Wanted(("nosmt=force",), SWITCHES, False)
     if smt == MITIGATIONS_NOSMT:
         return Wanted((OURS,), SWITCHES, False, keeps_vectors=True)
-    raise BootArgsError(f"smt is {smt!r:.60}: it has to be one of {', '.join((ENABLED, DISABLED, FORCED_OFF, MITIGATIONS_NOSMT))}")
+    raise BootArgsError(f"smt is {smt!r:.60}: it must be one of {ENABLED}, {DISABLED}, {FORCED_OFF}, {MITIGATIONS_NOSMT}")
 
 
-def wanted_maxcpus(count):
-    """What ``maxcpus=count`` takes: also every other way that turns SMT off has to go, for the two are never combined (see docs/boot.md)."""
+def wanted_maxcpus(count: int) -> Wanted:
+    """Return the desired boot arguments for ``maxcpus=count``.
+
+    All other arguments that turn SMT off are removed, because the two are never combined (see docs/boot.md).
+
+    Args:
+        count: number of CPUs to start.
+
+    Returns:
+        The arguments to set and to remove.
+
+    Raises:
+        BootArgsError: The number is not from 1 to `MAX_CPUS`.
+    """
     argument = f"maxcpus={count}"
-    if not 1 <= count <= MOST_CPUS or not _ARGUMENT.fullmatch(argument):
-        raise BootArgsError(f"maxcpus is {count}: it has to be a whole number from 1 to {MOST_CPUS}")
+    if not 1 <= count <= MAX_CPUS or not _ARGUMENT.fullmatch(argument):
+        raise BootArgsError(f"maxcpus is {count}: it must be a whole number from 1 to {MAX_CPUS}")
     return Wanted((argument,), SWITCHES, True)
 
 
-def maxcpus_value(text):
-    """A value of an inventory as a number, or `ONE_PER_CORE`.
+def maxcpus_value(text: str) -> int | str:
+    """Return the option `maxcpus` as a number, or `ONE_PER_CORE`.
 
     Args:
-        text: str.
+        text: the value as the user wrote it.
+
+    Returns:
+        The number of CPUs, or `ONE_PER_CORE`.
 
     Raises:
-        BootArgsError: for anything but digits alone from 1 to `MOST_CPUS`, and ``one_per_core``.
+        BootArgsError: The value is neither a number from 1 to `MAX_CPUS` in plain digits nor ``one_per_core``.
     """
     if text == ONE_PER_CORE:
         return text
-    if not _COUNT.fullmatch(text) or int(text) > MOST_CPUS:
-        raise BootArgsError(f"maxcpus is {text!r:.60}: it has to be a whole number from 1 to {MOST_CPUS}, in digits alone, or {ONE_PER_CORE}")
+    if not _COUNT.fullmatch(text) or int(text) > MAX_CPUS:
+        raise BootArgsError(f"maxcpus is {text!r:.60}: it must be a whole number from 1 to {MAX_CPUS}, in digits only, or {ONE_PER_CORE}")
     return int(text)
 
 
-def remainder(argument, wanted):
-    """What is left of an argument that is there: itself, a shorter one, or None.
+def remainder(argument: str, wanted: Wanted) -> str | None:
+    """Return what remains of an existing argument: the same one, a shorter one, or None when it has to be removed.
 
     Args:
         argument: one boot argument as the kernel sees it, such as ``mds=full,nosmt``.
+        wanted: the desired boot arguments.
+
+    Returns:
+        The remaining argument, or None.
     """
     name, equals, value = argument.partition("=")
-    # The kernel takes dashes and underscores in names as the same (kernel/params.c, parameq).
+    # The kernel treats dashes and underscores in names as equal (kernel/params.c, parameq).
     if name.replace("-", "_") in wanted.dropped or argument == OURS:
         return None
     if name == "mitigations" and wanted.keeps_vectors:
         vectors = [part for part in re.split("[,;]", value) if part not in (*GLOBAL_PARTS, NO_CROSS_THREAD)]
         return ",".join([OURS, *vectors]) if vectors else None
-    if not wanted.without_parts:
+    if not wanted.drops_parts:
         return argument
     if name == "l1tf" and value.split(",")[0] == "full":
         return None
     return name + equals + _NOSMT_PART.sub("", value)
 
 
-def smt_arguments(arguments):
-    """Those of the boot arguments that bear on SMT, in order: switches and limits, mitigations with a `nosmt` part (``mds=full,nosmt``), ``l1tf=full``.
+def smt_arguments(arguments: t.Iterable[str]) -> list[str]:
+    """Return the boot arguments that affect SMT, in order.
+
+    These are switches and limits, mitigations with a `nosmt` part (``mds=full,nosmt``), and ``l1tf=full``.
 
     Args:
-        arguments: iterable of str, such as `split_arguments` gives.
+        arguments: boot arguments as `split_arguments` returns them.
 
     Returns:
-        list of str.
+        The arguments that affect SMT.
     """
-    return [argument for argument in arguments if remainder(argument, _NOTHING) != argument]
+    return [argument for argument in arguments if remainder(argument, _WANTED_ENABLED) != argument]
 
 
-def split_arguments(text):
-    """Split a kernel command line as the kernel does (lib/cmdline.c): at blanks, double quotes keep blanks together, ``--`` ends the kernel's part.
+def split_arguments(text: str) -> list[str]:
+    """Split a kernel command line as the kernel does (lib/cmdline.c).
+
+    Arguments are separated by whitespace outside double quotes, and ``--`` ends the kernel's part.
+
+    Args:
+        text: the command line.
 
     Returns:
-        list of str with the quotes taken off.
+        The arguments without their quotes.
     """
-    arguments = []
-    current = []
+    arguments: list[str] = []
+    current: list[str] = []
     quoted = False
     for character in text + " ":
         if character == '"':
@@ -166,14 +196,15 @@ def split_arguments(text):
     return arguments[: arguments.index("--")] if "--" in arguments else arguments
 
 
-def applied(arguments, wanted):
-    """The arguments as they should be: ours first, so that a ``--`` further on does not hide them, then what remains of the others, in order.
+def applied(arguments: t.Iterable[str], wanted: Wanted) -> list[str]:
+    """Return the arguments as they should be: ours first, so that a later ``--`` does not hide them, then what remains of the others, in order.
 
     Args:
-        arguments: iterable of str.
+        arguments: existing boot arguments.
+        wanted: the desired boot arguments.
 
     Returns:
-        list of str; the arguments as they are when nothing has to change.
+        The new arguments; the existing ones when nothing has to change.
     """
     arguments = list(arguments)
     if not faults(arguments, wanted):
@@ -182,19 +213,23 @@ def applied(arguments, wanted):
     return list(wanted.arguments) + [argument for argument in remainders if argument is not None]
 
 
-def rewritten_text(text, wanted):
-    """The same for a whole command line as text, in which quoted arguments keep their quotes.
+def rewritten_text(text: str, wanted: Wanted) -> str:
+    """Return a command line as it should be; unlike with `applied`, quoted arguments keep their quotes.
 
     Args:
-        text: str; its words are parted by blanks outside double quotes.
+        text: the command line; its arguments are separated by whitespace outside double quotes.
+        wanted: the desired boot arguments.
+
+    Returns:
+        The new command line.
     """
-    words = re.findall(r'(?:[^\s"]|"[^"]*(?:"|$))+', text)
-    rests = [word if '"' in word else remainder(word, wanted) for word in words]
-    return " ".join(list(wanted.arguments) + [rest for rest in rests if rest is not None])
+    arguments = re.findall(r'(?:[^\s"]|"[^"]*(?:"|$))+', text)
+    remainders = [argument if '"' in argument else remainder(argument, wanted) for argument in arguments]
+    return " ".join(list(wanted.arguments) + [argument for argument in remainders if argument is not None])
 
 
-def superfluous(arguments, wanted):
-    """Arguments (list of str) that have to go or to be shortened."""
+def superfluous(arguments: t.Iterable[str], wanted: Wanted) -> list[str]:
+    """Return the arguments that have to be removed or shortened."""
     others = list(arguments)
     for argument in wanted.arguments:
         if argument in others:
@@ -202,8 +237,8 @@ def superfluous(arguments, wanted):
     return [argument for argument in others if remainder(argument, wanted) != argument]
 
 
-def faults(arguments, wanted):
-    """What is not as wanted (list of short sentences without a full stop; empty when all is right)."""
+def faults(arguments: t.Iterable[str], wanted: Wanted) -> list[str]:
+    """Return the deviations from the desired arguments as short sentences without a full stop; empty when there are none."""
     arguments = list(arguments)
     missing = [f"{argument} is missing" for argument in wanted.arguments if argument not in arguments]
     return missing + [f"{argument} is still there" for argument in superfluous(arguments, wanted)]

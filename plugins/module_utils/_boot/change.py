@@ -1,20 +1,21 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From a wish about SMT at boot to the boot loader's configuration, and what the running system still differs in."""
+"""The change of the boot loader's configuration to a requested SMT state, and the differences that the running system still has."""
 
 from __future__ import annotations
 
 import os
+import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, bringup, entries as boot_entries
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, grub_debian, grubby, suse, systemd_boot
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, locks
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files, locks
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
-from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import read_topology
+from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology, read_topology
 
-BACKENDS = {
+BACKENDS: dict[str, t.Callable[[host_files.HostFs, boot_entries.Loader], loader_base.Backend]] = {
     boot_entries.GRUB_DEBIAN: grub_debian.GrubDebian,
     boot_entries.GRUBBY: grubby.Grubby,
     boot_entries.GRUB_SUSE: suse.GrubSuse,
@@ -22,98 +23,172 @@ BACKENDS = {
 }
 ERRORS = (loader_base.BootLoaderError, boot_arguments.BootArgsError, locks.HostLockError)
 
-# What smt/control reads where there is nothing to switch.
+# Values of smt/control on a machine where SMT cannot be switched.
 _NO_CONTROL = ("notsupported", "notimplemented", "absent", "")
 
 
 @dataclass(frozen=True)
 class Request:
-    """A wish. Exactly one of `smt` and `maxcpus` is given.
+    """A requested boot configuration. Exactly one of `smt` and `maxcpus` is given.
 
     Attributes:
         smt: `enabled`, `disabled`, `forced_off`, `mitigations_nosmt`, or None.
-        maxcpus: a number in digits or ``one_per_core`` (str), or None.
-        force: take a `maxcpus` that would not leave one thread of each core.
+        maxcpus: a number in digits or ``one_per_core``, or None.
+        force: accept a `maxcpus` that would not leave one thread of each core.
         check: change nothing.
     """
 
-    smt: str
-    maxcpus: str
+    smt: str | None
+    maxcpus: str | None
     force: bool
     check: bool
 
 
-def run(fs, request, architecture=None, running_kernel=None):
-    """Bring the configuration to what is wanted.
+class Diff(t.TypedDict):
+    """One change as Ansible's diff mode shows it.
+
+    Attributes:
+        before_header: the file or the list of boot entries.
+        after_header: the same.
+        before: the text before the change.
+        after: the text after the change.
+    """
+
+    before_header: str
+    after_header: str
+    before: str
+    after: str
+
+
+class _Warnings(t.TypedDict, total=False):
+    # Not required, so that the module may remove the warnings from its result.
+    warnings: list[str]
+
+
+class Result(_Warnings):
+    """The result of `run`, as smt_boot_args documents it; the lists of arguments hold those that affect SMT.
+
+    Attributes:
+        changed: whether the configuration was changed, or would be in check mode.
+        loader: name of the boot loader.
+        arguments: the arguments that are set.
+        found: arguments in the administrator's settings that had to be removed.
+        configured_before: arguments that all boot entries had.
+        configured: arguments that all boot entries have now, or would have.
+        running: arguments of the running kernel.
+        reboot_required: whether the next boot has other arguments than the running kernel.
+        differences: sentences about what the running system has other than it should.
+        diff: the changes.
+        warnings: sentences for the user.
+    """
+
+    changed: bool
+    loader: str
+    arguments: list[str]
+    found: list[loader_base.FoundArgument]
+    configured_before: list[str]
+    configured: list[str]
+    running: list[str]
+    reboot_required: bool
+    differences: list[str]
+    diff: list[Diff]
+
+
+class _Expected(t.NamedTuple):
+    """The state after a boot with the arguments; None where it is not known."""
+
+    controls: tuple[str, ...] | None
+    active: bool | None
+    online: tuple[int, ...] | None
+
+
+def run(fs: host_files.HostFs, request: Request, architecture: str | None = None, running_kernel: str | None = None) -> Result:
+    """Bring the boot configuration to the requested state.
 
     Args:
-        fs: `files.HostFs` of the running system.
+        fs: the files of the running system.
+        request: the requested state.
+        architecture: architecture as ``uname -m`` prints it; None for that of this machine.
+        running_kernel: release of the running kernel; None for that of this machine.
 
     Returns:
-        dict of plain data as smt_boot_args documents it, and ``warnings``.
+        Plain data as smt_boot_args documents it, and ``warnings``.
 
     Raises:
-        BootLoaderError, BootArgsError, HostLockError: nothing was changed.
+        BootLoaderError: The boot loader is not supported, or its configuration cannot be changed.
+        BootArgsError: The request is not valid.
+        HostLockError: Another run is changing this host.
     """
     loader = boot_entries.find_loader(fs)
     count = None if request.maxcpus is None else boot_arguments.maxcpus_value(request.maxcpus)
-    if loader.hindrance is not None:
-        raise loader_base.BootLoaderError(f"The boot arguments of this host cannot be changed here: {loader.hindrance}")
+    if loader.blocked_by is not None:
+        raise loader_base.BootLoaderError(f"The boot arguments of this host cannot be changed: {loader.blocked_by}")
     if request.check:
-        return _Change(fs, request, loader, count, architecture, running_kernel).run()
+        return _Update(fs, request, loader, count, architecture, running_kernel).run()
     with locks.HostLock(fs.sysroot, "smt_boot_args"):
-        return _Change(fs, request, loader, count, architecture, running_kernel).run()
+        return _Update(fs, request, loader, count, architecture, running_kernel).run()
 
 
-class _Change:
-    def __init__(self, fs, request, loader, count, architecture, running_kernel):
+class _Update:
+    def __init__(
+        self,
+        fs: host_files.HostFs,
+        request: Request,
+        loader: boot_entries.Loader,
+        count: int | str | None,
+        architecture: str | None,
+        running_kernel: str | None,
+    ) -> None:
         self._fs = fs
         self._request = request
         self._backend = BACKENDS[loader.name](fs, loader)
         self._architecture = architecture or os.uname().machine
         self._running_kernel = running_kernel or os.uname().release
-        self._topology = read_topology(fs, topology_cache.load(fs))
+        self._topology: Topology = read_topology(fs, topology_cache.load(fs))
         self._entries = self._backend.entries()
-        self._count = None
-        self._wanted = self._wish(count)
+        self._count: int | None = None
+        self._wanted = self._wanted_arguments(count)
 
-    def _wish(self, count):
+    def _wanted_arguments(self, count: int | str | None) -> boot_arguments.Wanted:
         if count is None:
             return boot_arguments.wanted_smt(self._request.smt)
         topology = self._topology
         if not topology.complete and (count == boot_arguments.ONE_PER_CORE or not self._request.force):
+            unknown = cpulist.render(set(topology.present).difference(*topology.cores))
             raise loader_base.BootLoaderError(
-                f"What maxcpus would leave cannot be worked out: the cores of CPUs {cpulist.render(set(topology.present).difference(*topology.cores))} are not known. Bring all CPUs online first, or use smt: disabled, which "
-                "needs no count"
+                f"The effect of maxcpus cannot be determined: the cores of CPUs {unknown} are not known. "
+                "Bring all CPUs online first, or use smt: disabled, which needs no number"
             )
-        self._count = len(topology.cores) if count == boot_arguments.ONE_PER_CORE else count
-        wanted = boot_arguments.wanted_maxcpus(self._count)
+        number = len(topology.cores) if isinstance(count, str) else count
+        self._count = number
+        wanted = boot_arguments.wanted_maxcpus(number)
         if not self._request.force:
-            self._refuse_wrong_count(wanted)
+            self._refuse_wrong_count(number)
         return wanted
 
-    def _refuse_wrong_count(self, wanted):
-        """For each kernel that can be booted: the same number means another thing with another one."""
+    def _refuse_wrong_count(self, count: int) -> None:
+        """Check the number for each kernel that can be booted, because its effect depends on the kernel."""
         kernels = {entry.release: entry.arguments for entry in self._entries if entry.release}
         kernels = kernels or {self._running_kernel: ()}
         for kernel, arguments in sorted(kernels.items()):
-            objection = bringup.objection(self._topology, self._count, self._way(kernel, arguments))
-            if objection is not None:
+            reason = bringup.miscount(self._topology, count, self._bringup_mode(kernel, arguments))
+            if reason is not None:
                 raise loader_base.BootLoaderError(
-                    "maxcpus=%d would not leave one thread of each core with Linux %s: %s. Use smt: disabled (nosmt), which does not depend on numbers, or "
-                    "force: true if this is what you want" % (self._count, kernel, objection)
+                    f"maxcpus={count} would not leave one thread of each core with Linux {kernel}: {reason}. "
+                    "Use smt: disabled (nosmt), which does not depend on numbers, or force: true if this is what you want"
                 )
 
-    def _way(self, kernel, arguments):
-        return bringup.way(self._fs, kernel, arguments, self._architecture, self._running_kernel)
+    def _bringup_mode(self, kernel: str, arguments: t.Iterable[str]) -> str:
+        return bringup.bringup_mode(self._fs, kernel, arguments, self._architecture, self._running_kernel)
 
-    def run(self):
+    def run(self) -> Result:
+        """Make the change, unless this is check mode, and return the result."""
         wanted, backend = self._wanted, self._backend
         before = [boot_arguments.smt_arguments(entry.arguments) for entry in self._entries]
         found = backend.found(wanted)
         pending = backend.pending(wanted)
         if pending and not self._request.check:
-            self._save_map()
+            self._save_topology()
             backend.apply(wanted)
         configured = [boot_arguments.smt_arguments(boot_arguments.applied(entry.arguments, wanted)) for entry in self._entries]
         running = self._running()
@@ -133,20 +208,20 @@ class _Change:
             "warnings": backend.warnings,
         }
 
-    def _running(self):
+    def _running(self) -> list[str]:
         return boot_arguments.split_arguments(self._fs.read("proc/cmdline") or "")
 
-    def _save_map(self):
-        # After the boot the siblings may be offline, and then nothing but this map tells which CPUs share a core.
+    def _save_topology(self) -> None:
+        # After the boot the siblings may be offline, and then only this cache knows which CPUs share a core.
         try:
             topology_cache.save(self._fs, self._topology)
-        except OSError as trouble:
-            raise loader_base.BootLoaderError(f"{self._fs.path(topology_cache.PATH)} cannot be written: {trouble.strerror}. Nothing was changed") from trouble
+        except OSError as error:
+            raise loader_base.BootLoaderError(f"{self._fs.path(topology_cache.PATH)} cannot be written: {error.strerror}. Nothing was changed") from error
 
-    # ---- what runs
+    # ---- the running system
 
-    def _differences(self, running):
-        """What the running system has other than wanted (list of sentences); empty when the arguments are in force and have their effect."""
+    def _differences(self, running: list[str]) -> list[str]:
+        """Return sentences about what the running system has other than wanted; empty when the arguments are in effect."""
         differences = [f"/proc/cmdline: {fault}" for fault in boot_arguments.faults(running, self._wanted)]
         state = smt_state.read(self._fs.sysroot)
         controls, active, online = self._expected(running)
@@ -158,22 +233,23 @@ class _Change:
             differences.append(f"CPUs {cpulist.render(state['online'])} are online, expected are {cpulist.render(online)}")
         return differences
 
-    def _expected(self, running):
-        """(values of smt/control, smt/active, CPUs online) after a boot with the arguments; None for what cannot be told."""
+    def _expected(self, running: list[str]) -> _Expected:
+        """Return the expected state after a boot with the arguments."""
         topology = self._topology
         has_siblings = bool(topology.secondaries) if topology.complete else None
         smt = self._request.smt
         if smt == boot_arguments.ENABLED:
-            return ("on",), has_siblings, topology.present
+            return _Expected(("on",), has_siblings, topology.present)
         if smt == boot_arguments.FORCED_OFF:
-            return ("forceoff",), False, topology.primaries if topology.complete else None
+            return _Expected(("forceoff",), False, topology.primaries if topology.complete else None)
         if smt == boot_arguments.DISABLED:
-            return ("off", "forceoff"), False, topology.primaries if topology.complete else None
-        if smt == boot_arguments.MITIGATIONS_NOSMT or not topology.complete:
-            return None, None, None
-        left = bringup.left_online(topology, self._count, self._way(self._running_kernel, running))
-        return ("on",), any(len(set(core).intersection(left)) > 1 for core in topology.cores), left
+            return _Expected(("off", "forceoff"), False, topology.primaries if topology.complete else None)
+        if self._count is None or not topology.complete:
+            return _Expected(None, None, None)
+        left = bringup.left_online(topology, self._count, self._bringup_mode(self._running_kernel, running))
+        return _Expected(("on",), any(len(set(core).intersection(left)) > 1 for core in topology.cores), left)
 
 
-def _common(entries):
+def _common(entries: list[list[str]]) -> list[str]:
+    """Return the arguments that all entries have."""
     return [argument for argument in entries[0] if all(argument in entry for entry in entries)] if entries else []

@@ -1,61 +1,94 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The boot part of the facts: SMT arguments of the running kernel, those of the next start, and whether a reboot would change something."""
+"""The boot part of the facts: SMT arguments of the running kernel, those of the next boot, and whether a reboot would change them."""
 
 from __future__ import annotations
 
 import re
+import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import entries as boot_entries
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.arguments import smt_arguments, split_arguments
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 METHODS = (boot_entries.GRUB_DEBIAN, boot_entries.GRUBBY, boot_entries.GRUB_SUSE, boot_entries.SYSTEMD_BOOT)
 
 _RESCUE = re.compile(r"recovery|rescue", re.IGNORECASE)
 
 
-def read(fs, loader):
-    """The facts about boot arguments.
+class BootFacts(t.TypedDict):
+    """Facts about boot arguments. The lists hold the arguments that affect SMT, in order.
+
+    Attributes:
+        running: arguments of the running kernel; None when they cannot be read.
+        configured: arguments of the next boot; None when it is not known which entry boots next.
+        loader: name of the boot loader.
+        reboot_required: whether the two lists differ; None when one of them is unknown.
+    """
+
+    running: list[str] | None
+    configured: list[str] | None
+    loader: str
+    reboot_required: bool | None
+
+
+class BootMethods(t.TypedDict):
+    """Methods to set a boot argument.
+
+    Attributes:
+        chosen: the method for this host, or None.
+        possible: methods that work on this host.
+        impossible: for each other method the reason why it does not.
+    """
+
+    chosen: str | None
+    possible: list[str]
+    impossible: dict[str, str]
+
+
+def read(fs: host_files.HostFs, loader: boot_entries.Loader) -> BootFacts:
+    """Return the facts about boot arguments.
 
     Args:
-        fs: `files.HostFs`.
-        loader: `boot_entries.Loader`.
+        fs: the host's files.
+        loader: the host's boot loader.
 
     Returns:
-        ``{'running': [str] or None, 'configured': [str] or None, 'loader': str, 'reboot_required': bool or None}``. The lists hold the
-            arguments that bear on SMT, in order. `configured` is None where it is not known what would be started next; `reboot_required`, whether
-            the two differ, is None where one of them is unknown.
+        The facts.
     """
     cmdline = fs.read("proc/cmdline")
     running = None if cmdline is None else smt_arguments(split_arguments(cmdline))
     configured = _configured(boot_entries.read_entries(fs, loader))
-    unknown = running is None or configured is None
-    return {"running": running, "configured": configured, "loader": loader.name, "reboot_required": None if unknown else sorted(running) != sorted(configured)}
+    reboot_required = None if running is None or configured is None else sorted(running) != sorted(configured)
+    return {"running": running, "configured": configured, "loader": loader.name, "reboot_required": reboot_required}
 
 
-def _configured(entries):
-    """What the entries that could be started by themselves have in common; None when there are none, or they do not agree.
+def _configured(entries: list[boot_entries.Entry]) -> list[str] | None:
+    """Return the SMT arguments on which all entries that can boot by default agree; None when there are no such entries or they differ.
 
-    Which entry is the default can hang on variables, fallbacks and what was chosen last, so no single entry is believed against the others.
-    Entries for recovery are not started by themselves, and those written by hand or for another system are not made from this host's settings.
+    The default entry can depend on variables, fallbacks and the last choice in the menu, so no single entry is trusted. Entries for recovery do
+    not boot by default, and those written by hand or for another system are not generated from this host's settings.
     """
     normal = [entry for entry in entries if entry.generated and not _RESCUE.search(entry.title)]
-    wishes = {tuple(smt_arguments(entry.arguments)) for entry in normal}
-    return list(wishes.pop()) if len(wishes) == 1 else None
+    distinct = {tuple(smt_arguments(entry.arguments)) for entry in normal}
+    return list(distinct.pop()) if len(distinct) == 1 else None
 
 
-def methods(loader, hindrance):
-    """Ways to set a boot argument: ``{'chosen': str or None, 'possible': [str], 'impossible': {name: reason}}``.
+def methods(loader: boot_entries.Loader, blocked_by: str | None) -> BootMethods:
+    """Return the methods to set a boot argument, possible and impossible ones.
 
     Args:
-        loader: `boot_entries.Loader`.
-        hindrance: why nothing can be written here at all (str), or None.
+        loader: the host's boot loader.
+        blocked_by: why the boot configuration cannot be written at all, or None.
+
+    Returns:
+        The methods.
     """
-    found = loader.name in METHODS and loader.hindrance is None
+    found = loader.name in METHODS and loader.blocked_by is None
     reasons = {name: f"the boot loader found here is {loader.name}" for name in METHODS if name != loader.name}
     if not found:
-        reasons = dict.fromkeys(METHODS, loader.hindrance or "no boot loader was found")
-    elif hindrance is not None:
-        reasons[loader.name] = hindrance
+        reasons = dict.fromkeys(METHODS, loader.blocked_by or "no boot loader was found")
+    elif blocked_by is not None:
+        reasons[loader.name] = blocked_by
     possible = [name for name in METHODS if name not in reasons]
     return {"chosen": possible[0] if possible else None, "possible": possible, "impossible": reasons}

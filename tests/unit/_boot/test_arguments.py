@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Wishes about SMT as boot arguments; and the piece of shell for grub against them."""
+"""Boot arguments of desired SMT states, and the shell script for grub compared with them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot import argume
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import grub_mkconfig
 from hypothesis import given, settings, strategies as st
 
-WISHES = [boot_arguments.wanted_smt(smt) for smt in ("enabled", "disabled", "forced_off", "mitigations_nosmt")] + [boot_arguments.wanted_maxcpus(4)]
+DESIRED = [boot_arguments.wanted_smt(smt) for smt in ("enabled", "disabled", "forced_off", "mitigations_nosmt")] + [boot_arguments.wanted_maxcpus(4)]
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ WISHES = [boot_arguments.wanted_smt(smt) for smt in ("enabled", "disabled", "for
         ("nosmtx=1 xnosmt mitigations=off maxcpu=3", "nosmtx=1 xnosmt mitigations=off maxcpu=3"),
     ],
 )
-def test_enabled_takes_away_what_turns_smt_off_and_nothing_else(before, after):
+def test_enabled_removes_what_turns_smt_off_and_nothing_else(before, after):
     assert " ".join(boot_arguments.applied(before.split(), boot_arguments.wanted_smt("enabled"))) == after
 
 
@@ -49,7 +49,7 @@ def test_enabled_takes_away_what_turns_smt_off_and_nothing_else(before, after):
 def test_an_argument_is_replaced_never_repeated(smt, argument, before):
     after = boot_arguments.applied(before.split(), boot_arguments.wanted_smt(smt))
     assert after.count(argument) == 1
-    assert not any(word in after for word in {"nosmt", "nosmt=force", "maxcpus=4"} - {argument})
+    assert not any(other in after for other in {"nosmt", "nosmt=force", "maxcpus=4"} - {argument})
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_an_argument_is_replaced_never_repeated(smt, argument, before):
         ("mitigations=auto;no_user_kernel", "mitigations=auto,nosmt mitigations=auto,nosmt,no_user_kernel"),
     ],
 )
-def test_attack_vectors_that_are_taken_out_stay_so(before, after):
-    """Linux 6.17 and later (attack_vector_controls.rst). Without its vector across threads SMT would stay on."""
+def test_excluded_attack_vectors_stay_excluded(before, after):
+    """Linux 6.17 and later (attack_vector_controls.rst). SMT stays on when the cross-thread vector is excluded."""
     wanted = boot_arguments.wanted_smt("mitigations_nosmt")
     assert " ".join(boot_arguments.applied(before.split(), wanted)) == after
     assert boot_arguments.faults(after.split(), wanted) == []
@@ -76,16 +76,16 @@ def test_attack_vectors_that_are_taken_out_stay_so(before, after):
         assert through_shell(shell, wanted, before) == after
     back = boot_arguments.applied(after.split(), boot_arguments.wanted_smt("enabled"))
     assert [argument.replace("=auto", "") for argument in back] == [
-        word.replace(",nosmt", "").replace("=auto", "") for word in after.split() if word != boot_arguments.OURS
+        argument.replace(",nosmt", "").replace("=auto", "") for argument in after.split() if argument != boot_arguments.OURS
     ]
 
 
-def test_maxcpus_and_nosmt_are_never_both_there():
+def test_maxcpus_and_nosmt_are_never_combined():
     after = boot_arguments.applied(["nosmt", "mitigations=auto,nosmt", "maxcpus=2", "quiet"], boot_arguments.wanted_maxcpus(4))
     assert after == ["maxcpus=4", "quiet"]
 
 
-def test_what_is_as_wanted_keeps_its_order():
+def test_arguments_that_need_no_change_keep_their_order():
     arguments = ["quiet", "nosmt", "splash"]
     assert boot_arguments.applied(arguments, boot_arguments.wanted_smt("disabled")) == arguments
 
@@ -93,40 +93,40 @@ def test_what_is_as_wanted_keeps_its_order():
 @pytest.mark.parametrize(
     "text", ["0", "-1", "4 nosmt", "4;reboot", "4\nfoo", "$(reboot)", "`id`", "'4'", '"', "04", "8193", "99999999999", "", "True", "4.0", "٤"]
 )
-def test_a_bad_number_is_refused_with_the_rule(text):
-    with pytest.raises(boot_arguments.BootArgsError, match="whole number from 1 to 8192, in digits alone, or one_per_core"):
+def test_an_invalid_number_is_refused_with_the_rule(text):
+    with pytest.raises(boot_arguments.BootArgsError, match="whole number from 1 to 8192, in digits only, or one_per_core"):
         boot_arguments.maxcpus_value(text)
 
 
-def test_good_numbers_are_taken():
+def test_valid_numbers_are_accepted():
     assert [boot_arguments.maxcpus_value(text) for text in ("1", "8192", "one_per_core")] == [1, 8192, "one_per_core"]
 
 
-def test_an_unknown_state_is_refused_with_those_there_are():
+def test_an_unknown_state_is_refused_with_a_list_of_the_states():
     with pytest.raises(boot_arguments.BootArgsError, match="enabled, disabled, forced_off, mitigations_nosmt"):
         boot_arguments.wanted_smt("off")
 
 
-def test_quotes_keep_blanks_together_and_the_part_of_init_is_not_the_kernels():
+def test_quotes_protect_blanks_and_arguments_of_init_are_not_the_kernels():
     assert boot_arguments.split_arguments('a="b nosmt" quiet -- nosmt') == ["a=b nosmt", "quiet"]
 
 
-def test_a_quoted_text_keeps_its_bytes():
+def test_a_quoted_argument_keeps_its_bytes():
     assert boot_arguments.rewritten_text('dyndbg="file a nosmt  +p" nosmt  quiet', boot_arguments.wanted_smt("enabled")) == 'dyndbg="file a nosmt  +p" quiet'
 
 
-# ---- the piece of shell -----------------------------------------------------------------------------------------------------------------------------
+# ---- the shell script -------------------------------------------------------------------------------------------------------------------------------
 
 
 def through_shell(shell: str, wanted: boot_arguments.Wanted, value: str) -> str:
-    """GRUB_CMDLINE_LINUX after the piece of shell, with `set -e` as in grub-mkconfig."""
+    """Return GRUB_CMDLINE_LINUX after the shell script, with `set -e` as in grub-mkconfig."""
     script = f'set -e\n{grub_mkconfig.shell_text(wanted)}\nprintf "%s." "$GRUB_CMDLINE_LINUX"'
     done = subprocess.run([shell, "-c", script], env={"GRUB_CMDLINE_LINUX": value}, capture_output=True, check=True)
     assert done.stderr == b""
     return done.stdout.decode()[:-1]
 
 
-words = st.sampled_from(
+boot_argument = st.sampled_from(
     [
         "nosmt",
         "nosmt=force",
@@ -168,9 +168,10 @@ words = st.sampled_from(
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.sampled_from(WISHES), st.lists(words, max_size=6))
-def test_the_piece_of_shell_does_what_the_python_does(wanted, arguments):
-    expected = [rest for rest in (boot_arguments.remainder(argument, wanted) for argument in arguments) if rest is not None]
+@given(st.sampled_from(DESIRED), st.lists(boot_argument, max_size=6))
+def test_the_shell_script_does_what_the_python_code_does(wanted, arguments):
+    remainders = [boot_arguments.remainder(argument, wanted) for argument in arguments]
+    expected = [argument for argument in remainders if argument is not None]
     for shell in ("dash", "bash"):
         assert through_shell(shell, wanted, " ".join(arguments)) == " ".join(list(wanted.arguments) + expected)
 
@@ -179,7 +180,7 @@ def test_the_piece_of_shell_does_what_the_python_does(wanted, arguments):
 @given(
     st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\0"), max_size=30).filter(lambda text: "nosmt" not in text and not text.endswith("\n"))
 )
-def test_the_piece_of_shell_leaves_every_other_byte(text):
+def test_the_shell_script_keeps_every_other_byte(text):
     for shell in ("dash", "bash"):
         assert through_shell(shell, boot_arguments.wanted_smt("enabled"), text) == text
 
@@ -196,11 +197,11 @@ def test_the_piece_of_shell_leaves_every_other_byte(text):
         ("", ""),
     ],
 )
-def test_blanks_and_quotes_outside_our_words_stay(shell, before, after):
+def test_blanks_and_quotes_around_other_arguments_stay(shell, before, after):
     assert through_shell(shell, boot_arguments.wanted_smt("enabled"), before) == after
 
 
-def test_nothing_of_ours_stays_defined_in_the_shell():
+def test_the_shell_script_leaves_nothing_defined():
     script = f"set -e\n{grub_mkconfig.shell_text(boot_arguments.wanted_smt('enabled'))}\nset; type threadwise_smt_rest || echo gone"
     output = subprocess.run(["dash", "-c", script], capture_output=True, text=True, check=True).stdout
     assert "gone" in output

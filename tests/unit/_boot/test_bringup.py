@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What maxcpus=N leaves, held against what guests were seen to do with Linux 6.1 (serial) and 6.12 (parallel)."""
+"""The CPUs that maxcpus=N leaves online, compared with what guests did with Linux 6.1 (serial) and 6.12 (parallel)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SPLIT = Topology(present=tuple(range(8)), cores=((0, 4), (1, 5), (2, 6), (3, 7))
 
 
 @pytest.mark.parametrize(
-    ("topology", "count", "how", "left"),
+    ("topology", "count", "mode", "left"),
     [
         (ADJACENT, 4, SERIAL, (0, 1, 2, 3)),
         (ADJACENT, 4, PARALLEL, (0, 2, 4, 6)),
@@ -25,17 +25,17 @@ SPLIT = Topology(present=tuple(range(8)), cores=((0, 4), (1, 5), (2, 6), (3, 7))
         (ADJACENT, 99, SERIAL, tuple(range(8))),
     ],
 )
-def test_the_cpus_that_are_left(topology, count, how, left):
-    assert bringup.left_online(topology, count, how) == left
+def test_the_cpus_that_are_left_online(topology, count, mode, left):
+    assert bringup.left_online(topology, count, mode) == left
 
 
-def test_adjacent_numbering_is_objected_to_with_the_numbers():
-    text = bringup.objection(ADJACENT, 4, SERIAL)
-    assert "maxcpus=4 leaves CPUs 0-3" in text and "2 of 4 cores with more than one thread (0-1; 2-3)" in text and "2 of 4 cores with none (4-5; 6-7)" in text
+def test_a_miscount_by_adjacent_numbering_names_the_cpus():
+    text = bringup.miscount(ADJACENT, 4, SERIAL)
+    assert "maxcpus=4 leaves CPUs 0-3" in text and "2 of 4 cores have more than one thread (0-1; 2-3)" in text and "2 of 4 cores have none (4-5; 6-7)" in text
 
 
 @pytest.mark.parametrize(
-    ("topology", "count", "how", "good"),
+    ("topology", "count", "mode", "good"),
     [
         (SPLIT, 4, SERIAL, True),
         (SPLIT, 3, SERIAL, False),
@@ -44,8 +44,8 @@ def test_adjacent_numbering_is_objected_to_with_the_numbers():
         (ADJACENT, 8, SERIAL, False),
     ],
 )
-def test_one_thread_of_each_core_is_what_counts(topology, count, how, good):
-    assert (bringup.objection(topology, count, how) is None) == good
+def test_exactly_one_thread_of_each_core_is_required(topology, count, mode, good):
+    assert (bringup.miscount(topology, count, mode) is None) == good
 
 
 @pytest.mark.parametrize(
@@ -64,24 +64,24 @@ def test_one_thread_of_each_core_is_what_counts(topology, count, how, good):
         ("strange", [], "x86_64", SERIAL),
     ],
 )
-def test_the_way_by_version(tmp_path, kernel, arguments, architecture, expected):
-    assert bringup.way(host_files.HostFs(str(tmp_path)), kernel, arguments, architecture) == expected
+def test_the_bringup_mode_by_version(tmp_path, kernel, arguments, architecture, expected):
+    assert bringup.bringup_mode(host_files.HostFs(str(tmp_path)), kernel, arguments, architecture) == expected
 
 
 @pytest.mark.parametrize(
     ("text", "expected"), [("CONFIG_SMP=y\nCONFIG_HOTPLUG_PARALLEL=y\n", PARALLEL), ("CONFIG_SMP=y\n# CONFIG_HOTPLUG_PARALLEL is not set\n", SERIAL)]
 )
-def test_how_a_kernel_was_built_counts_more_than_its_version(tmp_path, text, expected):
+def test_the_build_configuration_takes_precedence_over_the_version(tmp_path, text, expected):
     (tmp_path / "boot").mkdir()
     for kernel in ("5.14.0-427.el9.x86_64", "6.12.3"):
         (tmp_path / "boot" / ("config-" + kernel)).write_text(text)
-        assert bringup.way(host_files.HostFs(str(tmp_path)), kernel, [], "x86_64") == expected
+        assert bringup.bringup_mode(host_files.HostFs(str(tmp_path)), kernel, [], "x86_64") == expected
 
 
-def test_the_hotplug_states_tell_of_the_running_kernel_alone(tmp_path):
+def test_the_hotplug_states_are_used_only_for_the_running_kernel(tmp_path):
     states = tmp_path / "sys/devices/system/cpu/hotplug/states"
     states.parent.mkdir(parents=True)
     states.write_text("  0: offline\n 91: cpu:kick_ap\n")
     fs = host_files.HostFs(str(tmp_path))
-    assert bringup.way(fs, "5.14.0-427", [], "x86_64", running="5.14.0-427") == PARALLEL
-    assert bringup.way(fs, "5.14.0-427", [], "x86_64", running="5.14.0-428") == SERIAL
+    assert bringup.bringup_mode(fs, "5.14.0-427", [], "x86_64", running="5.14.0-427") == PARALLEL
+    assert bringup.bringup_mode(fs, "5.14.0-427", [], "x86_64", running="5.14.0-428") == SERIAL

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Wishes as a whole: counts of CPUs that are worked out, and what the running system differs in."""
+"""Requests as a whole: computed numbers of CPUs, and the differences of the running system."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def grub(root, numbering="adjacent"):
 
 
 @pytest.mark.parametrize("value", ["4", "one_per_core"])
-def test_one_per_core_works_where_first_threads_come_first(tmp_path, value):
+def test_one_per_core_works_with_split_numbering(tmp_path, value):
     result = run(grub(tmp_path, "split"), maxcpus=value)
     assert result["arguments"] == result["configured"] == ["maxcpus=4"]
 
 
-def test_the_same_number_is_refused_where_siblings_are_side_by_side(tmp_path):
+def test_the_same_number_is_refused_with_adjacent_numbering(tmp_path):
     before = boot_maker.snapshot(grub(tmp_path))
-    told = r"maxcpus=4 leaves CPUs 0-3.*2 of 4 cores with more than one thread.*smt: disabled \(nosmt\).*force: true"
-    with pytest.raises(loader_base.BootLoaderError, match=told):
+    message = r"maxcpus=4 leaves CPUs 0-3.*2 of 4 cores have more than one thread.*smt: disabled \(nosmt\).*force: true"
+    with pytest.raises(loader_base.BootLoaderError, match=message):
         run(tmp_path, maxcpus="4")
     assert boot_maker.snapshot(tmp_path) == before
 
@@ -41,7 +41,7 @@ def test_force_overrides(tmp_path):
     assert run(grub(tmp_path), maxcpus="3", force=True)["configured"] == ["maxcpus=3"]
 
 
-def test_each_kernel_that_can_be_booted_counts(tmp_path):
+def test_each_kernel_that_can_be_booted_is_checked(tmp_path):
     grub(tmp_path)
     boot_maker.write(tmp_path, "boot/config-6.1.0-13-amd64", "CONFIG_SMP=y\nCONFIG_HOTPLUG_PARALLEL=y\n")
     with pytest.raises(loader_base.BootLoaderError, match=r"with Linux 6.1.0-12-amd64"):
@@ -50,7 +50,7 @@ def test_each_kernel_that_can_be_booted_counts(tmp_path):
     assert run(tmp_path, maxcpus="4")["configured"] == ["maxcpus=4"]
 
 
-def test_with_siblings_offline_and_no_saved_map_no_number_is_believed(tmp_path):
+def test_no_number_is_accepted_with_siblings_offline_and_no_topology_cache(tmp_path):
     grub(tmp_path)
     boot_maker.write(tmp_path, "sys/devices/system/cpu/online", "0-3\n")
     for force, value in ((False, "4"), (False, "one_per_core"), (True, "one_per_core")):
@@ -58,7 +58,7 @@ def test_with_siblings_offline_and_no_saved_map_no_number_is_believed(tmp_path):
             run(tmp_path, maxcpus=value, force=force)
 
 
-def test_after_the_boot_the_saved_map_tells_and_nothing_changes(tmp_path):
+def test_after_the_boot_the_topology_cache_is_used_and_nothing_changes(tmp_path):
     run(grub(tmp_path, "split"), maxcpus="one_per_core")
     boot_maker.write(tmp_path, "proc/cmdline", "root=UUID=1 ro maxcpus=4\n")
     boot_maker.write(tmp_path, "sys/devices/system/cpu/online", "0-3\n")
@@ -73,8 +73,8 @@ def test_after_the_boot_the_saved_map_tells_and_nothing_changes(tmp_path):
 
 
 @pytest.mark.parametrize("value", ["4\nnosmt", "4; reboot", '4"', "$(x)", "-4", "0"])
-def test_a_bad_value_is_refused_before_anything_is_looked_at(tmp_path, value):
-    with pytest.raises(boot_arguments.BootArgsError, match=r"maxcpus is .*digits alone"):
+def test_an_invalid_value_is_refused_first(tmp_path, value):
+    with pytest.raises(boot_arguments.BootArgsError, match=r"maxcpus is .*digits only"):
         run(tmp_path, maxcpus=value)
 
 
@@ -86,32 +86,32 @@ BEFORE_THE_BOOT = [
 ]
 
 
-def test_what_a_boot_has_still_to_bring_is_told(tmp_path):
+def test_differences_before_the_boot_are_reported(tmp_path):
     result = run(grub(tmp_path), "disabled", check=True)
     assert result["differences"] == BEFORE_THE_BOOT and result["reboot_required"]
 
 
-def test_nothing_is_left_to_tell_when_the_kernel_has_it(tmp_path):
+def test_no_differences_remain_after_the_boot(tmp_path):
     run(grub(tmp_path), "disabled")
     boot_maker.running(tmp_path, "root=UUID=1 ro nosmt quiet", online="0,2,4,6", control="off", active="0")
     result = run(tmp_path, "disabled")
     assert (result["differences"], result["reboot_required"], result["running"]) == ([], False, ["nosmt"])
 
 
-def test_an_argument_without_its_effect_is_told(tmp_path):
+def test_an_argument_without_effect_is_reported(tmp_path):
     run(grub(tmp_path), "disabled")
     boot_maker.running(tmp_path, "root=UUID=1 ro nosmt quiet")
     result = run(tmp_path, "disabled")
     assert result["differences"] == BEFORE_THE_BOOT[1:] and not result["reboot_required"]
 
 
-def test_a_machine_without_smt_control_is_no_difference(tmp_path):
+def test_a_machine_without_smt_control_has_no_difference(tmp_path):
     run(grub(tmp_path), "disabled")
     boot_maker.running(tmp_path, "root=UUID=1 ro nosmt", online="0,2,4,6", control="notsupported", active="0")
     assert run(tmp_path, "disabled")["differences"] == []
 
 
-def test_two_runs_at_once_are_one_too_many(tmp_path):
+def test_a_second_run_at_the_same_time_is_refused(tmp_path):
     grub(tmp_path)
     with locks.HostLock(str(tmp_path), "another"):
         with pytest.raises(locks.HostLockError, match=r"changed by another"):

@@ -52,14 +52,14 @@ def test_any_command_line_can_be_split(text):
         "mmio_stale_data=full,nosmt",
     ],
 )
-def test_arguments_that_bear_on_smt(argument):
+def test_arguments_that_affect_smt(argument):
     assert boot_arguments.smt_arguments(["quiet", argument]) == [argument]
 
 
 @pytest.mark.parametrize(
     "argument", ["quiet", "isolcpus=1,3", "mitigations=auto", "mds=full", "l1tf=flush", "nosmtx", "root=/dev/nosmt", "smtp=x", "nohz_full=1-3"]
 )
-def test_arguments_that_do_not(argument):
+def test_arguments_that_do_not_affect_smt(argument):
     assert boot_arguments.smt_arguments([argument]) == []
 
 
@@ -110,23 +110,23 @@ def test_running_and_configured(tmp_path, tree, running, configured, reboot):
     assert (facts["running"], facts["configured"], facts["reboot_required"]) == (running, configured, reboot)
 
 
-def test_an_entry_that_is_not_made_from_the_settings_does_not_count(tmp_path):
+def test_an_entry_that_is_not_generated_from_the_settings_is_ignored(tmp_path):
     tree = debian("quiet", menuentry("quiet"))
     tree["boot/grub/grub.cfg"] += f"### BEGIN /etc/grub.d/40_custom ###\n{menuentry('nosmt', title='mine')}\n### END /etc/grub.d/40_custom ###\n"
     assert read(tmp_path, tree)["configured"] == []
 
 
 @pytest.mark.parametrize(
-    ("loader", "hindrance", "chosen", "part"),
+    ("loader", "blocked_by", "chosen", "part"),
     [
         (boot_entries.Loader("grub_debian"), None, "grub_debian", None),
         (boot_entries.Loader("grubby"), "only root", None, "only root"),
         (boot_entries.Loader("none", "zipl was found"), None, None, "zipl was found"),
-        (boot_entries.Loader("grub_debian", "a stranger is here"), None, None, "a stranger is here"),
+        (boot_entries.Loader("grub_debian", "rpm-ostree manages it"), None, None, "rpm-ostree manages it"),
     ],
 )
-def test_methods_say_why_not(loader, hindrance, chosen, part):
-    methods = boot_facts.methods(loader, hindrance)
+def test_impossible_methods_have_reasons(loader, blocked_by, chosen, part):
+    methods = boot_facts.methods(loader, blocked_by)
     assert methods["chosen"] == chosen
     assert methods["possible"] == ([] if chosen is None else [chosen])
     assert set(methods["possible"]) | set(methods["impossible"]) == set(boot_facts.METHODS)

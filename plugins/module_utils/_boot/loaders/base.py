@@ -1,15 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the boot loaders' backends share: files that are replaced whole or taken back, and tools whose exit code counts.
-
-A backend is a class with
-
-- ``entries()``: the boot entries (list of `boot_entries.Entry`) that count,
-- ``found(wanted)``: ``[{'argument': str, 'where': str}]``, what the administrator's own settings hold that `wanted` drops,
-- ``pending(wanted)``: list of `Change`, empty when there is nothing to do; nothing is written,
-- ``apply(wanted)``: brings it about, or raises `BootLoaderError` and leaves everything as it was,
-- ``warnings``: sentences (list of str) for the user.
-"""
+"""The interface of the boot loader backends and what they share: atomic replacement of files, undo, and running of tools."""
 
 from __future__ import annotations
 
@@ -19,51 +10,95 @@ import shutil
 import signal
 import subprocess
 import time
+import types
+import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments
-from ansible_collections.threadwise.smt.plugins.module_utils._host import durable
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, entries as boot_entries
+from ansible_collections.threadwise.smt.plugins.module_utils._host import durable, files as host_files
 
-NEW = ".threadwise-smt-new"
-BEFORE = ".threadwise-smt-before"
+NEW_SUFFIX = ".threadwise-smt-new"
+BACKUP_SUFFIX = ".threadwise-smt-before"
 TOOL_SECONDS = 900
-# How often it is looked, while a tool runs, whether the run was told to end.
-LOOK_SECONDS = 0.2
-ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-LARGEST = 16 << 20
+# How often to check for a termination signal while a tool runs.
+POLL_SECONDS = 0.2
+TERMINATION_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+MAX_CONFIG_SIZE = 16 << 20
 
 _LOCALE_FILES = ("etc/default/locale", "etc/locale.conf")
 _LANG = re.compile(r'^\s*LANG=["\']?([A-Za-z0-9_.@-]+)["\']?\s*$', re.MULTILINE)
 
 
 class BootLoaderError(Exception):
-    """The boot loader's configuration was not changed; the text names the file or the tool and the reason."""
+    """A failed change of the boot loader's configuration; the text names the file or the tool, and the reason."""
 
 
 @dataclass(frozen=True)
-class Change:
-    """A text that is to be replaced: a file's (None: it is not there), or a list of boot entries and their arguments."""
+class TextChange:
+    """A pending change of a text: the content of a file, or a list of boot entries with their arguments.
+
+    Attributes:
+        where: the file or the list.
+        before: the current text; None when the file does not exist.
+        after: the new text; None when the file will be removed.
+    """
 
     where: str
-    before: str
-    after: str
+    before: str | None
+    after: str | None
 
 
-def entries_change(where, entries, wanted):
-    """The Change of the entries' SMT arguments; None when all are as wanted. One line an entry, so that it reads the same before and after."""
+class FoundArgument(t.TypedDict):
+    """An argument in the administrator's own settings that has to be removed.
+
+    Attributes:
+        argument: the boot argument.
+        where: the file or the boot entry that contains it.
+    """
+
+    argument: str
+    where: str
+
+
+class Backend(t.Protocol):
+    """The interface of a boot loader's backend.
+
+    Attributes:
+        name: name of the boot loader.
+        warnings: sentences for the user.
+    """
+
+    name: str
+    warnings: list[str]
+
+    def entries(self) -> list[boot_entries.Entry]:
+        """Return the boot entries that the backend manages."""
+
+    def found(self, wanted: boot_arguments.Wanted) -> list[FoundArgument]:
+        """Return the arguments in the administrator's own settings that `wanted` removes."""
+
+    def pending(self, wanted: boot_arguments.Wanted) -> list[TextChange]:
+        """Return the changes that `apply` would make, without writing anything; empty when there are none."""
+
+    def apply(self, wanted: boot_arguments.Wanted) -> None:
+        """Make the changes, or raise `BootLoaderError` and leave everything as it was."""
+
+
+def entries_change(where: str, entries: list[boot_entries.Entry], wanted: boot_arguments.Wanted) -> TextChange | None:
+    """Return the change of the entries' SMT arguments, one line for each entry; None when all entries are as wanted."""
     if all(not boot_arguments.faults(entry.arguments, wanted) for entry in entries):
         return None
     before = "".join(_entry_line(entry, entry.arguments) for entry in entries)
     after = "".join(_entry_line(entry, boot_arguments.applied(entry.arguments, wanted)) for entry in entries)
-    return Change(where, before, after)
+    return TextChange(where, before, after)
 
 
-def _entry_line(entry, arguments):
-    return f"{entry.title or entry.kernel}: {' '.join(boot_arguments.smt_arguments(arguments)) or '(nothing about SMT)'}\n"
+def _entry_line(entry: boot_entries.Entry, arguments: t.Iterable[str]) -> str:
+    return f"{entry.title or entry.kernel}: {' '.join(boot_arguments.smt_arguments(arguments)) or '(no SMT arguments)'}\n"
 
 
-def faulty_entries(entries, wanted):
-    """What is wrong with entries, in one text (str, empty when nothing is), for a message."""
+def faulty_entries(entries: list[boot_entries.Entry], wanted: boot_arguments.Wanted) -> str:
+    """Return what is wrong with the arguments of entries, as text for a message; empty when nothing is."""
     faulty = [
         f"{entry.title or entry.kernel!r}: {', '.join(faults)}"
         for entry, faults in ((entry, boot_arguments.faults(entry.arguments, wanted)) for entry in entries)
@@ -72,68 +107,82 @@ def faulty_entries(entries, wanted):
     return "; ".join(faulty[:5]) + (f"; and {len(faulty) - 5} more" if len(faulty) > 5 else "")
 
 
-# ---- told to end ----------------------------------------------------------------------------------------------------------------------------------
+# ---- termination signals --------------------------------------------------------------------------------------------------------------------------
 
-_ended_by = []
+_received_signals: list[int] = []
 
 
-def heed_signals():
-    """Take the signals that end a process as a wish, which :func:`go_on` and a running tool hear: an exception out of a handler would tear apart what puts
-    files in place or back. From the moment in which the new configuration is in place nobody asks any more, and the run ends as what it is, done.
+def heed_signals() -> None:
+    """Record the signals that end a process instead of ending at once; `check_signals` and a running tool react to them.
+
+    An exception from a signal handler could interrupt the code that replaces or restores files. Once the new configuration is in place, no code
+    checks for signals any more, and the run ends with success.
     """
-    for number in ENDING_SIGNALS:
-        signal.signal(number, lambda told, dummy: _ended_by.append(told))
+    for number in TERMINATION_SIGNALS:
+        signal.signal(number, lambda received, dummy: _received_signals.append(received))
 
 
-def go_on():
-    """Raises BootLoaderError when the run was told to end. To be called only where leaving takes everything back."""
-    if _ended_by:
-        raise BootLoaderError(f"It was ended by signal {_ended_by[0]}. Nothing was changed")
+def check_signals() -> None:
+    """Raise BootLoaderError after a termination signal. Call this only where an exception undoes all changes."""
+    if _received_signals:
+        raise BootLoaderError(f"The run was ended by signal {_received_signals[0]}. Nothing was changed")
 
 
 # ---- files ----------------------------------------------------------------------------------------------------------------------------------------
 
 
-def read_exact(fs, path):
-    """A file's text such that writing it gives the same bytes (str with surrogate escapes), or None when there is no file.
+def read_exact(fs: host_files.HostFs, path: str) -> str | None:
+    """Read a file so that writing the text gives the same bytes.
+
+    Args:
+        fs: the host's files.
+        path: path below the sysroot.
+
+    Returns:
+        The text, with surrogate escapes; None when the file does not exist.
 
     Raises:
-        BootLoaderError: it cannot be read, or is too large to be a configuration file.
+        BootLoaderError: The file cannot be read, or is too large to be a configuration file.
     """
     try:
         with open(fs.path(path), encoding="utf-8", errors="surrogateescape", newline="") as stream:
-            text = stream.read(LARGEST + 1)
+            text = stream.read(MAX_CONFIG_SIZE + 1)
     except FileNotFoundError:
         return None
-    except OSError as trouble:
-        raise BootLoaderError(f"{fs.path(path)} cannot be read: {trouble.strerror}") from trouble
-    if len(text) > LARGEST:
-        raise BootLoaderError(f"{fs.path(path)} is larger than {LARGEST} bytes: that is no configuration file")
+    except OSError as error:
+        raise BootLoaderError(f"{fs.path(path)} cannot be read: {error.strerror}") from error
+    if len(text) > MAX_CONFIG_SIZE:
+        raise BootLoaderError(f"{fs.path(path)} is larger than {MAX_CONFIG_SIZE} bytes, so it is not a configuration file")
     return text
 
 
-def beside(fs, path, suffix):
-    """(full path of the file that a path leads to, full path of a hidden file in the same directory).
+def beside(fs: host_files.HostFs, path: str, suffix: str) -> tuple[str, str]:
+    """Return the full path of a file with symbolic links resolved, and that of a hidden file in the same directory.
 
-    The name ends such that no loader reads it: not in .cfg, not in .conf.
+    The suffix has to be one that no boot loader reads: neither .cfg nor .conf.
     """
     target = os.path.realpath(fs.path(path))
     return target, os.path.join(os.path.dirname(target), "." + os.path.basename(target) + suffix)
 
 
-def leftovers(fs, paths):
-    """Changes that remove what a killed run left beside the files (list of Change)."""
-    hidden = [beside(fs, path, suffix)[1] for path in paths for suffix in (NEW, NEW + ".new", BEFORE)]
-    return [Change(name, "left by a run that was killed\n", None) for name in hidden if os.path.lexists(name)]
+def leftovers(fs: host_files.HostFs, paths: t.Iterable[str]) -> list[TextChange]:
+    """Return changes that remove the hidden files of an interrupted run."""
+    hidden = [beside(fs, path, suffix)[1] for path in paths for suffix in (NEW_SUFFIX, NEW_SUFFIX + ".new", BACKUP_SUFFIX)]
+    return [TextChange(name, "left behind by an interrupted run\n", None) for name in hidden if os.path.lexists(name)]
 
 
-def replace(fs, path, text):
-    """Put a file in place whole, with owner and mode of the one before, or take it away when `text` is None.
+def replace(fs: host_files.HostFs, path: str, text: str | None) -> None:
+    """Replace a file atomically, keeping its owner and mode, or remove it.
+
+    Args:
+        fs: the host's files.
+        path: path below the sysroot.
+        text: the new content, or None to remove the file.
 
     Raises:
-        BootLoaderError: the file is as it was.
+        BootLoaderError: The file cannot be written and is unchanged.
     """
-    target, new = beside(fs, path, NEW)
+    target, new = beside(fs, path, NEW_SUFFIX)
     try:
         if text is None:
             remove(target)
@@ -149,13 +198,13 @@ def replace(fs, path, text):
         ) as stream:
             stream.write(text)
         install(new, target)
-    except OSError as trouble:
+    except OSError as error:
         remove_quietly(new)
-        raise BootLoaderError(f"{target} cannot be written: {trouble.strerror}. Nothing was changed") from trouble
+        raise BootLoaderError(f"{target} cannot be written: {error.strerror}. Nothing was changed") from error
 
 
-def install(new, target):
-    """Rename a file over another one, with that one's owner and mode, after all of it has reached the disk, and for good. Raises OSError."""
+def install(new: str, target: str) -> None:
+    """Rename a file durably over another one, with the owner and mode of that one, after its content has reached the disk. Raises OSError."""
     with open(new, "rb") as stream:
         try:
             status = os.stat(target)
@@ -167,16 +216,16 @@ def install(new, target):
     durable.replace(new, target)
 
 
-def remove(full):
-    """Unlink a file that may not be there, for good. Raises OSError."""
+def remove(full: str) -> None:
+    """Unlink a file durably, if it exists. Raises OSError."""
     try:
         durable.unlink(full)
     except FileNotFoundError:
         return
 
 
-def remove_quietly(full):
-    """Unlink on the way out of another trouble, which is the one to tell."""
+def remove_quietly(full: str) -> None:
+    """Unlink a file during the handling of another error, which is the one to report."""
     try:
         os.unlink(full)
     except OSError:
@@ -184,41 +233,44 @@ def remove_quietly(full):
 
 
 class Undo:
-    """Files that are as they were when the block is left by an exception.
+    """A context in which an exception restores files.
 
-    Each is copied beside itself before it may change, so that taking it back is a rename: that works on a full disk too.
+    Each file is copied into its own directory before it may change. Restoring it is then a rename, which works on a full disk too.
+
+    Args:
+        fs: the host's files.
     """
 
-    def __init__(self, fs):
+    def __init__(self, fs: host_files.HostFs) -> None:
         self._fs = fs
-        self._kept = []
+        self._copies: list[tuple[str, str | None]] = []
 
-    def keep(self, path):
-        """Raises BootLoaderError when no copy can be made."""
-        go_on()
-        target, copy = beside(self._fs, path, BEFORE)
+    def back_up(self, path: str) -> None:
+        """Make a copy of a file that may change. Raises BootLoaderError when that fails."""
+        check_signals()
+        target, copy = beside(self._fs, path, BACKUP_SUFFIX)
         try:
             remove(copy)
             try:
                 shutil.copy2(target, copy)
                 status = os.stat(target)
                 os.chown(copy, status.st_uid, status.st_gid)
-                # Where it is renamed back, a power cut must not find it empty.
+                # After it is renamed back, a power failure must not leave it empty.
                 durable.flush(copy)
             except FileNotFoundError:
-                self._kept.append((target, None))
+                self._copies.append((target, None))
                 return
-        except OSError as trouble:
+        except OSError as error:
             remove_quietly(copy)
-            raise BootLoaderError(f"{target} cannot be copied before it is changed: {trouble.strerror}. Nothing was changed") from trouble
-        self._kept.append((target, copy))
+            raise BootLoaderError(f"The backup copy of {target} cannot be made: {error.strerror}. Nothing was changed") from error
+        self._copies.append((target, copy))
 
-    def __enter__(self):
+    def __enter__(self) -> Undo:
         return self
 
-    def __exit__(self, kind, trouble, where):
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: types.TracebackType | None) -> None:
         failed = []
-        for target, copy in self._kept:
+        for target, copy in self._copies:
             try:
                 if copy is None:
                     if kind is not None:
@@ -230,54 +282,60 @@ class Undo:
             except OSError as failure:
                 failed.append(f"{target}: {failure.strerror}")
         if failed:
-            raise BootLoaderError(f"{trouble or 'The copies made before the change remain'}. Not put back as it was: {'; '.join(failed)}") from trouble
+            raise BootLoaderError(f"{error or 'The backup copies remain'}. Not restored: {'; '.join(failed)}") from error
 
 
 # ---- tools ----------------------------------------------------------------------------------------------------------------------------------------
 
 
-def run_tool(fs, arguments):
-    """Run a program and give back what it printed (str).
+def run_tool(fs: host_files.HostFs, arguments: list[str]) -> str:
+    """Run a program without a shell, in the locale of the host.
 
-    Its locale is the host's, not that of who runs Ansible: menu titles are translated, and GRUB_DEFAULT may name one.
+    The locale of the Ansible session would be wrong: menu titles are translated, and GRUB_DEFAULT may name one.
 
     Args:
-        arguments: list of str, the first one a full path. No shell is involved.
+        fs: the host's files.
+        arguments: command line, with the full path of the program.
+
+    Returns:
+        What the program wrote to standard output.
 
     Raises:
-        BootLoaderError: it cannot be started, ends with another exit code than 0, or takes longer than `TOOL_SECONDS`; or this run was told to end.
+        BootLoaderError: The program cannot be started, ends with another exit code than 0, or takes longer than `TOOL_SECONDS`; or this run got a
+            termination signal.
     """
-    go_on()
+    check_signals()
     environment = {"PATH": os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
     match = next((match for match in (_LANG.search(fs.read(path) or "") for path in _LOCALE_FILES) if match is not None), None)
     if match is not None:
         environment["LANG"] = match.group(1)
     try:
         process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, start_new_session=True)
-    except OSError as trouble:
-        raise BootLoaderError(f"{arguments[0]} cannot be run: {trouble.strerror}. Nothing was changed") from trouble
-    output, errors = _await(process, arguments[0])
+    except OSError as error:
+        raise BootLoaderError(f"{arguments[0]} cannot be run: {error.strerror}. Nothing was changed") from error
+    output, errors = _wait_for(process, arguments[0])
     if process.returncode != 0:
         lines = (errors or output).decode("utf-8", "replace").strip().split("\n")
-        said = " / ".join(lines[-8:])[-800:].rstrip(".")
-        raise BootLoaderError(f"{arguments[0]} failed with exit code {process.returncode}: {said}. Nothing was changed")
+        excerpt = " / ".join(lines[-8:])[-800:].rstrip(".")
+        raise BootLoaderError(f"{arguments[0]} failed with exit code {process.returncode}: {excerpt}. Nothing was changed")
     return output.decode("utf-8", "surrogateescape")
 
 
-def _await(process, name):
-    """(stdout, stderr) of a tool in a session of its own, once it has ended. It goes with all it started when it takes too long, or this run is told to end:
-    what a part of it wrote later would undo that everything was put back.
+def _wait_for(process: subprocess.Popen[bytes], name: str) -> tuple[bytes, bytes]:
+    """Wait until a tool in its own session has ended, and return its standard output and standard error.
+
+    After the time limit or a termination signal the tool is killed with all its children: a child that kept running could overwrite restored files.
     """
     end = time.monotonic() + TOOL_SECONDS
     with process:
         try:
             while True:
                 try:
-                    return process.communicate(timeout=LOOK_SECONDS)
-                except subprocess.TimeoutExpired as trouble:
-                    go_on()
+                    return process.communicate(timeout=POLL_SECONDS)
+                except subprocess.TimeoutExpired as error:
+                    check_signals()
                     if time.monotonic() > end:
-                        raise BootLoaderError(f"{name} did not end within {TOOL_SECONDS} seconds. Nothing was changed") from trouble
+                        raise BootLoaderError(f"{name} did not end within {TOOL_SECONDS} seconds. Nothing was changed") from error
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
             raise

@@ -1,11 +1,11 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""grub.cfg as grub-mkconfig makes it from settings that a shell reads: what Debian's and SUSE's backends share.
+"""Boot arguments with grub-mkconfig, which generates grub.cfg from settings that a shell reads: what the backends for Debian and SUSE share.
 
-The settings get a piece of shell that takes words out of the administrator's variables and puts ours in front. It holds nothing but fixed text
-and arguments that `arguments` made; it needs no other program, evaluates nothing, and leaves every other byte of the variables as it is.
+The settings get a shell script that removes arguments from the administrator's variables and puts ours in front. It contains only fixed text and
+arguments from the module `arguments`; it runs no other program, evaluates nothing, and keeps every other byte of the variables.
 
-The variable is GRUB_CMDLINE_LINUX: all entries of 10_linux get it, also those for recovery, which GRUB_CMDLINE_LINUX_DEFAULT does not reach.
+The arguments go into GRUB_CMDLINE_LINUX, which reaches all entries of 10_linux; GRUB_CMDLINE_LINUX_DEFAULT does not reach those for recovery.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, entries as boot_entries
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders.base import BootLoaderError, Change
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders.base import BootLoaderError, TextChange
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 VARIABLES = ("GRUB_CMDLINE_LINUX", "GRUB_CMDLINE_LINUX_DEFAULT", "GRUB_CMDLINE_LINUX_RECOVERY")
@@ -83,12 +83,12 @@ done
 """
 
 
-def shell_text(wanted):
-    """The piece of shell (str) that makes the variables as wanted."""
+def shell_text(wanted: boot_arguments.Wanted) -> str:
+    """Return the shell script that sets the variables as wanted."""
     patterns = [boot_arguments.OURS] + [pattern for name in wanted.dropped for pattern in (_shell_name(name), _shell_name(name) + "=*")]
     return _SCRIPT % {
         "dropped": " | ".join(patterns),
-        "parts": _PARTS if wanted.without_parts else "",
+        "parts": _PARTS if wanted.drops_parts else "",
         "vectors": _VECTORS
         % {"ours": boot_arguments.OURS, "others": " | ".join(f"'{part}'" for part in (*boot_arguments.GLOBAL_PARTS, boot_arguments.NO_CROSS_THREAD))}
         if wanted.keeps_vectors
@@ -98,42 +98,42 @@ def shell_text(wanted):
     }
 
 
-def _shell_name(name):
+def _shell_name(name: str) -> str:
     return name.replace("_", "[_-]")
 
 
 class GrubMkconfig:
-    """A backend whose settings are read by grub-mkconfig. What differs between Debian and SUSE is in the methods that raise NotImplementedError.
+    """A backend whose settings are read by grub-mkconfig. Subclasses for Debian and SUSE implement the methods that raise NotImplementedError.
 
     Args:
-        fs: `host_files.HostFs`.
-        loader: `boot_entries.Loader`.
+        fs: the host's files.
+        loader: the host's boot loader.
     """
 
-    def __init__(self, fs, loader):
+    def __init__(self, fs: host_files.HostFs, loader: boot_entries.Loader) -> None:
         self._fs = fs
         self._tool = loader.tool
         self._cfg = boot_entries.grub_cfg(loader.name)
         self.name = loader.name
-        self.warnings = []
+        self.warnings: list[str] = []
 
-    # ---- what differs
+    # ---- differences between distributions
 
-    settings_path = None
-    """The file that is written."""
+    settings_path: str
+    """The settings file that is written, below the sysroot."""
 
-    def _settings(self, wanted, is_needed):
-        """(text now, text wanted) of the settings' file; None is no file."""
+    def _settings(self, wanted: boot_arguments.Wanted, is_needed: bool) -> tuple[str | None, str | None]:
+        """Return the current and the desired text of the settings file; None stands for no file."""
         raise NotImplementedError
 
-    def _administrators_files(self):
-        """Full paths (list of str), in the order in which grub-mkconfig reads them, of the settings without ours."""
+    def _administrators_files(self) -> list[str]:
+        """Return the full paths of the settings files without ours, in the order in which grub-mkconfig reads them."""
         raise NotImplementedError
 
     # ---- the interface
 
-    def entries(self):
-        """Those that grub-mkconfig makes from the host's settings."""
+    def entries(self) -> list[boot_entries.Entry]:
+        """Return the entries that grub-mkconfig generates from the host's settings."""
         text = self._fs.read(self._cfg, host_files.LARGE)
         if text is None:
             raise BootLoaderError(f"{self._fs.path(self._cfg)} cannot be read. Is the file system with /boot mounted?")
@@ -141,81 +141,81 @@ class GrubMkconfig:
         generated = [entry for entry in entries if entry.generated]
         if not generated:
             raise BootLoaderError(
-                f"{self._fs.path(self._cfg)} has no entry made by 10_linux: it was written by other means than {self._fs.path(self._tool)}. Add the argument there by hand"
+                f"{self._fs.path(self._cfg)} has no entry from 10_linux, so it was not generated by {self._fs.path(self._tool)}. Add the argument there by hand"
             )
         return generated
 
-    def found(self, wanted):
-        """What drops out of the administrator's variables, each argument once, with the file that brings it in."""
-        first = {}
-        last = []
+    def found(self, wanted: boot_arguments.Wanted) -> list[loader_base.FoundArgument]:
+        """Return the arguments to remove from the administrator's variables, each once, with the first file that sets it."""
+        first: dict[str, str] = {}
+        last: list[str] = []
         for name, values in self._values():
             last = [argument for value in values for argument in boot_arguments.split_arguments(value)]
             for argument in last:
                 first.setdefault(argument, name)
-        # What a later file has taken away again does no harm.
+        # An argument that a later file removes again has no effect.
         return [
             {"argument": argument, "where": name}
             for argument, name in first.items()
             if argument in last and boot_arguments.remainder(argument, wanted) != argument
         ]
 
-    def pending(self, wanted):
-        """See `base`."""
+    def pending(self, wanted: boot_arguments.Wanted) -> list[loader_base.TextChange]:
+        """Return the changes; see `base.Backend`."""
         now, text = self._settings(wanted, self._is_needed(wanted))
         settings = self._fs.path(self.settings_path)
-        changes = [Change(settings, now, text)] if now != text else []
+        changes = [TextChange(settings, now, text)] if now != text else []
         changes += [change for change in [loader_base.entries_change(self._fs.path(self._cfg), self.entries(), wanted)] if change is not None]
         self._warn_of_others(wanted)
         return changes + loader_base.leftovers(self._fs, (self.settings_path, self._cfg))
 
-    def apply(self, wanted):
-        """See `base`. The order: settings, a new grub.cfg beside the old one, checked, renamed over it.
+    def apply(self, wanted: boot_arguments.Wanted) -> None:
+        """Make the changes: write the settings, generate a new grub.cfg in the same directory, check it, and rename it over the old one.
 
-        Killed before the rename it leaves the old grub.cfg and the new settings, which the next run, or the next update-grub, puts into effect.
+        A run that is killed before the rename leaves the old grub.cfg and the new settings, which take effect with the next run or update-grub.
         """
         _dummy, text = self._settings(wanted, self._is_needed(wanted))
-        target, new = loader_base.beside(self._fs, self._cfg, loader_base.NEW)
+        target, new = loader_base.beside(self._fs, self._cfg, loader_base.NEW_SUFFIX)
         try:
             with loader_base.Undo(self._fs) as undo:
-                undo.keep(self.settings_path)
+                undo.back_up(self.settings_path)
                 loader_base.replace(self._fs, self.settings_path, text)
                 self._generate(new)
                 self._check(new, wanted)
                 loader_base.install(new, target)
-        except OSError as trouble:
-            raise BootLoaderError(f"{target} cannot be put in place: {trouble.strerror}. Nothing was changed") from trouble
+        except OSError as error:
+            raise BootLoaderError(f"{target} cannot be replaced: {error.strerror}. Nothing was changed") from error
         finally:
             loader_base.remove_quietly(new)
             loader_base.remove_quietly(new + ".new")
 
     # ---- steps
 
-    def _is_needed(self, wanted):
+    def _is_needed(self, wanted: boot_arguments.Wanted) -> bool:
         return bool(wanted.arguments or self.found(wanted))
 
-    def _values(self):
-        """[(file, values of `VARIABLES`)] after each of the administrator's files, as a shell reads them."""
+    def _values(self) -> list[tuple[str, list[str]]]:
+        """Return each of the administrator's files with the values that `VARIABLES` have after a shell has read it."""
         files = self._administrators_files()
         if not files:
             return []
         try:
             output = loader_base.run_tool(self._fs, ["/bin/sh", "-c", _SHOW, "sh", *files])
-        except BootLoaderError as trouble:
-            raise BootLoaderError(f"The settings of grub cannot be read by a shell ({', '.join(files)}): {trouble}") from trouble
+        except BootLoaderError as error:
+            raise BootLoaderError(f"The settings of grub cannot be read by a shell ({', '.join(files)}): {error}") from error
         values = output.split("\0")
         width = len(VARIABLES)
         return [(self._shown(name), values[index * width : (index + 1) * width]) for index, name in enumerate(files)]
 
-    def _shown(self, name):
+    def _shown(self, name: str) -> str:
         return name
 
-    def _generate(self, new):
+    def _generate(self, new: str) -> None:
         loader_base.remove_quietly(new)
         loader_base.run_tool(self._fs, [self._fs.path(self._tool), "-o", new])
 
-    def _check(self, new, wanted):
-        """Raises BootLoaderError unless the new grub.cfg is whole, is understood by grub, has ours in each entry and has lost no entry."""
+    def _check(self, new: str, wanted: boot_arguments.Wanted) -> None:
+        """Raise BootLoaderError unless the new grub.cfg is valid for grub, has our arguments in each entry, and has lost no entry."""
         old_text = self._fs.read(self._cfg, host_files.LARGE) or ""
         with open(new, encoding="utf-8", errors="replace") as stream:
             new_text = stream.read(host_files.LARGE)
@@ -223,26 +223,27 @@ class GrubMkconfig:
         loader_base.run_tool(self._fs, [self._fs.path(script_check), new])
         entries = [entry for entry in boot_entries.parse_grub_cfg(new_text) if entry.generated]
         if not entries:
-            raise BootLoaderError(f"{self._fs.path(self._tool)} made no entry for any kernel. Nothing was changed")
+            raise BootLoaderError(f"{self._fs.path(self._tool)} generated no entry for any kernel. Nothing was changed")
         faulty = loader_base.faulty_entries(entries, wanted)
         if faulty:
             raise BootLoaderError(
-                "The new grub.cfg would not be as wanted: {}. Something that is read after {} sets it: look for it in {}. Nothing was changed".format(
+                "The new grub.cfg would have wrong arguments: {}. A file that is read after {} sets them: look for it in {}. Nothing was changed".format(
                     faulty, self._fs.path(self.settings_path), self._fs.path("etc/default")
                 )
             )
         lost = self._lost_sections(old_text, new_text) + self._lost_entries(old_text, entries)
         if lost:
             raise BootLoaderError(
-                "The new grub.cfg would lose something that the present one has: {}. Run update-grub yourself first, if that is meant. "
-                "Nothing was changed".format("; ".join(lost[:5]))
+                "The new grub.cfg would lose parts of the current one: {}. If that is intended, run update-grub yourself first. Nothing was changed".format(
+                    "; ".join(lost[:5])
+                )
             )
 
-    def _lost_sections(self, old_text, new_text):
+    def _lost_sections(self, old_text: str, new_text: str) -> list[str]:
         lost = boot_entries.complete_sections(old_text) - boot_entries.complete_sections(new_text)
-        return [f"the part made by {script}" for script in sorted(lost) if os.access(self._fs.path(script.lstrip("/")), os.X_OK)]
+        return [f"the section of {script}" for script in sorted(lost) if os.access(self._fs.path(script.lstrip("/")), os.X_OK)]
 
-    def _lost_entries(self, old_text, entries):
+    def _lost_entries(self, old_text: str, entries: list[boot_entries.Entry]) -> list[str]:
         kept = {(entry.title, os.path.basename(entry.kernel)): entry for entry in entries}
         lost = []
         for entry in boot_entries.parse_grub_cfg(old_text):
@@ -256,14 +257,16 @@ class GrubMkconfig:
                 lost.append(f"the initial RAM disk of {entry.title!r}")
         return lost
 
-    def _warn_of_others(self, wanted):
+    def _warn_of_others(self, wanted: boot_arguments.Wanted) -> None:
         text = self._fs.read(self._cfg, host_files.LARGE) or ""
         others = [entry for entry in boot_entries.parse_grub_cfg(text) if not entry.generated and boot_arguments.faults(entry.arguments, wanted)]
         if others:
             self.warnings.append(
-                "These entries are written by hand or belong to another system, and keep their arguments: {}.".format(
+                "These entries were written by hand or belong to another system, so they keep their arguments: {}.".format(
                     ", ".join(repr(entry.title) for entry in others[:5])
                 )
             )
         if boot_entries.has_xen(text):
-            self.warnings.append(f"{self._fs.path(self._cfg)} also boots Xen, which has an argument smt= of its own in GRUB_CMDLINE_XEN: that was not changed.")
+            self.warnings.append(
+                f"{self._fs.path(self._cfg)} also boots Xen, which has its own smt= argument in GRUB_CMDLINE_XEN: that argument was not changed."
+            )

@@ -27,7 +27,7 @@ def run(root, smt=None, maxcpus=None, force=False, check=False):
 
 
 def lines(root, grub="grub"):
-    """The words of each linux line of grub.cfg."""
+    """Return the fields of each linux line of grub.cfg."""
     return [line.split()[1:] for line in (root / "boot" / grub / "grub.cfg").read_text().split("\n") if line.strip().startswith("linux")]
 
 
@@ -51,15 +51,15 @@ SHAPES = {
         {"kdump-tools.cfg": 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT crashkernel=384M-:128M"\n'},
         "a=1 crashkernel=384M-:128M",
     ),
-    "words a shell would expand": ("GRUB_CMDLINE_LINUX='acpi_osi=! memmap=4M\\$0x1 x=*'\n", {}, "acpi_osi=! memmap=4M\\$0x1 x=*"),
-    "an exported variable, and comments that speak of us": ('# GRUB_CMDLINE_LINUX="nosmt"\nexport GRUB_CMDLINE_LINUX="a=1" # nosmt\n', {}, "a=1"),
+    "arguments that a shell would expand": ("GRUB_CMDLINE_LINUX='acpi_osi=! memmap=4M\\$0x1 x=*'\n", {}, "acpi_osi=! memmap=4M\\$0x1 x=*"),
+    "an exported variable, and comments with our argument": ('# GRUB_CMDLINE_LINUX="nosmt"\nexport GRUB_CMDLINE_LINUX="a=1" # nosmt\n', {}, "a=1"),
     "quoted blanks": ("GRUB_CMDLINE_LINUX='dyndbg=\"file a.c  +p\"'\n", {}, 'dyndbg="file a.c +p"'),
 }
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_each_shape_of_settings_gets_the_argument_and_comes_back_as_it_was(tmp_path, shape):
-    settings, drop_ins, words = SHAPES[shape]
+def test_each_shape_of_settings_gets_the_argument_and_is_restored(tmp_path, shape):
+    settings, drop_ins, arguments = SHAPES[shape]
     boot_maker.grub_tree(tmp_path, settings or "", drop_ins)
     if settings is None:
         (tmp_path / "etc/default/grub").unlink()
@@ -68,7 +68,7 @@ def test_each_shape_of_settings_gets_the_argument_and_comes_back_as_it_was(tmp_p
     result = run(tmp_path, "disabled")
 
     assert result["changed"] and result["reboot_required"] and result["found"] == []
-    assert [line[3:] for line in lines(tmp_path)][::2] == [["nosmt", *words.split()]] * 2
+    assert [line[3:] for line in lines(tmp_path)][::2] == [["nosmt", *arguments.split()]] * 2
     assert {name: value for name, value in boot_maker.snapshot(tmp_path).items() if name.startswith("etc/")} == {
         name: value
         for name, value in [*list(before.items()), (DROP_IN, ((tmp_path / DROP_IN).stat().st_mode, (tmp_path / DROP_IN).read_bytes()))]
@@ -81,7 +81,7 @@ def test_each_shape_of_settings_gets_the_argument_and_comes_back_as_it_was(tmp_p
     assert not run(tmp_path, "enabled")["changed"]
 
 
-def test_entries_for_recovery_have_it_too(tmp_path):
+def test_entries_for_recovery_get_the_argument_too(tmp_path):
     boot_maker.grub_tree(tmp_path)
     run(tmp_path, "forced_off")
     assert len(lines(tmp_path)) == 4
@@ -97,13 +97,13 @@ FOUND = {
         {},
         [("mitigations=auto,nosmt", "etc/default/grub"), ("l1tf=full,force", "etc/default/grub")],
     ),
-    "made by a command": ('GRUB_CMDLINE_LINUX="$(echo no)smt"\n', {}, [("nosmt", "etc/default/grub")]),
+    "output of a command": ('GRUB_CMDLINE_LINUX="$(echo no)smt"\n', {}, [("nosmt", "etc/default/grub")]),
     "twice, in two files": ('GRUB_CMDLINE_LINUX="nosmt"\n', {"a.cfg": 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX nosmt"\n'}, [("nosmt", "etc/default/grub")]),
 }
 
 
 @pytest.mark.parametrize("shape", FOUND)
-def test_enabled_takes_away_what_others_set_and_says_where_it_was(tmp_path, shape):
+def test_enabled_removes_arguments_of_the_administrator_and_reports_their_files(tmp_path, shape):
     settings, drop_ins, found = FOUND[shape]
     boot_maker.grub_tree(tmp_path, settings, drop_ins)
     files = {name: value for name, value in boot_maker.snapshot(tmp_path).items() if name.startswith("etc/")}
@@ -111,13 +111,13 @@ def test_enabled_takes_away_what_others_set_and_says_where_it_was(tmp_path, shap
     result = run(tmp_path, "enabled")
 
     assert [(entry["argument"], os.path.relpath(entry["where"], tmp_path)) for entry in result["found"]] == found
-    assert not any(word.startswith(("nosmt", "maxcpus", "l1tf")) or "nosmt" in word for line in lines(tmp_path) for word in line)
+    assert not any(field.startswith(("nosmt", "maxcpus", "l1tf")) or "nosmt" in field for line in lines(tmp_path) for field in line)
     left = boot_maker.snapshot(tmp_path)
     assert {name: left[name] for name in files} == files
     assert not run(tmp_path, "enabled")["changed"]
 
 
-def test_what_a_later_file_takes_away_again_needs_nothing(tmp_path):
+def test_an_argument_that_a_later_file_removes_needs_no_change(tmp_path):
     boot_maker.grub_tree(tmp_path, 'GRUB_CMDLINE_LINUX="nosmt"\n', {"50-cloudimg-settings.cfg": 'GRUB_CMDLINE_LINUX="a=1"\n'})
     result = run(tmp_path, "enabled")
     assert (result["changed"], result["found"]) == (False, [])
@@ -137,19 +137,19 @@ def test_states_replace_each_other(tmp_path):
     for smt, argument in (("disabled", "nosmt"), ("forced_off", "nosmt=force"), ("mitigations_nosmt", "mitigations=auto,nosmt"), ("disabled", "nosmt")):
         result = run(tmp_path, smt)
         assert result["configured"] == [argument]
-        assert all([word for word in line if "nosmt" in word] == [argument] for line in lines(tmp_path))
+        assert all([field for field in line if "nosmt" in field] == [argument] for line in lines(tmp_path))
 
 
-def test_check_mode_writes_nothing_and_tells_the_same_diff(tmp_path):
+def test_check_mode_writes_nothing_and_reports_the_same_diff(tmp_path):
     boot_maker.grub_tree(tmp_path)
     before = boot_maker.snapshot(tmp_path)
-    told = run(tmp_path, "disabled", check=True)
+    predicted = run(tmp_path, "disabled", check=True)
     assert boot_maker.snapshot(tmp_path) == before and not (tmp_path / "run").exists() and not (tmp_path / "var").exists()
     done = run(tmp_path, "disabled")
-    assert told["changed"] and told["diff"] == done["diff"] and told["configured"] == done["configured"] == ["nosmt"]
+    assert predicted["changed"] and predicted["diff"] == done["diff"] and predicted["configured"] == done["configured"] == ["nosmt"]
 
 
-def test_a_grub_cfg_that_is_behind_its_settings_is_made_again(tmp_path):
+def test_a_grub_cfg_that_is_older_than_its_settings_is_generated_again(tmp_path):
     boot_maker.grub_tree(tmp_path)
     old = (tmp_path / "boot/grub/grub.cfg").read_text()
     run(tmp_path, "disabled")
@@ -207,7 +207,7 @@ FAULTS = {
     "grub-script-check is missing": (make_missing("usr/bin/grub-script-check"), "grub-script-check cannot be run"),
     "no kernel is found": (make_file("mkconfig-finds-no-kernel"), "no entry for any kernel"),
     "settings that no shell reads": (make_broken_settings, "cannot be read by a shell"),
-    "a file that is read after ours": (make_later_file, "nosmt is missing.*Something that is read after"),
+    "a file that is read after ours": (make_later_file, "nosmt is missing.*A file that is read after"),
     "an entry would be lost": (make_lost_entry, "would lose.*6.1.0-12-amd64"),
     "an initial RAM disk would be lost": (make_lost_initrd, "would lose.*initial RAM disk"),
     "grub.cfg is missing": (make_missing("boot/grub/grub.cfg"), "without a grub-mkconfig|no boot loader was found"),
@@ -215,7 +215,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_changes_nothing_and_is_told(tmp_path, fault):
+def test_a_fault_changes_nothing_and_is_reported(tmp_path, fault):
     make, message = FAULTS[fault]
     boot_maker.grub_tree(tmp_path)
     make(tmp_path)
@@ -226,7 +226,7 @@ def test_a_fault_changes_nothing_and_is_told(tmp_path, fault):
 
 
 @pytest.mark.parametrize("fault", ["grub-mkconfig fails", "the new grub.cfg has an error"])
-def test_a_fault_leaves_an_earlier_setting_in_force(tmp_path, fault):
+def test_a_fault_keeps_an_earlier_setting_in_effect(tmp_path, fault):
     boot_maker.grub_tree(tmp_path)
     run(tmp_path, "disabled")
     before = boot_maker.snapshot(tmp_path)
@@ -237,8 +237,8 @@ def test_a_fault_leaves_an_earlier_setting_in_force(tmp_path, fault):
         assert boot_maker.snapshot(tmp_path) == before
 
 
-@pytest.mark.parametrize("place", ["replace", "keep", "install"])
-def test_a_disk_that_is_full_at_any_step_changes_nothing(tmp_path, monkeypatch, place):
+@pytest.mark.parametrize("place", ["replace", "back_up", "install"])
+def test_a_full_disk_at_any_step_changes_nothing(tmp_path, monkeypatch, place):
     boot_maker.grub_tree(tmp_path)
     run(tmp_path, "disabled")
     before = boot_maker.snapshot(tmp_path)
@@ -246,7 +246,7 @@ def test_a_disk_that_is_full_at_any_step_changes_nothing(tmp_path, monkeypatch, 
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    if place == "keep":
+    if place == "back_up":
         monkeypatch.setattr(loader_base.shutil, "copy2", full)
     elif place == "replace":
         monkeypatch.setattr(loader_base.os, "fsync", full)
@@ -278,7 +278,7 @@ boot_change.run(host_files.HostFs(root), boot_change.Request(smt, None, False, F
 
 
 @pytest.mark.parametrize(("first", "second"), [("enabled", "disabled"), ("disabled", "enabled")])
-def test_a_run_killed_at_any_step_leaves_a_whole_grub_cfg_and_the_next_run_goes_on(tmp_path, first, second):
+def test_a_run_killed_at_any_step_leaves_a_complete_grub_cfg_and_the_next_run_continues(tmp_path, first, second):
     number, ends = 0, set()
     while True:
         number += 1
@@ -293,7 +293,7 @@ def test_a_run_killed_at_any_step_leaves_a_whole_grub_cfg_and_the_next_run_goes_
         run(root, second)
         new = (root / "boot/grub/grub.cfg").read_text()
         assert old != new
-        # Whole, whichever it is; and what an administrator's own update-grub would make is whole too.
+        # It is complete, the old one or the new one, and so is what update-grub would generate for an administrator.
         assert {after, by_hand} <= {old, new}
         assert [path for path in root.rglob("*threadwise-smt-*") if "var" not in path.parts] == []
         assert not run(root, second)["changed"]
@@ -328,18 +328,18 @@ for module, name in ((os, 'rename'), (os, 'unlink'), (os, 'fsync'), (shutil, 'co
 try:
     boot_change.run(host_files.HostFs(root), boot_change.Request(smt, None, False, False), 'x86_64', '6.1.0-13-amd64')
     print('done')
-except loader_base.BootLoaderError as trouble:
-    print(trouble)
+except loader_base.BootLoaderError as error:
+    print(error)
 print(steps[0] >= number)
 """
-NO_FAULT, SICK = None, "script-check-fails"
+NO_FAULT, SCRIPT_CHECK_FAILS = None, "script-check-fails"
 
 
-@pytest.mark.parametrize("fault", [NO_FAULT, SICK])
+@pytest.mark.parametrize("fault", [NO_FAULT, SCRIPT_CHECK_FAILS])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_run_told_to_end_at_any_step_is_whole_and_tells_what_it_did(tmp_path, fault, when):
-    """Also while it takes back what it had begun, and once grub.cfg is replaced."""
-    number, told = 0, set()
+def test_a_run_with_a_termination_signal_at_any_step_finishes_or_restores_and_reports_which(tmp_path, fault, when):
+    """The signal may also arrive while files are restored, and after grub.cfg is replaced."""
+    number, outcomes = 0, set()
     while True:
         number += 1
         root = boot_maker.grub_tree(tmp_path / str(number))
@@ -348,32 +348,32 @@ def test_a_run_told_to_end_at_any_step_is_whole_and_tells_what_it_did(tmp_path, 
         if fault:
             boot_maker.write(root, fault, "")
         done = subprocess.run([boot_maker.sys.executable, "-c", ENDED, str(root), "enabled", str(number), when], check=True, capture_output=True, text=True)
-        said, reached = done.stdout.splitlines()
-        if said == "done":
+        message, reached = done.stdout.splitlines()
+        if message == "done":
             assert not run(root, "enabled", check=True)["changed"] and lines(root)[0][3:] == ["quiet"], number
         else:
-            assert boot_maker.snapshot(root) == before and said.endswith("Nothing was changed"), (number, said)
-        told.add("done" if said == "done" else "ended" if "ended by signal 15" in said else "failed")
+            assert boot_maker.snapshot(root) == before and message.endswith("Nothing was changed"), (number, message)
+        outcomes.add("done" if message == "done" else "ended" if "ended by signal 15" in message else "failed")
         if reached == "False":
             break
-    assert told == ({"failed", "ended"} if fault else {"done", "ended"}) and number > 8
+    assert outcomes == ({"failed", "ended"} if fault else {"done", "ended"}) and number > 8
 
 
-def test_a_tool_that_runs_when_the_end_is_asked_for_goes_with_all_it_started(tmp_path):
+def test_a_termination_signal_kills_a_running_tool_with_its_children(tmp_path):
     root = boot_maker.grub_tree(tmp_path)
-    held = f"set -e\n(kill -TERM $PPID; sleep 600; echo late >>{root}/boot/late)\n"
-    text = (root / "usr/sbin/grub-mkconfig").read_text().replace("set -e\n", held, 1)
-    assert held in boot_maker.write(root, "usr/sbin/grub-mkconfig", text).read_text()
+    delayed = f"set -e\n(kill -TERM $PPID; sleep 600; echo late >>{root}/boot/late)\n"
+    text = (root / "usr/sbin/grub-mkconfig").read_text().replace("set -e\n", delayed, 1)
+    assert delayed in boot_maker.write(root, "usr/sbin/grub-mkconfig", text).read_text()
     before = boot_maker.snapshot(root)
     done = subprocess.run([boot_maker.sys.executable, "-c", ENDED, str(root), "disabled", "-1", ""], check=True, capture_output=True, text=True)
     assert "ended by signal 15. Nothing was changed" in done.stdout
     assert boot_maker.snapshot(root) == before
 
 
-# ---- what is told -------------------------------------------------------------------------------------------------------------------------------------
+# ---- warnings -----------------------------------------------------------------------------------------------------------------------------------------
 
 
-def test_hand_written_entries_and_xen_are_told_and_left(tmp_path):
+def test_hand_written_entries_and_xen_are_unchanged_and_give_warnings(tmp_path):
     boot_maker.grub_tree(tmp_path)
     custom = (
         "### BEGIN /etc/grub.d/40_custom ###\nmenuentry 'Mine' {\n\tlinux /boot/vmlinuz-6.1.0-13-amd64 root=UUID=1 ro\n}\n"
@@ -390,7 +390,7 @@ def test_hand_written_entries_and_xen_are_told_and_left(tmp_path):
 
 
 @pytest.mark.parametrize("settings", ['GRUB_CMDLINE_LINUX_DEFAULT="quiet"\n', 'GRUB_CMDLINE_LINUX="a=1"', "", "# only a comment\n\n\n", 'X="caf\u00e9"\n'])
-def test_suse_gets_a_block_and_its_file_back_byte_for_byte(tmp_path, settings):
+def test_suse_gets_a_block_and_its_file_is_restored_byte_for_byte(tmp_path, settings):
     boot_maker.grub_tree(tmp_path, settings, suse=True)
     before = boot_maker.snapshot(tmp_path)
     result = run(tmp_path, "disabled")
@@ -415,24 +415,24 @@ def test_suse_settings_that_turn_smt_off_are_found_and_stay_in_the_file(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("path", "word"),
+    ("path", "name"),
     [
         ("run/ostree-booted", "rpm-ostree kargs"),
         ("etc/kernel/proxmox-boot-uuids", "proxmox-boot-tool"),
         ("usr/sbin/transactional-update", "transactional-update"),
     ],
 )
-def test_a_system_that_others_manage_is_refused_by_name(tmp_path, path, word):
+def test_an_unsupported_system_is_refused_by_name(tmp_path, path, name):
     boot_maker.grub_tree(tmp_path)
     boot_maker.write(tmp_path, path, "")
     before = boot_maker.snapshot(tmp_path)
-    with pytest.raises(loader_base.BootLoaderError, match=word):
+    with pytest.raises(loader_base.BootLoaderError, match=name):
         run(tmp_path, "disabled")
     assert boot_maker.snapshot(tmp_path) == before
 
 
 @pytest.mark.parametrize(
-    ("path", "word"),
+    ("path", "name"),
     [
         ("boot/extlinux/extlinux.conf", "extlinux"),
         ("boot/firmware/cmdline.txt", "Raspberry Pi"),
@@ -440,14 +440,14 @@ def test_a_system_that_others_manage_is_refused_by_name(tmp_path, path, word):
         ("etc/motd", "no boot loader was found"),
     ],
 )
-def test_another_loader_is_refused_by_name(tmp_path, path, word):
+def test_an_unsupported_loader_is_refused_by_name(tmp_path, path, name):
     boot_maker.running(tmp_path)
     boot_maker.write(tmp_path, path, "")
-    with pytest.raises(loader_base.BootLoaderError, match=word):
+    with pytest.raises(loader_base.BootLoaderError, match=name):
         run(tmp_path, "disabled")
 
 
 def test_a_grub_that_reads_no_drop_ins_is_refused(tmp_path):
     boot_maker.grub_tree(tmp_path)
     boot_maker.write(tmp_path, "usr/sbin/grub-mkconfig", "#!/bin/sh\n", executable=True)
-    assert "GRUB without a grub-mkconfig that reads" in boot_entries.find_loader(host_files.HostFs(str(tmp_path))).hindrance
+    assert "GRUB without a grub-mkconfig that reads" in boot_entries.find_loader(host_files.HostFs(str(tmp_path))).blocked_by
