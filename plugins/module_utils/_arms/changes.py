@@ -64,7 +64,7 @@ class Description(t.TypedDict):
     after: str | None
 
 
-def of(facts: Mapping[str, t.Any], topology: Topology, settings: Mapping[str, t.Any], origin: smt_state.State) -> Arms:
+def of(facts: Mapping[str, t.Any], topology: Topology, settings: Mapping[str, t.Any], origin: smt_state.State) -> Change:
     """Return the arms that a plan's settings ask for.
 
     Args:
@@ -81,11 +81,11 @@ def of(facts: Mapping[str, t.Any], topology: Topology, settings: Mapping[str, t.
         return MemoryPolicy(topology, name, {"overcommit": memory_policy.STRICT, "overcommit_ratio": settings["overcommit_ratio"]})
     if name == PANIC_ON_OOM:
         return MemoryPolicy(topology, name, {"on_oom": "panic", "panic_reboot_after": PANIC_REBOOT_SECONDS})
-    return Arms(topology)
+    return Change(topology)
 
 
-class Arms:
-    """One arm, the host as found: nothing is switched.
+class Change:
+    """The arms of an evaluation; this base class has one arm, the host as found, and switches nothing.
 
     Subclasses have two arms and switch between them. When they are not ``compared``, only what is known in advance may be called: ``conditions``,
     ``described``, ``online`` and ``saved``.
@@ -187,7 +187,7 @@ def proof(saved: Mapping[str, t.Any], differences: Iterable[str] = ()) -> dict[s
     """Compare the present state of the host with the saved one.
 
     Args:
-        saved: as ``Arms.saved`` returned it.
+        saved: as ``Change.saved`` returned it.
         differences: known differences, one sentence each.
 
     Returns:
@@ -226,7 +226,7 @@ def why_smt_is_not_switched(facts: Mapping[str, t.Any]) -> str | None:
     return None
 
 
-class SmtRuntime(Arms):
+class SmtRuntime(Change):
     """SMT on and SMT off, switched at run time.
 
     Args:
@@ -314,7 +314,7 @@ class SmtRuntime(Arms):
         return smt_restore.put_back(affinity.Host("/"), saved)
 
 
-class MemoryPolicy(Arms):
+class MemoryPolicy(Change):
     """The memory policy as found and another one; the CPUs are not switched.
 
     Args:

@@ -139,13 +139,13 @@ def overreach(length: int, touch: bool = False, confine: int | None = None, time
     """
     cgroup = _Confinement(confine) if touch and confine is not None else None
     try:
-        return _overreach(length, touch, cgroup, timeout)
+        return _run_test(length, touch, cgroup, timeout)
     finally:
         if cgroup:
             cgroup.remove()
 
 
-def _overreach(length: int, touch: bool, cgroup: _Confinement | None, timeout: float) -> Outcome:
+def _run_test(length: int, touch: bool, cgroup: _Confinement | None, timeout: float) -> Outcome:
     report_read, report_write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -162,7 +162,7 @@ def _overreach(length: int, touch: bool, cgroup: _Confinement | None, timeout: f
         outcome = KILLED_LATER
     elif lines[:1] == ["refused"]:
         outcome = ENOMEM_AT_ONCE
-    elif lines[-1:] == ["whole"]:
+    elif lines[-1:] == ["complete"]:
         outcome, touched = SURVIVED, length
     elif lines == ["granted"] and not touch:
         outcome = GRANTED
@@ -184,7 +184,7 @@ def _request_and_touch(length: int, touch: bool, cgroup: _Confinement | None, re
             for offset in range(0, length, 8 * MIB):
                 ctypes.memset(start + offset, 1, min(8 * MIB, length - offset))
                 os.write(report, b"%d\n" % offset)
-            os.write(report, b"whole\n")
+            os.write(report, b"complete\n")
     except (OSError, ValueError) as error:
         os.write(report, str(error).encode("utf-8", "replace"))
     finally:

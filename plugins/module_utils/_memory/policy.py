@@ -99,7 +99,7 @@ class Headroom(t.TypedDict):
     Attributes:
         bytes: CommitLimit minus Committed_AS under a strict policy; negative when the limit is exceeded.
         unprivileged_bytes: the same minus what the kernel reserves for root (vm.admin_reserve_kbytes).
-        largest_request_bytes: the largest single mapping; under the heuristic policy RAM and swap together (Linux 5.1 and later).
+        largest_request_bytes: the largest single mapping; under the heuristic policy RAM plus swap (Linux 5.1 and later).
     """
 
     bytes: int | None
@@ -163,9 +163,7 @@ def _overcommit_settings(options: Options, present: HostSettings) -> Settings:
     if ratio is not None and kbytes is not None:
         raise PolicyError("overcommit_ratio and overcommit_kbytes are both given, but the kernel sets one to 0 when the other is written: choose one")
     if policy != STRICT and (ratio is not None or kbytes is not None):
-        raise PolicyError(
-            "overcommit_ratio and overcommit_kbytes limit what a strict policy allows: set overcommit to strict together with them, or leave them out"
-        )
+        raise PolicyError("overcommit_ratio and overcommit_kbytes limit what a strict policy allows: set overcommit to strict as well, or leave them out")
     if policy is None:
         return {}
     wanted = {OVERCOMMIT: OVERCOMMIT_NAMES.index(policy)}
@@ -245,7 +243,7 @@ def memory_with(memory: Memory, present: HostSettings, wanted: Mapping[str, int]
 
 
 def commit_limit(memory: Memory, values: HostSettings, page: int = 4096) -> int | None:
-    """Compute CommitLimit: how much a strict policy promises to all processes together.
+    """Compute CommitLimit: how much memory a strict policy allows all processes to allocate in total.
 
     (RAM - hugetlb) x ratio / 100 + swap, or kbytes + swap; in whole pages, as the kernel counts (vm_commit_limit).
 

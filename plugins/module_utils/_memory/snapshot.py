@@ -103,7 +103,7 @@ def save(fs: HostFs, saved: Snapshot) -> None:
 def with_present(saved: Snapshot, present: memory_policy.HostSettings, names: Iterable[str]) -> Snapshot:
     """Add the present values of settings to a snapshot, before they are changed.
 
-    Values that are already saved stay. The ratio and the kbytes are always saved together.
+    Values that are already saved stay. The ratio and the kbytes are always saved as a pair.
 
     Args:
         saved: the snapshot so far.

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ansible_collections.threadwise.smt.plugins.module_utils._host import processes
 
 EVENTS = ("cycles", "instructions")
-PROBE = ["perf", "stat", "-j", "-a", "-A", "-e", ",".join(EVENTS), "true"]
+TEST_COMMAND = ["perf", "stat", "-j", "-a", "-A", "-e", ",".join(EVENTS), "true"]
 TIME_LIMIT = 30
 OUTPUT_LIMIT = 4 * 1024 * 1024
 REASON_LENGTH = 300
@@ -48,7 +48,7 @@ def why_not() -> str | None:
     """Return why this host cannot count the cycles and instructions of its CPUs, or None when it can."""
     try:
         done = subprocess.run(
-            PROBE, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=TIME_LIMIT, check=False, env=_environment()
+            TEST_COMMAND, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=TIME_LIMIT, check=False, env=_environment()
         )
     except FileNotFoundError:
         return "perf is not installed"

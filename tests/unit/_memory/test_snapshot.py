@@ -46,7 +46,7 @@ def test_nothing_is_written_when_the_settings_are_equal(policy):
     assert memory_snapshot.settings_to_restore(policy, policy) == {}
 
 
-def test_the_first_value_is_kept_and_ratio_and_kbytes_together(tmp_path):
+def test_the_first_value_is_kept_and_ratio_and_kbytes_are_saved_as_a_pair(tmp_path):
     fs = HostFs(tree(tmp_path, overcommit_ratio=55))
     first = memory_snapshot.with_present(NOTHING, memory_facts.read_settings(fs), [RATIO])
     assert first["sysctls"] == {RATIO: 55, KBYTES: 0}
