@@ -101,10 +101,10 @@ def test_the_running_service_is_spared_and_was_not_restarted(host):
     assert host.file(f"/proc/{pid}/oom_score_adj").content_string == "-900\n"
     assert {"unit": "held.service", "oom_score_adj": -900} in facts(host)["protected_units"]
     assert facts(host)["protect_differences"] is None and facts(host, protect=["held"])["protect_differences"] == []
-    assert facts(host, protect=[])["protect_differences"] == ["held.service is spared by the OOM killer, and is not to be"]
+    assert facts(host, protect=[])["protect_differences"] == ["held.service is protected from the OOM killer, but should not be"]
     before = everything(host)
     assert facts(host, protect=["held", "systemd-journald"])["protect_differences"] == [
-        "systemd-journald.service is not spared by the OOM killer, or will not be from its next start on"
+        "systemd-journald.service is not protected from the OOM killer, or will not be after its next start"
     ]
     assert everything(host) == before
     restarts = host.check_output("journalctl -u held -o cat --grep Started | wc -l")
@@ -114,9 +114,9 @@ def test_the_running_service_is_spared_and_was_not_restarted(host):
 def test_a_refused_policy_has_changed_nothing(host):
     before = everything(host)
     for wrong, words in [
-        ({"smt_memory_on_oom": "panic"}, "hang until somebody comes"),
+        ({"smt_memory_on_oom": "panic"}, "hang until someone resets it"),
         ({"smt_memory_protect": ["held", "nosuch"]}, "no service nosuch.service"),
-        ({"smt_memory_overcommit_ratio": 30}, "are promised already, margin 10 %: raise the ratio to"),
+        ({"smt_memory_overcommit_ratio": 30}, "are already committed, margin 10 %: raise the ratio to"),
     ]:
         status, said = policy(dict(STRICT, **wrong))
         assert status != 0 and words in said, said
@@ -131,7 +131,7 @@ def test_a_later_file_is_reported(host):
     host.check_output("echo vm.overcommit_memory=0 >/etc/sysctl.d/zz-later.conf")
     _status, said = policy(STRICT, "--check")
     host.check_output("rm /etc/sysctl.d/zz-later.conf")
-    assert "/etc/sysctl.d/zz-later.conf makes vm.overcommit_memory 0 at boot" in said, said
+    assert "/etc/sysctl.d/zz-later.conf sets vm.overcommit_memory to 0 at boot" in said, said
 
 
 def probe(host, mib):
@@ -223,7 +223,7 @@ def test_an_evaluation_measures_the_policies_and_puts_back_what_was_there(host, 
 def test_an_evaluation_of_a_policy_that_the_host_would_not_survive_leaves_it_alone(host):
     before = values(host)
     measured = evaluated("refused", smt_eval_change="overcommit_strict", smt_bench_overcommit_ratio=1)
-    assert not measured["change"]["compared"] and "are promised already" in measured["change"]["reason"]
+    assert not measured["change"]["compared"] and "are already committed" in measured["change"]["reason"]
     assert measured["observations"] == [] and values(host) == before
 
 

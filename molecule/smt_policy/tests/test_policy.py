@@ -271,6 +271,6 @@ def test_a_memory_policy_is_held_now_and_at_the_next_boot():
     assert play("smt_enforce", policy, "--limit", A2)[:3] == (0, {A2: "compliant"}, {A2})
     ask(A2, f"sed -i 's/=0/=1/' {MEMORY}")
     code, statuses, _dummy, seen = play("smt_compliance", policy, "--limit", A2)
-    assert (code, statuses) == (2, {A2: "drifted"}) and f"memory configured: {MEMORY} makes vm.overcommit_memory 1 instead of 0 at boot" in seen
+    assert (code, statuses) == (2, {A2: "drifted"}) and f"memory configured: {MEMORY} sets vm.overcommit_memory to 1 instead of 0 at boot" in seen
     assert play("smt_enforce", policy, "--limit", A2)[:3] == (0, {A2: "compliant"}, {A2})
     assert "vm.overcommit_memory=0" in ask(A2, f"cat {MEMORY}")

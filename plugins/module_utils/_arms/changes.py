@@ -1,10 +1,12 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an evaluation switches. Each change is a class with the same methods; the plan knows none of them by name."""
+"""The arms that an evaluation compares, and how to switch between them. Each kind of arms is a class with the same methods; the plan knows none by name."""
 
 from __future__ import annotations
 
 import os
+import typing as t
+from collections.abc import Collection, Iterable, Mapping
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host.cpulist import render
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
@@ -16,6 +18,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._memory import (
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, restore as smt_restore, state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
+from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
 
 AS_FOUND = "as_found"
 SMT_ON = "smt_on"
@@ -27,31 +30,49 @@ PANIC_ON_OOM = "panic_on_oom"
 
 NAMES = (NONE, SMT_RUNTIME, OVERCOMMIT_STRICT, PANIC_ON_OOM)
 
-# What a runtime method writes, for the announcement.
+# The files that a runtime method writes, for the announcement.
 METHOD_FILES = {"smt_control": "smt/control", "cpu_online": "cpuN/online"}
-# A host that panics while it is measured comes back by itself.
+# A host that panics during a measurement reboots by itself after so many seconds.
 PANIC_REBOOT_SECONDS = "60"
-# A strict policy has to leave so much of what is promised, in percent, as the role smt_memory has it by default.
+# Percent of the committed memory that a strict policy must leave free; the default of the role smt_memory.
 MARGIN = 10
-# What a process that overreaches may use before the kernel ends it, in a cgroup of its own.
+# What the process of the overcommit test may use, in a cgroup of its own, before the kernel kills it.
 CONFINED_BYTES = 64 * memory_policy.MIB
-# The share of RAM and swap that it asks for where no limit on the sum is known; all of it is refused even by the heuristic.
-OVERREACH_SHARE = 0.9
+# The share of RAM and swap that the overcommit test requests where the sum is not limited; the heuristic policy refuses a request for all of it.
+OVERCOMMIT_TEST_SHARE = 0.9
 
 
 class ChangeError(Exception):
-    """The host cannot be brought into a condition; the text says why."""
+    """The host cannot be switched to an arm; the text gives the reason."""
 
 
-def of(facts, topology, settings, origin):
-    """The change that a plan's settings ask for.
+class Description(t.TypedDict):
+    """The arms of an evaluation, as the result names them.
+
+    Attributes:
+        name: one of ``NAMES``.
+        compared: whether two arms are compared.
+        reason: why not, or None.
+        before: the first arm, or None when nothing is compared.
+        after: the second arm, or None when nothing is compared.
+    """
+
+    name: str
+    compared: bool
+    reason: str | None
+    before: str | None
+    after: str | None
+
+
+def of(facts: Mapping[str, t.Any], topology: Topology, settings: Mapping[str, t.Any], origin: smt_state.State) -> Change:
+    """Return the arms that a plan's settings ask for.
 
     Args:
         facts: ``ansible_facts['smt']``.
-        topology: the host's ``Topology``.
-        settings: dict with ``change`` (one of ``NAMES``), ``bystanders`` (``refuse`` or ``warn``), ``affinity_conflicts_of`` (whose conflicts are
+        topology: the host's topology.
+        settings: ``change`` (one of ``NAMES``), ``bystanders`` (``refuse`` or ``warn``), ``affinity_conflicts_of`` (whose affinity conflicts are
             refused, as in ``affinity.counting``), ``overcommit_ratio`` (percent, or None for the host's own).
-        origin: the host's state as from ``smt_state.read`` before anything was switched: a sibling that is off on purpose in it stays off.
+        origin: the host's state before anything was switched; a sibling that is offline in it although SMT is in use stays offline.
     """
     name = settings["change"]
     if name == SMT_RUNTIME:
@@ -64,95 +85,131 @@ def of(facts, topology, settings, origin):
 
 
 class Change:
-    """Nothing is switched: the host is measured as it was found. The methods of a subclass are called only where it is ``compared``, but for these
-    of what is known before: ``conditions``, ``described``, ``online``, ``saved``.
+    """The arms of an evaluation; this base class has one arm, the host as found, and switches nothing.
+
+    Subclasses have two arms and switch between them. When they are not ``compared``, only what is known in advance may be called: ``conditions``,
+    ``described``, ``online`` and ``saved``.
 
     Args:
-        topology: the host's ``Topology``.
-        reason: why nothing is switched (str), or None where a subclass switches.
+        topology: the host's topology.
+        reason: why nothing is switched; None where a subclass switches.
+
+    Attributes:
+        name: one of ``NAMES``.
+        before: the arm of the first samples.
+        after: the arm of the others, or None when there is only one.
+        topology: the host's topology.
+        reason: why nothing is switched, or None.
     """
 
-    name = NONE
-    before = AS_FOUND
-    after = None
+    name: str = NONE
+    before: str = AS_FOUND
+    after: str | None = None
 
-    def __init__(self, topology, reason="switching was not asked for"):
+    def __init__(self, topology: Topology, reason: str | None = "switching was not asked for") -> None:
         self.topology = topology
         self.reason = reason
 
     @property
-    def compared(self):
-        """Whether two conditions are compared."""
+    def compared(self) -> bool:
+        """Whether two arms are compared."""
         return self.reason is None
 
     @property
-    def conditions(self):
-        """The conditions of each block, in the order of the first."""
-        return [self.before, self.after] if self.compared else [AS_FOUND]
+    def conditions(self) -> list[str]:
+        """The arms of each block, in the order of the first block."""
+        return [self.before, self.after] if self.compared and self.after is not None else [AS_FOUND]
 
-    def described(self):
-        """The result's ``change``."""
-        before, after = self.conditions if self.compared else (None, None)
+    def described(self) -> Description:
+        """Return the description of the arms for the result."""
+        before, after = (self.before, self.after) if self.compared else (None, None)
         return {"name": self.name, "compared": self.compared, "reason": self.reason, "before": before, "after": after}
 
-    def online(self, _condition):
-        """The set of CPUs that are online under a condition, as far as the topology tells."""
-        return set(self.topology.online)
-
-    def announcement(self, _length):
-        """What will be switched and put back (list of sentences for a person).
+    def online(self, arm: str) -> set[int]:
+        """Return the CPUs that are online in an arm, as far as the topology is known.
 
         Args:
-            _length: how long it takes, as text.
+            arm: the arm's name.
+        """
+        return set(self.topology.online)
+
+    def announcement(self, length: str) -> list[str]:
+        """Describe what will be switched and restored, in sentences for a person.
+
+        Args:
+            length: how long it takes, as text.
         """
         return []
 
-    def prepare(self):
-        """What has to be done before the first block. Returns True when the topology has to be read again after it."""
+    def prepare(self) -> bool:
+        """Do what is necessary before the first block.
+
+        Returns:
+            True when the topology has to be read again afterwards.
+        """
         return False
 
-    def switch(self, condition):
-        """Bring the host into a condition.
+    def switch(self, arm: str) -> None:
+        """Switch the host to an arm.
+
+        Args:
+            arm: the arm's name.
 
         Raises:
-            ChangeError: it could not be.
+            ChangeError: The host cannot be switched.
         """
 
-    def observe(self, _condition):
-        """What is to be recorded once of a condition beside its samples (plain data), or None."""
-        return
+    def observe(self, arm: str) -> dict[str, t.Any] | None:
+        """Return what is recorded once per arm besides its samples (plain data), or None.
 
-    def saved(self):
-        """The host as it is, for ``put_back`` and ``proof`` (plain data)."""
+        Args:
+            arm: the arm's name.
+        """
+        return None
+
+    def saved(self) -> dict[str, t.Any]:
+        """Return the present state of the host (plain data), for ``put_back`` and ``proof``."""
         return {"cpu": smt_state.read("/")}
 
-    def put_back(self, _saved):
-        """Bring the host back. Returns what could not be, a sentence each."""
+    def put_back(self, saved: Mapping[str, t.Any]) -> list[str]:
+        """Restore the state of the host.
+
+        Args:
+            saved: as ``saved`` returned it.
+
+        Returns:
+            What could not be restored, one sentence each.
+        """
         return []
 
 
-def proof(saved, differences=()):
-    """Hold the host as it is now against how it was saved.
+def proof(saved: Mapping[str, t.Any], differences: Iterable[str] = ()) -> dict[str, t.Any]:
+    """Compare the present state of the host with the saved one.
 
     Args:
-        saved: as from ``Change.saved``.
-        differences: what is already known not to be as before, a sentence each.
+        saved: as ``Change.saved`` returned it.
+        differences: known differences, one sentence each.
 
     Returns:
-        dict: ``ok``, ``before`` and ``after`` (``{control, online}``, online a list of CPU numbers, and ``sysctls`` where they were changed),
-        ``differences`` (list of str).
+        ``ok``, ``before`` and ``after`` (``control``, ``online`` (CPU numbers) and, where they were changed, ``sysctls``), and ``differences``
+        (sentences).
     """
     state = smt_state.read("/")
     found = list(differences) or smt_state.differences(saved["cpu"], state)
-    before, after = ({key: one[key] for key in ("control", "online")} for one in (saved["cpu"], state))
+    before, after = _cpu_state(saved["cpu"]), _cpu_state(state)
     if "memory" in saved:
-        before["sysctls"], after["sysctls"] = saved["memory"], memory_facts.read_settings(HostFs("/"))
-        found += [f"{name} was {value}, is {after['sysctls'][name]}" for name, value in saved["memory"].items() if after["sysctls"][name] != value]
+        present = memory_facts.read_settings(HostFs("/"))
+        before["sysctls"], after["sysctls"] = saved["memory"], present
+        found += [f"{name} was {value}, is {present[name]}" for name, value in saved["memory"].items() if present[name] != value]
     return {"ok": not found, "before": before, "after": after, "differences": found}
 
 
-def why_smt_is_not_switched(facts):
-    """Why SMT cannot be switched on this host, as a sentence part, or None when it can.
+def _cpu_state(state: Mapping[str, t.Any]) -> dict[str, t.Any]:
+    return {"control": state["control"], "online": state["online"]}
+
+
+def why_smt_is_not_switched(facts: Mapping[str, t.Any]) -> str | None:
+    """Return why SMT cannot be switched on this host, as a part of a sentence, or None when it can.
 
     Args:
         facts: ``ansible_facts['smt']``.
@@ -164,182 +221,197 @@ def why_smt_is_not_switched(facts):
         return "no core of this host has a second thread"
     runtime = facts["methods"]["runtime"]
     if runtime["chosen"] is None:
-        reasons = "; ".join("{}: {}".format(*item) for item in sorted(runtime["impossible"].items()))
-        return "SMT cannot be switched at run time here (%s)" % (reasons or "no method")
+        reasons = "; ".join(f"{method}: {reason}" for method, reason in sorted(runtime["impossible"].items()))
+        return f"SMT cannot be switched at run time on this host ({reasons or 'no method'})"
     return None
 
 
 class SmtRuntime(Change):
-    """SMT is switched at run time.
+    """SMT on and SMT off, switched at run time.
 
     Args:
-        topology: the host's ``Topology``.
+        topology: the host's topology.
         facts: ``ansible_facts['smt']``.
         origin: the host's state before anything was switched.
-        refused: whose conflicts keep the siblings online, as in ``affinity.counting``.
+        refused: whose affinity conflicts prevent the comparison, as in ``affinity.counting``.
     """
 
     name = SMT_RUNTIME
     before = SMT_ON
     after = SMT_OFF
 
-    def __init__(self, topology, facts, origin, refused):
+    def __init__(self, topology: Topology, facts: Mapping[str, t.Any], origin: smt_state.State, refused: Collection[str]) -> None:
         super().__init__(topology, why_smt_is_not_switched(facts))
-        self._control = facts["control"]
-        self._method = facts["methods"]["runtime"]["chosen"]
+        self._control: str = facts["control"]
+        self._method: str = facts["methods"]["runtime"]["chosen"]
         self._origin = origin
-        self._hurt = []
+        self._conflicts: list[affinity.Finding] = []
         if self.compared:
-            found = affinity.find(affinity.Host("/"), self.topology.online, self._going(set(self.topology.online)))
+            found = affinity.find(affinity.Host("/"), self.topology.online, self._secondary_threads(self.topology.online))
             counting = affinity.counting(found, refused)
             if counting:
-                self.reason = "others would be hurt when siblings go offline; move them, or set bystanders to warn: {}".format(
-                    "; ".join(affinity.readable(counting).splitlines())
+                self.reason = (
+                    "there would be affinity conflicts while the siblings are offline; resolve them, or set bystanders to warn: "
+                    f"{'; '.join(affinity.readable(counting).splitlines())}"
                 )
-            self._hurt = [finding for finding in found if finding.hurts]
+            self._conflicts = [finding for finding in found if finding.hurts]
 
-    def _going(self, online):
-        """All but the first online thread of each core."""
+    def _secondary_threads(self, online: Collection[int]) -> list[int]:
+        """Return all but the first online thread of each core."""
         return [cpu for core in self.topology.cores for cpu in [one for one in core if one in online][1:]]
 
-    def online(self, condition):
+    def online(self, arm: str) -> set[int]:
+        """Return the CPUs that are online in an arm, as far as the topology is known."""
         online = set(self.topology.online)
-        if condition == SMT_ON and not smt_state.smt_in_use(online, self.topology.cores):
+        if arm == SMT_ON and not smt_state.smt_in_use(online, self.topology.cores):
             online |= {cpu for core in self.topology.cores if online & set(core) for cpu in core}
-        if condition == SMT_OFF:
-            online -= set(self._going(online))
+        if arm == SMT_OFF:
+            online -= set(self._secondary_threads(online))
         return online
 
-    def announcement(self, length):
+    def announcement(self, length: str) -> list[str]:
+        """Describe which CPUs will go offline, and the affinity conflicts."""
         siblings = self.online(SMT_ON) - self.online(SMT_OFF)
-        which = f"CPUs {render(siblings)}" if siblings else "the siblings, whose numbers are not known while they are offline,"
-        hurt = (
-            [
-                "These are hurt while the siblings are offline, and get back afterwards what they had: {}.".format(
-                    "; ".join(affinity.readable(self._hurt).splitlines())
-                )
-            ]
-            if self._hurt
-            else []
-        )
-        return [
+        which = f"CPUs {render(siblings)}" if siblings else "the siblings, whose numbers are unknown while they are offline,"
+        sentences = [
             f"SMT will be switched off and on again many times through {METHOD_FILES[self._method]}: {which} go offline and come back, for {length}.",
-            f"Then SMT is put back as it is now (smt/control {self._control}, CPUs {render(self.topology.online)} online), also when the run fails or loses its controller.",
-            *hurt,
+            (
+                f"Then SMT is restored to its present state (smt/control {self._control}, CPUs {render(self.topology.online)} online), also when the run "
+                "fails or loses its controller."
+            ),
         ]
+        if self._conflicts:
+            conflicts = "; ".join(affinity.readable(self._conflicts).splitlines())
+            sentences.append(f"There are affinity conflicts while the siblings are offline; the present settings are restored afterwards: {conflicts}.")
+        return sentences
 
-    def prepare(self):
+    def prepare(self) -> bool:
+        """Save the topology, or switch SMT on when the topology is incomplete because siblings are offline."""
         if not self.topology.complete:
-            # Its siblings are not known while they are offline.
             self.switch(SMT_ON)
             return True
         topology_cache.save(HostFs("/"), self.topology)
         return False
 
-    def switch(self, condition):
-        change = smt_state.enable if condition == SMT_ON else smt_state.disable
+    def switch(self, arm: str) -> None:
+        """Switch SMT on or off."""
         try:
-            change("/", self.topology.cores, origin=self._origin)
+            if arm == SMT_ON:
+                smt_state.enable("/", self.topology.cores, origin=self._origin)
+            else:
+                smt_state.disable("/", self.topology.cores, origin=self._origin)
         except smt_state.StateError as error:
             raise ChangeError(str(error)) from error
 
-    def saved(self):
-        state = super().saved()
-        going = self._going(state["cpu"]["online"])
-        return dict(state, bystanders=affinity.capture(affinity.Host("/"), state["cpu"]["online"], going), remove=[])
+    def saved(self) -> dict[str, t.Any]:
+        """Return the state of the CPUs, and the affinities that the kernel changes when siblings go offline."""
+        cpu = smt_state.read("/")
+        going = self._secondary_threads(cpu["online"])
+        return {"cpu": cpu, "bystanders": affinity.capture(affinity.Host("/"), cpu["online"], going), "remove": []}
 
-    def put_back(self, saved):
+    def put_back(self, saved: Mapping[str, t.Any]) -> list[str]:
+        """Restore the CPUs and the affinities."""
         return smt_restore.put_back(affinity.Host("/"), saved)
 
 
 class MemoryPolicy(Change):
-    """The memory policy is switched; the CPUs stay as they are.
+    """The memory policy as found and another one; the CPUs are not switched.
 
     Args:
-        topology: the host's ``Topology``.
+        topology: the host's topology.
         name: ``OVERCOMMIT_STRICT`` or ``PANIC_ON_OOM``.
-        options: as for ``memory_policy.settings``.
+        options: the other policy.
     """
 
     before = AS_FOUND
 
-    def __init__(self, topology, name, options):
+    def __init__(self, topology: Topology, name: str, options: memory_policy.Options) -> None:
         super().__init__(topology, None)
         self.name = self.after = name
         self._fs = HostFs("/")
         self._found = memory_facts.read_settings(self._fs)
-        self._wanted = {}
+        self._wanted: memory_policy.Settings = {}
         try:
             self._wanted = memory_policy.settings(options, self._found)
             self.reason = self._why_not()
         except memory_policy.PolicyError as error:
             self.reason = str(error)
 
-    def _why_not(self):
+    def _why_not(self) -> str | None:
+        """Return why the policy cannot be switched, or None."""
         if os.geteuid() != 0:
             return "only root can change the memory policy"
-        absent = sorted(name for name in self._wanted if self._found.get(name) is None)
-        if absent:
-            return f"this kernel has no {', '.join(absent)}"
+        missing = sorted(name for name in self._wanted if self._found.get(name) is None)
+        if missing:
+            return f"this kernel has no {', '.join(missing)}"
         if all(self._found[name] == value for name, value in self._wanted.items()):
-            return "this policy is in force already, so there is no other to compare it with"
+            return "this policy is already in effect, so there is nothing to compare it with"
         page = memory_facts.page_size(self._fs)
         return memory_policy.refusal(memory_facts.read_memory(self._fs), self._found, self._wanted, MARGIN, page)
 
-    def announcement(self, length):
-        now = ", ".join(f"{name} {self._found[name]}" for name in self._wanted)
-        then = ", ".join("%s %d" % item for item in self._wanted.items())
+    def announcement(self, length: str) -> list[str]:
+        """Describe which settings will be switched."""
+        present = ", ".join(f"{name} {self._found[name]}" for name in self._wanted)
+        other = ", ".join(f"{name} {value:d}" for name, value in self._wanted.items())
         sentences = [
-            f"The memory policy will be switched many times between what is there ({now}) and {self.name} ({then}), for {length}.",
-            "A process of ours that asks for too much memory is ended, in a cgroup of its own.",
-            "Then the policy is put back as it is now, also when the run fails or loses its controller.",
+            f"The memory policy will be switched many times between the present one ({present}) and {self.name} ({other}), for {length}.",
+            "A test process that requests too much memory is killed, in a cgroup of its own.",
+            "Then the present policy is restored, also when the run fails or loses its controller.",
         ]
         if self.name == PANIC_ON_OOM:
-            sentences.insert(1, f"A real out-of-memory during that time makes the host panic and restart after {self._wanted[memory_policy.PANIC]} s.")
+            sentences.insert(1, f"A real out-of-memory situation during that time makes the host panic and reboot after {self._wanted[memory_policy.PANIC]} s.")
         return sentences
 
-    def switch(self, condition):
-        wanted = self._wanted if condition == self.after else memory_snapshot.way_back(memory_facts.read_settings(self._fs), self._found)
+    def switch(self, arm: str) -> None:
+        """Write the settings of an arm."""
+        wanted = self._wanted if arm == self.after else self._settings_to_restore(self._found)
         try:
             memory_snapshot.write(self._fs, wanted)
         except memory_snapshot.MemoryStateError as error:
             raise ChangeError(str(error)) from error
 
-    def observe(self, condition):
-        """What a process is promised, and what one gets that asks for more than there is."""
+    def _settings_to_restore(self, saved: memory_policy.HostSettings) -> memory_policy.Settings:
+        known = {name: value for name, value in saved.items() if value is not None}
+        return memory_snapshot.settings_to_restore(memory_facts.read_settings(self._fs), known)
+
+    def observe(self, arm: str) -> dict[str, t.Any]:
+        """Measure how much memory a process can allocate, and what happens to one that requests more than the host has."""
         values = memory_facts.read_settings(self._fs)
         memory = memory_facts.read_memory(self._fs)
         limit = memory_policy.headroom(memory, memory_policy.resulting(values, self._wanted), memory_facts.page_size(self._fs))["bytes"]
-        asked = int(OVERREACH_SHARE * (memory["total"] + memory["swap"])) if limit is None else max(limit, 0) + CONFINED_BYTES
+        everything = (memory["total"] or 0) + (memory["swap"] or 0)
+        asked = int(OVERCOMMIT_TEST_SHARE * everything) if limit is None else max(limit, 0) + CONFINED_BYTES
         return {
-            "condition": condition,
+            "condition": arm,
             "settings": {name: values[name] for name in self._wanted},
             "headroom_bytes": limit,
             "asked_bytes": asked,
-            **_promised(),
-            **_overreach(asked),
+            **_allocatable(),
+            **_overcommit_test(asked),
         }
 
-    def saved(self):
-        return dict(super().saved(), memory=self._found)
+    def saved(self) -> dict[str, t.Any]:
+        """Return the state of the CPUs and the memory policy."""
+        return {**super().saved(), "memory": self._found}
 
-    def put_back(self, saved):
+    def put_back(self, saved: Mapping[str, t.Any]) -> list[str]:
+        """Restore the memory policy."""
         try:
-            memory_snapshot.write(self._fs, memory_snapshot.way_back(memory_facts.read_settings(self._fs), saved["memory"]))
+            memory_snapshot.write(self._fs, self._settings_to_restore(saved["memory"]))
         except memory_snapshot.MemoryStateError as error:
             return [str(error)]
         return []
 
 
-def _promised():
+def _allocatable() -> dict[str, t.Any]:
     try:
         return {"allocatable": overcommit_test.allocatable()}
-    except overcommit_test.ProbeError as error:
+    except overcommit_test.OvercommitTestError as error:
         return {"allocatable": None, "allocatable_reason": str(error)}
 
 
-def _overreach(asked):
+def _overcommit_test(asked: int) -> dict[str, t.Any]:
     try:
         return {"overreach": overcommit_test.overreach(asked, touch=True, confine=CONFINED_BYTES)}
-    except overcommit_test.ProbeError as error:
+    except overcommit_test.OvercommitTestError as error:
         return {"overreach": None, "overreach_reason": str(error)}

@@ -1,46 +1,53 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`ansible_facts['smt_memory']`: what a host promises, what is left, what happens when it runs out, as plain data. Nothing is written or run."""
+"""`ansible_facts['smt_memory']`: how much memory a host commits, what is left, and what happens when it runs out. Nothing is written or executed."""
 
 from __future__ import annotations
 
 import os
 import re
+import typing as t
+from collections.abc import Mapping
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import policy as memory_policy, sysctl_files
 
-# Names in /proc/meminfo (proc(5)), all in KiB.
-MEMINFO = {
-    "total": "MemTotal",
-    "available": "MemAvailable",
-    "swap": "SwapTotal",
-    "hugetlb": "Hugetlb",
-    "hugepage": "Hugepagesize",
-    "committed": "Committed_AS",
-    "commit_limit": "CommitLimit",
-}
 ADMIN_RESERVE = "proc/sys/vm/admin_reserve_kbytes"
-# 18 digits are less than 2^63 bytes in KiB and more than any memory; a longer number is none.
+# proc(5): all in KiB. 15 digits of KiB stay below 2^63 bytes and exceed any real memory; a longer number is ignored.
 _KIB_LINE = re.compile(r"^(\w+):\s+([0-9]{1,15})(?: kB)?\s*$", re.MULTILINE)
 _NUMBER = re.compile(r"\A-?[0-9]{1,18}\Z")
-# A service's processes may be in cgroups below its own.
+# The processes of a service may be in cgroups below its own.
 _UNIT = re.compile(r"/([^/\n]+\.service)(?:/|$)", re.MULTILINE)
-MOST_PROCESSES = 100000
+MAX_PROCESSES = 100000
 
 
-def gather(fs, options=None):
-    """Read the facts of a host, and work out what a wanted policy would mean.
+class SysctlLine(t.TypedDict):
+    """One line of the collection's sysctl.d file, as options of ansible.posix.sysctl."""
+
+    name: str
+    value: str
+    state: str
+
+
+class ProtectedUnit(t.TypedDict):
+    """A service, and the lowest OOM score adjustment of its processes."""
+
+    unit: str
+    oom_score_adj: int
+
+
+def gather(fs: HostFs, options: memory_policy.Options | None = None) -> dict[str, t.Any]:
+    """Read the facts of a host, and compute the effects of a wanted policy.
 
     Args:
-        fs: ``files.HostFs``.
-        options: as for ``memory_policy.settings``, and ``margin`` (percent); None when only what is there is asked for.
+        fs: the host's files.
+        options: the wanted policy and its margin; None when only the present state is needed.
 
     Returns:
-        dict of plain data as smt_memory_facts documents it.
+        Plain data as documented for the module smt_memory_facts, without ``protect_differences``.
 
     Raises:
-        PolicyError: the options contradict each other.
+        PolicyError: The options contradict each other.
     """
     memory, present, page = read_memory(fs), read_settings(fs), page_size(fs)
     room = memory_policy.headroom(memory, present, page)
@@ -64,11 +71,11 @@ def gather(fs, options=None):
     }
 
 
-def _wanted(fs, memory, present, options, page):
+def _wanted(fs: HostFs, memory: memory_policy.Memory, present: memory_policy.HostSettings, options: memory_policy.Options, page: int) -> dict[str, t.Any]:
     settings = memory_policy.settings(options, present)
     later = memory_policy.memory_with(memory, present, settings)
     after = memory_policy.resulting(present, settings)
-    boot_differences, boot_hindrance = sysctl_files.boot_differences(fs, settings)
+    boot_differences, boot_blocked_by = sysctl_files.boot_differences(fs, settings)
     return {
         "overcommit": memory_policy.overcommit_name(after[memory_policy.OVERCOMMIT]),
         "commit_limit_bytes": memory_policy.commit_limit(later, after, page),
@@ -81,27 +88,47 @@ def _wanted(fs, memory, present, options, page):
             if present[name] != value
         ],
         "boot_differences": boot_differences,
-        "boot_hindrance": boot_hindrance,
+        "boot_hindrance": boot_blocked_by,
         "overrides": sysctl_files.overrides(fs, settings),
     }
 
 
-def sysctl_lines(settings):
-    """The lines of our file, ``[{"name", "value", "state"}]`` as ansible.posix.sysctl takes them.
+def sysctl_lines(settings: Mapping[str, int]) -> list[SysctlLine]:
+    """Return the lines of the collection's sysctl.d file.
 
-    The twin of a line that is wanted is taken out: in the file it would zero what is wanted, by the order of the lines.
+    The counterpart of a wanted ratio or kbytes is removed: its line would reset the wanted value to 0.
+
+    Args:
+        settings: the values to write, in order.
     """
-    lines = [{"name": memory_policy.TWINS[name], "value": "", "state": "absent"} for name in settings if name in memory_policy.TWINS]
-    return lines + [{"name": name, "value": str(value), "state": "present"} for name, value in settings.items()]
+    counterparts = [memory_policy.COUNTERPARTS[name] for name in settings if name in memory_policy.COUNTERPARTS]
+    lines: list[SysctlLine] = [{"name": name, "value": "", "state": "absent"} for name in counterparts]
+    lines += [{"name": name, "value": str(value), "state": "present"} for name, value in settings.items()]
+    return lines
 
 
-def parse_meminfo(text):
-    """The memory (bytes by the names of ``MEMINFO``) in the text of /proc/meminfo; None for what it does not tell.
+def parse_meminfo(text: str) -> memory_policy.Meminfo:
+    """Parse the text of /proc/meminfo.
 
-    ``hugetlb`` is of kernels from 4.16 on; before, it is the huge pages of the default size.
+    Kernels before 4.16 have no line ``Hugetlb``; there the huge pages of the default size are counted.
+
+    Args:
+        text: the content of the file.
     """
     lines = {name: int(number) for name, number in _KIB_LINE.findall(text)}
-    memory = {key: lines[name] * 1024 if name in lines else None for key, name in MEMINFO.items()}
+
+    def in_bytes(name: str) -> int | None:
+        return lines[name] * 1024 if name in lines else None
+
+    memory: memory_policy.Meminfo = {
+        "total": in_bytes("MemTotal"),
+        "available": in_bytes("MemAvailable"),
+        "swap": in_bytes("SwapTotal"),
+        "hugetlb": in_bytes("Hugetlb"),
+        "hugepage": in_bytes("Hugepagesize"),
+        "committed": in_bytes("Committed_AS"),
+        "commit_limit": in_bytes("CommitLimit"),
+    }
     if memory["hugetlb"] is None and memory["hugepage"] is not None and "HugePages_Total" in lines:
         memory["hugetlb"] = lines["HugePages_Total"] * memory["hugepage"]
     if memory["hugetlb"] is None and memory["hugepage"] is None and memory["total"] is not None:
@@ -110,48 +137,60 @@ def parse_meminfo(text):
     return memory
 
 
-def read_memory(fs):
-    """A memory, as memory_policy describes it."""
+def read_memory(fs: HostFs) -> memory_policy.Memory:
+    """Read the memory of a host.
+
+    Args:
+        fs: the host's files.
+    """
     reserve = _number(fs, ADMIN_RESERVE)
-    return dict(parse_meminfo(fs.read("proc/meminfo") or ""), admin_reserve=None if reserve is None else reserve * 1024)
+    return {**parse_meminfo(fs.read("proc/meminfo") or ""), "admin_reserve": None if reserve is None else reserve * 1024}
 
 
-def read_settings(fs):
-    """The host's settings: ``{name: int or None}`` for each of ``memory_policy.SYSCTLS``."""
+def read_settings(fs: HostFs) -> dict[str, int | None]:
+    """Read the values of all sysctls in ``memory_policy.SYSCTLS``; None for those that the kernel does not have.
+
+    Args:
+        fs: the host's files.
+    """
     return {name: _number(fs, sysctl_path(name)) for name in memory_policy.SYSCTLS}
 
 
-def sysctl_path(name):
-    """The file of a sysctl below the sysroot."""
+def sysctl_path(name: str) -> str:
+    """Return the file of a sysctl, relative to the sysroot."""
     return "proc/sys/" + name.replace(".", "/")
 
 
-def _number(fs, path):
+def _number(fs: HostFs, path: str) -> int | None:
     text = (fs.read(path) or "").strip()
     return int(text) if _NUMBER.match(text) else None
 
 
-def page_size(fs):
-    """Bytes a page on this host; a recorded tree does not tell, and is taken for one with 4096."""
+def page_size(fs: HostFs) -> int:
+    """Return the bytes per page; a recorded tree does not contain the page size, so 4096 is assumed for it."""
     return os.sysconf("SC_PAGE_SIZE") if fs.is_host else 4096
 
 
-def read_oom_kills(fs):
-    """How many processes the OOM killer has killed since boot (int; kernels from 4.13 on), or None."""
+def read_oom_kills(fs: HostFs) -> int | None:
+    """Return how many processes the OOM killer has killed since boot; None before Linux 4.13, which does not count them."""
     found = re.search(r"^oom_kill ([0-9]{1,18})$", fs.read("proc/vmstat") or "", re.MULTILINE)
     return int(found.group(1)) if found else None
 
 
-def protected_units(fs):
-    """The services of which some process is less likely to be killed than others: ``[{"unit": str, "oom_score_adj": int}]``, by name.
+def protected_units(fs: HostFs) -> list[ProtectedUnit]:
+    """List the services with at least one running process that the OOM killer is less likely to kill than others.
 
-    What the kernel says of the processes that run, not what files ask for; the lowest score of a unit's processes.
+    Args:
+        fs: the host's files.
+
+    Returns:
+        The services by name. The kernel's values for running processes count, not the configuration files.
     """
-    scores = {}
-    # A process that ends while it is looked at is no problem of the host's: a reader of its own, whose problems nobody is told.
+    scores: dict[str, int] = {}
+    # A process may end while it is examined, which is not a problem of the host: a separate reader keeps such problems out of the facts.
     reader = HostFs(fs.sysroot)
     pids = [name for name in reader.names("proc") if name.isdigit()]
-    for pid in pids[:MOST_PROCESSES]:
+    for pid in pids[:MAX_PROCESSES]:
         score = _number(reader, f"proc/{pid}/oom_score_adj")
         if score is not None and score < 0:
             unit = _UNIT.search(reader.read(f"proc/{pid}/cgroup") or "")

@@ -1,14 +1,14 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The arithmetic of a memory policy: what a host could promise under it, whether it may be put in force, and in which order. No files.
-
-A *memory* is plain data in bytes, as ``memory_facts.read_memory`` gives it: ``{"total", "available", "swap", "hugetlb", "hugepage", "committed",
-"commit_limit", "admin_reserve"}``, each int or None. *Settings* are sysctl values by name, ``{"vm.overcommit_memory": 2, ...}``, ints.
+"""The arithmetic of a memory policy: what a host could allocate under it, whether it is safe to apply, and in which order to write it. No files.
 
 The formulas are the kernel's: mm/util.c, vm_commit_limit() and __vm_enough_memory(); Documentation/mm/overcommit-accounting.rst.
 """
 
 from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
 
 OVERCOMMIT = "vm.overcommit_memory"
 RATIO = "vm.overcommit_ratio"
@@ -17,8 +17,8 @@ ON_OOM = "vm.panic_on_oom"
 PANIC = "kernel.panic"
 HUGEPAGES = "vm.nr_hugepages"
 SYSCTLS = (OVERCOMMIT, RATIO, KBYTES, ON_OOM, PANIC, HUGEPAGES)
-# The kernel sets each to 0 when the other is written.
-TWINS = {RATIO: KBYTES, KBYTES: RATIO}
+# The kernel sets each of the two to 0 when the other one is written.
+COUNTERPARTS = {RATIO: KBYTES, KBYTES: RATIO}
 
 HEURISTIC, ALWAYS, STRICT = "heuristic", "always", "strict"
 OVERCOMMIT_NAMES = (HEURISTIC, ALWAYS, STRICT)
@@ -29,88 +29,164 @@ STRICT_NUMBER = OVERCOMMIT_NAMES.index(STRICT)
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
-LONGEST_PANIC = 86400
-# What the kernel's int and unsigned long take everywhere; larger ratios than this are typing errors.
+MAX_PANIC_SECONDS = 86400
+# What the kernel's int and unsigned long accept everywhere; a larger ratio is a typing error.
 LIMITS = {"overcommit_ratio": (1, 1000), "overcommit_kbytes": (1, 2**40), "nr_hugepages": (0, 2**31 - 1), "margin": (0, 1000)}
+
+# Sysctl values to write, by name, in the order in which they are written.
+Settings = t.Dict[str, int]
+# Sysctl values of a host, by name; None for a sysctl that the kernel does not have.
+HostSettings = t.Mapping[str, t.Optional[int]]
+
+
+class Meminfo(t.TypedDict):
+    """Values of /proc/meminfo, in bytes; None where the kernel does not report them.
+
+    Attributes:
+        total: MemTotal.
+        available: MemAvailable.
+        swap: SwapTotal.
+        hugetlb: memory in huge pages of all sizes (Hugetlb).
+        hugepage: default size of a huge page (Hugepagesize).
+        committed: memory that the kernel has promised to all processes (Committed_AS).
+        commit_limit: the most that a strict policy would promise (CommitLimit).
+    """
+
+    total: int | None
+    available: int | None
+    swap: int | None
+    hugetlb: int | None
+    hugepage: int | None
+    committed: int | None
+    commit_limit: int | None
+
+
+class Memory(Meminfo):
+    """The memory of a host, in bytes.
+
+    Attributes:
+        admin_reserve: what the kernel reserves for root (vm.admin_reserve_kbytes), or None.
+    """
+
+    admin_reserve: int | None
+
+
+class Options(t.TypedDict, total=False):
+    """What users can ask for; None and a missing key both leave the present value in place.
+
+    Attributes:
+        overcommit: one of ``OVERCOMMIT_NAMES``.
+        overcommit_ratio: percent of RAM.
+        overcommit_kbytes: KiB.
+        on_oom: one of ``ON_OOM_NAMES``.
+        panic_reboot_after: seconds in digits, or ``never``.
+        nr_hugepages: number of huge pages of the default size.
+        margin: percent of the committed memory that a strict policy must leave free.
+    """
+
+    overcommit: str | None
+    overcommit_ratio: int | None
+    overcommit_kbytes: int | None
+    on_oom: str | None
+    panic_reboot_after: str | None
+    nr_hugepages: int | None
+    margin: int
+
+
+class Headroom(t.TypedDict):
+    """What can still be allocated, in bytes; None without a limit, or when it is not known.
+
+    Attributes:
+        bytes: CommitLimit minus Committed_AS under a strict policy; negative when the limit is exceeded.
+        unprivileged_bytes: the same minus what the kernel reserves for root (vm.admin_reserve_kbytes).
+        largest_request_bytes: the largest single mapping; under the heuristic policy RAM plus swap (Linux 5.1 and later).
+    """
+
+    bytes: int | None
+    unprivileged_bytes: int | None
+    largest_request_bytes: int | None
 
 
 class PolicyError(Exception):
-    """What is wanted contradicts itself or is no policy; the text names the option and what it may be."""
+    """The options contradict each other or are out of range; the text names the option and its valid values."""
 
 
-def overcommit_name(number):
-    """The name (str) of a value of vm.overcommit_memory, or None when it is none."""
-    return OVERCOMMIT_NAMES[number] if number in range(len(OVERCOMMIT_NAMES)) else None
+def overcommit_name(number: int | None) -> str | None:
+    """Return the name for a value of vm.overcommit_memory, or None when the value is unknown."""
+    return OVERCOMMIT_NAMES[number] if number is not None and number in range(len(OVERCOMMIT_NAMES)) else None
 
 
-def on_oom_name(number):
-    """The name (str) of a value of vm.panic_on_oom, or None when it is none."""
-    return ON_OOM_NAMES[number] if number in range(len(ON_OOM_NAMES)) else None
+def on_oom_name(number: int | None) -> str | None:
+    """Return the name for a value of vm.panic_on_oom, or None when the value is unknown."""
+    return ON_OOM_NAMES[number] if number is not None and number in range(len(ON_OOM_NAMES)) else None
 
 
-def size(number):
-    """Bytes as a person reads them: ``3.1 GiB``, ``360 MiB``, ``12 KiB``."""
+def size(number: int) -> str:
+    """Format a number of bytes for people: ``3.1 GiB``, ``360 MiB``, ``12 KiB``."""
     if number >= GIB:
         return f"{number / GIB:.1f} GiB"
     return f"{round(number / MIB)} MiB" if number >= MIB else f"{number // KIB} KiB"
 
 
-def settings(options, present):
-    """The sysctl values that a policy stands for.
+def settings(options: Options, present: HostSettings) -> Settings:
+    """Translate options into sysctl values.
 
     Args:
-        options: dict with ``overcommit``, ``overcommit_ratio``, ``overcommit_kbytes``, ``on_oom``, ``panic_reboot_after``, ``nr_hugepages``;
-            each may be None: what is not named stays as it is.
-        present: the host's settings; strict without a ratio or kbytes keeps the present one.
+        options: the wanted policy.
+        present: the host's settings; a strict policy without a ratio or kbytes keeps the present one.
 
     Returns:
-        dict: settings, in the order in which they may be written one after the other.
+        The values to write, in an order in which they can be written one after the other.
 
     Raises:
-        PolicyError: options that contradict each other or are out of range.
+        PolicyError: Options contradict each other or are out of range.
     """
+    numbers = {
+        "overcommit_ratio": options.get("overcommit_ratio"),
+        "overcommit_kbytes": options.get("overcommit_kbytes"),
+        "nr_hugepages": options.get("nr_hugepages"),
+        "margin": options.get("margin"),
+    }
     for name, (least, most) in LIMITS.items():
-        value = options.get(name)
+        value = numbers[name]
         if value is not None and not least <= value <= most:
             raise PolicyError(f"{name} is {value}: it must be from {least} to {most}")
-    wanted = {}
-    wanted.update(_overcommit_settings(options, present))
-    wanted.update(_oom_settings(options))
-    if options.get("nr_hugepages") is not None:
-        wanted[HUGEPAGES] = options["nr_hugepages"]
+    wanted = {**_overcommit_settings(options, present), **_oom_settings(options)}
+    hugepages = options.get("nr_hugepages")
+    if hugepages is not None:
+        wanted[HUGEPAGES] = hugepages
     return in_order(wanted)
 
 
-def _overcommit_settings(options, present):
+def _overcommit_settings(options: Options, present: HostSettings) -> Settings:
     policy, ratio, kbytes = options.get("overcommit"), options.get("overcommit_ratio"), options.get("overcommit_kbytes")
     if ratio is not None and kbytes is not None:
-        raise PolicyError("overcommit_ratio and overcommit_kbytes are both given, and the kernel sets one to 0 when the other is written: choose one")
+        raise PolicyError("overcommit_ratio and overcommit_kbytes are both given, but the kernel sets one to 0 when the other is written: choose one")
     if policy != STRICT and (ratio is not None or kbytes is not None):
-        raise PolicyError(
-            "overcommit_ratio and overcommit_kbytes say how much a strict policy may promise: name overcommit strict with them, or leave them out"
-        )
+        raise PolicyError("overcommit_ratio and overcommit_kbytes limit what a strict policy allows: set overcommit to strict as well, or leave them out")
     if policy is None:
         return {}
     wanted = {OVERCOMMIT: OVERCOMMIT_NAMES.index(policy)}
     if policy == STRICT:
-        if ratio is None and kbytes is None:
-            wanted.update(_present_amount(present))
-        elif ratio is not None:
+        if ratio is not None:
             wanted[RATIO] = ratio
-        else:
+        elif kbytes is not None:
             wanted[KBYTES] = kbytes
+        else:
+            wanted.update(_present_amount(present))
     return wanted
 
 
-def _present_amount(present):
-    """The one of ratio and kbytes that counts now: kbytes unless it is 0 (vm_commit_limit)."""
+def _present_amount(present: HostSettings) -> Settings:
+    """Return the one of ratio and kbytes that is in effect: kbytes unless it is 0 (vm_commit_limit)."""
     for name in (KBYTES, RATIO):
-        if present.get(name):
-            return {name: present[name]}
-    raise PolicyError("the host has neither an overcommit_ratio nor overcommit_kbytes to keep: name one of them for a strict policy")
+        value = present.get(name)
+        if value:
+            return {name: value}
+    raise PolicyError("the host has neither overcommit_ratio nor overcommit_kbytes set: give one of them for a strict policy")
 
 
-def _oom_settings(options):
+def _oom_settings(options: Options) -> Settings:
     on_oom, seconds = options.get("on_oom"), options.get("panic_reboot_after")
     wanted = {}
     if seconds is not None:
@@ -118,25 +194,29 @@ def _oom_settings(options):
     if on_oom is not None:
         if on_oom != "kill" and seconds is None:
             raise PolicyError(
-                f"on_oom is {on_oom} without panic_reboot_after: after a panic the host might hang until somebody comes. Name the seconds after "
-                "which it reboots, or say 'never' if that is what you want"
+                f"on_oom is {on_oom} without panic_reboot_after: after a panic the host might hang until someone resets it. Set the seconds after "
+                "which it reboots, or 'never' if you do not want a reboot"
             )
         wanted[ON_OOM] = ON_OOM_NAMES.index(on_oom)
     return wanted
 
 
-def _panic_seconds(text):
+def _panic_seconds(text: str) -> int:
     if text == NEVER:
         return 0
-    if not (text.isascii() and text.isdigit() and len(text) <= 9 and 1 <= int(text) <= LONGEST_PANIC):
-        raise PolicyError(f"panic_reboot_after is {text!r:.40}: it must be a number of seconds from 1 to {LONGEST_PANIC}, or '{NEVER}'")
+    if not (text.isascii() and text.isdigit() and len(text) <= 9 and 1 <= int(text) <= MAX_PANIC_SECONDS):
+        raise PolicyError(f"panic_reboot_after is {text!r:.40}: it must be a number of seconds from 1 to {MAX_PANIC_SECONDS}, or '{NEVER}'")
     return int(text)
 
 
-def in_order(values):
-    """Settings in an order in which no step in between is worse than what is before and after.
+def in_order(values: Mapping[str, int]) -> Settings:
+    """Sort settings so that no intermediate state is worse than the states before and after all of them are written.
 
-    The amount comes before the strictness, which judges by it, and after its end; the reboot time before the panic, and after its end.
+    The ratio or kbytes are written before a strict policy that uses them, and after the end of one. The reboot time is written before a panic is
+    switched on, and after it is switched off.
+
+    Args:
+        values: sysctl values by name.
     """
     strict, panics = values.get(OVERCOMMIT) == STRICT_NUMBER, bool(values.get(ON_OOM))
     order = [HUGEPAGES] + ([RATIO, KBYTES, OVERCOMMIT] if strict else [OVERCOMMIT, RATIO, KBYTES])
@@ -144,127 +224,143 @@ def in_order(values):
     return {name: values[name] for name in order if name in values}
 
 
-def resulting(present, wanted):
-    """The settings (dict) of a host after the wanted ones are written, the kernel's zeroing of the twin included."""
+def resulting(present: HostSettings, wanted: Mapping[str, int]) -> dict[str, int | None]:
+    """Return the settings of a host after the wanted ones are written; the kernel sets the counterpart of a written ratio or kbytes to 0."""
     result = dict(present)
     for name, value in wanted.items():
         result[name] = value
-        if name in TWINS:
-            result[TWINS[name]] = 0
+        if name in COUNTERPARTS:
+            result[COUNTERPARTS[name]] = 0
     return result
 
 
-def memory_with(memory, present, wanted):
-    """The memory of a host as it would be with the wanted number of huge pages (of the default size)."""
-    if HUGEPAGES not in wanted or None in (memory["hugetlb"], memory["hugepage"], present.get(HUGEPAGES)):
+def memory_with(memory: Memory, present: HostSettings, wanted: Mapping[str, int]) -> Memory:
+    """Return the memory of a host as it would be with the wanted number of huge pages (of the default size)."""
+    hugetlb, hugepage, pages = memory["hugetlb"], memory["hugepage"], present.get(HUGEPAGES)
+    if HUGEPAGES not in wanted or hugetlb is None or hugepage is None or pages is None:
         return memory
-    return dict(memory, hugetlb=memory["hugetlb"] + (wanted[HUGEPAGES] - present[HUGEPAGES]) * memory["hugepage"])
+    return {**memory, "hugetlb": hugetlb + (wanted[HUGEPAGES] - pages) * hugepage}
 
 
-def commit_limit(memory, values, page=4096):
-    """CommitLimit: how many bytes a strict policy promises to all processes together, or None when something is not known.
+def commit_limit(memory: Memory, values: HostSettings, page: int = 4096) -> int | None:
+    """Compute CommitLimit: how much memory a strict policy allows all processes to allocate in total.
 
     (RAM - hugetlb) x ratio / 100 + swap, or kbytes + swap; in whole pages, as the kernel counts (vm_commit_limit).
 
     Args:
-        memory: a memory.
+        memory: the host's memory.
         values: settings with the ratio and the kbytes.
-        page: bytes a page.
+        page: bytes per page.
+
+    Returns:
+        Bytes, or None when one of the values is not known.
     """
+    total, hugetlb, swap = memory["total"], memory["hugetlb"], memory["swap"]
     ratio, kbytes = values.get(RATIO), values.get(KBYTES)
-    if None in (memory["total"], memory["hugetlb"], memory["swap"], ratio, kbytes):
+    if total is None or hugetlb is None or swap is None or ratio is None or kbytes is None:
         return None
-    allowed = kbytes * KIB // page if kbytes else (memory["total"] - memory["hugetlb"]) // page * ratio // 100
-    return allowed * page + memory["swap"]
+    allowed = kbytes * KIB // page if kbytes else (total - hugetlb) // page * ratio // 100
+    return allowed * page + swap
 
 
-def headroom(memory, values, page=4096):
-    """What can still be promised, in bytes: ``{"bytes", "unprivileged_bytes", "largest_request_bytes"}``.
+def headroom(memory: Memory, values: HostSettings, page: int = 4096) -> Headroom:
+    """Compute what can still be allocated.
 
-    ``bytes`` is CommitLimit less Committed_AS under a strict policy (below 0: exceeded), and None under the others, which have no limit on
-    the sum. ``unprivileged_bytes`` is that less what the kernel keeps for root (vm.admin_reserve_kbytes). ``largest_request_bytes`` is the largest
-    single mapping: under the heuristic RAM and swap together (5.1 and later), None without a limit.
+    Args:
+        memory: the host's memory.
+        values: the host's settings.
+        page: bytes per page.
     """
-    nothing = {"bytes": None, "unprivileged_bytes": None, "largest_request_bytes": None}
-    policy = overcommit_name(values.get(OVERCOMMIT))
-    if policy == HEURISTIC and None not in (memory["total"], memory["swap"]):
-        return dict(nothing, largest_request_bytes=memory["total"] + memory["swap"])
-    limit = commit_limit(memory, values, page)
-    if policy != STRICT or None in (limit, memory["committed"]):
-        return nothing
-    left = limit - memory["committed"]
+    unknown: Headroom = {"bytes": None, "unprivileged_bytes": None, "largest_request_bytes": None}
+    policy, total, swap = overcommit_name(values.get(OVERCOMMIT)), memory["total"], memory["swap"]
+    if policy == HEURISTIC and total is not None and swap is not None:
+        return {**unknown, "largest_request_bytes": total + swap}
+    limit, committed = commit_limit(memory, values, page), memory["committed"]
+    if policy != STRICT or limit is None or committed is None:
+        return unknown
+    left = limit - committed
     return {"bytes": left, "unprivileged_bytes": left - (memory["admin_reserve"] or 0), "largest_request_bytes": max(left, 0)}
 
 
-def needed(memory, margin):
-    """Bytes that a strict policy has to allow: what is promised, and the margin in percent of it, at least what the kernel keeps for root.
+def required_limit(committed: int, reserve: int, margin: int) -> int:
+    """Compute the lowest safe CommitLimit: the committed memory and the margin, at least what the kernel reserves for root.
 
-    A process that is not root's gets ENOMEM when less than admin_reserve_kbytes is left (__vm_enough_memory).
+    A process of an ordinary user gets ENOMEM when less than admin_reserve_kbytes is left (__vm_enough_memory).
+
+    Args:
+        committed: bytes that are committed.
+        reserve: bytes that the kernel reserves for root.
+        margin: percent of the committed memory.
+
+    Returns:
+        Bytes.
     """
-    return memory["committed"] + max(-(-memory["committed"] * margin // 100), memory["admin_reserve"] or 0)
+    return committed + max(_divide_up(committed * margin, 100), reserve)
 
 
-def refusal(memory, present, wanted, margin, page=4096, way_out=None):
-    """Why the wanted settings must not be put in force, in one sentence with the figures, or None when they may.
+def _divide_up(number: int, divisor: int) -> int:
+    return -(-number // divisor)
 
-    Under a strict policy whose limit is exceeded every next fork and malloc fails, sshd's included. A host that is strict already loses nothing by
-    a limit that is not lower than its present one, so that is not refused.
+
+def refusal(memory: Memory, present: HostSettings, wanted: Mapping[str, int], margin: int, page: int = 4096, way_out: str | None = None) -> str | None:
+    """Return why it is not safe to apply the wanted settings, in one sentence with the figures, or None when it is safe.
+
+    Under a strict policy whose limit is exceeded every fork and malloc fails, also those of sshd. A strict limit that is not lower than the present
+    strict limit makes nothing worse, so it is not refused.
 
     Args:
         memory: the host's memory now.
-        present, wanted: settings; wanted as ``settings`` returns them.
-        margin: percent of what is promised that must be left.
-        way_out: what to advise (str) where the wanted settings are not the user's choice; None advises other settings.
+        present: the host's settings.
+        wanted: the values to write, as ``settings`` returns them.
+        margin: percent of the committed memory that must be left free.
+        page: bytes per page.
+        way_out: what to advise when the user did not choose the wanted settings; None advises other settings.
     """
     return _hugepages_refusal(memory, present, wanted, way_out) or _strict_refusal(memory, present, wanted, margin, page, way_out)
 
 
-def _hugepages_refusal(memory, present, wanted, way_out):
-    if not wanted.get(HUGEPAGES):
+def _hugepages_refusal(memory: Memory, present: HostSettings, wanted: Mapping[str, int], way_out: str | None) -> str | None:
+    number = wanted.get(HUGEPAGES)
+    if not number:
         return None
-    if None in (memory["hugepage"], memory["available"], present.get(HUGEPAGES)):
-        return f"this kernel does not tell about huge pages, so {wanted[HUGEPAGES]} of them cannot be promised: leave nr_hugepages out"
-    more = (wanted[HUGEPAGES] - present[HUGEPAGES]) * memory["hugepage"]
-    if more <= memory["available"]:
+    hugepage, available, now = memory["hugepage"], memory["available"], present.get(HUGEPAGES)
+    if hugepage is None or available is None or now is None:
+        return f"this kernel does not report huge pages, so it is unknown whether {number} of them would fit: leave nr_hugepages out"
+    more = (number - now) * hugepage
+    if more <= available:
         return None
-    most = present[HUGEPAGES] + memory["available"] // memory["hugepage"]
-    return "%d huge pages would take %s more, and %s are available: %s" % (
-        wanted[HUGEPAGES],
-        size(more),
-        size(memory["available"]),
-        way_out or "name %d or fewer" % most,
-    )
+    advice = way_out or f"set {now + available // hugepage} or fewer"
+    return f"{number:d} huge pages would take another {size(more)}, but only {size(available)} are available: {advice}"
 
 
-def _strict_refusal(memory, present, wanted, margin, page, way_out):
+def _strict_refusal(memory: Memory, present: HostSettings, wanted: Mapping[str, int], margin: int, page: int, way_out: str | None) -> str | None:
     after = resulting(present, wanted)
     if after.get(OVERCOMMIT) != STRICT_NUMBER or not wanted:
         return None
     later = memory_with(memory, present, wanted)
-    limit = commit_limit(later, after, page)
-    if limit is None or memory["committed"] is None:
-        return "/proc/meminfo does not tell what a strict policy would allow here or what is promised already: it cannot be said that the host would survive it"
+    limit, committed = commit_limit(later, after, page), memory["committed"]
+    if limit is None or committed is None:
+        return (
+            "/proc/meminfo does not report what a strict policy would allow on this host or what is already committed: "
+            "it is unknown whether the host would keep working"
+        )
     if present.get(OVERCOMMIT) == STRICT_NUMBER and limit >= (commit_limit(memory, present, page) or 0):
         return None
-    required = needed(later, margin)
+    reserve = memory["admin_reserve"] or 0
+    required = required_limit(committed, reserve, margin)
     if limit >= required:
         return None
-    reserve = memory["admin_reserve"] or 0
-    least = f" (at least the {size(reserve)} that the kernel keeps for root)" if reserve > memory["committed"] * margin / 100 else ""
-    return "would allow %s, %s are promised already, margin %d %%%s: %s" % (
-        size(limit),
-        size(memory["committed"]),
-        margin,
-        least,
-        way_out or _way_out(later, after, required, page),
-    )
+    least = f" (at least the {size(reserve)} that the kernel reserves for root)" if reserve > committed * margin / 100 else ""
+    advice = way_out or _advice(later, after, required, page)
+    return f"would allow {size(limit)}, but {size(committed)} are already committed, margin {margin} %{least}: {advice}"
 
 
-def _way_out(memory, values, required, page):
-    amount = max(required - memory["swap"], 1)
+def _advice(memory: Memory, values: HostSettings, required: int, page: int) -> str:
+    """Return which setting would make the limit large enough, for a memory whose limit is known."""
+    amount = max(required - (memory["swap"] or 0), 1)
     if values.get(KBYTES):
-        return f"raise the kbytes to {-(-amount // page) * page // KIB} or more"
-    pages = (memory["total"] - memory["hugetlb"]) // page
+        return f"raise the kbytes to {_divide_up(amount, page) * page // KIB} or more"
+    pages = ((memory["total"] or 0) - (memory["hugetlb"] or 0)) // page
     if pages <= 0:
-        return "huge pages leave no memory for anything else: name fewer of them"
-    return "raise the ratio to %d or more" % -(-(-(-amount // page)) * 100 // pages)
+        return "huge pages leave no memory for anything else: set fewer of them"
+    return f"raise the ratio to {_divide_up(_divide_up(amount, page) * 100, pages)} or more"

@@ -1,13 +1,16 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The memory policy of a host from before the first change: saved before it, and what ``restored`` goes back to."""
+"""The memory policy that a host had before the first change: saved before that change, and written again by ``restored``."""
 
 from __future__ import annotations
 
 import json
 import stat
+import typing as t
+from collections.abc import Iterable, Mapping
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import durable
+from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import facts as memory_facts, policy as memory_policy, sysctl_files
 
 PATH = "var/lib/threadwise-smt/memory.json"
@@ -15,124 +18,175 @@ SCHEMA = "threadwise.smt/memory"
 SCHEMA_VERSION = 1
 
 
+class Snapshot(t.TypedDict):
+    """What is saved of a host.
+
+    Attributes:
+        sysctls: values by name.
+        units: OOM score adjustment that each service gave its processes, by unit.
+    """
+
+    sysctls: memory_policy.Settings
+    units: dict[str, int]
+
+
 class MemoryStateError(Exception):
-    """A policy cannot be saved, written or brought back; the text names the file, the reason and the way out."""
+    """A policy cannot be saved, written or restored; the text names the file, the reason and the way out."""
 
 
-def load(fs):
-    """What was saved: ``{"sysctls": settings, "units": {unit: OOM score it gave its processes}}``; empty dicts when nothing was.
+def load(fs: HostFs) -> Snapshot:
+    """Read the snapshot.
+
+    Args:
+        fs: the host's files.
+
+    Returns:
+        The snapshot; an empty one when nothing is saved.
 
     Raises:
-        MemoryStateError: the file is there and is not one that root alone has written.
+        MemoryStateError: The file is damaged, or a user other than root may have written it.
     """
     status = fs.status(PATH)
     if status is None:
         return {"sysctls": {}, "units": {}}
-    way_out = "remove it if the policy from before is no longer wanted"
+    way_out = "remove it if you no longer need to restore the previous policy"
     if fs.is_host and (not stat.S_ISREG(status.st_mode) or status.st_uid != 0 or status.st_mode & 0o022):
-        raise MemoryStateError(f"{fs.path(PATH)} is no regular file of root, or others may write it: {way_out}")
+        raise MemoryStateError(f"{fs.path(PATH)} is not a regular file that belongs to root and only root may write: {way_out}")
     try:
-        saved = json.loads(fs.read(PATH) or "")
-        if saved["schema"] != SCHEMA or saved["schema_version"] != SCHEMA_VERSION:
-            raise ValueError(f"it is no {SCHEMA} of version {SCHEMA_VERSION}")
-        return {"sysctls": _checked_sysctls(saved["sysctls"]), "units": _checked_units(saved["units"])}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as trouble:
-        raise MemoryStateError(f"{fs.path(PATH)} cannot be used ({trouble!s:.200}): {way_out}") from trouble
+        document = json.loads(fs.read(PATH) or "")
+        if document["schema"] != SCHEMA or document["schema_version"] != SCHEMA_VERSION:
+            raise ValueError(f"it does not have the schema {SCHEMA}, version {SCHEMA_VERSION}")
+        return {"sysctls": _checked_sysctls(document["sysctls"]), "units": _checked_units(document["units"])}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise MemoryStateError(f"{fs.path(PATH)} cannot be used ({error!s:.200}): {way_out}") from error
 
 
-def _is_number(value):
-    """JSON's true is an int to Python, and no number to us."""
+def _is_number(value: object) -> bool:
+    """Return whether a JSON value is an integer; true and false are not, although Python's bool is an int."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _checked_sysctls(sysctls):
+def _checked_sysctls(sysctls: t.Any) -> memory_policy.Settings:
     for name, value in sysctls.items():
         if name not in memory_policy.SYSCTLS or not _is_number(value):
-            raise ValueError(f"{name!r:.40}: {value!r:.40} is no setting of a memory policy")
-    return sysctls
+            raise ValueError(f"{name!r:.40}: {value!r:.40} is not a valid setting of a memory policy")
+    return dict(sysctls)
 
 
-def _checked_units(units):
+def _checked_units(units: t.Any) -> dict[str, int]:
     for unit, score in units.items():
         if "/" in unit or not _is_number(score):
-            raise ValueError(f"{unit!r:.80} is no record of a unit")
-    return units
+            raise ValueError(f"{unit!r:.80} is not a valid entry for a unit")
+    return dict(units)
 
 
-def save(fs, saved):
-    """Keep it, whole or not at all, for root only. Nothing left to bring back removes the file.
+def save(fs: HostFs, saved: Snapshot) -> None:
+    """Write the snapshot atomically, readable by root only, or remove its file when there is nothing left to restore.
+
+    Args:
+        fs: the host's files.
+        saved: the snapshot.
 
     Raises:
-        MemoryStateError: it could not be kept, so nothing may be changed.
+        MemoryStateError: It could not be saved; nothing must be changed then.
     """
     try:
         if saved["sysctls"] or saved["units"]:
-            fs.write(PATH, json.dumps(dict(saved, schema=SCHEMA, schema_version=SCHEMA_VERSION), sort_keys=True) + "\n", mode=0o600)
+            document = {**saved, "schema": SCHEMA, "schema_version": SCHEMA_VERSION}
+            fs.write(PATH, json.dumps(document, sort_keys=True) + "\n", mode=0o600)
         elif fs.status(PATH) is not None:
             durable.unlink(fs.path(PATH))
-    except OSError as trouble:
-        raise MemoryStateError(f"{fs.path(PATH)} cannot be written: {trouble.strerror}. Nothing was changed") from trouble
+    except OSError as error:
+        raise MemoryStateError(f"{fs.path(PATH)} cannot be written: {error.strerror}. Nothing was changed") from error
 
 
-def with_present(saved, present, names):
-    """What has to be saved before the named settings are changed: what was saved first stays, and a twin comes along with its twin.
+def with_present(saved: Snapshot, present: memory_policy.HostSettings, names: Iterable[str]) -> Snapshot:
+    """Add the present values of settings to a snapshot, before they are changed.
+
+    Values that are already saved stay. The ratio and the kbytes are always saved as a pair.
 
     Args:
-        saved: as from ``load``.
+        saved: the snapshot so far.
         present: the host's settings.
         names: sysctl names.
 
+    Returns:
+        The new snapshot.
+
     Raises:
-        MemoryStateError: a name that this kernel does not have.
+        MemoryStateError: This kernel does not have one of the sysctls.
     """
-    names = set(names) | {memory_policy.TWINS[name] for name in names if name in memory_policy.TWINS}
-    absent = sorted(name for name in names if present.get(name) is None)
-    if absent:
-        raise MemoryStateError(f"this kernel has no {', '.join(absent)}: leave out what needs it")
-    return dict(saved, sysctls=dict({name: present[name] for name in sorted(names)}, **saved["sysctls"]))
+    names = set(names)
+    names |= {memory_policy.COUNTERPARTS[name] for name in names if name in memory_policy.COUNTERPARTS}
+    values = {name: present.get(name) for name in sorted(names)}
+    missing = [name for name, value in values.items() if value is None]
+    if missing:
+        raise MemoryStateError(f"this kernel has no {', '.join(missing)}: leave out the options that need it")
+    known = {name: value for name, value in values.items() if value is not None}
+    return {**saved, "sysctls": {**known, **saved["sysctls"]}}
 
 
-def way_back(present, saved):
-    """The settings to write, in order, so that the present ones become the saved ones; empty when they are."""
+def settings_to_restore(present: memory_policy.HostSettings, saved: Mapping[str, int]) -> memory_policy.Settings:
+    """Return the values to write, in order, that turn the present settings into the saved ones; empty when they are equal.
+
+    Args:
+        present: the host's settings.
+        saved: the saved values.
+    """
     wanted = {name: value for name, value in saved.items() if present[name] != value}
-    for name, twin in memory_policy.TWINS.items():
-        # Only the one that counts is written: that zeroes the other, and a zero written for the other would zero it in turn.
-        if name in wanted and not wanted[name] and saved.get(twin):
+    for name, counterpart in memory_policy.COUNTERPARTS.items():
+        # Write only the one of ratio and kbytes that is not 0: the kernel sets the other one to 0, and writing that 0 would reset the first one.
+        if name in wanted and not wanted[name] and saved.get(counterpart):
             del wanted[name]
     return memory_policy.in_order(wanted)
 
 
-def write(fs, settings):
-    """Write settings to the running kernel, in the order they have, and read each back.
+def write(fs: HostFs, settings: Mapping[str, int]) -> None:
+    """Write settings to the running kernel in the given order, and read each one back.
+
+    Args:
+        fs: the host's files.
+        settings: sysctl values by name.
 
     Raises:
-        MemoryStateError: the kernel did not take one; those before it in the order are written.
+        MemoryStateError: The kernel did not accept a value; the settings before it are already written.
     """
     for name, value in settings.items():
         path = fs.path(memory_facts.sysctl_path(name))
         try:
             with open(path, "w", encoding="ascii") as handle:
                 handle.write(f"{value}\n")
-        except OSError as trouble:
-            raise MemoryStateError(f"{path}: the kernel does not take {value}: {trouble.strerror}") from trouble
-        got = memory_facts.read_settings(fs)[name]
-        if got != value:
-            raise MemoryStateError(f"{path} reads {got} after {value} was written to it{_why_fewer(name)}")
+        except OSError as error:
+            raise MemoryStateError(f"{path}: the kernel does not accept {value}: {error.strerror}") from error
+        actual = memory_facts.read_settings(fs)[name]
+        if actual != value:
+            reason = ": memory is too full or too fragmented for so many huge pages" if name == memory_policy.HUGEPAGES else ""
+            raise MemoryStateError(f"{path} reads {actual} after {value} was written to it{reason}")
 
 
-def _why_fewer(name):
-    return ": memory is too full or too fragmented for so many huge pages" if name == memory_policy.HUGEPAGES else ""
+def restore_refusal(fs: HostFs, saved: Mapping[str, int], margin: int) -> str | None:
+    """Return why it is not safe to restore the saved settings now, or None when it is safe.
 
-
-def why_not_back(fs, saved, margin):
-    """Why the saved settings must not be brought back now (str), or None: as ``memory_policy.refusal``."""
+    Args:
+        fs: the host's files.
+        saved: the saved values.
+        margin: percent of the committed memory that must be left free.
+    """
     present = memory_facts.read_settings(fs)
-    way_out = "end something that takes memory, or lower the margin, and restore again"
-    return memory_policy.refusal(memory_facts.read_memory(fs), present, way_back(present, saved), margin, memory_facts.page_size(fs), way_out)
+    way_out = "stop a process that uses much memory, or lower the margin, and restore again"
+    wanted = settings_to_restore(present, saved)
+    return memory_policy.refusal(memory_facts.read_memory(fs), present, wanted, margin, memory_facts.page_size(fs), way_out)
 
 
-def remove_our_file(fs):
-    """Remove our file of sysctl.d, so that the next boot does without it. Returns whether there was one."""
+def remove_our_file(fs: HostFs) -> bool:
+    """Remove the collection's sysctl.d file, so that it has no effect at the next boot.
+
+    Args:
+        fs: the host's files.
+
+    Returns:
+        Whether the file existed.
+    """
     if fs.status(sysctl_files.OURS) is None:
         return False
     durable.unlink(fs.path(sysctl_files.OURS))

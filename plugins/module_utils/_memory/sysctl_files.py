@@ -1,25 +1,45 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which of a host's files has the last word on a sysctl value at boot: sysctl.d(5), sysctl.conf(5), TuneD's profiles."""
+"""Which of a host's files decides the value of a sysctl at boot: sysctl.d(5), sysctl.conf(5), TuneD profiles."""
 
 from __future__ import annotations
 
 import re
+import typing as t
+from collections.abc import Iterable, Mapping
 
-from ansible_collections.threadwise.smt.plugins.module_utils._memory.policy import TWINS
+from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._memory.policy import COUNTERPARTS
 
-# A file hides those of the same name in later directories; what is left is read in the order of the names (sysctl.d(5)).
+# A file hides those of the same name in later directories; the remaining files are read in the order of their names (sysctl.d(5)).
 DIRECTORIES = ("etc/sysctl.d", "run/sysctl.d", "usr/local/lib/sysctl.d", "usr/lib/sysctl.d", "lib/sysctl.d")
-# procps reads it after all others; systemd-sysctl only where a link in sysctl.d names it.
+# procps reads it after all other files; systemd-sysctl reads it only through a link in sysctl.d.
 SYSCTL_CONF = "etc/sysctl.conf"
+TUNED_CONF = "etc/tuned/tuned-main.conf"
 TUNED_PROFILES = ("etc/tuned/profiles", "etc/tuned", "usr/lib/tuned/profiles", "usr/lib/tuned")
 # Sorts after 99-sysctl.conf, the link to /etc/sysctl.conf.
 OURS = "etc/sysctl.d/99-threadwise-smt-memory.conf"
-MOST_INCLUDES = 16
+MAX_INCLUDES = 16
 
 
-def assignments(text):
-    """The (name, value) pairs (str) of a file in the form of sysctl.d(5), in order; names with dots. Patterns are left out: a plain name beats them."""
+class Assignment(t.NamedTuple):
+    """A value, and where it comes from: the path of a file relative to the sysroot, or the name of a TuneD profile."""
+
+    value: str
+    source: str
+
+
+def assignments(text: str) -> list[tuple[str, str]]:
+    """Parse the text of a sysctl.d file.
+
+    Patterns are left out, because a plain name takes precedence over them.
+
+    Args:
+        text: the content of the file.
+
+    Returns:
+        Names, with dots, and values, in order.
+    """
     found = []
     for line in text.split("\n"):
         name, equals, value = line.strip().partition("=")
@@ -30,18 +50,21 @@ def assignments(text):
     return found
 
 
-def _dotted(name):
+def _dotted(name: str) -> str:
     separator = re.search(r"[./]", name)
     return name.replace("/", ".") if separator and separator.group() == "/" else name
 
 
-def read(fs):
-    """The files that count, as (path, text) in the order in which they are read.
+def read(fs: HostFs) -> list[tuple[str, str]]:
+    """Read the sysctl.d files that have an effect.
 
     Args:
-        fs: ``files.HostFs``.
+        fs: the host's files.
+
+    Returns:
+        Paths and texts, in the order in which the files are read at boot.
     """
-    by_name = {}
+    by_name: dict[str, str] = {}
     for directory in DIRECTORIES:
         for name in fs.names(directory):
             if name.endswith(".conf"):
@@ -49,123 +72,136 @@ def read(fs):
     return [(path, fs.read(path) or "") for _name, path in sorted(by_name.items())]
 
 
-def at_boot(files):
-    """What the files come to: ``{name: (value, path)}``, values as str.
+def at_boot(files: Iterable[tuple[str, str]]) -> dict[str, Assignment]:
+    """Compute the values that sysctl.d files set at boot.
 
-    systemd-sysctl writes each name once: with its last value, at the place of its last change (systemd 252, src/sysctl/sysctl.c). A write of
-    overcommit_ratio zeroes overcommit_kbytes and the other way round.
+    systemd-sysctl writes each name once: with its last value, at the place of its last change (systemd 252, src/sysctl/sysctl.c). Writing
+    overcommit_ratio sets overcommit_kbytes to 0, and the other way round.
+
+    Args:
+        files: paths and texts, in order.
+
+    Returns:
+        The final value by name.
     """
-    written = {}
+    written: dict[str, Assignment] = {}
     for path, text in files:
         for name, value in assignments(text):
-            if written.get(name, (None,))[0] != value:
+            if name not in written or written[name].value != value:
                 written.pop(name, None)
-                written[name] = (value, path)
-    result = {}
-    for name, (value, path) in written.items():
-        result[name] = (value, path)
-        if name in TWINS:
-            result[TWINS[name]] = ("0", path)
+                written[name] = Assignment(value, path)
+    result: dict[str, Assignment] = {}
+    for name, assignment in written.items():
+        result[name] = assignment
+        if name in COUNTERPARTS:
+            result[COUNTERPARTS[name]] = Assignment("0", assignment.source)
     return result
 
 
-def overrides(fs, wanted, ours=OURS):
-    """Who would have the last word against our file, one sentence (str) each; empty when our values hold.
+def overrides(fs: HostFs, wanted: Mapping[str, int], ours: str = OURS) -> list[str]:
+    """List what would override the collection's sysctl.d file.
 
     Args:
-        fs: ``files.HostFs``.
-        wanted: settings as ``memory_policy.settings`` returns them; taken as what our file says, whether it is there yet or not.
+        fs: the host's files.
+        wanted: the values to write, as ``memory_policy.settings`` returns them; taken as the content of our file, whether it exists yet or not.
         ours: our file, relative to the sysroot.
+
+    Returns:
+        One sentence per override; empty when our values stay in effect.
     """
     problems = []
     last = at_boot([(SYSCTL_CONF, fs.read(SYSCTL_CONF) or "")])
     for name, value in wanted.items():
-        at_last = last.get(name, (str(value),))[0]
-        if at_last != str(value):
+        if name in last and last[name].value != str(value):
             problems.append(
-                f"{fs.path(SYSCTL_CONF)} makes {name} {at_last!s:.20} whenever somebody calls sysctl --system, which reads it last: take the line out of it"
+                f"{fs.path(SYSCTL_CONF)} sets {name} to {last[name].value!s:.20} whenever sysctl --system is run, which reads it last: "
+                "remove that line from the file"
             )
     return _file_overrides(fs, wanted, ours) + problems + _tuned_overrides(fs, wanted)
 
 
-def boot_differences(fs, wanted, ours=OURS):
-    """What the next boot makes other than wanted, as the files are now.
+def boot_differences(fs: HostFs, wanted: Mapping[str, int], ours: str = OURS) -> tuple[list[str], str | None]:
+    """List the wanted values that the next boot would not set, as the files are now.
 
     Args:
-        fs: ``files.HostFs``.
-        wanted: settings as ``memory_policy.settings`` returns them.
+        fs: the host's files.
+        wanted: the values to write, as ``memory_policy.settings`` returns them.
         ours: our file, relative to the sysroot.
 
     Returns:
-        ``(differences, hindrance)``: a sentence (str) for each setting, and why our file could not mend it (str), or None.
+        One sentence per setting that differs; and why our file could not fix that, or None.
     """
     effective = at_boot(read(fs))
     tuned = _tuned_overrides(fs, wanted)
     differences = []
     for name, value in wanted.items():
-        at_last, path = effective.get(name, (None, None))
-        if path is None:
+        assignment = effective.get(name)
+        if assignment is None:
             differences.append(f"no file sets {name} at boot")
-        elif at_last != str(value):
-            differences.append(f"{fs.path(path)} makes {name} {at_last!s:.20} instead of {value} at boot")
+        elif assignment.value != str(value):
+            differences.append(f"{fs.path(assignment.source)} sets {name} to {assignment.value!s:.20} instead of {value} at boot")
     return differences + tuned, next(iter(_file_overrides(fs, wanted, ours) + tuned), None)
 
 
-def _file_overrides(fs, wanted, ours):
-    own_text = "".join("%s=%d\n" % item for item in wanted.items())
+def _file_overrides(fs: HostFs, wanted: Mapping[str, int], ours: str) -> list[str]:
+    own_text = "".join(f"{name}={value:d}\n" for name, value in wanted.items())
     files = [(path, text) for path, text in read(fs) if path != ours]
     effective = at_boot(sorted([*files, (ours, own_text)], key=lambda item: item[0].rpartition("/")[2]))
     problems = []
     for name, value in wanted.items():
-        at_last, path = effective[name]
-        if at_last != str(value):
-            problems.append(f"{fs.path(path)} makes {name} {at_last!s:.20} at boot, in spite of {fs.path(ours)}: take the line out of it")
-    return problems
-
-
-def _tuned_overrides(fs, wanted):
-    """TuneD writes its profile's values when it starts, after systemd-sysctl, and then by default those of sysctl.d again (reapply_sysctl)."""
-    if _ini(fs.read("etc/tuned/tuned-main.conf") or "").get("", {}).get("reapply_sysctl", "1").lower() in ("1", "true", "yes"):
-        return []
-    values = {}
-    for profile in (fs.read("etc/tuned/active_profile") or "").split():
-        values.update(_profile_values(fs, profile, set()))
-    problems = []
-    for name, value in wanted.items():
-        at_last, profile = values.get(name, (str(value), None))
-        if at_last != str(value):
+        assignment = effective[name]
+        if assignment.value != str(value):
             problems.append(
-                "the tuned profile {} makes {} {!s:.20} when tuned starts, because reapply_sysctl is off: switch that on in {} or change the profile".format(
-                    profile, name, at_last, fs.path("etc/tuned/tuned-main.conf")
-                )
+                f"{fs.path(assignment.source)} sets {name} to {assignment.value!s:.20} at boot and overrides {fs.path(ours)}: remove that line from the file"
             )
     return problems
 
 
-def _profile_values(fs, profile, seen):
-    """``{name: (value, profile)}`` of a profile and those it includes; its own win."""
-    if profile in seen or len(seen) >= MOST_INCLUDES or not re.match(r"\A[A-Za-z0-9_][A-Za-z0-9_.-]*\Z", profile):
+def _tuned_overrides(fs: HostFs, wanted: Mapping[str, int]) -> list[str]:
+    """List the wanted values that TuneD overrides.
+
+    TuneD writes its profile's values when it starts, after systemd-sysctl, and then by default those of sysctl.d again (reapply_sysctl).
+    """
+    if _ini(fs.read(TUNED_CONF) or "").get("", {}).get("reapply_sysctl", "1").lower() in ("1", "true", "yes"):
+        return []
+    values: dict[str, Assignment] = {}
+    for profile in (fs.read("etc/tuned/active_profile") or "").split():
+        values.update(_profile_values(fs, profile, set()))
+    problems = []
+    for name, value in wanted.items():
+        assignment = values.get(name)
+        if assignment is not None and assignment.value != str(value):
+            problems.append(
+                f"the TuneD profile {assignment.source} sets {name} to {assignment.value!s:.20} when TuneD starts, because reapply_sysctl is off: "
+                f"switch it on in {fs.path(TUNED_CONF)}, or change the profile"
+            )
+    return problems
+
+
+def _profile_values(fs: HostFs, profile: str, seen: set[str]) -> dict[str, Assignment]:
+    """Return the sysctl values of a TuneD profile and of those that it includes; its own values take precedence."""
+    if profile in seen or len(seen) >= MAX_INCLUDES or not re.match(r"\A[A-Za-z0-9_][A-Za-z0-9_.-]*\Z", profile):
         return {}
     seen.add(profile)
     text = next((text for text in (fs.read(f"{folder}/{profile}/tuned.conf") for folder in TUNED_PROFILES) if text is not None), "")
     sections = _ini(text)
-    values = {}
+    values: dict[str, Assignment] = {}
     for name in re.split(r"[\s,]+", sections.get("main", {}).get("include", "")):
         values.update(_profile_values(fs, name, seen))
-    values.update({_dotted(name): (value.lstrip(">").strip(), profile) for name, value in sections.get("sysctl", {}).items()})
+    values.update({_dotted(name): Assignment(value.lstrip(">").strip(), profile) for name, value in sections.get("sysctl", {}).items()})
     return values
 
 
-def _ini(text):
-    """``{section: {name: value}}`` of a TuneD file; the lines before the first section are under ``""``."""
-    sections = {"": {}}
+def _ini(text: str) -> dict[str, dict[str, str]]:
+    """Return the values of a TuneD file by section and name; the lines before the first section are in section ``""``."""
+    sections: dict[str, dict[str, str]] = {"": {}}
     section = ""
-    for line in text.split("\n"):
-        line = line.strip()
+    for raw_line in text.split("\n"):
+        line = raw_line.strip()
         if line.startswith("[") and line.endswith("]"):
             section = line[1:-1].strip()
             sections.setdefault(section, {})
         elif "=" in line and line[0] not in "#;":
             name, _equals, value = line.partition("=")
-            sections[section][name.strip()] = value.split("#")[0].strip().strip('"')
+            sections[section][name.strip()] = value.split("#", maxsplit=1)[0].strip().strip('"')
     return sections

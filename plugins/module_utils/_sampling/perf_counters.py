@@ -9,114 +9,149 @@ import math
 import os
 import signal
 import subprocess
+import typing as t
+from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import processes
 
 EVENTS = ("cycles", "instructions")
-PROBE = ["perf", "stat", "-j", "-a", "-A", "-e", ",".join(EVENTS), "true"]
-PATIENCE = 30
+TEST_COMMAND = ["perf", "stat", "-j", "-a", "-A", "-e", ",".join(EVENTS), "true"]
+TIME_LIMIT = 30
 OUTPUT_LIMIT = 4 * 1024 * 1024
 REASON_LENGTH = 300
 
 
-def why_not():
-    """Why CPUs' cycles and instructions cannot be counted on this host, or None."""
+class Counts(t.TypedDict):
+    """Counted events of one CPU; both are above zero."""
+
+    cycles: float
+    instructions: float
+
+
+class Rates(t.TypedDict):
+    """Counted events of a CPU or a core, with instructions per cycle (``ipc``) and cycles per instruction (``cpi``)."""
+
+    cycles: float
+    instructions: float
+    ipc: float
+    cpi: float
+
+
+class CoreRates(t.TypedDict):
+    """Rates by CPU number, and by the core's CPU numbers joined by commas (``0,4``)."""
+
+    cpus: dict[str, Rates]
+    cores: dict[str, Rates]
+
+
+def why_not() -> str | None:
+    """Return why this host cannot count the cycles and instructions of its CPUs, or None when it can."""
     try:
         done = subprocess.run(
-            PROBE, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=PATIENCE, check=False, env=_environment()
+            TEST_COMMAND, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=TIME_LIMIT, check=False, env=_environment()
         )
     except FileNotFoundError:
         return "perf is not installed"
     except (OSError, subprocess.SubprocessError) as error:
         return f"perf cannot be run: {error}"
-    said = done.stderr.decode("utf-8", "replace")
+    output = done.stderr.decode("utf-8", "replace")
     if done.returncode != 0:
-        return "perf stat failed: %s" % (" ".join(said.split())[:REASON_LENGTH] or "it said nothing")
-    return None if parse(said) else "this host has no performance monitoring unit that perf may read (cycles and instructions: not supported)"
+        return f"perf stat failed: {' '.join(output.split())[:REASON_LENGTH] or 'it printed no error message'}"
+    return None if parse(output) else "this host has no performance monitoring unit that perf may read (cycles and instructions: not supported)"
 
 
 class Counting:
-    """Counts from ``with`` to its end; ``text`` is then what perf said.
+    """Context manager that counts events while its body runs.
 
     Args:
-        cpus: the CPUs (int) to count on.
+        cpus: the CPUs to count on.
+
+    Attributes:
+        text: what perf printed; empty until the context is left, and when perf did not end in time.
     """
 
-    def __init__(self, cpus):
+    def __init__(self, cpus: Iterable[int]) -> None:
         self._argv = ["perf", "stat", "-j", "-A", "-C", ",".join(map(str, cpus)), "-e", ",".join(EVENTS)]
-        self._perf = None
+        self._perf: subprocess.Popen[bytes] | None = None
         self.text = ""
 
-    def __enter__(self):
+    def __enter__(self) -> Counting:
+        """Start perf."""
         self._perf = subprocess.Popen(
             self._argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=_environment(), preexec_fn=_die_with_plan
         )
         return self
 
-    def __exit__(self, *_raised):
-        # perf prints what it has counted when it is interrupted.
+    def __exit__(self, *_raised: object) -> None:
+        """Stop perf and keep what it printed."""
+        if self._perf is None:
+            return
+        # perf prints its counts when it is interrupted.
         self._perf.send_signal(signal.SIGINT)
         try:
-            self.text = self._perf.communicate(timeout=PATIENCE)[1][:OUTPUT_LIMIT].decode("utf-8", "replace")
+            self.text = self._perf.communicate(timeout=TIME_LIMIT)[1][:OUTPUT_LIMIT].decode("utf-8", "replace")
         except subprocess.TimeoutExpired:
             self._perf.kill()
             self._perf.communicate()
 
 
-def _die_with_plan():
+def _die_with_plan() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     processes.die_with_parent(signal.SIGKILL)
 
 
-def _environment():
+def _environment() -> dict[str, str]:
     return {"LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath)}
 
 
-def parse(text):
-    """The counts in what ``perf stat -j -A`` printed.
+def parse(text: str) -> dict[str, Counts]:
+    """Read the counts from the output of ``perf stat -j -A``.
 
-    perf prints a JSON object a line; a count that is not there reads ``<not supported>`` or ``<not counted>``. Hybrid processors name an
-    event once for each kind of core (``cpu_core/cycles/``), of which a CPU counts one.
+    perf prints one JSON object per line; a missing count reads ``<not supported>`` or ``<not counted>``. Hybrid processors name an event once for
+    each type of core (``cpu_core/cycles/``), and each CPU counts only one of them.
+
+    Args:
+        text: the output.
 
     Returns:
-        {CPU number as str: {"cycles": float, "instructions": float}} for the CPUs that have both above zero.
+        CPU number -> counts, for the CPUs whose events were all counted and are above zero.
     """
-    counts = {}
+    counts: dict[str, dict[str, float]] = {}
     for line in text.splitlines():
         try:
-            told = json.loads(line)
-            cpu, event, value = str(int(told["cpu"])), _event(str(told["event"])), float(told["counter-value"])
+            entry = json.loads(line)
+            cpu, event, value = str(int(entry["cpu"])), _event(str(entry["event"])), float(entry["counter-value"])
         except (ValueError, TypeError, LookupError, RecursionError):
             continue
         if event and math.isfinite(value) and value > 0:
             counts.setdefault(cpu, {})[event] = value
-    return {cpu: found for cpu, found in counts.items() if len(found) == len(EVENTS)}
+    return {cpu: {"cycles": found["cycles"], "instructions": found["instructions"]} for cpu, found in counts.items() if len(found) == len(EVENTS)}
 
 
-def _event(name):
-    return next((event for event in EVENTS if name.split(":")[0] == event or f"/{event}/" in name), None)
+def _event(name: str) -> str | None:
+    return next((event for event in EVENTS if name.split(":", maxsplit=1)[0] == event or f"/{event}/" in name), None)
 
 
-def by_core(counts, cores):
-    """What is kept of the counts: of each CPU and of each core.
+def by_core(counts: Mapping[str, Counts], cores: Iterable[Sequence[int]]) -> CoreRates:
+    """Compute the rates of each CPU and of each core.
 
-    The cycles of a core are those of its busiest thread: perf counts the cycles in which a thread runs, so with both threads busy each
-    count is the core's, and their sum would be twice as much.
+    The cycles of a core are those of its busiest thread: perf counts the cycles in which a thread runs, so with both threads busy each count equals
+    the core's cycles, and their sum would be twice as much.
 
     Args:
-        counts: as ``parse`` returns them.
-        cores: CPU tuples, one a core.
+        counts: the counts by CPU number.
+        cores: the CPUs of each core.
 
     Returns:
-        {"cpus": {cpu: {cycles, instructions, ipc, cpi}}, "cores": {"0,4": the same}}.
+        The rates of the counted CPUs, and of the cores with at least one of them.
     """
-    found = {}
+    rates = {}
     for core in cores:
         threads = [counts[str(cpu)] for cpu in core if str(cpu) in counts]
         if threads:
-            found[",".join(map(str, core))] = _rates(max(one["cycles"] for one in threads), sum(one["instructions"] for one in threads))
-    return {"cpus": {cpu: _rates(**one) for cpu, one in counts.items()}, "cores": found}
+            rates[",".join(map(str, core))] = _rates(max(one["cycles"] for one in threads), sum(one["instructions"] for one in threads))
+    return {"cpus": {cpu: _rates(one["cycles"], one["instructions"]) for cpu, one in counts.items()}, "cores": rates}
 
 
-def _rates(cycles, instructions):
+def _rates(cycles: float, instructions: float) -> Rates:
     return {"cycles": cycles, "instructions": instructions, "ipc": round(instructions / cycles, 4), "cpi": round(cycles / instructions, 4)}

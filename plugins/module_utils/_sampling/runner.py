@@ -1,10 +1,10 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs one sample: workers pinned before they start, started together, measured one by one, killed whole."""
+"""One sample of a command: workers are pinned before they start, start at the same moment, are measured one by one, and are all ended."""
 
 from __future__ import annotations
 
-import collections
+import contextlib
 import errno
 import json
 import os
@@ -12,49 +12,120 @@ import select
 import signal
 import tempfile
 import time
+import typing as t
+from collections.abc import Iterable, Mapping, Sequence
+from types import FrameType
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import processes, users
 
-# A worker's output is read back for its metric and for the last lines of a failure; nobody needs more than this of it.
+if t.TYPE_CHECKING:
+    import resource
+
+# Bytes of a worker's output that are kept: enough for its metric and for the last lines of a failure.
 OUTPUT_LIMIT = 64 * 1024
 # proc(5), /proc/stat: the columns of a cpu line.
 STAT_COLUMNS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
 
 class RunnerError(Exception):
-    """The sample could not be started (not: a worker failed)."""
+    """The sample could not be started. A worker that starts and then fails does not raise this."""
 
 
-_Job = collections.namedtuple("_Job", ("argv", "cpu_lists", "stdin", "directory", "keep_output", "timeout", "nice", "neighbours", "owner"))
+class WorkerResult(t.TypedDict):
+    """What one worker did.
+
+    Attributes:
+        cpus: the CPUs it was pinned to; empty when it was not pinned.
+        wall_seconds: time from the common start to its end; for a worker that the time limit ended, the time that ending it took.
+        cpu_seconds: user and system time of the worker and the children it waited for.
+        context_switches: voluntary and involuntary ones.
+        exit_status: exit status, or minus the number of the signal that ended it.
+        output: the end of its standard output.
+        errors: the end of its standard error.
+    """
+
+    cpus: list[int]
+    wall_seconds: float
+    cpu_seconds: float
+    context_switches: int
+    exit_status: int
+    output: str
+    errors: str
 
 
-def run(argv, cpu_lists, stdin=None, directory=None, keep_output=True, timeout=60.0, nice=0, neighbours=0, owner=None):
-    """Run one command once a worker, all workers started at the same moment.
+class SampleResult(t.TypedDict):
+    """What one sample measured.
 
-    Each worker is forked and pinned with sched_setaffinity(2), then waits at a gate; the clock starts when the gate opens.
-    Pinning and the fork of this interpreter are thus outside of what is timed. A supervisor of its own session owns
-    the workers: whatever they leave behind becomes its child and is ended with it, also when the caller is killed. A worker of an ordinary user cannot become
-    root (no_new_privs): nobody could end it then.
+    Attributes:
+        workers: one result per worker, in the order of the CPU lists.
+        timed_out: whether the time limit ended the sample.
+        cpu_usage: CPU number -> share of the sample's time (0..1) during which the CPU was not idle.
+        steal: share of all CPUs' time (0..1) that the hypervisor took, or None when no clock tick passed.
+    """
+
+    workers: list[WorkerResult]
+    timed_out: bool
+    cpu_usage: dict[str, float]
+    steal: float | None
+
+
+class _Job(t.NamedTuple):
+    """The arguments of ``run``."""
+
+    argv: list[str]
+    cpu_lists: Sequence[Sequence[int]]
+    stdin: str | None
+    directory: str | None
+    keep_output: bool
+    timeout: float
+    nice: int
+    co_runners: int
+    owner: tuple[int, int] | None
+
+
+class _End(t.NamedTuple):
+    """What the kernel reported when a worker was reaped."""
+
+    wall_seconds: float
+    cpu_seconds: float
+    context_switches: int
+    exit_status: int
+
+
+def run(
+    argv: list[str],
+    cpu_lists: Sequence[Sequence[int]],
+    stdin: str | None = None,
+    directory: str | None = None,
+    keep_output: bool = True,
+    timeout: float = 60.0,
+    nice: int = 0,
+    neighbours: int = 0,
+    owner: tuple[int, int] | None = None,
+) -> SampleResult:
+    """Run one command once per worker; all workers start at the same moment.
+
+    Each worker is forked and pinned with sched_setaffinity(2), and then waits at a gate. The clock starts when the gate opens, so the measured time
+    contains neither the fork of this interpreter nor the pinning. A supervisor with a session of its own owns the workers: processes that they leave
+    behind become its children and are ended with it, also when the caller is killed. A worker of an ordinary user cannot become root (no_new_privs),
+    because the supervisor could not end it then.
 
     Args:
-        argv: list of str: the command; it never reaches a shell.
-        cpu_lists: one list of int a worker; an empty list leaves the worker unpinned.
+        argv: the command; it is never passed to a shell.
+        cpu_lists: the CPUs of each worker; an empty list leaves that worker unpinned.
         stdin: path of a file that each worker reads from its beginning, or None for no input.
-        directory: working directory of the workers, or None for this process's.
-        keep_output: False sends standard output to /dev/null, for a workload whose output is its work.
-        timeout: seconds after which the sample is killed whole.
-        nice: what is added to the workers' niceness (nice(2)).
-        neighbours: how many processes that do nothing but keep a CPU busy run beside the workers on each of their CPUs.
-        owner: (uid, gid) of the user whom the workers become, or None for this process's.
+        directory: working directory of the workers, or None for that of this process.
+        keep_output: False sends standard output to /dev/null, for a workload whose work is its output.
+        timeout: seconds after which all processes of the sample are killed.
+        nice: increment of the workers' niceness (nice(2)).
+        neighbours: number of processes per CPU list that do nothing but keep its CPUs busy (co-runners).
+        owner: (uid, gid) of the user that the workers run as, or None for the user of this process.
 
     Returns:
-        dict: ``workers`` (a list of {cpus, wall_seconds, cpu_seconds, context_switches, exit_status, output, errors}, in the order
-        of cpu_lists; exit_status is minus the signal's number for a worker that a signal ended), ``timed_out`` (bool),
-        ``cpu_usage`` ({CPU number as str: share of the sample's time it was not idle}), ``steal`` (share of all CPUs' time that the
-        hypervisor took, or None).
+        The results of the workers and the CPU usage during the sample.
 
     Raises:
-        RunnerError: a worker could not be pinned or the command could not be started; no process is left.
+        RunnerError: A worker could not be pinned, or the command could not be started; no process is left.
     """
     result_read, result_write = os.pipe()
     supervisor = os.fork()
@@ -63,90 +134,96 @@ def run(argv, cpu_lists, stdin=None, directory=None, keep_output=True, timeout=6
         _supervise(result_write, _Job(argv, cpu_lists, stdin, directory, keep_output, timeout, nice, neighbours, owner))
     os.close(result_write)
     try:
-        with os.fdopen(result_read, encoding="utf-8") as told:
-            text = told.read()
+        with os.fdopen(result_read, encoding="utf-8") as stream:
+            text = stream.read()
     finally:
-        # Nothing happens to a supervisor that has said everything; one whose caller is leaving early ends its workers first.
+        # A supervisor that has reported ignores SIGTERM; if the caller leaves early, the supervisor ends its workers first.
         os.kill(supervisor, signal.SIGTERM)
         os.waitpid(supervisor, 0)
     if not text:
         raise RunnerError(f"the supervisor of {argv[0]} ended without a result")
-    result = json.loads(text)
-    if result["trouble"]:
-        raise RunnerError(result["trouble"])
-    del result["trouble"]
+    error: str | None
+    result: SampleResult
+    error, result = json.loads(text)
+    if error:
+        raise RunnerError(error)
     return result
 
 
-class _Ended(BaseException):
+class _Terminated(BaseException):
     """SIGTERM reached the supervisor."""
 
 
-def _supervise(result_write, job):
-    """In the child: run the sample, tell the result, leave nothing behind. Never returns."""
+def _supervise(result_write: int, job: _Job) -> t.NoReturn:
+    """Run the sample in the forked supervisor, report the result, and end all processes that are left."""
     status = 1
     try:
         os.setsid()
         processes.die_with_parent(signal.SIGTERM)
         processes.adopt_orphans()
-        signal.signal(signal.SIGTERM, _raise_ended)
-        result = _sample(job)
+        signal.signal(signal.SIGTERM, _raise_terminated)
+        report = _sample(job)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        with os.fdopen(result_write, "w", encoding="utf-8") as told:
-            json.dump(result, told)
+        with os.fdopen(result_write, "w", encoding="utf-8") as stream:
+            json.dump(report, stream)
         status = 0
-    except _Ended:
+    except _Terminated:
         pass
     finally:
         os._exit(status)
 
 
-def _raise_ended(_number, _frame):
-    raise _Ended
+def _raise_terminated(_number: int, _frame: FrameType | None) -> t.NoReturn:
+    raise _Terminated
 
 
-def _sample(job):
-    workers = []
-    trouble = None
+def _sample(job: _Job) -> tuple[str | None, SampleResult]:
+    """Return why the sample could not be started, or None, and the result, which is meaningful only without an error."""
+    workers: list[_Worker] = []
+    error: str | None = None
     timed_out = False
-    times = [{}, {}]
-    # Before the gate is there: a neighbour that had its end in hand would keep it shut.
-    for cpus in _neighbours(job):
-        _start_neighbour(cpus)
-    gate_read, gate_write = os.pipe()
+    before: dict[str, dict[str, int]] = {}
+    after: dict[str, dict[str, int]] = {}
+    # Start the co-runners before the gate exists: one that inherited its write end would keep the gate shut.
+    for place in _co_runner_cpus(job):
+        _start_co_runner(place)
+    gate_read, write_end = os.pipe()
+    gate_write: int | None = write_end
     try:
         for cpus in job.cpu_lists:
-            workers.append(_Worker(job, cpus, gate_read, gate_write))
+            worker = _Worker(job, cpus, gate_read, write_end)
+            workers.append(worker)
         for worker in workers:
             worker.await_pinned()
-        times[0] = cpu_times()
+        before = cpu_times()
         start = time.monotonic()
-        os.close(gate_write)
+        os.close(write_end)
         gate_write = None
         timed_out = _await_ends(workers, start, job.timeout)
-        times[1] = cpu_times()
-        # A worker that hangs before it has become the command would never say so.
+        after = cpu_times()
+        # A worker that hangs before exec never closes its report pipe: end it before that pipe is read.
         _end_all(workers)
         for worker in workers:
             worker.await_exec()
-    except (RunnerError, OSError) as error:
-        trouble = str(error)
+    except (RunnerError, OSError) as failure:
+        error = str(failure)
     finally:
         if gate_write is not None:
             os.close(gate_write)
         _end_all(workers)
-    usage, steal = cpu_usage(*times)
-    return {"workers": [worker.result() for worker in workers], "timed_out": timed_out, "trouble": trouble, "cpu_usage": usage, "steal": steal}
+    usage, steal = cpu_usage(before, after)
+    return error, {"workers": [worker.result() for worker in workers], "timed_out": timed_out, "cpu_usage": usage, "steal": steal}
 
 
-def _neighbours(job):
-    """The CPU list of each neighbour."""
-    places = {tuple(cpus) for cpus in job.cpu_lists if cpus} or [()] * len(job.cpu_lists)
-    return [cpus for cpus in places for _neighbour in range(job.neighbours)]
+def _co_runner_cpus(job: _Job) -> list[tuple[int, ...]]:
+    """Return the CPU list of each co-runner; an empty one leaves it unpinned."""
+    pinned = {tuple(cpus) for cpus in job.cpu_lists if cpus}
+    places: Iterable[tuple[int, ...]] = pinned or [()] * len(job.cpu_lists)
+    return [cpus for cpus in places for _co_runner in range(job.co_runners)]
 
 
-def _start_neighbour(cpus):
-    """Fork a process that keeps a CPU busy until it is ended with the sample."""
+def _start_co_runner(cpus: Sequence[int]) -> None:
+    """Fork a process that keeps a CPU busy until the sample ends."""
     if os.fork() == 0:
         try:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -159,57 +236,74 @@ def _start_neighbour(cpus):
             os._exit(1)
 
 
-def _end_all(workers):
-    """End what is left of the sample: workers, neighbours, and what workers left behind, which is by now a child of this process."""
-    left = {worker.pid: worker for worker in workers if worker.ended["exit_status"] is None}
-    begun = time.monotonic()
+def _end_all(workers: Iterable[_Worker]) -> None:
+    """End what is left of the sample: workers, co-runners, and orphans of workers, which this process has adopted."""
+    left = {worker.pid: worker for worker in workers if worker.end is None}
+    started = time.monotonic()
 
-    def reaped(pid, status, usage):
+    def reaped(pid: int, status: int, usage: resource.struct_rusage) -> None:
         if pid in left:
-            left.pop(pid).reaped(time.monotonic() - begun, status, usage)
+            left.pop(pid).reaped(time.monotonic() - started, status, usage)
 
     processes.end_children(reaped, waiting=frozenset(left))
 
 
 class _Worker:
-    """One process of a sample, from its pinning to its end."""
+    """One process of a sample, from its fork to its end."""
 
-    def __init__(self, job, cpus, gate_read, gate_write):
+    def __init__(self, job: _Job, cpus: Sequence[int], gate_read: int, gate_write: int) -> None:
         self.cpus = list(cpus)
-        self.ended = {"wall_seconds": None, "cpu_seconds": None, "context_switches": None, "exit_status": None}
-        self._output = tempfile.TemporaryFile() if job.keep_output else None
-        self._errors = tempfile.TemporaryFile()
-        # The worker says on this pipe that it is pinned; a successful exec closes it, a failed one says why.
-        self._said, said_write = os.pipe()
+        self.end: _End | None = None
+        self._files = contextlib.ExitStack()
+        self._output = self._files.enter_context(_scratch_file()) if job.keep_output else None
+        self._errors = self._files.enter_context(_scratch_file())
+        # The worker reports on this pipe that it is pinned. A successful exec closes the pipe; a failed one writes the reason.
+        self._report, report_write = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            _become(job, cpus, self._output, self._errors, gate_read, gate_write, said_write)
-        os.close(said_write)
+            _become(job, cpus, self._output, self._errors, gate_read, gate_write, report_write)
+        os.close(report_write)
 
-    def await_pinned(self):
-        said = os.read(self._said, 1000)
-        if said != b"ready\n":
-            raise RunnerError(said.decode("utf-8", "replace").strip() or "a worker ended before it began")
+    def await_pinned(self) -> None:
+        report = os.read(self._report, 1000)
+        if report != b"ready\n":
+            raise RunnerError(report.decode("utf-8", "replace").strip() or "a worker ended before it started the command")
 
-    def await_exec(self):
-        said = os.read(self._said, 1000)
-        if said:
-            raise RunnerError(said.decode("utf-8", "replace").strip())
+    def await_exec(self) -> None:
+        report = os.read(self._report, 1000)
+        if report:
+            raise RunnerError(report.decode("utf-8", "replace").strip())
 
-    def reaped(self, wall_seconds, status, usage):
-        self.ended = {
-            "wall_seconds": wall_seconds,
-            "cpu_seconds": usage.ru_utime + usage.ru_stime,
-            "context_switches": usage.ru_nvcsw + usage.ru_nivcsw,
-            "exit_status": os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status),
-        }
+    def reaped(self, wall_seconds: float, status: int, usage: resource.struct_rusage) -> None:
+        self.end = _End(
+            wall_seconds,
+            usage.ru_utime + usage.ru_stime,
+            usage.ru_nvcsw + usage.ru_nivcsw,
+            os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status),
+        )
 
-    def result(self):
-        return dict(self.ended, cpus=self.cpus, output=_read_back(self._output), errors=_read_back(self._errors))
+    def result(self) -> WorkerResult:
+        if self.end is None:
+            raise RunnerError(f"worker {self.pid} was not reaped")
+        with self._files:
+            return {
+                "cpus": self.cpus,
+                "wall_seconds": self.end.wall_seconds,
+                "cpu_seconds": self.end.cpu_seconds,
+                "context_switches": self.end.context_switches,
+                "exit_status": self.end.exit_status,
+                "output": _tail(self._output),
+                "errors": _tail(self._errors),
+            }
 
 
-def _become(job, cpus, output, errors, gate_read, gate_write, said):
-    """In the worker: be pinned, wait at the gate, become the command. Never returns."""
+def _scratch_file() -> t.IO[bytes]:
+    """Return an anonymous temporary file, which the caller has to close."""
+    return tempfile.TemporaryFile()
+
+
+def _become(job: _Job, cpus: Sequence[int], output: t.IO[bytes] | None, errors: t.IO[bytes], gate_read: int, gate_write: int, report: int) -> t.NoReturn:
+    """Turn the forked worker into the command: pin it, wait at the gate, exec."""
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         # Python ignores SIGPIPE, and an ignored signal stays ignored over exec: tools in a pipeline would never end.
@@ -225,47 +319,56 @@ def _become(job, cpus, output, errors, gate_read, gate_write, said):
             users.become(job.owner)
         elif os.geteuid() != 0:
             processes.gain_no_privileges()
-        # After the change of user, which takes it away.
+        # After the change of user, which clears this setting.
         processes.die_with_parent(signal.SIGKILL)
         if job.directory:
             os.chdir(job.directory)
         os.close(gate_write)
-        os.write(said, b"ready\n")
+        os.write(report, b"ready\n")
         os.read(gate_read, 1)
         _execute(job.argv)
     except (OSError, RunnerError) as error:
-        os.write(said, _reason(error, cpus).encode("utf-8", "replace"))
+        os.write(report, _reason(error, cpus).encode("utf-8", "replace"))
     finally:
         os._exit(127)
 
 
-def _renice(increment):
+def _renice(increment: int) -> None:
     try:
         os.nice(increment)
     except PermissionError:
-        raise RunnerError(f"nice {increment}: only root may give a process more than its share") from None
+        raise RunnerError(f"nice {increment}: only root may raise the priority of a process") from None
 
 
-def _execute(argv):
+def _execute(argv: list[str]) -> t.NoReturn:
     try:
-        # Tools print numbers by the locale; C is the one whose decimal point is known.
+        # Tools format numbers by the locale; C has a known decimal point.
         os.execvpe(argv[0], argv, {"LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath)})
     except FileNotFoundError:
-        raise RunnerError(f"{argv[0]}: no such command on this host") from None
+        raise RunnerError(f"{argv[0]}: command not found on this host") from None
     except OSError as error:
         raise RunnerError(f"{argv[0]} cannot be run: {error.strerror}") from None
 
 
-def _reason(error, cpus):
-    if cpus and getattr(error, "errno", None) == errno.EINVAL:
-        return f"cannot pin to CPU {','.join(map(str, cpus))}: it is offline, or not allowed to this process"
+def _reason(error: OSError | RunnerError, cpus: Sequence[int]) -> str:
+    if cpus and isinstance(error, OSError) and error.errno == errno.EINVAL:
+        return f"cannot pin to CPU {','.join(map(str, cpus))}: it is offline, or this process may not use it"
     return str(error)
 
 
-def _await_ends(workers, start, timeout):
-    """Reap the workers as they end. Returns whether the timeout struck first (some are still running then)."""
+def _await_ends(workers: Iterable[_Worker], start: float, timeout: float) -> bool:
+    """Reap the workers as they end.
+
+    Args:
+        workers: the running workers.
+        start: when they started, by the monotonic clock.
+        timeout: seconds after the start.
+
+    Returns:
+        Whether the time was over while some workers still ran.
+    """
     left = {worker.pid: worker for worker in workers}
-    # SIGCHLD wakes the select below at once; asking again and again would take time from the workers.
+    # SIGCHLD wakes the select below at once; polling would take CPU time from the workers.
     wake_read, wake_write = os.pipe()
     for end in (wake_read, wake_write):
         os.set_blocking(end, False)
@@ -286,14 +389,14 @@ def _await_ends(workers, start, timeout):
         os.close(wake_write)
 
 
-def _reap(pid, left, start):
-    """Take note of a worker's end, if it has ended."""
+def _reap(pid: int, left: dict[int, _Worker], start: float) -> None:
+    """Record the end of a worker and remove it from ``left``, if it has ended."""
     done, status, usage = os.wait4(pid, os.WNOHANG)
     if done:
         left.pop(pid).reaped(time.monotonic() - start, status, usage)
 
 
-def _drain(descriptor):
+def _drain(descriptor: int) -> None:
     try:
         while os.read(descriptor, 4096):
             pass
@@ -301,18 +404,21 @@ def _drain(descriptor):
         pass
 
 
-def _read_back(handle):
+def _tail(handle: t.IO[bytes] | None) -> str:
+    """Return the end of a file, where tools print their metric and the reason of a failure."""
     if handle is None:
         return ""
-    with handle:
-        size = handle.seek(0, os.SEEK_END)
-        # The metric stands at the end of what a tool prints, and so does the reason of a failure.
-        handle.seek(max(0, size - OUTPUT_LIMIT))
-        return handle.read(OUTPUT_LIMIT).decode("utf-8", "replace")
+    size = handle.seek(0, os.SEEK_END)
+    handle.seek(max(0, size - OUTPUT_LIMIT))
+    return handle.read(OUTPUT_LIMIT).decode("utf-8", "replace")
 
 
-def cpu_times():
-    """Each online CPU's clock ticks by column of /proc/stat (proc(5)): {CPU number as str: {column: int}}."""
+def cpu_times() -> dict[str, dict[str, int]]:
+    """Read the clock ticks of each online CPU (proc(5), /proc/stat).
+
+    Returns:
+        CPU number -> column of ``STAT_COLUMNS`` -> clock ticks since boot.
+    """
     times = {}
     with open("/proc/stat", encoding="ascii", errors="replace") as stat:
         for line in stat:
@@ -322,11 +428,15 @@ def cpu_times():
     return times
 
 
-def cpu_usage(before, after):
-    """Usage of each CPU, and the share of all CPUs' time that was stolen, between two readings of cpu_times().
+def cpu_usage(before: Mapping[str, Mapping[str, int]], after: Mapping[str, Mapping[str, int]]) -> tuple[dict[str, float], float | None]:
+    """Compute the usage of each CPU, and the share of all CPUs' time that was stolen, between two readings of ``cpu_times``.
+
+    Args:
+        before: the first reading.
+        after: the second reading.
 
     Returns:
-        A pair: {CPU number as str: 0..1} for the CPUs that were online at both, and 0..1 or None when no tick passed.
+        Usage (0..1) by CPU number, for the CPUs that were online at both readings; and the stolen share (0..1), or None when no tick passed.
     """
     usage = {}
     stolen = total = 0

@@ -1,115 +1,147 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the host did during a sample beside the work: usage of its cores, frequency, throttling, counters; and how busy others keep it."""
+"""What the host did while a sample ran: usage of its cores, frequency, throttling, counters; and how much CPU time other processes used."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 import time
+import typing as t
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import LARGE, HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import perf_counters, runner
 
-CPU = "sys/devices/system/cpu/cpu%d/"
-FREQUENCY = CPU + "cpufreq/scaling_cur_freq"
-CORE_THROTTLES = CPU + "thermal_throttle/core_throttle_count"
-# So long the plan stands still before a block, to see what others do.
-LOOK_SECONDS = 0.25
-# Others that use more than this share of all CPUs' time disturb what is measured.
+# How long the plan pauses before a block to measure the load of other processes.
+OBSERVATION_SECONDS = 0.25
+# Other processes that use a larger share of all CPUs' time disturb the measurement.
 BUSY_SHARE = 0.1
 
 
+class NoCounts(t.TypedDict):
+    """Why a sample has no counts of cycles and instructions."""
+
+    reason: str | None
+
+
 class Recorder:
-    """Records beside samples of one host.
+    """Records what one host does while samples run.
 
     Args:
-        cores: CPU tuples, one a core, offline siblings included.
-        filesystem: the host's files.
+        cores: the CPUs of each core, offline siblings included.
+        filesystem: the host's files; None stands for those of the running system.
     """
 
-    def __init__(self, cores, filesystem=None):
+    def __init__(self, cores: Iterable[tuple[int, ...]], filesystem: HostFs | None = None) -> None:
         self._cores = tuple(cores)
         self._files = filesystem or HostFs("/")
         self._no_counters = perf_counters.why_not()
 
     @contextlib.contextmanager
-    def around(self, workers, record):
-        """Record while the body runs, and add to ``record`` (a dict): ``frequency``, ``throttled`` and ``perf``.
+    def around(self, workers: Iterable[Iterable[int]], record: dict[str, object]) -> Iterator[None]:
+        """Record while the body runs.
 
         Args:
             workers: the workers' CPU lists.
+            record: gets the keys ``frequency`` (mean MHz by CPU number), ``throttled`` (number of throttle events, or None when the host does not
+                report them) and ``perf`` (cycles and instructions, or the reason why there are none) when the body has ended without an exception.
+
+        Yields:
+            Nothing.
         """
         cpus = sorted({cpu for worker in workers for cpu in worker} or {int(cpu) for cpu in runner.cpu_times()})
         speeds, throttles = frequencies(self._files, cpus), self._throttles(cpus)
-        with contextlib.nullcontext() if self._no_counters else perf_counters.Counting(cpus) as counting:
+        counter: contextlib.AbstractContextManager[perf_counters.Counting | None]
+        counter = contextlib.nullcontext() if self._no_counters else perf_counters.Counting(cpus)
+        with counter as counting:
             yield
         after, throttled = frequencies(self._files, cpus), self._throttles(cpus)
         record["frequency"] = {cpu: round((speeds[cpu] + after[cpu]) / 2, 1) for cpu in speeds if cpu in after}
         record["throttled"] = sum(max(0, throttled[core] - throttles[core]) for core in throttles if core in throttled) if throttles else None
         record["perf"] = self._counted(counting)
 
-    def core_usage(self, cpu_usage):
-        """Usage of each core: the mean of its online threads' usage.
+    def core_usage(self, cpu_usage: Mapping[str, float]) -> dict[str, float]:
+        """Compute the usage of each core: the mean of the usage of its online threads.
 
         Args:
-            cpu_usage: {CPU number as str: 0..1}, as the runner gives it.
+            cpu_usage: usage (0..1) by CPU number, as ``runner.run`` returns it.
 
         Returns:
-            {"0,4": 0..1}: the key names the core's online CPUs.
+            Usage (0..1) by the core's online CPUs, joined by commas (``0,4``).
         """
-        found = {}
+        usage = {}
         for core in self._cores:
             online = [str(cpu) for cpu in core if str(cpu) in cpu_usage]
             if online:
-                found[",".join(online)] = round(sum(cpu_usage[cpu] for cpu in online) / len(online), 4)
-        return found
+                usage[",".join(online)] = round(sum(cpu_usage[cpu] for cpu in online) / len(online), 4)
+        return usage
 
-    def _counted(self, counting):
+    def _counted(self, counting: perf_counters.Counting | None) -> perf_counters.CoreRates | NoCounts:
         if counting is None:
             return {"reason": self._no_counters}
         counts = perf_counters.parse(counting.text)
         return perf_counters.by_core(counts, self._cores) if counts else {"reason": "perf counted nothing during this sample"}
 
-    def _throttles(self, cpus):
-        """{core: throttle events so far}, of the cores of these CPUs; the siblings of a core show the same counter."""
+    def _throttles(self, cpus: Collection[int]) -> dict[tuple[int, ...], int]:
+        """Return the throttle events so far of each core of these CPUs; the siblings of a core show the same counter."""
         found = {}
         for core in self._cores:
-            count = _number(self._files.read(CORE_THROTTLES % next((cpu for cpu in core if cpu in cpus), -1)))
+            cpu = next((cpu for cpu in core if cpu in cpus), -1)
+            count = _number(self._files.read(_cpu_file(cpu, "thermal_throttle/core_throttle_count")))
             if count is not None:
                 found[core] = int(count)
         return found
 
 
-def frequencies(filesystem, cpus):
-    """{CPU number as str: MHz}, now, of the CPUs that tell: by cpufreq, else by /proc/cpuinfo."""
-    told = {str(cpu): _number(filesystem.read(FREQUENCY % cpu)) for cpu in cpus}
-    found = {cpu: kilohertz / 1000 for cpu, kilohertz in told.items() if kilohertz}
+def _cpu_file(cpu: int, name: str) -> str:
+    return f"sys/devices/system/cpu/cpu{cpu}/{name}"
+
+
+def frequencies(filesystem: HostFs, cpus: Iterable[int]) -> dict[str, float]:
+    """Read the present frequency of CPUs: from cpufreq, or from /proc/cpuinfo where there is no cpufreq.
+
+    Args:
+        filesystem: the host's files.
+        cpus: the CPUs to look at.
+
+    Returns:
+        MHz by CPU number, for the CPUs whose frequency the host reports.
+    """
+    kilohertz = {str(cpu): _number(filesystem.read(_cpu_file(cpu, "cpufreq/scaling_cur_freq"))) for cpu in cpus}
+    found = {cpu: value / 1000 for cpu, value in kilohertz.items() if value}
     if found:
         return found
     cpuinfo = filesystem.read("proc/cpuinfo", LARGE) or ""
-    wanted = set(told)
     pairs = re.findall(r"(?m)^processor\s*:\s*(\d+)$(?:\n(?!processor\b).*)*?\ncpu MHz\s*:\s*([0-9.]+)$", cpuinfo)
-    return {cpu: float(megahertz) for cpu, megahertz in pairs if cpu in wanted and _number(megahertz)}
+    return {cpu: float(megahertz) for cpu, megahertz in pairs if cpu in kilohertz and _number(megahertz)}
 
 
-def load_by_others():
-    """Share (0..1) of all online CPUs' time that was used, or taken by the hypervisor, while the plan stood still."""
+def load_by_others() -> float:
+    """Return the share (0..1) of all online CPUs' time that other processes or the hypervisor used while the plan paused."""
     before = runner.cpu_times()
-    time.sleep(LOOK_SECONDS)
+    time.sleep(OBSERVATION_SECONDS)
     usage, _steal = runner.cpu_usage(before, runner.cpu_times())
     return round(sum(usage.values()) / len(usage), 4) if usage else 0.0
 
 
-def too_busy(others):
-    """A sentence about a host on which others disturb what is measured, or None."""
+def too_busy(others: float) -> str | None:
+    """Return a warning when other processes disturb the measurement, or None.
+
+    Args:
+        others: share (0..1) of all CPUs' time, as ``load_by_others`` returns it.
+    """
     if others <= BUSY_SHARE:
         return None
-    return f"others used {int(round(100 * others))} % of the CPU time before this block: this host is too busy for narrow intervals; measure when it is idle"
+    return (
+        f"others used {round(100 * others)} % of the CPU time before this block: this host is too busy for narrow confidence intervals; measure when it is idle"
+    )
 
 
-def _number(text):
+def _number(text: str | None) -> float | None:
+    if text is None:
+        return None
     try:
         return float(text)
-    except (TypeError, ValueError):
+    except ValueError:
         return None

@@ -1,12 +1,12 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Facts from a host's files, and what damaged files come to."""
+"""Facts from a host's files, damaged files included."""
 
 from __future__ import annotations
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils._memory import facts as memory_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._memory import facts as memory_facts, policy as memory_policy
 from hypothesis import given, strategies as st
 from memory_tree import put, tree
 
@@ -24,7 +24,7 @@ def test_facts_of_a_guest(tmp_path):
     assert facts["problems"] == []
 
 
-def test_protected_units_are_those_the_kernel_spares(tmp_path):
+def test_protected_units_are_those_with_a_negative_score(tmp_path):
     root = tree(tmp_path)
     for pid, score, cgroup in [
         (10, -900, "/system.slice/dbus.service"),
@@ -63,7 +63,7 @@ def test_nothing_to_do_is_no_difference(tmp_path):
 def test_an_empty_host_is_unknown(tmp_path):
     facts = memory_facts.gather(HostFs(str(tmp_path)), OPTIONS)
     assert facts["overcommit"] is None and facts["commit_limit_bytes"] is None and facts["oom_kills"] is None
-    assert "cannot be said" in facts["wanted"]["refusal"]
+    assert "it is unknown whether" in facts["wanted"]["refusal"]
 
 
 def test_huge_pages_before_4_16_are_counted_by_their_number():
@@ -79,4 +79,4 @@ def test_damaged_meminfo_is_unknown(text):
 
 @given(st.text())
 def test_any_text_is_parsed(text):
-    assert set(memory_facts.parse_meminfo(text)) == set(memory_facts.MEMINFO)
+    assert set(memory_facts.parse_meminfo(text)) == set(memory_policy.Meminfo.__annotations__)

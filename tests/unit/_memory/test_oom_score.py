@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Services that are spared: names, drop-ins, processes, and the way back."""
+"""Services protected from the OOM killer: names, drop-ins, processes, and how the protection is removed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DROP_IN = "etc/systemd/system/db.service.d/zz-threadwise-smt-memory.conf"
 
 
 class Systemd:
-    """Answers systemctl show for services below a tree, whose drop-ins it reads at daemon-reload as systemd does."""
+    """Simulates systemctl show for services below a tree; like systemd it reads their drop-ins at daemon-reload."""
 
     def __init__(self, root, **services):
         self.root = root
@@ -37,12 +37,8 @@ class Systemd:
         if short not in self.services:
             return f"Id={name}\nLoadState=not-found"
         service = self.services[short]
-        return "MainPID=%d\nControlGroup=/system.slice/%s\nOOMScoreAdjust=%d\nId=%s\nLoadState=loaded" % (
-            service["main"],
-            name,
-            self.loaded.get(short, service.get("score", 0)),
-            name,
-        )
+        score = self.loaded.get(short, service.get("score", 0))
+        return f"MainPID={service['main']}\nControlGroup=/system.slice/{name}\nOOMScoreAdjust={score}\nId={name}\nLoadState=loaded"
 
 
 def process(root, pid, score, unit="db.service"):
@@ -57,7 +53,7 @@ def score(root, pid):
 
 
 def protect(root, run, names, saved=None):
-    """What the module does, without keeping it in a file. Returns what is kept."""
+    """Do what the module does, but return the scores to save instead of writing them to a file."""
     fs, saved = HostFs(str(root)), saved or {}
     work = oom_score.work_out(fs, run, names, saved)
     kept = oom_score.to_save(saved, work)
@@ -69,17 +65,17 @@ def converged(root, run, names, saved):
     return oom_score.work_out(HostFs(str(root)), run, names, saved) == {"protect": {}, "release": []}
 
 
-def test_protect_and_put_back(tmp_path):
+def test_protect_and_restore(tmp_path):
     run = Systemd(str(tmp_path), db={"main": 10, "score": 100})
     for pid in (10, 11):
         process(tmp_path, pid, 100)
     process(tmp_path, 12, 7)
     kept = protect(tmp_path, run, ["db"])
     assert (tmp_path / DROP_IN).read_text().endswith("[Service]\nOOMScoreAdjust=-900\n")
-    # 12 has given itself a score of its own.
+    # Process 12 has set its own score.
     assert [score(tmp_path, pid) for pid in (10, 11, 12)] == [-900, -900, 7]
     assert converged(tmp_path, run, ["db.service"], kept)
-    # A child that came later has inherited it.
+    # A child that was forked later has inherited the score.
     process(tmp_path, 13, -900)
     assert protect(tmp_path, run, [], kept) == {}
     assert not (tmp_path / DROP_IN).parent.exists()
@@ -104,12 +100,12 @@ def test_backends_that_reset_their_score_are_left_alone(tmp_path):
     assert score(tmp_path, 11) == 0
 
 
-def test_what_protects_itself_is_left_alone(tmp_path):
+def test_a_service_that_protects_itself_is_left_alone(tmp_path):
     run = Systemd(str(tmp_path), dbus={"main": 10, "score": -900})
     assert converged(tmp_path, run, ["dbus"], {})
 
 
-def test_a_process_that_ends_meanwhile_is_no_trouble(tmp_path):
+def test_a_process_that_has_ended_is_not_an_error(tmp_path):
     run = Systemd(str(tmp_path), db={"main": 10})
     process(tmp_path, 10, 0)
     process(tmp_path, 11, 0)
@@ -128,12 +124,12 @@ def test_a_service_that_was_removed_is_released(tmp_path):
     assert not (tmp_path / DROP_IN).exists()
 
 
-def test_a_run_that_broke_off_is_finished_by_the_next(tmp_path):
+def test_an_interrupted_run_is_finished_by_the_next_one(tmp_path):
     run = Systemd(str(tmp_path), db={"main": 10, "score": 100})
     process(tmp_path, 10, 100)
     kept = protect(tmp_path, run, ["db"])
     assert kept == {"db.service": 100}
-    # As if it had ended after the drop-in: systemd speaks of the new score, the process has the old one.
+    # As if the run had ended after it wrote the drop-in: systemd reports the new score, the process has the old one.
     put(tmp_path, "proc/10/oom_score_adj", "100\n")
     assert protect(tmp_path, run, ["db"], kept) == kept
     assert score(tmp_path, 10) == -900
@@ -145,18 +141,18 @@ def test_an_unknown_service_is_refused_before_anything_is_done(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_a_silent_systemd_is_told(tmp_path):
+def test_a_failing_systemctl_is_reported(tmp_path):
     with pytest.raises(oom_score.UnitError, match=r"Failed to connect to bus"):
         protect(tmp_path, lambda argv: (1, "", "Failed to connect to bus"), ["db"])
 
 
-def test_a_failed_reload_is_told(tmp_path):
+def test_a_failed_reload_is_reported(tmp_path):
     run = Systemd(str(tmp_path), db={"main": 0})
     with pytest.raises(oom_score.UnitError, match=r"daemon-reload failed"):
         protect(tmp_path, lambda argv: (1, "", "no") if argv[1] == "daemon-reload" else run(argv), ["db"])
 
 
-def test_another_drop_in_with_the_last_word_is_named(tmp_path):
+def test_a_drop_in_that_overrides_ours_is_named(tmp_path):
     run = Systemd(str(tmp_path), db={"main": 0, "score": -100})
     (sentence,) = oom_score.overrides(run, ["db.service"])
     assert "db.service" in sentence and "-100" in sentence
@@ -174,13 +170,13 @@ def test_names_of_services(name, full):
 @pytest.mark.parametrize(
     "name", ["", "../../etc/passwd", "a/b", "a b", "a\n[Service]", "a;b", "$(x)", "a@.service", "@b", "a" * 256, "a\0b", "\u00e4", ".service"]
 )
-def test_what_is_no_service_is_refused(name):
-    with pytest.raises(oom_score.UnitError, match=r"no name of a systemd service"):
+def test_invalid_service_names_are_refused(name):
+    with pytest.raises(oom_score.UnitError, match=r"is not a valid name of a systemd service"):
         oom_score.check_name(name)
 
 
 @given(st.text(max_size=300))
-def test_no_name_leaves_the_folder_of_units(name):
+def test_no_name_leaves_the_directory_of_units(name):
     try:
         path = oom_score.drop_in_path(oom_score.check_name(name))
     except oom_score.UnitError:
@@ -189,5 +185,5 @@ def test_no_name_leaves_the_folder_of_units(name):
 
 
 @pytest.mark.parametrize("cgroup", ["", "/nosuch"])
-def test_a_cgroup_that_is_not_there_has_no_processes(tmp_path, cgroup):
+def test_a_missing_cgroup_has_no_processes(tmp_path, cgroup):
     assert oom_score.processes(HostFs(str(tmp_path)), cgroup) == {}

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The arithmetic of memory policies, held against what the kernel said in guests (recorded_memory) and against its own rules."""
+"""The arithmetic of memory policies, compared with what the kernel reported in guests (recorded_memory) and with its own rules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEFAULTS = {OVERCOMMIT: 0, RATIO: 50, KBYTES: 0, ON_OOM: 0, PANIC: 0, HUGEPAGES:
 
 
 def recorded(name):
-    """The memory and the settings of a guest."""
+    """Return the memory and the settings of a guest."""
     text = (RECORDED / (name + ".txt")).read_text()
     sysctls = {key: int(value) for key, value in re.findall(r"^(vm\.\w+) = (\d+)$", text, re.MULTILINE)}
     reserve = sysctls.pop("vm.admin_reserve_kbytes") * 1024
@@ -72,10 +72,10 @@ def test_headroom_of_an_unknown_policy_is_unknown():
     assert set(memory_policy.headroom(made(committed=None), dict(DEFAULTS, **{OVERCOMMIT: 2})).values()) == {None}
 
 
-def test_refusal_names_the_figures_and_the_way_out():
+def test_refusal_has_the_figures_and_the_way_out():
     memory = made(total=int(4.1 * GIB), committed=int(2.9 * GIB))
     assert memory_policy.refusal(memory, DEFAULTS, wanted(overcommit="strict", overcommit_ratio=76), 10) == (
-        "would allow 3.1 GiB, 2.9 GiB are promised already, margin 10 %: raise the ratio to 78 or more"
+        "would allow 3.1 GiB, but 2.9 GiB are already committed, margin 10 %: raise the ratio to 78 or more"
     )
     assert memory_policy.refusal(memory, DEFAULTS, wanted(overcommit="strict", overcommit_ratio=78), 10) is None
 
@@ -84,7 +84,8 @@ def test_refusal_in_kbytes():
     memory = made(committed=GIB, swap=512 * MIB)
     refusal = memory_policy.refusal(memory, DEFAULTS, wanted(overcommit="strict", overcommit_kbytes=1024), 0)
     assert refusal == (
-        "would allow 513 MiB, 1.0 GiB are promised already, margin 0 % (at least the 8 MiB that the kernel keeps for root): raise the kbytes to 532480 or more"
+        "would allow 513 MiB, but 1.0 GiB are already committed, margin 0 % (at least the 8 MiB that the kernel reserves for root): "
+        "raise the kbytes to 532480 or more"
     )
 
 
@@ -119,18 +120,18 @@ def test_a_strict_host_is_not_refused_what_it_has():
 def test_huge_pages_lower_the_limit_of_a_host_that_is_strict_already():
     present = dict(DEFAULTS, **{OVERCOMMIT: 2, RATIO: 50})
     text = memory_policy.refusal(made(committed=3 * GIB), present, wanted(present, nr_hugepages=1024), 10)
-    assert text == "would allow 3.0 GiB, 3.0 GiB are promised already, margin 10 %: raise the ratio to 56 or more"
+    assert text == "would allow 3.0 GiB, but 3.0 GiB are already committed, margin 10 %: raise the ratio to 56 or more"
 
 
 def test_more_huge_pages_than_there_is_memory_are_refused():
     text = memory_policy.refusal(made(available=100 * MIB), DEFAULTS, wanted(nr_hugepages=51), 10)
-    assert text == "51 huge pages would take 102 MiB more, and 100 MiB are available: name 50 or fewer"
+    assert text == "51 huge pages would take another 102 MiB, but only 100 MiB are available: set 50 or fewer"
     assert memory_policy.refusal(made(available=100 * MIB), DEFAULTS, wanted(nr_hugepages=50), 10) is None
-    assert "does not tell about huge pages" in memory_policy.refusal(made(hugepage=None), DEFAULTS, wanted(nr_hugepages=1), 10)
+    assert "does not report huge pages" in memory_policy.refusal(made(hugepage=None), DEFAULTS, wanted(nr_hugepages=1), 10)
 
 
-def test_what_cannot_be_reckoned_is_refused():
-    assert "cannot be said" in memory_policy.refusal(made(committed=None), DEFAULTS, wanted(overcommit="strict", overcommit_ratio=90), 10)
+def test_a_policy_whose_effect_is_unknown_is_refused():
+    assert "it is unknown whether" in memory_policy.refusal(made(committed=None), DEFAULTS, wanted(overcommit="strict", overcommit_ratio=90), 10)
     assert memory_policy.refusal(made(committed=None), DEFAULTS, wanted(overcommit="heuristic"), 10) is None
 
 
@@ -142,11 +143,11 @@ def test_strict_without_an_amount_keeps_the_present_one():
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "text"),
     [
         ({"overcommit": "strict", "overcommit_ratio": 80, "overcommit_kbytes": 80}, "choose one"),
-        ({"overcommit": "heuristic", "overcommit_ratio": 80}, "name overcommit strict"),
-        ({"overcommit_kbytes": 80}, "name overcommit strict"),
+        ({"overcommit": "heuristic", "overcommit_ratio": 80}, "set overcommit to strict"),
+        ({"overcommit_kbytes": 80}, "set overcommit to strict"),
         ({"overcommit": "strict", "overcommit_ratio": 0}, "from 1 to 1000"),
         ({"overcommit": "strict", "overcommit_ratio": 10**30}, "from 1 to 1000"),
         ({"nr_hugepages": -1}, "from 0"),
@@ -160,18 +161,18 @@ def test_strict_without_an_amount_keeps_the_present_one():
         ({"margin": -1}, "margin"),
     ],
 )
-def test_contradictions_are_refused(options, words):
-    with pytest.raises(memory_policy.PolicyError, match=re.escape(words)) as caught:
+def test_contradictions_are_refused(options, text):
+    with pytest.raises(memory_policy.PolicyError, match=re.escape(text)) as caught:
         wanted(**options)
     assert len(str(caught.value)) < 300
 
 
-def test_a_panic_without_reboot_when_asked_for_in_words():
+def test_a_panic_without_reboot_when_explicitly_wanted():
     assert wanted(on_oom="panic", panic_reboot_after="never") == {PANIC: 0, ON_OOM: 1}
     assert wanted(on_oom="kill") == {ON_OOM: 0}
 
 
-def test_no_step_in_between_is_worse():
+def test_no_intermediate_state_is_worse():
     assert list(wanted(overcommit="strict", overcommit_ratio=80, nr_hugepages=3, on_oom="panic", panic_reboot_after="5")) == [
         HUGEPAGES,
         RATIO,
@@ -183,5 +184,5 @@ def test_no_step_in_between_is_worse():
 
 
 @pytest.mark.parametrize(("number", "text"), [(0, "0 KiB"), (1023, "0 KiB"), (5 * MIB, "5 MiB"), (int(3.14 * GIB), "3.1 GiB")])
-def test_sizes_read_well(number, text):
+def test_sizes_are_readable(number, text):
     assert memory_policy.size(number) == text

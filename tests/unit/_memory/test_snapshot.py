@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is kept of a host's policy before a change, and the way back to it."""
+"""What is saved of a host's policy before a change, and how it is restored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memory_tree import put, tree
 
 KEPT = "var/lib/threadwise-smt/memory.json"
 NOTHING = {"sysctls": {}, "units": {}}
-# The kernel has one of ratio and kbytes at 0, or both.
+# In the kernel at least one of ratio and kbytes is 0.
 AMOUNTS = st.one_of(st.tuples(st.integers(0, 200), st.just(0)), st.tuples(st.just(0), st.integers(1, 10**7)))
 POLICIES = st.builds(
     lambda overcommit, amount, on_oom, panic, huge: {
@@ -37,16 +37,16 @@ POLICIES = st.builds(
 
 
 @given(present=POLICIES, saved=POLICIES)
-def test_the_way_back_leads_back(present, saved):
-    assert memory_policy.resulting(present, memory_snapshot.way_back(present, saved)) == saved
+def test_restoring_gives_the_saved_settings(present, saved):
+    assert memory_policy.resulting(present, memory_snapshot.settings_to_restore(present, saved)) == saved
 
 
 @given(policy=POLICIES)
-def test_there_is_no_way_to_where_one_is(policy):
-    assert memory_snapshot.way_back(policy, policy) == {}
+def test_nothing_is_written_when_the_settings_are_equal(policy):
+    assert memory_snapshot.settings_to_restore(policy, policy) == {}
 
 
-def test_the_first_value_is_kept_and_a_twin_with_its_twin(tmp_path):
+def test_the_first_value_is_kept_and_ratio_and_kbytes_are_saved_as_a_pair(tmp_path):
     fs = HostFs(tree(tmp_path, overcommit_ratio=55))
     first = memory_snapshot.with_present(NOTHING, memory_facts.read_settings(fs), [RATIO])
     assert first["sysctls"] == {RATIO: 55, KBYTES: 0}
@@ -56,7 +56,7 @@ def test_the_first_value_is_kept_and_a_twin_with_its_twin(tmp_path):
     assert second["sysctls"] == {RATIO: 55, KBYTES: 0, OVERCOMMIT: 2}
 
 
-def test_what_is_kept_is_for_root_only_and_goes_when_nothing_is_left(tmp_path):
+def test_the_snapshot_is_for_root_only_and_removed_when_nothing_is_left(tmp_path):
     fs = HostFs(str(tmp_path))
     memory_snapshot.save(fs, {"sysctls": {OVERCOMMIT: 0}, "units": {}})
     assert stat.S_IMODE(os.stat(tmp_path / KEPT).st_mode) == 0o600
@@ -66,7 +66,7 @@ def test_what_is_kept_is_for_root_only_and_goes_when_nothing_is_left(tmp_path):
     assert memory_snapshot.load(fs) == NOTHING
 
 
-def test_a_setting_that_the_kernel_has_not_is_refused(tmp_path):
+def test_a_setting_that_the_kernel_does_not_have_is_refused(tmp_path):
     fs = HostFs(str(tmp_path))
     with pytest.raises(memory_snapshot.MemoryStateError, match=r"no vm.nr_hugepages"):
         memory_snapshot.with_present(NOTHING, memory_facts.read_settings(fs), [HUGEPAGES])
@@ -79,7 +79,7 @@ def damaged(**changes):
     return json.dumps(dict(GOOD, **changes))
 
 
-def test_a_good_record_is_read(tmp_path):
+def test_a_valid_snapshot_is_read(tmp_path):
     put(tmp_path, KEPT, json.dumps(GOOD))
     assert memory_snapshot.load(HostFs(str(tmp_path))) == {"sysctls": GOOD["sysctls"], "units": GOOD["units"]}
 
@@ -104,7 +104,7 @@ def test_a_good_record_is_read(tmp_path):
         damaged(units=5),
     ],
 )
-def test_a_damaged_record_is_refused_with_a_way_out(tmp_path, text):
+def test_a_damaged_snapshot_is_refused_with_a_way_out(tmp_path, text):
     put(tmp_path, KEPT, text)
     with pytest.raises(memory_snapshot.MemoryStateError, match=r"memory.json cannot be used.*remove it"):
         memory_snapshot.load(HostFs(str(tmp_path)))
@@ -116,7 +116,7 @@ def test_a_write_is_read_back(tmp_path):
     assert memory_facts.read_settings(fs)[RATIO] == 60
 
 
-def test_a_kernel_that_takes_another_value_is_told(tmp_path):
+def test_a_value_that_the_kernel_changes_is_an_error(tmp_path):
     root = tree(tmp_path)
     os.unlink(tmp_path / "proc/sys/vm/nr_hugepages")
     os.symlink("/dev/null", tmp_path / "proc/sys/vm/nr_hugepages")
@@ -124,8 +124,8 @@ def test_a_kernel_that_takes_another_value_is_told(tmp_path):
         memory_snapshot.write(HostFs(root), {HUGEPAGES: 99})
 
 
-def test_a_strict_policy_is_not_brought_back_on_a_full_host(tmp_path):
+def test_a_strict_policy_is_not_restored_on_a_full_host(tmp_path):
     fs = HostFs(tree(tmp_path, overcommit_memory=0))
-    assert "would allow 7 MiB, 24 MiB are promised" in memory_snapshot.why_not_back(fs, {OVERCOMMIT: 2, RATIO: 1, KBYTES: 0}, 10)
-    assert memory_snapshot.why_not_back(fs, {OVERCOMMIT: 2, RATIO: 50, KBYTES: 0}, 10) is None
-    assert memory_snapshot.why_not_back(fs, {}, 10) is None
+    assert "would allow 7 MiB, but 24 MiB are already committed" in memory_snapshot.restore_refusal(fs, {OVERCOMMIT: 2, RATIO: 1, KBYTES: 0}, 10)
+    assert memory_snapshot.restore_refusal(fs, {OVERCOMMIT: 2, RATIO: 50, KBYTES: 0}, 10) is None
+    assert memory_snapshot.restore_refusal(fs, {}, 10) is None

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Counters: what perf says is read from its recorded output, and this machine's own perf is asked."""
+"""Counters: recorded output of perf is parsed, and the perf of this machine is run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._sampling import pe
 RECORDED = pathlib.Path(__file__).parent / "recorded_perf"
 # What perf 6.1 printed with -j -A -C 0,1 on a virtual machine without a PMU.
 NOT_SUPPORTED = (RECORDED / "no_pmu.jsonl").read_text(encoding="utf-8")
-# The same form with Arm's published counts of two siblings at full load, and a CPU whose cycles were not counted.
+# The same format with Arm's published counts of two siblings at full load, and a CPU whose cycles were not counted.
 COUNTED = (RECORDED / "siblings.jsonl").read_text(encoding="utf-8")
 HYBRID = """
 {"cpu" : "1", "counter-value" : "200.0", "event" : "cpu_core/cycles/"}
@@ -53,25 +53,25 @@ def test_hybrid_processors_name_an_event_once_for_each_kind_of_core():
         '{"cpu" : 0, "event" : 3, "counter-value" : []}',
     ],
 )
-def test_what_counts_nothing_is_nothing(text):
+def test_output_without_counts_gives_no_counts(text):
     assert perf_counters.parse(text) == {}
 
 
-def test_no_perf_is_a_reason(tmp_path, monkeypatch):
+def test_missing_perf_is_a_reason(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert perf_counters.why_not() == "perf is not installed"
 
 
-def test_this_machines_own_perf_is_believed():
+def test_the_perf_of_this_machine_is_believed():
     if shutil.which("perf") is None:
         pytest.skip("perf is not installed here")
-    told = subprocess.run(perf_counters.PROBE, stderr=subprocess.PIPE, text=True, check=False).stderr
-    supported = "not supported" not in told and json.loads(told.splitlines()[0])["event"].startswith("cycles")
+    output = subprocess.run(perf_counters.TEST_COMMAND, stderr=subprocess.PIPE, text=True, check=False).stderr
+    supported = "not supported" not in output and json.loads(output.splitlines()[0])["event"].startswith("cycles")
     assert (perf_counters.why_not() is None) == supported
     for seconds in (0.1, 1, 10, 100):
         with perf_counters.Counting(sorted(os.sched_getaffinity(0))) as counting:
             time.sleep(seconds)
-        # On a busy machine it may be interrupted before it is ready, and then it says nothing.
+        # On a busy machine perf may be interrupted before it is ready, and then it prints nothing.
         if counting.text:
             break
     assert bool(perf_counters.parse(counting.text)) == supported
@@ -82,10 +82,10 @@ def test_this_machines_own_perf_is_believed():
     ("script", "reason"),
     [
         ("echo 'Access to performance monitoring is limited.' >&2; exit 255", "perf stat failed: Access to performance monitoring is limited."),
-        ("exit 1", "perf stat failed: it said nothing"),
+        ("exit 1", "perf stat failed: it printed no error message"),
     ],
 )
-def test_a_perf_that_may_not_count_says_why(script, reason, tmp_path, monkeypatch):
+def test_a_perf_that_may_not_count_gives_the_reason(script, reason, tmp_path, monkeypatch):
     (tmp_path / "perf").write_text(f"#!/bin/sh\n{script}\n")
     (tmp_path / "perf").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
@@ -93,7 +93,7 @@ def test_a_perf_that_may_not_count_says_why(script, reason, tmp_path, monkeypatc
 
 
 def test_a_perf_that_does_not_end_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr(perf_counters, "PATIENCE", 0.3)
+    monkeypatch.setattr(perf_counters, "TIME_LIMIT", 0.3)
     (tmp_path / "perf").write_text("#!/bin/sh\ntrap '' INT\nwhile :; do sleep 0.1; done\n")
     (tmp_path / "perf").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The runner, with real processes on this machine: pinned, started together, killed whole."""
+"""The runner, with real processes on this machine: pinned, started at the same moment, ended with everything they started."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
 
 HERE = sorted(os.sched_getaffinity(0))
-# prctl(2): whoever loses its parent becomes a child of this process.
+# prctl(2): descendants that lose their parent become children of this process.
 PR_SET_CHILD_SUBREAPER = 36
-TELL_MASK = [sys.executable, "-c", "import os; print(sorted(os.sched_getaffinity(0)))"]
+PRINT_MASK = [sys.executable, "-c", "import os; print(sorted(os.sched_getaffinity(0)))"]
 
 
 def alive(pid):
@@ -33,21 +33,21 @@ def alive(pid):
         return False
 
 
-def gone(pid, patience=600.0):
-    until = time.monotonic() + patience
+def gone(pid, time_limit=600.0):
+    until = time.monotonic() + time_limit
     while alive(pid) and time.monotonic() < until:
         time.sleep(0.02)
     return not alive(pid)
 
 
-def test_each_worker_is_pinned_where_it_was_sent():
-    result = runner.run(TELL_MASK, [[cpu] for cpu in HERE] + [[]])
+def test_each_worker_is_pinned_to_its_cpus():
+    result = runner.run(PRINT_MASK, [[cpu] for cpu in HERE] + [[]])
     assert [worker["output"].strip() for worker in result["workers"]] == [f"[{cpu}]" for cpu in HERE] + [str(HERE)]
     assert all(worker["exit_status"] == 0 for worker in result["workers"])
 
 
-def test_workers_are_measured_one_by_one_and_start_together(tmp_path):
-    """Each waits for the other: those that ran one after the other would wait until they are ended."""
+def test_workers_are_measured_one_by_one_and_start_at_the_same_moment(tmp_path):
+    """Each worker waits for the other one: workers that ran one after the other would wait until the time limit."""
     meet = ["sh", "-c", f"touch {tmp_path}/$$; until [ $(ls {tmp_path} | wc -l) = 2 ]; do sleep 0.05; done"]
     done = runner.run(meet, [[], [HERE[0]]], timeout=600)
     workers = done["workers"]
@@ -76,17 +76,17 @@ def test_output_without_end_is_bounded():
 @pytest.mark.parametrize(
     ("argv", "cpus", "reason"),
     [
-        (["no-such-command"], [], "no-such-command: no such command on this host"),
+        (["no-such-command"], [], "no-such-command: command not found on this host"),
         ([os.devnull], [], "/dev/null cannot be run: Permission denied"),
-        (["true"], [1 << 14], "cannot pin to CPU 16384: it is offline, or not allowed to this process"),
+        (["true"], [1 << 14], "cannot pin to CPU 16384: it is offline, or this process may not use it"),
     ],
 )
-def test_what_cannot_start_is_an_error_that_says_why(argv, cpus, reason):
+def test_a_command_that_cannot_start_is_an_error_with_the_reason(argv, cpus, reason):
     with pytest.raises(runner.RunnerError, match=reason):
         runner.run(argv, [[], cpus])
 
 
-def test_failures_and_signals_are_told_apart():
+def test_failures_and_signals_are_distinguished():
     failed, killed = (runner.run(["sh", "-c", line], [[]])["workers"][0] for line in ("echo no >&2; exit 3", "kill -9 $$"))
     assert (failed["exit_status"], failed["errors"]) == (3, "no\n")
     assert killed["exit_status"] == -signal.SIGKILL
@@ -104,16 +104,16 @@ def test_a_hanging_worker_that_ignores_sigterm_is_killed_with_its_children():
 
 
 def test_workers_die_with_a_caller_that_is_killed(tmp_path):
-    told = tmp_path / "pid"
+    pid_file = tmp_path / "pid"
     caller = os.fork()
     if caller == 0:
-        runner.run(["sh", "-c", f"echo $$ > {told}.new; mv {told}.new {told}; sleep 300"], [[]], timeout=300)
+        runner.run(["sh", "-c", f"echo $$ > {pid_file}.new; mv {pid_file}.new {pid_file}; sleep 300"], [[]], timeout=300)
         os._exit(0)
-    while not told.exists():
+    while not pid_file.exists():
         time.sleep(0.02)
     os.kill(caller, signal.SIGKILL)
     os.waitpid(caller, 0)
-    assert gone(int(told.read_text()))
+    assert gone(int(pid_file.read_text()))
 
 
 def test_usage_and_steal_between_two_readings():
@@ -126,7 +126,7 @@ def test_usage_and_steal_between_two_readings():
 
 @pytest.fixture(name="orphans")
 def children_and_orphans():
-    """Pids of this process's children, and of all below them whose parents are gone."""
+    """Return a function that lists the new children of this process, orphaned descendants included."""
     with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as listed:
         before = set(listed.read().split())
     libc = ctypes.CDLL(None)
@@ -140,30 +140,30 @@ def children_and_orphans():
     libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
-def test_neighbours_share_the_workers_cpu_and_end_with_the_sample(orphans):
+def test_co_runners_share_the_workers_cpu_and_end_with_the_sample(orphans):
     line = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"
     worker = runner.run(["sh", "-c", line], [[HERE[0]]], neighbours=3)["workers"][0]
     assert worker["cpu_seconds"] < 0.6 * worker["wall_seconds"]
     assert orphans() == set()
 
 
-def test_niceness_is_the_workers_alone():
+def test_niceness_applies_to_the_workers_only():
     mine = os.nice(0)
     assert runner.run(["nice"], [[]], nice=7)["workers"][0]["output"] == f"{mine + 7}\n"
     assert os.nice(0) == mine
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can take a capability from itself")
-def test_more_than_ones_share_takes_a_capability():
-    told = "from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner; runner.run(['true'], [[]], nice=-20)"
+def test_a_higher_priority_needs_a_capability():
+    script = "from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner; runner.run(['true'], [[]], nice=-20)"
     without = ["setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice"]
-    done = subprocess.run([*without, sys.executable, "-c", told], capture_output=True, text=True, check=False)
-    assert "RunnerError: nice -20: only root may give a process more than its share" in done.stderr
+    done = subprocess.run([*without, sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert "RunnerError: nice -20: only root may raise the priority of a process" in done.stderr
 
 
 @pytest.fixture(name="root_sleep")
 def sleep_with_roots_rights():
-    """A copy of sleep that becomes root, whoever starts it."""
+    """Yield the path of a copy of sleep that is setuid root."""
     folder = tempfile.mkdtemp(prefix="smt-")
     os.chmod(folder, 0o755)
     program = os.path.join(folder, "root-sleep")
@@ -175,9 +175,9 @@ def sleep_with_roots_rights():
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a program that becomes root")
 def test_no_worker_of_an_ordinary_user_becomes_root(root_sleep):
-    """It could not be ended with its sample."""
-    told_read, told_write = os.pipe()
-    # This interpreter may lie where an ordinary user cannot read what it has not loaded yet.
+    """The supervisor could not end it with the sample."""
+    report_read, report_write = os.pipe()
+    # An ordinary user may be unable to read this interpreter's files, so load what is needed now.
     assert codecs.lookup("ascii") and importlib.import_module("resource")
     plan = os.fork()
     if plan == 0:
@@ -187,16 +187,16 @@ def test_no_worker_of_an_ordinary_user_becomes_root(root_sleep):
             os.setgid(65534)
             os.setuid(65534)
             taken = runner.run(["sh", "-c", f"grep NoNewPrivs /proc/self/status; exec {root_sleep} 300"], [[]], timeout=2)
-            os.write(told_write, json.dumps(taken["workers"]).encode("ascii"))
+            os.write(report_write, json.dumps(taken["workers"]).encode("ascii"))
         finally:
             os._exit(0)
-    os.close(told_write)
+    os.close(report_write)
     os.waitpid(plan, 0)
     left = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and command_of(pid).startswith(root_sleep.encode())]
     for pid in left:
         os.kill(pid, signal.SIGKILL)
-    with os.fdopen(told_read, encoding="ascii") as told:
-        workers = json.loads(told.read() or "null")
+    with os.fdopen(report_read, encoding="ascii") as report:
+        workers = json.loads(report.read() or "null")
     assert left == []
     assert workers[0]["output"] == "NoNewPrivs:\t1\n" and workers[0]["exit_status"] == -signal.SIGTERM
 

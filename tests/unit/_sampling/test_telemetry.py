@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is recorded beside a sample: from this machine's files, and from trees of machines that tell more."""
+"""Telemetry of a sample: from this machine's files, and from trees of machines that report more."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def cpu_file(cpu, name, value):
 
 @pytest.fixture(name="recorder")
 def recorder_of_a_tree(tmp_path):
-    """A recorder and the tree it reads: 4 CPUs with cpufreq and a count of throttlings a core."""
+    """Return a recorder and the tree it reads: 4 CPUs with cpufreq and a throttle counter per core."""
     files = {}
     for cpu in (0, 1, 4, 5):
         files.update(cpu_file(cpu, "cpufreq/scaling_cur_freq", f"{2000 + cpu}000\n"))
@@ -37,14 +37,14 @@ def recorder_of_a_tree(tmp_path):
     return telemetry.Recorder(CORES, tree(tmp_path, files)), tmp_path
 
 
-def recorded(recorder, workers, meanwhile=lambda: None):
+def recorded(recorder, workers, during=lambda: None):
     record = {}
     with recorder.around(workers, record):
-        meanwhile()
+        during()
     return record
 
 
-def test_frequency_is_the_mean_of_begin_and_end_and_throttling_what_came_between(recorder):
+def test_frequency_is_the_mean_of_start_and_end_and_throttling_the_difference(recorder):
     one, root = recorder
 
     def hot():
@@ -60,11 +60,11 @@ def test_frequency_is_the_mean_of_begin_and_end_and_throttling_what_came_between
 
     record = recorded(one, [[0], [4]], hot)
     assert record["frequency"] == {"0": 2000.0, "4": 1504.0}
-    # Siblings show one counter: seven, not fourteen; and what the other core did is not this sample's.
+    # Siblings show one counter: seven, not fourteen; events of the other core do not count for this sample.
     assert record["throttled"] == 7
 
 
-def test_a_host_that_tells_nothing_has_nothing_recorded(tmp_path):
+def test_a_host_that_reports_nothing_has_nothing_recorded(tmp_path):
     record = recorded(telemetry.Recorder(CORES, tree(tmp_path, {})), [[0]])
     assert (record["frequency"], record["throttled"]) == ({}, None)
     garbled = tree(tmp_path, {**cpu_file(0, "cpufreq/scaling_cur_freq", "<unknown>\n"), **cpu_file(0, "thermal_throttle/core_throttle_count", "")})
@@ -82,17 +82,17 @@ def test_usage_of_a_core_is_the_mean_of_its_online_threads(recorder):
     assert recorder[0].core_usage({}) == {}
 
 
-def test_why_there_are_no_counters_is_in_each_sample(tmp_path, monkeypatch):
+def test_each_sample_has_the_reason_for_missing_counters(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert recorded(telemetry.Recorder(CORES), [[0]])["perf"] == {"reason": "perf is not installed"}
 
 
 def test_counters_where_perf_counts(tmp_path, monkeypatch):
-    """A stand-in for perf on a machine with a PMU, in the form of test_perf_counters; what perf does here is tested there."""
+    """A stand-in for perf on a machine with a PMU, in the format of test_perf_counters; the real perf is tested there."""
     line = '{"cpu" : "%d", "counter-value" : "%d.000000", "event" : "%s"}'
-    told = "\n".join(line % (cpu, count, event) for cpu in (0, 4) for event, count in (("cycles", 1000), ("instructions", 500 + cpu)))
+    output = "\n".join(line % (cpu, count, event) for cpu in (0, 4) for event, count in (("cycles", 1000), ("instructions", 500 + cpu)))
     (tmp_path / "perf").write_text(
-        f"#!/bin/sh\ntell() {{ cat >&2 <<'END'\n{told}\nEND\nexit 0\n}}\ncase \"$*\" in *true) tell;; esac\ntrap tell INT\n"
+        f"#!/bin/sh\nprint_counts() {{ cat >&2 <<'END'\n{output}\nEND\nexit 0\n}}\ncase \"$*\" in *true) print_counts;; esac\ntrap print_counts INT\n"
         f'echo "$*" > {tmp_path}/arguments\nwhile :; do sleep 0.02; done\n'
     )
     (tmp_path / "perf").chmod(0o755)
@@ -113,14 +113,14 @@ def test_perf_does_not_outlive_a_sample_that_fails(monkeypatch, tmp_path):
     (tmp_path / "perf").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(ZeroDivisionError), telemetry.Recorder(CORES).around([[0]], {}):
-        # The shell makes the file first and writes into it then.
+        # The shell creates the file before it writes to it.
         while not ((tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip()):
             pass
         raise ZeroDivisionError
     assert not os.path.exists(f"/proc/{(tmp_path / 'pid').read_text().strip()}")
 
 
-def test_load_by_others_is_seen_and_said():
+def test_load_of_other_processes_is_measured_and_reported():
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _cpu in os.sched_getaffinity(0)]
     try:
         others = telemetry.load_by_others()
@@ -129,5 +129,5 @@ def test_load_by_others_is_seen_and_said():
             one.kill()
             one.wait()
     assert others > 0.5
-    assert f"others used {int(round(100 * others))} % of the CPU time before this block" in telemetry.too_busy(others)
+    assert f"others used {round(100 * others)} % of the CPU time before this block" in telemetry.too_busy(others)
     assert telemetry.too_busy(0.05) is None
