@@ -1,50 +1,77 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Configuration files that are to be there, or not: what differs, and making it so."""
+"""Configuration files with their desired content: compare them with what is on the host, and write them."""
 
 from __future__ import annotations
 
 import os
+import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import durable
+from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 
 
 class ConfigFileError(Exception):
-    """A configuration file could not be written or removed; the text names it."""
+    """A configuration file could not be written or removed; the message names it."""
 
 
-def changes(fs, wanted: dict) -> dict:
-    """``{path: (text now, text wanted)}`` of those that differ; None is no file, and a link in a ``.wants`` directory reads as its target."""
+def changes(fs: HostFs, wanted: t.Mapping[str, str | None]) -> dict[str, tuple[str | None, str | None]]:
+    """Return the files that differ from their desired content.
+
+    None means that the file does not exist, or must not exist. In a ``.wants`` directory the content is the target of the symbolic link.
+
+    Args:
+        fs: the host's files.
+        wanted: path relative to the sysroot -> desired content.
+
+    Returns:
+        path -> (current content, desired content).
+    """
     found = {}
-    for path, text in wanted.items():
-        now = _now(fs, path)
-        if now != text:
-            found[path] = (now, text)
+    for path, desired in wanted.items():
+        current = _current(fs, path)
+        if current != desired:
+            found[path] = (current, desired)
     return found
 
 
-def apply(fs, changed: dict) -> None:
-    """Raises ConfigFileError."""
-    for path, (now, text) in changed.items():
+def apply(fs: HostFs, changed: t.Mapping[str, tuple[str | None, str | None]]) -> None:
+    """Write or remove the files that differ.
+
+    Args:
+        fs: the host's files.
+        changed: as `changes` returns it.
+
+    Raises:
+        ConfigFileError: a file could not be written or removed.
+    """
+    for path, (current, desired) in changed.items():
         try:
-            if text is None:
+            if desired is None:
                 durable.unlink(fs.path(path))
                 _remove_if_empty(os.path.dirname(fs.path(path)))
             elif _is_link(path):
                 durable.make_folders(os.path.dirname(fs.path(path)), 0o755)
-                if now is not None:
+                if current is not None:
                     os.unlink(fs.path(path))
-                os.symlink(text, fs.path(path))
+                os.symlink(desired, fs.path(path))
                 durable.sync_names(os.path.dirname(fs.path(path)))
             else:
-                fs.write(path, text)
-        except OSError as trouble:
-            raise ConfigFileError(f"{fs.path(path)}: {trouble.strerror}") from trouble
+                fs.write(path, desired)
+        except OSError as error:
+            raise ConfigFileError(f"{fs.path(path)}: {error.strerror}") from error
 
 
-def diff(changed: dict) -> list[dict]:
-    """In the form of Ansible's ``--diff``."""
-    return [{"before_header": "/" + path, "after_header": "/" + path, "before": _lines(now), "after": _lines(text)} for path, (now, text) in changed.items()]
+def diff(changed: t.Mapping[str, tuple[str | None, str | None]]) -> list[dict[str, str]]:
+    """Return the differences in the format of Ansible's ``--diff``.
+
+    Args:
+        changed: as `changes` returns it.
+    """
+    return [
+        {"before_header": "/" + path, "after_header": "/" + path, "before": _lines(current), "after": _lines(desired)}
+        for path, (current, desired) in changed.items()
+    ]
 
 
 def _lines(text: str | None) -> str:
@@ -55,7 +82,7 @@ def _is_link(path: str) -> bool:
     return ".wants/" in path
 
 
-def _now(fs, path: str) -> str | None:
+def _current(fs: HostFs, path: str) -> str | None:
     if fs.status(path) is None:
         return None
     if not _is_link(path):
@@ -67,10 +94,10 @@ def _now(fs, path: str) -> str | None:
 
 
 def _remove_if_empty(directory: str) -> None:
-    """Only of directories that were made for one of our files; packages bring the others."""
+    """Remove a directory that was made for one of our files; all other directories belong to packages."""
     if directory.endswith((".wants", "/udev-rules")):
         try:
             os.rmdir(directory)
         except OSError:
-            # Others have files in it.
+            # It still holds files of others.
             return

@@ -1,13 +1,15 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""/proc/cpuinfo as data, for the architectures whose layout differs: blocks of `processor : N` (x86, arm, ppc, riscv, mips, loongarch, ia64),
-one line a CPU (sparc: `CPU0: online`; s390: `processor 0: version = ...`, later in the file blocks of `cpu number : 0`), or no CPU number at all
-(old arm, m68k).
+"""Parser of /proc/cpuinfo for all architectures.
+
+Three layouts exist: blocks that start with `processor : N` (x86, arm, ppc, riscv, mips, loongarch, ia64), one line per CPU (sparc: `CPU0: online`;
+s390: `processor 0: version = ...`, followed by blocks that start with `cpu number : 0`), and no CPU numbers at all (old arm, m68k).
 """
 
 from __future__ import annotations
 
 import re
+import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 
@@ -18,15 +20,22 @@ _S390_PROCESSOR = (re.compile(r"processor[ \t]+([0-9]{1,6})[ \t]*:.*"), re.compi
 _S390_PAIR = re.compile(r"(version|identification|machine) = (\w+)")
 
 
-def parse(text):
-    """Read the text of /proc/cpuinfo.
+class CpuInfo(t.NamedTuple):
+    """The fields of /proc/cpuinfo.
 
-    Returns:
-        (common, blocks): `common` has the fields that stand before the first CPU (dict of str to str); `blocks` has CPU number (int) ->
-            fields (dict of str to str) in the order of the file. Numbers above the highest CPU number accepted are left out.
+    Attributes:
+        common: field -> value, of the fields before the first CPU.
+        blocks: CPU number -> its fields, in the order of the file. CPU numbers above `cpulist.MAX_CPU` are ignored.
     """
-    common = {}
-    blocks = {}
+
+    common: dict[str, str]
+    blocks: dict[int, dict[str, str]]
+
+
+def parse(text: str) -> CpuInfo:
+    """Parse the text of /proc/cpuinfo."""
+    common: dict[str, str] = {}
+    blocks: dict[int, dict[str, str]] = {}
     fields = common
     patterns = _PROCESSOR
     for line in text.split("\n"):
@@ -41,22 +50,27 @@ def parse(text):
             fields.setdefault(name.strip(), value.strip(" \t\r\0"))
             if not blocks and common.get("vendor_id") == "IBM/S390":
                 patterns = _S390_PROCESSOR
-    return common, blocks
+    return CpuInfo(common, blocks)
 
 
-def _cpu(line, patterns):
+def _cpu(line: str, patterns: t.Iterable[re.Pattern[str]]) -> int | None:
     match = next(filter(None, (pattern.fullmatch(line) for pattern in patterns)), None)
     cpu = -1 if match is None else int(match.group(1))
     return cpu if 0 <= cpu <= cpulist.MAX_CPU else None
 
 
-def first(text):
-    """The fields (dict of str to str) that tell the processor's model: those of the first CPU and those before and, on s390, of all."""
+def first(text: str) -> dict[str, str]:
+    """Return the fields that identify the CPU model: those before the first CPU (on s390 they hold for all CPUs) and those of the first CPU."""
     common, blocks = parse(text)
     return dict(common, **next(iter(blocks.values()), {}))
 
 
-def number(fields, name):
-    """The field as a number (int), or None when it is missing or something else."""
+def number(fields: t.Mapping[str, str], name: str) -> int | None:
+    """Return a field as a number, or None when it is missing or not a number.
+
+    Args:
+        fields: the fields of a CPU.
+        name: the field's name.
+    """
     value = fields.get(name, "")
     return int(value) if value.isdigit() and len(value) <= 10 and value.isascii() else None

@@ -1,142 +1,136 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The kernel's ways to write a set of CPUs, to and from Python: lists (`0-3,8`) and hex masks (`ff,00000001`).
+"""The kernel's two text formats for a set of CPUs: lists (`0-3,8`) and hexadecimal masks (`ff,00000001`).
 
-Both are what `bitmap_print_to_pagebuf` of the kernel's `lib/bitmap.c` writes. An empty text is the empty set. A text that is neither is an
-error that names the offending part; nothing is ever skipped or repaired.
+`bitmap_print_to_pagebuf` in the kernel's `lib/bitmap.c` writes both. An empty text is the empty set. An invalid text raises an error that names the
+invalid part; nothing is skipped or repaired.
 """
 
 from __future__ import annotations
 
 import re
+import typing as t
 
 MAX_CPU = 65535
-"""Highest CPU number that is believed. Kernels are built for at most 8192 CPUs; a larger number is damage or malice, and would cost memory."""
+"""Highest CPU number accepted. Kernels support at most 8192 CPUs; a larger number is corrupt or malicious, and would use much memory."""
 
 MAX_TEXT = 1 << 19
-"""Longest text that is looked at, in characters: every second CPU up to MAX_CPU takes 0.4 million."""
+"""Longest text accepted, in characters: a list of every second CPU up to MAX_CPU has 0.4 million."""
 
 _RANGE = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10}))?")
-_MASK_WORD = re.compile(r"[0-9a-fA-F]+")
+_MASK_CHUNK = re.compile(r"[0-9a-fA-F]+")
 _BLANK = " \t\r\n\0"
 
 
 class CpuListError(ValueError):
-    """A text that is no CPU list or no CPU mask, or a number that is no CPU number."""
+    """A text is not a valid CPU list or CPU mask, or a value is not a valid CPU number."""
 
 
-def parse(text, most=MAX_CPU + 1):
-    """Read a CPU list.
+def parse(text: object, most: int = MAX_CPU + 1) -> tuple[int, ...]:
+    """Parse a CPU list.
 
     Args:
-        text: such as ``0-3,8``; blanks, newlines and NUL bytes around the list and blanks around its parts are allowed.
-        most: a list of more CPUs is an error, before memory is taken for them.
+        text: such as ``0-3,8``; whitespace and NUL bytes around the list and whitespace around its parts are allowed.
+        most: maximum number of CPUs; a longer list is an error before it takes memory.
 
     Returns:
-        the CPU numbers as a sorted tuple of int without repetition.
+        the CPU numbers, sorted and without duplicates.
 
     Raises:
-        CpuListError: with the part that is wrong and why.
+        CpuListError: the text is not a valid CPU list; the message names the invalid part and the reason.
     """
     text = _checked(text, "CPU list")
     if not text:
         return ()
-    cpus = []
+    cpus: list[int] = []
     ascending = True
     for part in text.split(","):
-        first, last = _bounds(part, text)
-        if cpus and first <= cpus[-1]:
+        start, end = _bounds(part, text)
+        if cpus and start <= cpus[-1]:
             ascending = False
-        if len(cpus) + last + 1 - first > most:
-            raise CpuListError(f"{quoted(text)} is no CPU list here: it names more CPUs than the {most} that can be")
-        cpus.extend(range(first, last + 1))
+        if len(cpus) + end + 1 - start > most:
+            raise CpuListError(f"{quoted(text)} is not a valid CPU list here: it lists more than {most} CPUs, the maximum accepted")
+        cpus.extend(range(start, end + 1))
     return tuple(cpus) if ascending else tuple(sorted(set(cpus)))
 
 
-def _bounds(part, text):
+def _bounds(part: str, text: str) -> tuple[int, int]:
     match = _RANGE.fullmatch(part.strip())
     if match is None:
-        raise CpuListError(f"{quoted(text)} is no CPU list: {quoted(part)} is neither a CPU number nor a range such as 0-3")
-    first = int(match.group(1))
-    last = first if match.group(2) is None else int(match.group(2))
-    if last < first:
-        raise CpuListError(f"{quoted(text)} is no CPU list: the range {quoted(part)} runs backwards")
-    if last > MAX_CPU:
-        raise CpuListError(f"{quoted(text)} is no CPU list: {quoted(part)} is above {MAX_CPU}, the highest CPU number accepted")
-    return first, last
+        raise CpuListError(f"{quoted(text)} is not a valid CPU list: {quoted(part)} is neither a CPU number nor a range such as 0-3")
+    start = int(match.group(1))
+    end = start if match.group(2) is None else int(match.group(2))
+    if end < start:
+        raise CpuListError(f"{quoted(text)} is not a valid CPU list: the range {quoted(part)} runs backwards")
+    if end > MAX_CPU:
+        raise CpuListError(f"{quoted(text)} is not a valid CPU list: {quoted(part)} is above {MAX_CPU}, the highest CPU number accepted")
+    return start, end
 
 
-def parse_mask(text):
-    """Read a CPU mask: words of 32 bits in hexadecimal, the highest first, parted by commas (`00000001,00000000` is CPU 32).
+def parse_mask(text: object) -> tuple[int, ...]:
+    """Parse a CPU mask: comma-separated hexadecimal chunks of 32 bits, the highest first (`00000001,00000000` is CPU 32).
 
-    A single word may be longer, as in ``0xffff`` of command lines.
+    A single chunk may be longer, as in ``0xffff`` on command lines.
+
+    Args:
+        text: the mask; whitespace and NUL bytes around it are allowed.
 
     Returns:
-        the CPU numbers as a sorted tuple of int.
+        the CPU numbers, sorted.
 
     Raises:
-        CpuListError: with the part that is wrong and why.
+        CpuListError: the text is not a valid CPU mask; the message names the invalid part and the reason.
     """
     text = _checked(text, "CPU mask")
     if not text:
         return ()
-    words = (text[2:] if text[:2] in ("0x", "0X") else text).split(",")
-    for position, word in enumerate(words):
-        if not _MASK_WORD.fullmatch(word) or (len(words) > 1 and len(word) > 8) or (position > 0 and len(word) != 8):
-            raise CpuListError(f"{quoted(text)} is no CPU mask: {quoted(word)} is no word of 32 bits in hexadecimal")
-    digits = "".join(words).lstrip("0")
+    chunks = (text[2:] if text[:2] in ("0x", "0X") else text).split(",")
+    for position, chunk in enumerate(chunks):
+        if not _MASK_CHUNK.fullmatch(chunk) or (len(chunks) > 1 and len(chunk) > 8) or (position > 0 and len(chunk) != 8):
+            raise CpuListError(f"{quoted(text)} is not a valid CPU mask: {quoted(chunk)} is not a 32-bit hexadecimal number")
+    digits = "".join(chunks).lstrip("0")
     if len(digits) > (MAX_CPU + 1) // 4:
-        raise CpuListError(f"{quoted(text)} is no CPU mask: it holds a CPU above {MAX_CPU}, the highest CPU number accepted")
+        raise CpuListError(f"{quoted(text)} is not a valid CPU mask: it contains a CPU above {MAX_CPU}, the highest CPU number accepted")
     bits = bin(int(digits, 16))[:1:-1] if digits else ""
     return tuple(cpu for cpu, bit in enumerate(bits) if bit == "1")
 
 
-def render(cpus):
-    """Write CPU numbers as the shortest CPU list, as the kernel does.
+def render(cpus: t.Iterable[int]) -> str:
+    """Format CPU numbers as the shortest CPU list, as the kernel does.
 
     Args:
-        cpus: iterable of int, in any order, repetitions allowed.
+        cpus: CPU numbers in any order; duplicates are allowed.
 
     Returns:
-        such as ``0-3,8``; the empty text for no CPU.
+        such as ``0-3,8``; the empty text when there are no CPUs.
 
     Raises:
-        CpuListError: when something in it is no CPU number.
+        CpuListError: a value is not a valid CPU number.
     """
-    numbers = sorted({_cpu_number(cpu) for cpu in cpus})
-    parts = []
-    start = previous = None
-    for cpu in numbers:
-        if previous is not None and cpu == previous + 1:
-            previous = cpu
-            continue
-        if start is not None:
-            parts.append(_range_text(start, previous))
-        start = previous = cpu
-    if start is not None:
-        parts.append(_range_text(start, previous))
-    return ",".join(parts)
+    ranges: list[tuple[int, int]] = []
+    for cpu in sorted({_cpu_number(value) for value in cpus}):
+        if ranges and cpu == ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], cpu)
+        else:
+            ranges.append((cpu, cpu))
+    return ",".join(str(start) if start == end else f"{start}-{end}" for start, end in ranges)
 
 
-def _cpu_number(value):
+def _cpu_number(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_CPU:
-        raise CpuListError(f"{quoted(value)} is no CPU number: a whole number from 0 to {MAX_CPU} is wanted")
+        raise CpuListError(f"{quoted(value)} is not a valid CPU number: expected an integer from 0 to {MAX_CPU}")
     return int(value)
 
 
-def _range_text(first, last):
-    return str(first) if first == last else f"{first}-{last}"
-
-
-def _checked(text, what):
+def _checked(text: object, kind: str) -> str:
     if not isinstance(text, str):
-        raise CpuListError(f"{quoted(text)} is no {what}: a text is wanted, not {type(text).__name__}")
+        raise CpuListError(f"{quoted(text)} is not a valid {kind}: expected a string, not {type(text).__name__}")
     if len(text) > MAX_TEXT:
-        raise CpuListError(f"{quoted(text)} is no {what}: it has {len(text)} characters, more than any machine needs")
+        raise CpuListError(f"{quoted(text)} is not a valid {kind}: it has {len(text)} characters, more than any machine needs")
     return text.strip(_BLANK)
 
 
-def quoted(value):
-    """A short, printable form of any value for a message: control characters escaped, cut after 40 characters."""
+def quoted(value: object) -> str:
+    """Return a short, printable form of any value for a message: control characters are escaped, the text is cut after 40 characters."""
     text = repr(value[:60] if isinstance(value, str) else value)
     return text if len(text) <= 40 else text[:37] + "..."

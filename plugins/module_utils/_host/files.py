@@ -1,10 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The files of a host, or of a recorded tree of one, below a `sysroot`.
+"""The files of a host, or of a recorded tree of its files, below a `sysroot`.
 
-Reading never raises and never blocks: a file that is missing is None, one that is there and cannot be read is None with the reason in
-`HostFs.problems`. What is read is bounded in size and decoded with replacement characters. No link in a recorded tree, of a file or of a directory, leads out
-of it.
+Reading never raises and never blocks: a missing file reads as None, an unreadable file reads as None and the reason is in `HostFs.problems`. Reads are
+limited in size and decoded with replacement characters. Symbolic links that lead out of a recorded tree are not followed.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ import stat
 from ansible_collections.threadwise.smt.plugins.module_utils._host import durable
 
 SMALL = 1 << 20
-"""Upper bound for files of sysfs and for configuration files, in bytes."""
+"""Maximum size of files of sysfs and of configuration files, in bytes."""
 
 LARGE = 64 << 20
-"""Upper bound for /proc/cpuinfo (4096 CPUs take about 6 MB) and grub.cfg, in bytes."""
+"""Maximum size of /proc/cpuinfo (about 6 MB for 4096 CPUs) and of grub.cfg, in bytes."""
 
 MAX_PROBLEMS = 50
-"""Reasons that are kept in full; a tree with thousands of damaged files is told once, not thousands of times."""
+"""Maximum number of problems kept, for trees with thousands of damaged files."""
 
 _MISSING = (errno.ENOENT, errno.ENOTDIR)
 _PAGE = 4096
@@ -35,30 +34,30 @@ class HostFs:
     """Access to one host's files. Paths are relative to the sysroot and have no leading slash: ``sys/devices/system/cpu/present``.
 
     Args:
-        sysroot: directory that stands for ``/``.
+        sysroot: directory used as ``/``.
 
     Attributes:
-        sysroot: the absolute path of it, without a trailing slash except for ``/`` itself.
-        problems: list of sentences (str), one for each thing that was there and could not be read.
+        sysroot: its absolute path, without a trailing slash except for ``/`` itself.
+        problems: sentences for the user, one for each file or directory that exists but could not be read or used.
     """
 
-    def __init__(self, sysroot="/"):
+    def __init__(self, sysroot: str = "/") -> None:
         self.sysroot = os.path.abspath(sysroot)
-        self.problems = []
+        self.problems: list[str] = []
         self._prefix = self.sysroot.rstrip("/") + "/"
         self._root = os.path.realpath(self.sysroot)
 
     @property
-    def is_host(self):
+    def is_host(self) -> bool:
         """True when the sysroot is ``/``: the files are those of the running system."""
         return self.sysroot == "/"
 
-    def path(self, path):
-        """The full path (str) of a file below the sysroot."""
+    def path(self, path: str) -> str:
+        """Return the full path of a file below the sysroot."""
         return self._prefix + path
 
-    def note(self, problem):
-        """Keep a sentence for the user about something that could not be read or believed."""
+    def note(self, problem: str) -> None:
+        """Add a sentence for the user about something that could not be read or used to `problems`."""
         if problem in self.problems:
             return
         if len(self.problems) < MAX_PROBLEMS:
@@ -66,34 +65,40 @@ class HostFs:
         elif len(self.problems) == MAX_PROBLEMS:
             self.problems.append(f"There are more problems of this kind; only the first {MAX_PROBLEMS} are listed.")
 
-    def read(self, path, limit=SMALL):
-        """The text of a file, or None when it is missing or unreadable.
+    def read(self, path: str, limit: int = SMALL) -> str | None:
+        """Return the text of a file, or None when it is missing or unreadable.
 
         Args:
-            limit: size in bytes above which the file is not believed: the answer is None and a problem.
+            path: relative to the sysroot.
+            limit: maximum size in bytes; a larger file is a problem and reads as None.
         """
         data = self._bytes(path, limit + 1)
         if data is None:
             return None
         if len(data) > limit:
-            self.note(f"{self.path(path)} is larger than {limit} bytes and was left out.")
+            self.note(f"{self.path(path)} is larger than {limit} bytes and was ignored.")
             return None
         return data.decode("utf-8", "replace")
 
-    def head(self, path, size):
-        """The first `size` bytes of a file as text, or None when it is missing or unreadable."""
+    def head(self, path: str, size: int) -> str | None:
+        """Return the beginning of a file as text, or None when it is missing or unreadable.
+
+        Args:
+            path: relative to the sysroot.
+            size: maximum number of bytes to read.
+        """
         data = self._bytes(path, size)
         return None if data is None else data.decode("utf-8", "replace")
 
-    def _bytes(self, path, size):
+    def _bytes(self, path: str, size: int) -> bytes | None:
         try:
             descriptor = self._open(path)
             try:
-                # A FIFO or a device below a hostile sysroot could block for ever or never end: only regular files are read.
+                # A FIFO or a device below a hostile sysroot could block or never end: only regular files are read.
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                     raise OSError(errno.EINVAL, "it is not a regular file")
                 data = os.read(descriptor, min(size, _PAGE))
-                # Only files of procfs come in portions that are shorter than what was asked for.
+                # Only files of procfs return less than the requested size before their end.
                 if len(data) == _PAGE or (data and path.startswith("proc/")):
                     data = _rest(descriptor, data, size)
                 return data
@@ -104,24 +109,28 @@ class HostFs:
                 self.note(f"{self.path(path)} cannot be read: {getattr(error, 'strerror', None) or error}.")
             return None
 
-    def _open(self, path):
-        """A descriptor of a file to read from."""
+    def _open(self, path: str) -> int:
+        """Return a descriptor to read a file from."""
         if self.is_host:
             return os.open(self.path(path), _FLAGS)
         found = self._find(path)
         try:
-            # What is opened is what was looked at, whatever becomes of its name.
+            # This opens the file that was checked, even if its name now refers to another one.
             return os.open(f"/proc/self/fd/{found}", _FLAGS)
         finally:
             os.close(found)
 
-    def _find(self, path, flags=0):
-        """A descriptor (O_PATH: nothing is opened, which for a device can have an effect) of what a path names.
+    def _find(self, path: str, flags: int = 0) -> int:
+        """Return an O_PATH descriptor of a file or directory. O_PATH does not open it, because opening a device can have side effects.
 
-        The kernel follows the links, of each part of the path, and then says where that led to.
+        The kernel follows the symbolic links in all parts of the path, and /proc then shows the resulting path.
+
+        Args:
+            path: relative to the sysroot.
+            flags: further flags of open(2).
 
         Raises:
-            OSError: there is no such file, or a link leads out of the recorded tree.
+            OSError: the file does not exist, or a symbolic link leads out of the recorded tree.
         """
         found = os.open(self._prefix + path, os.O_PATH | os.O_CLOEXEC | flags)
         try:
@@ -136,8 +145,8 @@ class HostFs:
             os.close(found)
             raise
 
-    def names(self, path):
-        """The names (list of str, sorted) in a directory; empty when it is missing or unreadable."""
+    def names(self, path: str) -> list[str]:
+        """Return the sorted names in a directory; none when it is missing or unreadable."""
         try:
             found = self._find(path, os.O_DIRECTORY)
             try:
@@ -149,8 +158,8 @@ class HostFs:
                 self.note(f"{self.path(path)} cannot be listed: {error.strerror}.")
             return []
 
-    def status(self, path):
-        """`os.stat_result` of what the path names (a symbolic link itself, not its target), or None when there is nothing."""
+    def status(self, path: str) -> os.stat_result | None:
+        """Return the status of a file (of a symbolic link itself, not of its target), or None when it does not exist."""
         folder, name = os.path.split(path)
         try:
             found = self._find(folder, os.O_DIRECTORY)
@@ -160,16 +169,21 @@ class HostFs:
                 os.close(found)
         except OSError as error:
             if error.errno == errno.EXDEV:
-                self.note(f"{self.path(path)} cannot be looked at: {error.strerror}.")
+                self.note(f"{self.path(path)} cannot be accessed: {error.strerror}.")
             return None
 
-    def write(self, path, text, mode=0o644):
-        """Put an ordinary file in place whole or not at all, for good: a temporary file in the same directory, flushed and renamed, and the directory flushed.
+    def write(self, path: str, text: str, mode: int = 0o644) -> None:
+        """Write a regular file atomically and durably: flush a temporary file in the same directory, rename it, flush the directory.
 
-        Directories on the way are made. Not for files of the kernel, which cannot be renamed over.
+        Missing parent directories are created. This cannot write files of sysfs or procfs, which cannot be replaced by a rename.
+
+        Args:
+            path: relative to the sysroot.
+            text: the file's new content.
+            mode: its permission bits.
 
         Raises:
-            OSError: the file is then as it was; or, where only its directory could not be flushed, it may be so again after a power cut.
+            OSError: the file is unchanged; or, when only flushing the directory failed, a power failure may undo the change.
         """
         folder, name = os.path.split(path)
         temporary = f".{name}.{secrets.token_hex(4)}"
@@ -190,8 +204,12 @@ class HostFs:
         finally:
             os.close(found)
 
-    def _folder(self, path):
-        """A descriptor of a directory, which is made, with those on the way to it, where it is missing. Raises OSError."""
+    def _folder(self, path: str) -> int:
+        """Return a descriptor of a directory, which is created with its parents when it is missing.
+
+        Raises:
+            OSError: it could not be created or opened.
+        """
         if not path:
             durable.make_folders(self.sysroot, 0o755)
         try:
@@ -199,7 +217,7 @@ class HostFs:
         except FileNotFoundError:
             above = self._folder(os.path.dirname(path))
             try:
-                # Another process may have just made it.
+                # Another process may have just created it.
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(os.path.basename(path), 0o755, dir_fd=above)
                 durable.sync(above)
@@ -212,7 +230,7 @@ class HostFs:
             os.close(found)
 
 
-def _rest(descriptor, data, size):
+def _rest(descriptor: int, data: bytes, size: int) -> bytes:
     chunks = [data]
     left = size - len(data)
     while left > 0:

@@ -1,62 +1,74 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A process and what it started, ended whole: also what has left its parent, its group or its session."""
+"""Process control: end a process with all its descendants, even those that left its process group or session or lost their parent."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import signal
 import time
+import typing as t
 
-# How long a process may take to follow a polite signal before it gets SIGKILL.
+# Seconds that a process may take to exit after the first signal before it gets SIGKILL.
 TERM_SECONDS = 1.0
-# prctl(2): be signalled when the parent dies; become the parent of descendants whose own parent has gone (Linux 3.4).
+# prctl(2): get a signal when the parent dies; become the parent of orphaned descendants (Linux 3.4).
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-# No program that this process executes from now on gives it rights, by set-user-ID or by capabilities of its file (Linux 3.5).
+# No program that this process executes from now on gains privileges, by set-user-ID or by file capabilities (Linux 3.5).
 PR_SET_NO_NEW_PRIVS = 38
 
 
-def die_with_parent(number):
-    """Have the kernel send this process a signal when its parent dies. A change of user takes it away again (prctl(2))."""
+def die_with_parent(number: int) -> None:
+    """Ask the kernel to send this process a signal when its parent dies. A change of user cancels it (prctl(2)).
+
+    Args:
+        number: the signal's number.
+    """
     _prctl(PR_SET_PDEATHSIG, number)
 
 
-def adopt_orphans():
-    """Become the parent of every descendant whose own parent ends."""
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent exits."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
-def gain_no_privileges():
-    """Have this process and all its descendants never gain rights by what they execute.
+def gain_no_privileges() -> None:
+    """Prevent this process and all its descendants from gaining privileges when they execute a program.
 
     Raises:
-        OSError: the kernel does not do so.
+        OSError: the kernel refused.
     """
     if _prctl(PR_SET_NO_NEW_PRIVS, 1) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"PR_SET_NO_NEW_PRIVS: {os.strerror(number)}")
 
 
-def end_children(reaped, waiting=frozenset(), polite=signal.SIGTERM, patience=TERM_SECONDS):
-    """End all children, and theirs as they become children of this process, which has to adopt orphans.
+def end_children(
+    reaped: t.Callable[[int, int, resource.struct_rusage], object],
+    waiting: t.Iterable[int] = frozenset(),
+    polite: int = signal.SIGTERM,
+    patience: float = TERM_SECONDS,
+) -> None:
+    """End all children, and their descendants as these become children of this process, which must have called `adopt_orphans`.
 
     Args:
-        reaped: called with (pid, status, rusage) of each that ended.
-        waiting: pids known to be children, for a kernel that does not list them.
-        polite: the signal that asks; SIGKILL follows after ``patience`` seconds.
+        reaped: called with (pid, wait status, resource usage) of each child that ended.
+        waiting: pids of known children, for kernels that do not list children.
+        polite: the signal that asks a child to exit.
+        patience: seconds until SIGKILL follows.
     """
     left = set(waiting)
     begun = time.monotonic()
-    asked = set()
+    asked: set[int] = set()
     while True:
         pids = children() or left
         if not pids:
             return
         late = time.monotonic() - begun >= patience
         for pid in pids:
-            # Asked once: a server takes a second request for impatience.
+            # Send it only once: servers shut down less gracefully after a second signal.
             if late or pid not in asked:
                 os.kill(pid, signal.SIGKILL if late else polite)
                 asked.add(pid)
@@ -72,14 +84,15 @@ def end_children(reaped, waiting=frozenset(), polite=signal.SIGTERM, patience=TE
         time.sleep(0.01)
 
 
-def children():
-    """Pids (a set) of this process's children (proc(5): /proc/PID/task/TID/children, needs CONFIG_PROC_CHILDREN)."""
+def children() -> set[int]:
+    """Return the pids of this process's children (proc(5): /proc/PID/task/TID/children, needs CONFIG_PROC_CHILDREN)."""
     try:
-        with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as listed:
-            return {int(pid) for pid in listed.read().split()}
+        with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as stream:
+            return {int(pid) for pid in stream.read().split()}
     except OSError:
         return set()
 
 
-def _prctl(option, value):
-    return ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+def _prctl(option: int, value: int) -> int:
+    status: int = ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+    return status

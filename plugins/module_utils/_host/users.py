@@ -1,9 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Work in the name of another user: with that user's rights and no others, in a process of its own.
+"""Operations with the privileges of another user, in a process of their own.
 
-A folder that another user may write is never entered with root's rights. Whoever owns it can put a link, a FIFO or a mount in the place of any name in it, at
-any moment, so no look at a name says what will be opened a moment later.
+Never enter a directory that another user may write with root's privileges. Its owner can replace any name in it with a symbolic link, a FIFO or a mount at
+any moment, so checking a name does not tell what a later open will find.
 """
 
 from __future__ import annotations
@@ -15,25 +15,28 @@ import select
 import shutil
 import signal
 import time
+import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import processes
 
-# What is done in another's folder takes moments. A file system of that user's own (FUSE) can make it last for ever.
-PATIENCE = 120.0
+# Seconds. Operations in another user's directory take moments, but that user's own file system (FUSE) can block them for ever.
+TIME_LIMIT = 120.0
+
+_Result = t.TypeVar("_Result")
 
 
 class OtherUserError(Exception):
-    """What was to be done in the name of another user was not done; the text says why."""
+    """An operation with the privileges of another user failed; the message says why."""
 
 
-def become(owner):
-    """Give up this process's rights for those of a user; neither it nor what it executes can gain others. For a process that was just forked.
+def become(owner: tuple[int, int]) -> None:
+    """Switch this process to a user's privileges; neither it nor any program it executes can gain others. Only for a process that was just forked.
 
     Args:
         owner: (uid, gid).
 
     Raises:
-        OSError: this process may not become that user.
+        OSError: this process is not allowed to become that user.
     """
     uid, gid = owner
     if os.geteuid() == 0:
@@ -44,89 +47,99 @@ def become(owner):
     processes.gain_no_privileges()
 
 
-def call(owner, work, *arguments):
-    """What ``work(*arguments)`` returns, called with the rights of a user.
+def call(owner: tuple[int, int], work: t.Callable[..., _Result], *arguments: object) -> _Result:
+    """Return the result of ``work(*arguments)``, called with a user's privileges.
 
     Args:
         owner: (uid, gid).
-        work: returns plain data; of its exceptions only OSError is expected.
+        work: returns JSON data and raises no exception but OSError.
+        *arguments: its arguments.
 
     Raises:
-        OSError: as of ``work``, where it could be called without a process of its own.
-        OtherUserError: the same from a process of its own, or that process did not end in time, or was ended.
+        OSError: from ``work``, when no separate process was needed.
+        OtherUserError: ``work`` raised OSError in its separate process, or that process exceeded the time limit or was killed.
     """
     if owner[0] == os.geteuid():
         return work(*arguments)
-    told_read, told_write = os.pipe()
+    reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
-        _work(owner, work, arguments, told_write)
-    os.close(told_write)
+        _run_child(owner, work, arguments, writer)
+    os.close(writer)
     try:
-        text = _listen(told_read, time.monotonic() + PATIENCE)
+        text = _read_all(reader, time.monotonic() + TIME_LIMIT)
     finally:
-        os.close(told_read)
-        # One that has told all ends by itself; one that hangs, or whose caller leaves early, has to be ended.
+        os.close(reader)
+        # A child that has sent its reply exits by itself; one that hangs, or whose caller is interrupted, must be killed.
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     if text is None:
-        raise OtherUserError(f"it did not end within {PATIENCE} s")
+        raise OtherUserError(f"the process of user {owner[0]} did not finish within {TIME_LIMIT:g} s")
     try:
-        answer = json.loads(text)
+        reply = json.loads(text)
     except ValueError:
-        raise OtherUserError(f"the process that worked for user {owner[0]} was ended") from None
-    if "trouble" in answer:
-        raise OtherUserError(answer["trouble"])
-    return answer["done"]
+        raise OtherUserError(f"the process of user {owner[0]} was killed") from None
+    if "error" in reply:
+        raise OtherUserError(reply["error"])
+    result: _Result = reply["result"]
+    return result
 
 
-def _work(owner, work, arguments, told):
-    """In the child. Never returns."""
+def _run_child(owner: tuple[int, int], work: t.Callable[..., object], arguments: tuple[object, ...], writer: int) -> t.NoReturn:
     try:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
+        reply: dict[str, object]
         try:
             become(owner)
-            # After the change of user, which takes it away.
+            # After the change of user, which would cancel it.
             processes.die_with_parent(signal.SIGKILL)
-            answer = {"done": work(*arguments)}
+            reply = {"result": work(*arguments)}
         except OSError as error:
-            answer = {"trouble": str(error)}
-        with os.fdopen(told, "w", encoding="utf-8") as stream:
-            json.dump(answer, stream)
+            reply = {"error": str(error)}
+        with os.fdopen(writer, "w", encoding="utf-8") as stream:
+            json.dump(reply, stream)
     finally:
         os._exit(0)
 
 
-def _listen(told, until):
-    """All that is told until its end, as text; None when that takes too long."""
-    said = b""
-    while select.select([told], [], [], max(0.0, until - time.monotonic()))[0]:
-        chunk = os.read(told, 65536)
+def _read_all(reader: int, until: float) -> str | None:
+    """Return all text from a pipe up to its end, or None when the end does not come in time."""
+    data = b""
+    while select.select([reader], [], [], max(0.0, until - time.monotonic()))[0]:
+        chunk = os.read(reader, 65536)
         if not chunk:
-            return said.decode("utf-8", "replace")
-        said += chunk
+            return data.decode("utf-8", "replace")
+        data += chunk
     return None
 
 
-def make_folder(path, owner):
-    """Make a folder that belongs to a user, for that user alone. Its parent has to be one that only this process's user may write.
+def make_folder(path: str, owner: tuple[int, int]) -> None:
+    """Create a directory that belongs to a user, accessible to that user alone.
+
+    Args:
+        path: its parent must be writable by this process's user only.
+        owner: (uid, gid).
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it could not be created.
     """
     os.mkdir(path, 0o700)
     if owner[0] != os.geteuid():
         os.chown(path, *owner)
 
 
-def remove_folder(path, owner):
-    """Remove a folder that belongs to a user, and what that user may remove in it. Its parent has to be one that only this process's user may write.
+def remove_folder(path: str, owner: tuple[int, int]) -> str | None:
+    """Remove a directory that belongs to a user, with everything that this user may remove in it.
+
+    Args:
+        path: its parent must be writable by this process's user only.
+        owner: (uid, gid).
 
     Returns:
-        None when it is gone, or a sentence about what is still there. Its name is free then, too, unless the sentence says otherwise.
+        None when the directory is gone, else a sentence about what is left. The name is free again in either case, unless the sentence says otherwise.
     """
-    # Where that user cannot find it nothing can be put into it meanwhile.
+    # Under a name that the user cannot find, nothing can be added during the removal.
     hidden = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}-{secrets.token_hex(8)}")
     try:
         os.rename(path, hidden)
@@ -142,12 +155,12 @@ def remove_folder(path, owner):
     return None
 
 
-def _empty(path):
-    """With the owner's rights: remove what is in a folder."""
+def _empty(path: str) -> None:
+    """Remove everything in a directory, with its owner's privileges."""
     for folder, folders, _files in os.walk(path):
         for name in folders:
             below = os.path.join(folder, name)
-            # What its owner has closed could be neither listed nor emptied.
+            # A directory without permissions for its owner could be neither listed nor emptied.
             if not os.path.islink(below) and os.lstat(below).st_uid == os.geteuid():
                 os.chmod(below, 0o700)
     with os.scandir(path) as entries:

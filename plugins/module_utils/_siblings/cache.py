@@ -1,9 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the probe measured last, kept for the facts.
+"""The sibling cache: the probe's last result, saved for the facts.
 
-A hypervisor may give a guest other threads when it is moved or started again, so a measurement holds for the boot in which it was made; a move
-between two hosts while the guest runs shows in nothing that a guest can read, so it carries its time.
+A hypervisor may run a guest on other hardware threads after a migration or a restart, so a result is valid only for the boot in which it was measured. A
+guest cannot detect a live migration, so the result includes the time of the measurement.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from __future__ import annotations
 import json
 import math
 import time
+import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
 
 PATH = "var/lib/threadwise-smt/measured.json"
@@ -21,32 +23,33 @@ SCHEMA_VERSION = 1
 
 _BOOT_ID = "proc/sys/kernel/random/boot_id"
 _CPU_LISTS = ("cpus", "singles", "unclear")
-# Who needs all the pairs finds them in the facts.
-_MOST_NAMED = 8
+# The facts contain all pairs.
+_MAX_PAIRS = 8
 _NUMBERS = ("rounds", "seconds", "confidence")
 
 
-def save(fs, result):
-    """Keep what `probe.run` returned, with ``agrees_with_kernel``.
+def save(fs: HostFs, result: t.Mapping[str, object]) -> dict[str, object]:
+    """Save the result of the probe.
 
     Args:
-        fs: `files.HostFs`.
+        fs: the host's files.
+        result: what `rounds.run` returned, with ``agrees_with_kernel`` added.
 
     Returns:
-        the facts' ``measured`` (dict), as `load` gives it back: result and ``measured_at`` (UTC, ISO 8601).
+        the facts' ``measured``, as `load` returns it: the result and ``measured_at`` (UTC, ISO 8601).
 
     Raises:
-        OSError: when it cannot be written.
+        OSError: the cache could not be written.
     """
     measured = dict(result, measured_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
     fs.write(PATH, json.dumps({"schema": SCHEMA, "schema_version": SCHEMA_VERSION, "key": _key(fs), "measured": measured}) + "\n")
     return measured
 
 
-def load(fs):
-    """What was measured on this machine since it was booted (dict), or None.
+def load(fs: HostFs) -> dict[str, object] | None:
+    """Return the probe's last result on this machine since it booted, or None.
 
-    A file that is damaged, or that others than root could have written, is not used; `fs.problems` says so.
+    A cache that is damaged, or writable by users other than root, is ignored; `fs.problems` says so.
     """
     text = fs.read(PATH)
     if text is None or not topology_cache.is_trusted(fs, PATH):
@@ -57,36 +60,34 @@ def load(fs):
             return None
         return _checked(data["measured"])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        fs.note(f"What the probe measured, {fs.path(PATH)}, was left out: it is damaged ({cpulist.quoted(str(error))}). Measure again.")
+        fs.note(f"The sibling cache {fs.path(PATH)} was ignored: it is damaged ({cpulist.quoted(str(error))}). Run the probe again.")
         return None
 
 
-def disagreement(measured):
-    """What is to be said when measuring tells something else than the kernel.
+def disagreement(measured: object) -> str | None:
+    """Return a sentence for the user if the probe contradicts the kernel, else None.
 
     Args:
-        measured: the facts' ``measured``, perhaps from a host that is not to be trusted.
-
-    Returns:
-        a sentence, or None when they agree or nothing is known.
+        measured: the facts' ``measured``; it may come from an untrusted host.
     """
     if not isinstance(measured, dict) or measured.get("agrees_with_kernel") is not False:
         return None
     pairs = measured.get("pairs")
-    shared = [cpulist.quoted(pair).strip("'") for pair in pairs[:_MOST_NAMED] if isinstance(pair, str)] if isinstance(pairs, list) else []
+    pairs = pairs if isinstance(pairs, list) else []
+    shared = [cpulist.quoted(pair).strip("'") for pair in pairs[:_MAX_PAIRS] if isinstance(pair, str)]
     if not shared:
         return "By measuring, no two CPUs share a core; the kernel says otherwise."
     more = f" (and {len(pairs) - len(shared)} more)" if len(pairs) > len(shared) else ""
     return f"By measuring, CPUs {' and '.join(shared)}{more} share a core; the kernel says otherwise."
 
 
-def _key(fs):
+def _key(fs: HostFs) -> list[str]:
     return [topology_cache.machine_key(fs), (fs.read(_BOOT_ID) or "").strip()]
 
 
-def _checked(measured):
-    """The parts that readers count on, each of the kind it should be."""
-    checked = {name: cpulist.render(cpulist.parse(measured[name])) for name in _CPU_LISTS}
+def _checked(measured: t.Any) -> dict[str, object]:
+    """Return the fields that readers use, each checked for its type."""
+    checked: dict[str, object] = {name: cpulist.render(cpulist.parse(measured[name])) for name in _CPU_LISTS}
     checked["pairs"] = [cpulist.render(cpulist.parse(pair)) for pair in measured["pairs"]]
     checked.update((name, _number(measured[name])) for name in _NUMBERS)
     if measured["agrees_with_kernel"] not in (True, False, None):
@@ -94,19 +95,19 @@ def _checked(measured):
     return dict(
         checked,
         agrees_with_kernel=measured["agrees_with_kernel"],
-        ratios=[_ratio(one) for one in measured["ratios"]],
+        ratios=[_ratio(ratio) for ratio in measured["ratios"]],
         measured_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.strptime(measured["measured_at"], "%Y-%m-%dT%H:%M:%SZ")),
     )
 
 
-def _ratio(one):
-    if one["verdict"] not in ("shares", "apart", None):
-        raise ValueError("a pair has another verdict than shares and apart")
-    checked = {name: None if one[name] is None else _number(one[name]) for name in ("ratio", "low", "high")}
-    return dict(checked, pair=cpulist.render(cpulist.parse(one["pair"])), verdict=one["verdict"])
+def _ratio(ratio: t.Any) -> dict[str, object]:
+    if ratio["verdict"] not in ("shares", "apart", None):
+        raise ValueError("the verdict on a pair is neither shares nor apart")
+    checked = {name: None if ratio[name] is None else _number(ratio[name]) for name in ("ratio", "low", "high")}
+    return dict(checked, pair=cpulist.render(cpulist.parse(ratio["pair"])), verdict=ratio["verdict"])
 
 
-def _number(value):
+def _number(value: float) -> float:
     if not math.isfinite(value):
-        raise ValueError("a number in it is not finite")
+        raise ValueError("a number is not finite")
     return value

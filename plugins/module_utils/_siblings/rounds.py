@@ -1,11 +1,11 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finds which CPUs share a core by measuring, for hosts whose topology may not be the truth: guests.
+"""The probe: it measures which CPUs share a core, for guests, whose hypervisor may present another topology than the hardware's.
 
-Pairs cannot be tried side by side on all CPUs at once: then the sibling of each CPU works in every round, whomever the CPU is paired with, and no round
-differs from another. So a random half works while the other half sleeps, and then the other way round. Each round tells something about each
-of the N * (N - 1) / 2 pairs, so that the number of rounds grows with the logarithm of N only. probe_evidence.py says what is made of the
-rounds, docs/probe.md how many they are.
+Testing a different pair on all CPUs in each round is not possible: the sibling of each CPU works in every round, whichever CPU it is paired with, so all
+rounds look alike. Therefore a random half of the CPUs works while the other half sleeps, and then the other way round. Each round yields data on each of
+the N * (N - 1) / 2 pairs, so the number of rounds grows only with the logarithm of N. inference.py evaluates the rounds, docs/probe.md says how many are
+needed.
 """
 
 from __future__ import annotations
@@ -15,33 +15,82 @@ import math
 import os
 import random
 import time
+import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
-from ansible_collections.threadwise.smt.plugins.module_utils._siblings.inference import ALPHA, MOST_PARTNERS, SHARES, Evidence, Twin, critical_value, groups
-from ansible_collections.threadwise.smt.plugins.module_utils._siblings.workers import ProbeError, Workers
+from ansible_collections.threadwise.smt.plugins.module_utils._siblings.inference import (
+    ALPHA,
+    MOST_PARTNERS,
+    SHARES,
+    PairedRounds,
+    PairTests,
+    critical_value,
+    groups,
+)
+from ansible_collections.threadwise.smt.plugins.module_utils._siblings.workers import Machine, ProbeError, Workers
+from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
 
 MODES = ("auto", "always", "never")
 DEFAULT_SECONDS = 30.0
 MOST_CPUS = 256
-"""Above it the evidence takes longer than the rounds, and workers take more descriptors than a process has."""
+"""Above this number the evaluation takes longer than the rounds, and the workers need more file descriptors than a process may open."""
 
 _ROUND_SECONDS = 0.05
-# Fewer twins than the square of the critical value cannot reach it, however clear they are; then half as many more each time.
+# Fewer paired rounds than the square of the critical value cannot reach it, however clear the data are. Each further evaluation waits for half as many more.
 _FIRST_LOOK = 1.1
 _NEXT_LOOK = 1.5
-# Up to so many pairs are told each, with more only those that might share.
-_PAIRS_TOLD = 120
+# Up to this number all pairs are reported, above it only those that may share a core.
+_MAX_PAIRS_REPORTED = 120
 
 
-def wanted(mode, facts):
-    """Whether the probe should run on a host.
+class PairRatio(t.TypedDict):
+    """Pace of two CPUs in the same round, relative to their pace in different rounds.
+
+    Attributes:
+        pair: CPU list.
+        verdict: ``shares``, ``apart``, or None when it is unclear.
+        ratio: the estimate.
+        low: lower confidence bound.
+        high: upper confidence bound.
+    """
+
+    pair: str
+    verdict: str | None
+    ratio: float | None
+    low: float | None
+    high: float | None
+
+
+class Measurement(t.TypedDict):
+    """Result of the probe.
+
+    Attributes:
+        cpus: CPU list of the measured CPUs.
+        pairs: CPU lists, one per core that two or more of the CPUs share.
+        singles: CPU list of the CPUs that share a core with none of the others.
+        unclear: CPU list of the CPUs whose core is unclear.
+        ratios: all pairs, or if there are many only those that may share a core.
+        rounds: number of rounds.
+        seconds: duration.
+        confidence: probability that no claim is wrong.
+    """
+
+    cpus: str
+    pairs: list[str]
+    singles: str
+    unclear: str
+    ratios: list[PairRatio]
+    rounds: int
+    seconds: float
+    confidence: float
+
+
+def wanted(mode: str, facts: t.Mapping[str, t.Any]) -> bool:
+    """Return whether the probe should run on a host.
 
     Args:
-        mode: ``always``, ``never``, or ``auto``: where a hypervisor shows a topology without SMT, or none.
+        mode: ``always``, ``never``, or ``auto``: if a hypervisor presents a topology without SMT, or none.
         facts: ``ansible_facts['smt']``.
-
-    Returns:
-        bool.
     """
     if mode != "auto":
         return mode == "always"
@@ -49,38 +98,38 @@ def wanted(mode, facts):
     return several and facts["hypervisor"] is not None and (facts["threads_per_core"]["max"] or 1) == 1
 
 
-def measurable(online):
-    """The CPUs (list of int) that this process can measure.
+def measurable(online: t.Iterable[int]) -> list[int]:
+    """Return the CPUs that this process can measure, sorted.
 
     Args:
-        online: CPU numbers (iterable of int).
+        online: the online CPUs.
 
     Raises:
-        ProbeError: they are too few or too many.
+        ProbeError: there are too few or too many of them.
     """
     cpus = sorted(set(online) & os.sched_getaffinity(0))
     if len(cpus) < 2:
         raise ProbeError(f"there is nothing to compare: of the online CPUs {cpulist.render(online)} this process may use {cpulist.render(cpus) or 'none'}")
     if len(cpus) > MOST_CPUS:
-        raise ProbeError(f"{len(cpus)} CPUs are more than the {MOST_CPUS} that can be measured at once: give the probe fewer with taskset")
+        raise ProbeError(f"{len(cpus)} CPUs are more than the {MOST_CPUS} that can be measured at once: restrict the probe to fewer CPUs with taskset")
     return cpus
 
 
-def run(cpus, seconds_budget=DEFAULT_SECONDS, workers=Workers, chance=None, clock=time.monotonic):
-    """Measure which of these CPUs share a core. Nothing is changed, and no process is left.
+def run(
+    cpus: t.Iterable[int],
+    seconds_budget: float = DEFAULT_SECONDS,
+    workers: t.Callable[[list[int]], t.ContextManager[Machine]] = Workers,
+    chance: random.Random | None = None,
+    clock: t.Callable[[], float] = time.monotonic,
+) -> Measurement:
+    """Measure which of these CPUs share a core. Nothing is changed, and no process is left behind.
 
     Args:
-        cpus: two or more CPU numbers, each online and allowed to this process (`measurable`).
-        seconds_budget: when the budget is spent, what is not clear is unclear.
-        workers: what makes the workers of a list of CPUs (`probe_workers.Workers`).
-        chance: `random.Random` that draws who works with whom.
-        clock: callable, the seconds (float).
-
-    Returns:
-        dict: ``cpus`` (CPU list, what was measured), ``pairs`` (list of CPU lists (str), one a core that two or more of the CPUs share),
-            ``singles`` (CPU list of those that share with none), ``unclear`` (CPU list), ``ratios`` (list of {pair, verdict, ratio, low, high}: pace together
-            as a share of the pace apart, of all pairs or, where they are many, of those that might share), ``rounds``, ``seconds``, ``confidence``
-            (that no claim is wrong).
+        cpus: two or more CPUs, each online and allowed to this process (`measurable`).
+        seconds_budget: time limit in seconds; what is not clear by then is reported as unclear.
+        workers: creates the workers for a list of CPUs.
+        chance: source of the random halves.
+        clock: returns the time in seconds.
 
     Raises:
         ProbeError: a process could not be pinned, or was lost.
@@ -88,19 +137,20 @@ def run(cpus, seconds_budget=DEFAULT_SECONDS, workers=Workers, chance=None, cloc
     cpus = sorted(cpus)
     chance = chance or random.Random()
     begun = clock()
-    twins, looks, rounds = [], 1, 0
+    samples: list[PairedRounds] = []
+    looks, rounds = 1, 0
     next_look = math.ceil(_FIRST_LOOK * critical_value(len(cpus), 1) ** 2)
     with workers(cpus) as machine:
         while True:
-            twin, taken = _twin(machine, cpus, chance)
-            twins.append(twin)
-            rounds += taken
+            sample, count = _paired_rounds(machine, cpus, chance)
+            samples.append(sample)
+            rounds += count
             spent = clock() - begun >= seconds_budget
-            if len(twins) < next_look and not spent:
+            if len(samples) < next_look and not spent:
                 continue
-            evidence = Evidence(cpus, twins, looks)
-            verdicts = evidence.verdicts()
-            cores, unclear = groups(cpus, verdicts)
+            tests = PairTests(cpus, samples, looks)
+            statuses = tests.statuses()
+            cores, unclear = groups(cpus, statuses)
             if spent or not unclear:
                 break
             looks += 1
@@ -111,54 +161,54 @@ def run(cpus, seconds_budget=DEFAULT_SECONDS, workers=Workers, chance=None, cloc
         "pairs": [cpulist.render(core) for core in cores if len(core) > 1],
         "singles": cpulist.render(core[0] for core in cores if len(core) == 1),
         "unclear": cpulist.render(unclear),
-        "ratios": _ratios(evidence, cpus, verdicts),
+        "ratios": _ratios(tests, cpus, statuses),
         "rounds": rounds,
         "seconds": round(clock() - begun, 1),
         "confidence": 1 - ALPHA,
     }
 
 
-def compare_with_kernel(result, topology):
-    """Whether the kernel's topology says what was measured.
+def compare_with_kernel(result: Measurement, topology: Topology) -> bool | None:
+    """Return whether the kernel's topology agrees with the measurement.
 
     Args:
         result: what `run` returned.
-        topology: Topology.
+        topology: the kernel's topology.
 
     Returns:
-        True, False as soon as one core differs, None when no core that is clear differs and others are not clear or not known to the kernel.
+        False if at least one core differs; None if none differs, but some CPUs are unclear or unknown to the kernel; else True.
     """
     cpus = set(cpulist.parse(result["cpus"]))
-    told = {cpu: cpus.intersection(core) for core in topology.cores for cpu in core}
+    kernel_core = {cpu: cpus.intersection(core) for core in topology.cores for cpu in core}
     measured = [cpulist.parse(pair) for pair in result["pairs"]] + [(cpu,) for cpu in cpulist.parse(result["singles"])]
-    if any(cpu in told and told[cpu] != set(core) for core in measured for cpu in core):
+    if any(cpu in kernel_core and kernel_core[cpu] != set(core) for core in measured for cpu in core):
         return False
-    return True if not result["unclear"] and cpus.issubset(told) else None
+    return True if not result["unclear"] and cpus.issubset(kernel_core) else None
 
 
-def _twin(machine, cpus, chance):
-    """Two rounds in which each CPU works once: (Twin, number of rounds)."""
+def _paired_rounds(machine: Machine, cpus: list[int], chance: random.Random) -> tuple[PairedRounds, int]:
+    """Run rounds in which each CPU works once. Returns them and their number, which is 1 if all CPUs were drawn for the same round, else 2."""
     first = _half(cpus, chance)
     halves = [half for half in (first, set(cpus) - first) if half]
-    slowness = {}
+    slowness: dict[int, float | None] = {}
     for half in halves:
         slowness.update(machine.measure(half, _ROUND_SECONDS))
-    return Twin({cpu: int(cpu in first) for cpu in cpus}, slowness), len(halves)
+    return PairedRounds({cpu: int(cpu in first) for cpu in cpus}, slowness), len(halves)
 
 
-def _half(cpus, chance):
-    # Where all CPUs may be one core, their number at work has to differ between rounds: else each always has as many partners. Where they may not, it
-    # stays the same, so that what depends on the number alone (clock rate, power, a crowded hypervisor) does not tell the rounds apart.
+def _half(cpus: list[int], chance: random.Random) -> set[int]:
+    # If all CPUs may be on one core, the number of active CPUs must vary between rounds: otherwise each CPU always has the same number of partners. If they
+    # cannot be, the number stays constant, so that effects of the number alone (clock rate, power, a busy hypervisor) are the same in all rounds.
     if len(cpus) <= MOST_PARTNERS + 1:
         return {cpu for cpu in cpus if chance.random() < 0.5}
     return set(chance.sample(cpus, (len(cpus) + chance.randrange(2)) // 2))
 
 
-def _ratios(evidence, cpus, verdicts):
+def _ratios(tests: PairTests, cpus: list[int], statuses: t.Mapping[tuple[int, int], str]) -> list[PairRatio]:
     pairs = list(itertools.combinations(cpus, 2))
-    told = []
+    reported: list[PairRatio] = []
     for pair in pairs:
-        if len(pairs) <= _PAIRS_TOLD or evidence.is_candidate(*pair):
-            ratio, low, high = evidence.ratio(*pair)
-            told.append({"pair": cpulist.render(pair), "verdict": verdicts.get(pair), "ratio": ratio, "low": low, "high": high})
-    return sorted(told, key=lambda one: (one["verdict"] != SHARES, one["ratio"] or 1.0))
+        if len(pairs) <= _MAX_PAIRS_REPORTED or tests.is_candidate(*pair):
+            ratio, low, high = tests.ratio(*pair)
+            reported.append({"pair": cpulist.render(pair), "verdict": statuses.get(pair), "ratio": ratio, "low": low, "high": high})
+    return sorted(reported, key=lambda one: (one["verdict"] != SHARES, one["ratio"] or 1.0))

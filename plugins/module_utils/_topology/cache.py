@@ -1,9 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The sibling map kept from a moment when all CPUs were online.
+"""The topology cache: cores and packages, saved while all CPUs were online.
 
-The kernel forgets where a CPU belongs when it goes offline, so whoever takes CPUs offline calls `save` first. The map holds for one machine
-as it then was: `load` gives it back only when the machine's identity, its CPU model and its present CPUs are still the same.
+The kernel forgets to which core a CPU belongs when the CPU goes offline, so call `save` before taking CPUs offline. `load` returns the cached topology only
+if the machine's identity, its CPU model and its present CPUs are unchanged.
 """
 
 from __future__ import annotations
@@ -14,30 +14,31 @@ import os
 import stat
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
 
 PATH = "var/lib/threadwise-smt/topology.json"
 SCHEMA = "threadwise.smt/topology"
 SCHEMA_VERSION = 1
 
-# The first that is there and tells something. The DMI files are readable by root alone, so a map saved by root is looked up by root.
+# The first that exists and is not empty is used. Only root can read the DMI files, so a cache that root saved must be loaded by root.
 _IDENTITY_FILES = ("sys/class/dmi/id/product_uuid", "sys/class/dmi/id/product_serial", "proc/device-tree/system-id", "etc/machine-id")
 _MODEL_FIELDS = ("vendor_id", "cpu family", "model", "model name", "stepping", "CPU implementer", "CPU part", "cpu", "machine")
 _HEAD = 4096
 
 
-def save(fs, topology):
-    """Write the map of a topology, when it is worth keeping and not already kept.
+def save(fs: HostFs, topology: Topology) -> bool:
+    """Save a topology, unless it is incomplete or already saved.
 
     Args:
-        fs: `files.HostFs`.
-        topology: Topology; it is written only when the kernel told the place of each present CPU and all are online.
+        fs: the host's files.
+        topology: it is saved only if all present CPUs are online and sysfs shows the core of each.
 
     Returns:
-        True when a map was written.
+        True when the cache was written.
 
     Raises:
-        OSError: when the map cannot be written.
+        OSError: the cache could not be written.
     """
     if topology.source != "sysfs" or not topology.complete or topology.offline:
         return False
@@ -61,10 +62,10 @@ def save(fs, topology):
     return True
 
 
-def load(fs):
-    """The saved map as a Topology (present, cores and packages only), or None when there is none for this machine.
+def load(fs: HostFs) -> Topology | None:
+    """Return the cached topology (present CPUs, cores and packages only), or None when there is none for this machine.
 
-    A map that is damaged, of another machine, or that others than root could have written is not used; `fs.problems` says so.
+    A cache that is damaged, from another machine, or writable by users other than root is ignored; `fs.problems` says so.
     """
     text = fs.read(PATH)
     if text is None or not is_trusted(fs, PATH):
@@ -72,56 +73,55 @@ def load(fs):
     try:
         return _decoded(text, machine_key(fs))
     except KeyError as error:
-        fs.note(f"The saved sibling map {fs.path(PATH)} was left out: it lacks {error}.")
+        fs.note(f"The topology cache {fs.path(PATH)} was ignored: it lacks {error}.")
     except (ValueError, TypeError, RecursionError) as error:
-        fs.note(f"The saved sibling map {fs.path(PATH)} was left out: {error}.")
+        fs.note(f"The topology cache {fs.path(PATH)} was ignored: {error}.")
     return None
 
 
-def machine_key(fs):
-    """What tells this machine from another (str, a SHA-256 in hexadecimal): its identity and its CPU model. No part of it can be read back."""
+def machine_key(fs: HostFs) -> str:
+    """Return a SHA-256 (hexadecimal) of the machine's identity and CPU model. It does not reveal either of them."""
     identity = next((name + "=" + text.strip(" \t\r\n\0") for name, text in ((name, fs.read(name)) for name in _IDENTITY_FILES) if text), "")
     fields = cpuinfo.first(fs.head("proc/cpuinfo", _HEAD) or "")
     model = [f"{name}={fields[name]}" for name in _MODEL_FIELDS if name in fields]
     return hashlib.sha256("\n".join([identity, *model]).encode("utf-8")).hexdigest()
 
 
-def is_trusted(fs, path):
-    """Whether only root could have written a file and its directory (bool); `fs.problems` says why not. A recorded tree is what its keeper made it.
+def is_trusted(fs: HostFs, path: str) -> bool:
+    """Return whether only root could have written a file and its directory; if not, `fs.problems` says why. Recorded trees are always trusted.
 
     Args:
-        path: of a file that this collection keeps on the host, relative to the sysroot.
+        fs: the host's files.
+        path: a file that this collection saved on the host, relative to the sysroot.
     """
     if not fs.is_host:
         return True
-    for place in (path, os.path.dirname(path)):
-        status = fs.status(place)
+    for checked in (path, os.path.dirname(path)):
+        status = fs.status(checked)
         if status is None:
             return False
         if stat.S_ISLNK(status.st_mode) or status.st_uid != 0 or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            fs.note(
-                f"{fs.path(place)} is not owned by root, or others may write it: what was saved there was left out. Remove it, or set owner and mode right."
-            )
+            fs.note(f"{fs.path(checked)} is not owned by root, or is writable by other users: it was ignored. Remove it, or correct its owner and mode.")
             return False
     return True
 
 
-def _decoded(text, key):
+def _decoded(text: str, key: str) -> Topology:
     data = json.loads(text)
     if not isinstance(data, dict) or data.get("schema") != SCHEMA or data.get("schema_version") != SCHEMA_VERSION:
-        raise ValueError(f"it is no {SCHEMA} of version {SCHEMA_VERSION}")
+        raise ValueError(f"it is not a {SCHEMA} document of version {SCHEMA_VERSION}")
     if data["key"] != key:
-        raise ValueError("it was saved on another machine, or the CPUs were exchanged")
+        raise ValueError("it was saved on another machine, or the CPUs were replaced")
     present = cpulist.parse(data["present"])
     cores = _partition(data["cores"], present, "cores")
     packages = _partition(data["packages"], present, "packages")
     return Topology(present=present, cores=cores, packages=packages, source="saved", complete=True)
 
 
-def _partition(texts, present, what):
+def _partition(texts: object, present: tuple[int, ...], name: str) -> tuple[tuple[int, ...], ...]:
     if not isinstance(texts, list):
-        raise ValueError(f"its {what} are no list")
+        raise ValueError(f"its {name} are not a list")
     groups = tuple(sorted(cpulist.parse(text) for text in texts))
     if sum(map(len, groups)) != len(present) or {cpu for group in groups for cpu in group} != set(present) or () in groups:
-        raise ValueError(f"its {what} do not hold each present CPU once")
+        raise ValueError(f"its {name} do not contain each present CPU exactly once")
     return groups

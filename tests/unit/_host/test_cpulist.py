@@ -58,7 +58,7 @@ def test_a_list_is_read(text, cpus):
     ],
 )
 def test_what_is_no_list_is_refused_with_the_part_that_is_wrong(text, reason):
-    with pytest.raises(cpulist.CpuListError, match=r"is no CPU list") as refusal:
+    with pytest.raises(cpulist.CpuListError, match=r"is not a valid CPU list") as refusal:
         cpulist.parse(text)
     assert reason in str(refusal.value)
     assert len(str(refusal.value)) < 200
@@ -84,7 +84,7 @@ def test_a_mask_is_read(text, cpus):
 
 @pytest.mark.parametrize("text", ["g", "0-3", "1,1", "100000000,00000000", "f" * 20000, "-1", "1 1", "0x", ",", "1,", "٣", None])
 def test_what_is_no_mask_is_refused(text):
-    with pytest.raises(cpulist.CpuListError, match=r"is no CPU mask"):
+    with pytest.raises(cpulist.CpuListError, match=r"is not a valid CPU mask"):
         cpulist.parse_mask(text)
 
 
@@ -95,7 +95,7 @@ def test_numbers_become_the_shortest_list(cpus, text):
 
 @pytest.mark.parametrize("cpus", [(-1,), (65536,), (True,), ("1",), (1.0,), (None,)])
 def test_what_is_no_cpu_number_is_not_rendered(cpus):
-    with pytest.raises(cpulist.CpuListError, match=r"is no CPU number"):
+    with pytest.raises(cpulist.CpuListError, match=r"is not a valid CPU number"):
         cpulist.render(cpus)
 
 
@@ -124,7 +124,7 @@ def test_any_text_is_read_or_refused(text):
 def test_a_hostile_list_costs_no_memory():
     tracemalloc.start()
     try:
-        with pytest.raises(cpulist.CpuListError, match=r"more CPUs than the 65536 that can be"):
+        with pytest.raises(cpulist.CpuListError, match=r"lists more than 65536 CPUs"):
             cpulist.parse(",".join(["0-65535"] * 60000))
         peak = tracemalloc.get_traced_memory()[1]
     finally:

@@ -48,7 +48,7 @@ class SimulatedMachine:
     def __enter__(self):
         return self
 
-    def __exit__(self, kind, trouble, where):
+    def __exit__(self, kind, error, traceback):
         pass
 
     def check_pins(self):
@@ -246,7 +246,7 @@ def test_a_worker_that_does_not_answer_is_noticed(monkeypatch):
     before = children()
     with Workers(HERE[:1]) as machine:
         # From here on, for the one that is stopped: a busy machine may take longer to start it.
-        monkeypatch.setattr(workers, "_PATIENCE", 0.3)
+        monkeypatch.setattr(workers, "_TIME_LIMIT", 0.3)
         os.kill(int((children() - before).pop()), signal.SIGSTOP)
         with pytest.raises(ProbeError, match=f"CPU {HERE[0]} "):
             machine.measure(HERE[:1], 0.05)

@@ -92,7 +92,7 @@ def test_another_count_of_cpus_does_not_get_the_map(tmp_path):
     fs = host_of(tmp_path, Machine(packages=2, cores=3, offline=(11,)))
     host = topology.read_topology(fs, topology_cache.load(fs))
     assert host.source == "sysfs" and not host.complete
-    assert "present are 0-11" in fs.problems[0]
+    assert "CPUs 0-11 are present" in fs.problems[0]
 
 
 def test_the_identity_is_not_in_the_map(tmp_path):
@@ -184,7 +184,7 @@ def test_a_map_that_others_could_have_written_is_left_out(tmp_path, status):
     save(host_of(tmp_path))
     fs = OwnedFs(str(tmp_path), status)
     assert topology_cache.load(fs) is None
-    assert "Remove it, or set owner and mode right" in fs.problems[0]
+    assert "Remove it, or correct its owner and mode" in fs.problems[0]
 
 
 def test_a_map_that_is_roots_is_believed(tmp_path):

@@ -186,7 +186,10 @@ def test_a_cpuinfo_without_core_ids_tells_cpus_and_no_cores(tmp_path, architectu
 
 
 def blocks(fields, *values):
-    return "".join("processor : %d\n%s\n" % (cpu, "".join("{} : {}\n".format(*pair) for pair in zip(fields, row))) for cpu, row in enumerate(values))
+    lines = []
+    for cpu, row in enumerate(values):
+        lines += [f"processor : {cpu}", *(f"{name} : {value}" for name, value in zip(fields, row)), ""]
+    return "\n".join(lines) + "\n"
 
 
 def test_a_cpuinfo_alone_tells_cores(tmp_path):
@@ -396,10 +399,10 @@ def test_the_saved_map_is_not_used_when_the_kernel_tells_all(tmp_path):
 def test_a_saved_map_that_contradicts_the_kernel_is_left_out(tmp_path, cores):
     host, problems = read(tmp_path, sysfs_tree.files(dataclasses.replace(FULL, offline=(7,))), dataclasses.replace(FULL_MAP, cores=cores))
     assert host.source == "sysfs" and not host.complete
-    assert "saved sibling map was left out" in problems[0]
+    assert "topology cache was ignored" in problems[0]
 
 
 def test_a_saved_map_of_other_cpus_is_left_out(tmp_path):
     host, problems = read(tmp_path, sysfs_tree.files(Machine(packages=2, cores=3, offline=(7,))), FULL_MAP)
     assert host.source == "sysfs" and not host.complete
-    assert problems == ["The saved sibling map was left out: it is of CPUs 0-7, present are 0-11."]
+    assert problems == ["The topology cache was ignored: it describes CPUs 0-7, but CPUs 0-11 are present."]
