@@ -100,8 +100,8 @@ class RuntimeChange:
         self._read_host()
         if self.request.check or not self._has_to_act():
             self._check_may_begin()
-            files = {} if self.waits and not self.request.check else self._file_changes(self.goal)
-            return self._result(self.goal, self.moves or self.ends or self.forgets or bool(files), files, self.waits and not self.request.check)
+            files = {} if self.rollback_pending and not self.request.check else self._file_changes(self.goal)
+            return self._result(self.goal, self.moves or self.ends or self.forgets or bool(files), files, self.rollback_pending and not self.request.check)
         with locks.HostLock(self.host.sysroot, "smt_state", CONFIRM_SECONDS if self.request.confirm else 0.0) as lock:
             # Another run or the rollback timer may have changed the host since it was read.
             self._read_host()
@@ -109,7 +109,7 @@ class RuntimeChange:
             return self._act(lock)
 
     def _has_to_act(self) -> bool:
-        return self.moves or self.forgets or self.request.confirm or self.ends or bool(not self.waits and self._file_changes(self.goal))
+        return self.moves or self.forgets or self.request.confirm or self.ends or bool(not self.rollback_pending and self._file_changes(self.goal))
 
     def _act(self, lock: locks.HostLock) -> Result:
         """Carry out the request while the lock is held."""
@@ -123,13 +123,13 @@ class RuntimeChange:
             self.rollback_timer.disarm()
         if self.moves or self.forgets:
             self.rollback_timer.forget()
-        files = {} if self.waits else self._write_files(after)
-        return self._result(after, moved or self.ends or self.forgets or bool(files), files, self.waits)
+        files = {} if self.rollback_pending else self._write_files(after)
+        return self._result(after, moved or self.ends or self.forgets or bool(files), files, self.rollback_pending)
 
     def _read_host(self) -> None:
         """Read the host's state, and set ``goal``, the requested state.
 
-        Set also whether the request ``moves`` CPUs, ``ends`` a pending rollback, ``forgets`` a snapshot, and whether a change ``waits`` for its confirmation.
+        Set also whether the request ``moves`` CPUs, ``ends`` a pending rollback or ``forgets`` a snapshot, and ``rollback_pending`` afterwards.
         """
         self.before = smt_state.read(files=self.host)
         self.topology = topology.read_topology(self.fs, topology_cache.load(self.fs))
@@ -141,7 +141,7 @@ class RuntimeChange:
         begins = self.moves and self.request.revert_after is not None
         self.ends = smt_restore.pending(self.host) is not None and (self.request.confirm or (self.request.state == RESTORED and not begins))
         self.forgets = self.request.state == RESTORED and self.saved is not None
-        self.waits = begins or (self.rollback_timer.is_armed() and not self.ends)
+        self.rollback_pending = begins or (self.rollback_timer.is_armed() and not self.ends)
 
     def _goal(self) -> smt_state.State:
         """Return the requested state, as far as it can be predicted."""
@@ -187,10 +187,10 @@ class RuntimeChange:
         """Change the CPUs, from saving the topology to putting the last mask back, and return the state after it."""
         topology_cache.save(self.fs, self.topology)
         saved, record = self._save_snapshot(self.goal)
-        rollback_pending = smt_restore.pending(self.host) is not None
+        already_pending = smt_restore.pending(self.host) is not None
         if self.request.revert_after is not None:
             self.rollback_timer.arm(self.rollback_timer.with_pending(record), self.request.revert_after)
-        elif rollback_pending:
+        elif already_pending:
             self.rollback_timer.keep(self.rollback_timer.with_pending(record))
         own_watchdog = watchdog.Guard(
             self.host.sysroot, self.before, self.fs.path(LOG), restore=lambda: smt_restore.put_back(self.host, record), keep=[lock.descriptor]
@@ -200,7 +200,7 @@ class RuntimeChange:
                 return self._carry_out(saved)
         except BaseException:
             # The watchdog has restored the host. The timer is no longer needed, unless it has to roll back an earlier change.
-            if self.request.revert_after is not None and not rollback_pending:
+            if self.request.revert_after is not None and not already_pending:
                 self.rollback_timer.disarm()
             raise
 
@@ -259,7 +259,7 @@ class RuntimeChange:
                 self.run_command(["systemctl", "daemon-reload"])
         return files
 
-    def _result(self, after: smt_state.State, changed: bool, files: _Files, waits: bool) -> Result:
+    def _result(self, after: smt_state.State, changed: bool, files: _Files, pending: bool) -> Result:
         rules = udev_rules.active(self.fs)
         switched_by_cpu = after["control"] not in smt_state.OFF and set(after["present"]) - set(after["online"])
         if rules and switched_by_cpu and not self.request.neutralise:
@@ -278,7 +278,7 @@ class RuntimeChange:
             "after": _shown(after),
             "bystanders": [finding.text for finding in self.findings],
             "not_restored": self.not_restored,
-            "revert_pending": waits,
+            "revert_pending": pending,
             "diff": _diff(self.before, after) + config_files.diff(files),
         }
 
