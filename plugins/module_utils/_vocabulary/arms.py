@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The arms that an evaluation compares: their names in results, and what people read."""
+"""The arms that an evaluation compares: their names in results and their titles for users."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ TITLES = {
 
 
 def title(name: str) -> str:
-    """Return what people read for an arm's name; a name that is not known stands for itself."""
+    """Return the title of an arm for users; an unknown arm's name is returned unchanged."""
     return TITLES.get(name, name)

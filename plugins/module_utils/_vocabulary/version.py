@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The collection's version, for results that are made on a host, where galaxy.yml is not."""
+"""The collection's version, for results written on a host, where galaxy.yml is not available."""
 
 from __future__ import annotations
 

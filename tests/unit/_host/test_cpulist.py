@@ -57,7 +57,7 @@ def test_a_list_is_read(text, cpus):
         (b"0", "bytes"),
     ],
 )
-def test_what_is_no_list_is_refused_with_the_part_that_is_wrong(text, reason):
+def test_an_invalid_list_is_rejected_and_the_invalid_part_is_named(text, reason):
     with pytest.raises(cpulist.CpuListError, match=r"is not a valid CPU list") as refusal:
         cpulist.parse(text)
     assert reason in str(refusal.value)
@@ -83,25 +83,25 @@ def test_a_mask_is_read(text, cpus):
 
 
 @pytest.mark.parametrize("text", ["g", "0-3", "1,1", "100000000,00000000", "f" * 20000, "-1", "1 1", "0x", ",", "1,", "٣", None])
-def test_what_is_no_mask_is_refused(text):
+def test_an_invalid_mask_is_rejected(text):
     with pytest.raises(cpulist.CpuListError, match=r"is not a valid CPU mask"):
         cpulist.parse_mask(text)
 
 
 @pytest.mark.parametrize(("cpus", "text"), [((), ""), ((3,), "3"), ((8, 0, 1, 2, 3, 3), "0-3,8"), (range(4), "0-3"), ((0, 2, 4), "0,2,4"), ((0, 1), "0-1")])
-def test_numbers_become_the_shortest_list(cpus, text):
+def test_numbers_are_rendered_as_the_shortest_list(cpus, text):
     assert cpulist.render(cpus) == text
 
 
 @pytest.mark.parametrize("cpus", [(-1,), (65536,), (True,), ("1",), (1.0,), (None,)])
-def test_what_is_no_cpu_number_is_not_rendered(cpus):
+def test_an_invalid_cpu_number_is_rejected(cpus):
     with pytest.raises(cpulist.CpuListError, match=r"is not a valid CPU number"):
         cpulist.render(cpus)
 
 
 @settings(max_examples=150)
 @given(cpu_sets)
-def test_there_and_back(cpus):
+def test_parse_inverts_render(cpus):
     wanted = tuple(sorted(cpus))
     assert cpulist.parse(cpulist.render(cpus)) == wanted
     assert cpulist.parse(sysfs_tree.cpulist(cpus)) == wanted
@@ -111,7 +111,7 @@ def test_there_and_back(cpus):
 
 @settings(max_examples=400)
 @given(damaged)
-def test_any_text_is_read_or_refused(text):
+def test_any_text_is_parsed_or_rejected(text):
     for parse in (cpulist.parse, cpulist.parse_mask):
         try:
             cpus = parse(text)
@@ -121,7 +121,7 @@ def test_any_text_is_read_or_refused(text):
         assert all(0 <= cpu <= cpulist.MAX_CPU for cpu in cpus)
 
 
-def test_a_hostile_list_costs_no_memory():
+def test_a_hostile_list_uses_little_memory():
     tracemalloc.start()
     try:
         with pytest.raises(cpulist.CpuListError, match=r"lists more than 65536 CPUs"):
@@ -132,7 +132,7 @@ def test_a_hostile_list_costs_no_memory():
     assert peak < 64 << 20
 
 
-def test_the_filter_goes_both_ways():
+def test_the_filter_converts_in_both_directions():
     assert cpulist_filter.cpulist("0-3,8") == [0, 1, 2, 3, 8]
     assert cpulist_filter.cpulist([8, 3, 2, 1, 0]) == "0-3,8"
     assert cpulist_filter.cpulist("") == [] and cpulist_filter.cpulist([]) == ""
@@ -140,6 +140,6 @@ def test_the_filter_goes_both_ways():
 
 
 @pytest.mark.parametrize("value", ["3-1", ["a"], [-1], None, 7, {"0": 1}])
-def test_the_filter_says_what_is_wrong(value):
+def test_the_filter_rejects_other_values(value):
     with pytest.raises(AnsibleFilterError, match=r"threadwise.smt.cpulist: "):
         cpulist_filter.cpulist(value)

@@ -27,19 +27,19 @@ def test_a_file_is_read_and_a_missing_one_is_none_without_a_problem(fs, tmp_path
     assert fs.problems == []
 
 
-def test_bytes_that_are_no_text_are_decoded_with_replacement(fs, tmp_path):
+def test_invalid_utf8_is_decoded_with_replacement_characters(fs, tmp_path):
     (tmp_path / "a").write_bytes(b"\xff\0x")
     assert fs.read("a") == "\ufffd\0x"
 
 
 @pytest.mark.parametrize("size", [0, 4095, 4096, 4097, 200000])
-def test_files_of_any_size_up_to_the_limit_are_read_whole(fs, tmp_path, size):
+def test_files_of_any_size_up_to_the_limit_are_read_completely(fs, tmp_path, size):
     (tmp_path / "a").write_bytes(b"x" * size)
     assert len(fs.read("a")) == size
     assert len(fs.head("a", 1000)) == min(size, 1000)
 
 
-def test_a_file_of_procfs_that_comes_in_portions_is_read_whole():
+def test_a_procfs_file_is_read_completely_despite_short_reads():
     assert host_files.HostFs("/").read("proc/self/maps").count("\n") > 20
 
 
@@ -61,7 +61,7 @@ def make_loop(path):
     path.symlink_to(path.name)
 
 
-def make_way_out(path):
+def make_link_out_of_the_tree(path):
     path.symlink_to("/etc/hostname")
 
 
@@ -75,19 +75,19 @@ def make_device(path):
         (make_directory, "not a regular file"),
         (make_fifo, "not a regular file"),
         (make_loop, "loop|symbolic"),
-        (make_way_out, "leads out of the recorded tree"),
+        (make_link_out_of_the_tree, "leads out of the recorded tree"),
         (make_device, "leads out of the recorded tree"),
     ],
 )
-def test_what_is_no_regular_file_is_a_problem_and_blocks_nobody(fs, tmp_path, make, reason):
+def test_a_file_that_is_not_regular_is_a_problem_and_does_not_block(fs, tmp_path, make, reason):
     make(tmp_path / "a")
     assert fs.read("a") is None
     assert len(fs.problems) == 1
     assert str(tmp_path / "a") in fs.problems[0]
-    assert any(word in fs.problems[0] for word in reason.split("|")), fs.problems
+    assert any(part in fs.problems[0] for part in reason.split("|")), fs.problems
 
 
-def test_a_link_that_stays_inside_is_followed_and_a_dangling_one_is_missing(fs, tmp_path):
+def test_a_link_inside_the_tree_is_followed_and_a_dangling_one_is_missing(fs, tmp_path):
     (tmp_path / "real").write_text("x")
     (tmp_path / "link").symlink_to("real")
     (tmp_path / "dangling").symlink_to("nothing")
@@ -98,10 +98,10 @@ def test_a_link_that_stays_inside_is_followed_and_a_dangling_one_is_missing(fs, 
 
 @pytest.fixture(name="outside")
 def _outside(tmp_path):
-    """What lies beside the recorded tree."""
+    """A directory outside of the recorded tree."""
     outside = tmp_path / "outside"
     outside.mkdir()
-    (outside / "secret").write_text("what the tree has not got")
+    (outside / "secret").write_text("outside of the tree")
     return outside
 
 
@@ -114,12 +114,12 @@ def _tree(tmp_path):
 
 @pytest.mark.parametrize("target", ["%s", "../outside", "../tree/../outside", "real/../../outside", "/proc/self/root%s"])
 @pytest.mark.parametrize("path", ["link/secret", "real/deeper/link/secret"])
-def test_a_link_to_a_directory_leads_nobody_out_of_the_tree(tree, outside, target, path):
+def test_a_link_to_a_directory_outside_the_tree_is_not_followed(tree, outside, target, path):
     link = pathlib.Path(tree.path(os.path.dirname(path)))
     link.parent.mkdir(exist_ok=True, parents=True)
     up = "../" * (path.count("/") - 1) if target.startswith(("..", "real")) else ""
     link.symlink_to(up + (target % outside if "%" in target else target))
-    assert (link / "secret").exists(), "it leads where it should not"
+    assert (link / "secret").exists(), "the link must work outside of HostFs"
     assert tree.read(path) is None and tree.head(path, 10) is None
     assert tree.names(os.path.dirname(path)) == []
     assert tree.status(path) is None
@@ -132,7 +132,7 @@ def test_a_link_to_a_directory_leads_nobody_out_of_the_tree(tree, outside, targe
     assert os.listdir(outside) == ["secret"]
 
 
-def test_a_link_to_a_directory_that_stays_inside_is_followed(tree):
+def test_a_link_to_a_directory_inside_the_tree_is_followed(tree):
     root = pathlib.Path(tree.sysroot)
     (root / "link").symlink_to("real")
     (root / "real" / "up").symlink_to("../real")
@@ -143,13 +143,13 @@ def test_a_link_to_a_directory_that_stays_inside_is_followed(tree):
     assert (root / "real" / "new").read_text() == "y" and tree.problems == []
 
 
-def test_a_sysroot_that_is_itself_reached_by_a_link_is_read(tree, tmp_path):
+def test_a_sysroot_that_is_a_link_is_read(tree, tmp_path):
     (tmp_path / "way").symlink_to("tree")
     assert host_files.HostFs(str(tmp_path / "way")).read("real/file") == "x"
 
 
-def test_no_device_is_opened_to_find_out_that_it_is_none(tree):
-    """Opening one can have an effect: a watchdog begins to bark."""
+def test_a_device_is_not_opened(tree):
+    """Opening a device can have side effects: a hardware watchdog starts."""
     (pathlib.Path(tree.sysroot) / "dev").symlink_to("/dev")
     opened = []
     sys.addaudithook(lambda event, arguments: opened.append(arguments) if event == "open" and not arguments[2] & os.O_PATH else None)
@@ -159,14 +159,14 @@ def test_no_device_is_opened_to_find_out_that_it_is_none(tree):
 
 
 @needs_trace
-def test_a_file_that_is_said_to_be_written_is_on_the_disk_with_its_name_and_its_directories(tmp_path):
+def test_a_written_file_is_flushed_with_its_name_and_directories(tmp_path):
     fs = host_files.HostFs(str(tmp_path))
     seen = assert_durable(lambda: fs.write("a/b/c", "text"))
     assert seen.count("fsync directory") == 3 and seen.count("fsync file") == 1
 
 
 @needs_trace
-def test_a_kill_between_any_two_changes_of_a_write_leaves_the_old_file_or_the_new_one(tmp_path):
+def test_a_kill_during_a_write_leaves_the_old_file_or_the_new_one(tmp_path):
     root = tmp_path / "tree"
     fs = host_files.HostFs(str(root))
 
@@ -200,7 +200,7 @@ def test_a_path_with_a_nul_byte_is_a_problem(fs):
     assert "null" in fs.problems[0]
 
 
-def test_many_problems_are_told_briefly(fs, tmp_path):
+def test_the_number_of_problems_is_limited(fs, tmp_path):
     for number in range(2 * host_files.MAX_PROBLEMS):
         (tmp_path / str(number)).mkdir()
         assert fs.read(str(number)) is None
@@ -217,7 +217,7 @@ def test_names_are_sorted_and_a_missing_directory_has_none(fs, tmp_path):
     assert fs.problems == []
 
 
-def test_a_file_is_written_whole_with_its_directories_and_mode(fs, tmp_path):
+def test_a_file_is_written_with_its_directories_and_mode(fs, tmp_path):
     fs.write("var/lib/x/map.json", "text", mode=0o600)
     path = tmp_path / "var/lib/x/map.json"
     assert path.read_text() == "text"
@@ -225,7 +225,7 @@ def test_a_file_is_written_whole_with_its_directories_and_mode(fs, tmp_path):
     assert os.listdir(path.parent) == ["map.json"]
 
 
-def test_a_write_that_fails_leaves_the_old_file_alone(fs, tmp_path, monkeypatch):
+def test_a_failed_write_leaves_the_old_file_unchanged(fs, tmp_path, monkeypatch):
     (tmp_path / "a").write_text("old")
 
     def full(descriptor):
@@ -238,7 +238,7 @@ def test_a_write_that_fails_leaves_the_old_file_alone(fs, tmp_path, monkeypatch)
     assert os.listdir(tmp_path) == ["a"]
 
 
-def test_the_sysroot_of_the_host_is_told_from_a_recorded_one(fs):
+def test_the_sysroot_of_the_host_is_distinguished_from_a_recorded_tree(fs):
     assert host_files.HostFs("/").is_host and host_files.HostFs().is_host and not fs.is_host
     assert host_files.HostFs("/").path("proc/cpuinfo") == "/proc/cpuinfo"
     assert pathlib.Path(fs.path("proc")).parent == pathlib.Path(fs.sysroot)

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The probe: its decisions on simulated machines whose truth is known, its workers as real processes."""
+"""Tests of the probe: its statistics on simulated machines with known cores, its workers as real processes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ HERE = sorted(os.sched_getaffinity(0))
 
 
 class SimulatedMachine:
-    """Stands for `Workers`: each further thread at work on a core makes the others slower by ``cost`` of the time alone.
+    """Simulation of `Workers`: each further active thread of a core adds ``cost`` times the slowness alone to that of the others.
 
     Args:
-        cores: the truth, tuples of CPUs.
-        spread: deviation of the logarithm of a sample.
+        cores: the true cores, tuples of CPUs.
+        cost: see above.
+        spread: standard deviation of the logarithm of a sample.
         stolen: share of the samples that a hypervisor makes up to ten times slower.
         bursts: share of the time in which a CPU is twice as slow, for many rounds in a row.
+        seed: of the random numbers.
     """
 
     def __init__(self, cores, cost=0.6, spread=0.03, stolen=0.0, bursts=0.0, seed=0):
@@ -39,7 +41,7 @@ class SimulatedMachine:
         self.pace = {cpu: self.chance.uniform(0.5, 1.5) for cpu in self.core}
         self.burst = dict.fromkeys(self.core, False)
         self.now = 0.0
-        self.most_at_work = 0
+        self.most_active = 0
 
     def __call__(self, cpus):
         assert set(cpus) == set(self.core)
@@ -59,7 +61,7 @@ class SimulatedMachine:
 
     def measure(self, active, seconds):
         self.now += seconds
-        self.most_at_work = max(self.most_at_work, len(active))
+        self.most_active = max(self.most_active, len(active))
         for cpu in self.burst:
             if self.chance.random() < 0.1:
                 self.burst[cpu] = self.chance.random() < self.bursts
@@ -114,9 +116,9 @@ def test_the_number_of_rounds_grows_with_the_logarithm_of_the_cpus():
     machine = machine_of(128, 2, order=3, spread=0.01)
     cores, result = measured(machine)
     assert cores == set(machine.core.values())
-    # A tournament of pairs, one after the other, has 8128.
+    # Testing all pairs one after the other would take 8128 rounds.
     assert result["rounds"] <= 2 * 128
-    assert machine.most_at_work == 64
+    assert machine.most_active == 64
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
@@ -142,7 +144,7 @@ def test_a_machine_that_only_makes_noise_is_unclear():
     assert (cores, result["unclear"]) == (set(), "0-5")
 
 
-def test_samples_that_were_late_are_left_out():
+def test_late_samples_are_ignored():
     machine = machine_of(4, 2)
     machine.sample = lambda cpu, active: None
     cores, result = measured(machine, 2.0)
@@ -150,7 +152,7 @@ def test_samples_that_were_late_are_left_out():
     assert all(pair["ratio"] is None for pair in result["ratios"])
 
 
-def test_the_ratio_is_the_pace_together_within_its_interval():
+def test_the_ratio_of_siblings_is_within_its_interval():
     _cores, result = measured(machine_of(4, 2, cost=1.0, spread=0.02))
     shared = [pair for pair in result["ratios"] if pair["verdict"] == SHARES]
     assert len(shared) == 2
@@ -176,13 +178,13 @@ def test_groups_are_claimed_only_when_everything_fits():
         ([], "0", "1-3", False),
     ],
 )
-def test_the_kernel_is_right_or_wrong_or_it_is_not_known(pairs, singles, unclear, agrees):
+def test_the_kernel_agrees_or_disagrees_or_it_is_unknown(pairs, singles, unclear, agrees):
     result = {"cpus": "0-3", "pairs": pairs, "singles": singles, "unclear": unclear}
     assert rounds.compare_with_kernel(result, Topology(cores=((0, 1), (2, 3)))) is agrees
     assert rounds.compare_with_kernel(result, Topology(cores=())) is None
 
 
-def test_offline_siblings_are_no_contradiction():
+def test_offline_siblings_are_not_a_contradiction():
     result = {"cpus": "0,2", "pairs": [], "singles": "0,2", "unclear": ""}
     assert rounds.compare_with_kernel(result, Topology(cores=((0, 1), (2, 3)))) is True
 
@@ -204,7 +206,7 @@ def test_when_it_is_wanted(mode, hypervisor, threads, online, wanted):
     assert rounds.wanted(mode, facts) is wanted
 
 
-def test_one_cpu_is_nothing_to_compare():
+def test_one_cpu_cannot_be_compared():
     with pytest.raises(ProbeError, match="nothing to compare"):
         rounds.measurable(HERE[:1])
 
@@ -214,7 +216,7 @@ def children():
         return set(listed.read().split())
 
 
-def test_real_workers_work_only_when_told_and_leave_nothing():
+def test_real_workers_work_only_on_request_and_leave_nothing_behind():
     before, descriptors = children(), len(os.listdir("/proc/self/fd"))
     with Workers(HERE) as machine:
         assert set(machine.measure(HERE[:1], 0.05)) == set(HERE[:1])
@@ -225,14 +227,14 @@ def test_real_workers_work_only_when_told_and_leave_nothing():
     assert (children(), len(os.listdir("/proc/self/fd"))) == (before, descriptors)
 
 
-def test_a_cpu_that_cannot_be_used_is_named_and_nothing_is_left():
+def test_an_unusable_cpu_is_named_and_no_process_is_left():
     before = children()
     with pytest.raises(ProbeError, match="CPU 4095"), Workers([HERE[0], 4095]):
         pass
     assert children() == before
 
 
-def test_a_worker_that_was_ended_is_noticed():
+def test_a_killed_worker_is_detected():
     before = children()
     with Workers(HERE[:1]) as machine:
         worker = int((children() - before).pop())
@@ -242,17 +244,17 @@ def test_a_worker_that_was_ended_is_noticed():
             machine.measure(HERE[:1], 0.05)
 
 
-def test_a_worker_that_does_not_answer_is_noticed(monkeypatch):
+def test_a_worker_that_does_not_reply_is_detected(monkeypatch):
     before = children()
     with Workers(HERE[:1]) as machine:
-        # From here on, for the one that is stopped: a busy machine may take longer to start it.
+        # Only now, for the stopped worker: on a busy machine the start may take longer.
         monkeypatch.setattr(workers, "_TIME_LIMIT", 0.3)
         os.kill(int((children() - before).pop()), signal.SIGSTOP)
         with pytest.raises(ProbeError, match=f"CPU {HERE[0]} "):
             machine.measure(HERE[:1], 0.05)
 
 
-def test_workers_end_at_once_with_a_maker_that_is_killed():
+def test_workers_end_with_their_killed_parent():
     read, write = os.pipe()
     maker = os.fork()
     if maker == 0:
@@ -294,7 +296,7 @@ def host(tmp_path):
     return HostFs(str(tmp_path))
 
 
-def test_what_was_measured_is_kept_for_this_boot(host):
+def test_the_sibling_cache_is_valid_for_one_boot(host):
     assert sibling_cache.load(host) is None
     kept = sibling_cache.save(host, RESULT)
     assert sibling_cache.load(host) == kept
@@ -318,7 +320,7 @@ def test_what_was_measured_is_kept_for_this_boot(host):
         {"cpus": "0-99999999"},
     ],
 )
-def test_damage_is_told_and_not_believed(host, damage):
+def test_a_damaged_sibling_cache_is_noted_and_ignored(host, damage):
     sibling_cache.save(host, RESULT)
     data = json.loads(host.read(sibling_cache.PATH))
     data["measured"].update(damage)
@@ -328,14 +330,14 @@ def test_damage_is_told_and_not_believed(host, damage):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null", "\0", "[" * 100000])
-def test_a_file_that_is_none_of_ours_is_told(host, text):
+def test_a_foreign_file_is_noted(host, text):
     host.write(sibling_cache.PATH, text)
     assert sibling_cache.load(host) is None
     assert len(host.problems) == 1
 
 
 @pytest.mark.parametrize(
-    ("measured", "told"),
+    ("measured", "expected"),
     [
         (RESULT, "CPUs 0-1 and 2-3 share a core"),
         (dict(RESULT, pairs=[]), "no two CPUs share a core"),
@@ -344,12 +346,12 @@ def test_a_file_that_is_none_of_ours_is_told(host, text):
         (dict(RESULT, pairs="0-1"), "no two CPUs"),
     ],
 )
-def test_a_disagreement_is_told_in_one_short_sentence(measured, told):
+def test_a_disagreement_is_one_short_sentence(measured, expected):
     sentence = sibling_cache.disagreement(measured)
-    assert told in sentence
+    assert expected in sentence
     assert len(sentence) < 300 and sentence.isprintable()
 
 
 @pytest.mark.parametrize("measured", [None, [], "x", {}, dict(RESULT, agrees_with_kernel=True), dict(RESULT, agrees_with_kernel=None)])
-def test_nothing_is_told_where_there_is_no_disagreement(measured):
+def test_without_a_disagreement_there_is_no_sentence(measured):
     assert sibling_cache.disagreement(measured) is None

@@ -32,7 +32,7 @@ def offline(*cpus):
     return dataclasses.replace(MACHINE, offline=cpus)
 
 
-def test_what_was_saved_while_all_were_online_is_known_when_siblings_are_offline(tmp_path):
+def test_the_cache_supplies_the_cores_of_offline_siblings(tmp_path):
     assert save(host_of(tmp_path))
     fs = host_of(tmp_path, offline(4, 5, 6, 7))
     host = topology.read_topology(fs, topology_cache.load(fs))
@@ -40,7 +40,7 @@ def test_what_was_saved_while_all_were_online_is_known_when_siblings_are_offline
     assert fs.problems == []
 
 
-def test_a_map_is_written_once(tmp_path):
+def test_an_unchanged_cache_is_not_rewritten(tmp_path):
     fs = host_of(tmp_path)
     assert save(fs)
     before = os.stat(fs.path(topology_cache.PATH)).st_ino
@@ -49,13 +49,13 @@ def test_a_map_is_written_once(tmp_path):
 
 
 @pytest.mark.parametrize("machine", [offline(7), offline(0), offline(4, 5, 6, 7)])
-def test_a_map_is_not_written_while_a_cpu_is_offline(tmp_path, machine):
+def test_the_cache_is_not_written_while_a_cpu_is_offline(tmp_path, machine):
     fs = host_of(tmp_path, machine)
     assert not save(fs)
     assert fs.read(topology_cache.PATH) is None
 
 
-def test_a_map_is_not_overwritten_by_what_it_told_itself(tmp_path):
+def test_the_cache_is_not_written_from_a_cached_topology(tmp_path):
     save(host_of(tmp_path))
     fs = host_of(tmp_path, offline(7))
     assert not topology_cache.save(fs, topology.read_topology(fs, topology_cache.load(fs)))
@@ -66,7 +66,7 @@ def test_a_topology_from_cpuinfo_alone_is_not_saved(tmp_path):
     assert not save(fs)
 
 
-def test_no_map_is_no_problem(tmp_path):
+def test_a_missing_cache_is_not_a_problem(tmp_path):
     fs = host_of(tmp_path)
     assert topology_cache.load(fs) is None
     assert fs.problems == []
@@ -80,14 +80,14 @@ def test_no_map_is_no_problem(tmp_path):
         {"proc/cpuinfo": sysfs_tree.files(dataclasses.replace(MACHINE, model="Another CPU"))["proc/cpuinfo"]},
     ],
 )
-def test_another_machine_does_not_get_the_map(tmp_path, change):
+def test_the_cache_of_another_machine_is_ignored(tmp_path, change):
     save(host_of(tmp_path))
     fs = host_of(tmp_path, offline(7), **change)
     assert topology_cache.load(fs) is None
     assert "another machine" in fs.problems[0]
 
 
-def test_another_count_of_cpus_does_not_get_the_map(tmp_path):
+def test_the_cache_of_another_number_of_cpus_is_ignored(tmp_path):
     save(host_of(tmp_path))
     fs = host_of(tmp_path, Machine(packages=2, cores=3, offline=(11,)))
     host = topology.read_topology(fs, topology_cache.load(fs))
@@ -95,13 +95,13 @@ def test_another_count_of_cpus_does_not_get_the_map(tmp_path):
     assert "CPUs 0-11 are present" in fs.problems[0]
 
 
-def test_the_identity_is_not_in_the_map(tmp_path):
+def test_the_identity_is_not_in_the_cache(tmp_path):
     fs = host_of(tmp_path)
     save(fs)
     assert "an-uuid" not in fs.read(topology_cache.PATH) and "an-id" not in fs.read(topology_cache.PATH)
 
 
-def good_map(fs):
+def valid_cache(fs):
     save(fs)
     return json.loads(fs.read(topology_cache.PATH))
 
@@ -126,17 +126,17 @@ def good_map(fs):
         {"key": 7},
     ],
 )
-def test_a_damaged_map_is_left_out_and_named(tmp_path, changes):
+def test_a_damaged_cache_is_ignored_and_named(tmp_path, changes):
     fs = host_of(tmp_path)
-    fs.write(topology_cache.PATH, json.dumps(dict(good_map(fs), **changes)))
+    fs.write(topology_cache.PATH, json.dumps(dict(valid_cache(fs), **changes)))
     assert topology_cache.load(fs) is None
     assert len(fs.problems) == 1 and fs.path(topology_cache.PATH) in fs.problems[0]
 
 
 @pytest.mark.parametrize("missing", ["schema", "key", "present", "cores", "packages"])
-def test_a_map_that_lacks_something_is_left_out_and_named(tmp_path, missing):
+def test_a_cache_without_a_key_is_ignored_and_named(tmp_path, missing):
     fs = host_of(tmp_path)
-    data = good_map(fs)
+    data = valid_cache(fs)
     del data[missing]
     fs.write(topology_cache.PATH, json.dumps(data))
     assert topology_cache.load(fs) is None
@@ -144,7 +144,7 @@ def test_a_map_that_lacks_something_is_left_out_and_named(tmp_path, missing):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "\0", "[" * 100000, "1" * 5000, '"' * 2000, '{"a": ' * 5000])
-def test_a_map_that_is_no_map_is_left_out(tmp_path, text):
+def test_invalid_json_is_ignored(tmp_path, text):
     fs = host_of(tmp_path)
     fs.write(topology_cache.PATH, text)
     assert topology_cache.load(fs) is None
@@ -152,7 +152,7 @@ def test_a_map_that_is_no_map_is_left_out(tmp_path, text):
 
 
 class OwnedFs(host_files.HostFs):
-    """A tree that passes for `/`, with owners and modes as told: on a host nothing but root's own map is believed."""
+    """A tree that is treated like `/`, with given owners and modes: on a host only a cache that is owned by root is used."""
 
     is_host = True
 
@@ -180,14 +180,14 @@ DIRECTORY = os.path.dirname(topology_cache.PATH)
         {DIRECTORY: {"st_mode": 0o040775}},
     ],
 )
-def test_a_map_that_others_could_have_written_is_left_out(tmp_path, status):
+def test_a_cache_that_other_users_could_have_written_is_ignored(tmp_path, status):
     save(host_of(tmp_path))
     fs = OwnedFs(str(tmp_path), status)
     assert topology_cache.load(fs) is None
     assert "Remove it, or correct its owner and mode" in fs.problems[0]
 
 
-def test_a_map_that_is_roots_is_believed(tmp_path):
+def test_a_cache_that_only_root_could_have_written_is_used(tmp_path):
     save(host_of(tmp_path))
     fs = OwnedFs(str(tmp_path), {})
     assert topology_cache.load(fs).cores == MACHINE.core_groups

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The recorded machines of other projects, where they are: ../shared/topologies beside the repository. They are not part of it."""
+"""Tests on machines recorded by other projects, if present in ../shared/topologies beside the repository. They are not part of it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(not ARCHIVE.is_file() or not EXPECTED, reason=f"
 def _trees(tmp_path_factory):
     root = tmp_path_factory.mktemp("recorded")
     with tarfile.open(ARCHIVE) as archive:
-        # Debian 12's Python 3.11.2 is from before the filters.
+        # Python 3.11.2 of Debian 12 does not support filters yet.
         archive.extractall(root, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     return root
 
@@ -44,17 +44,17 @@ def of_confidence(*confidences):
 def test_confident_expectations_are_met(trees, name):
     expected = EXPECTED[name]
     host, fs = read(trees, name)
-    told = smt_facts.gather(fs)
+    facts = smt_facts.gather(fs)
     assert {
-        "present": told["cpus"]["present"],
-        "online": told["cpus"]["online"],
-        "offline": told["cpus"]["offline"],
-        "sockets": told["sockets"],
-        "cores": told["cores"],
-        "siblings": [list(cpulist.parse(group)) for group in told["sibling_groups"]],
-        "threads_per_core": told["threads_per_core"]["max"],
-        "threads_per_core_min": told["threads_per_core"]["min"],
-        "numa_nodes": len(told["nodes"]) or None,
+        "present": facts["cpus"]["present"],
+        "online": facts["cpus"]["online"],
+        "offline": facts["cpus"]["offline"],
+        "sockets": facts["sockets"],
+        "cores": facts["cores"],
+        "siblings": [list(cpulist.parse(group)) for group in facts["sibling_groups"]],
+        "threads_per_core": facts["threads_per_core"]["max"],
+        "threads_per_core_min": facts["threads_per_core"]["min"],
+        "numa_nodes": len(facts["nodes"]) or None,
         "socket_groups": [cpulist.render(package) for package in host.packages],
     } == {
         key: expected[key]
@@ -64,24 +64,24 @@ def test_confident_expectations_are_met(trees, name):
 
 
 @pytest.mark.parametrize("name", of_confidence("no-topology"))
-def test_where_nothing_is_told_nothing_is_claimed(trees, name):
+def test_without_topology_files_nothing_is_claimed(trees, name):
     host, fs = read(trees, name)
-    told = smt_facts.gather(fs)
-    assert (told["complete"], told["source"], told["sibling_groups"], told["primaries"], told["secondaries"]) == (False, "unknown", [], "", "")
-    assert (told["sockets"], told["cores"], told["supported"], told["active"], told["hardware_class"]) == (None, None, None, None, None)
-    assert set(told["threads_per_core"].values()) == {None}
+    facts = smt_facts.gather(fs)
+    assert (facts["complete"], facts["source"], facts["sibling_groups"], facts["primaries"], facts["secondaries"]) == (False, "unknown", [], "", "")
+    assert (facts["sockets"], facts["cores"], facts["supported"], facts["active"], facts["hardware_class"]) == (None, None, None, None, None)
+    assert set(facts["threads_per_core"].values()) == {None}
     assert cpulist.render(host.present) == EXPECTED[name]["present"]
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_no_machine_is_too_odd(trees, name):
-    told = smt_facts.gather(host_files.HostFs(str(trees / name)))
-    assert json.loads(json.dumps(told)) == told and border.accept(told) is told
-    placed = [cpu for group in told["sibling_groups"] for cpu in cpulist.parse(group)]
+def test_facts_of_every_machine_are_valid(trees, name):
+    facts = smt_facts.gather(host_files.HostFs(str(trees / name)))
+    assert json.loads(json.dumps(facts)) == facts and border.accept(facts) is facts
+    placed = [cpu for group in facts["sibling_groups"] for cpu in cpulist.parse(group)]
     assert len(placed) == len(set(placed))
-    assert told["complete"] == (sorted(placed) == list(cpulist.parse(told["cpus"]["present"])))
+    assert facts["complete"] == (sorted(placed) == list(cpulist.parse(facts["cpus"]["present"])))
 
 
-def test_the_archive_is_the_one_that_was_meant():
+def test_the_archive_is_the_expected_one():
     assert len(EXPECTED) == 81
     assert len(of_confidence(*CONFIDENT)) == 68

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Each case that recorded machines show, on synthetic trees: a clone alone tests them all."""
+"""Every case found on recorded machines, on synthetic trees, so that the repository alone covers them all."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SET_FILES = (CPU + "present", CPU + "possible", CPU + "online", CPU + "offline")
 
 
 def read(root, tree, saved=None):
-    """(Topology, problems) of a tree."""
+    """Return (Topology, problems) of a tree."""
     fs = host_files.HostFs(sysfs_tree.write(root, tree))
     return topology.read_topology(fs, saved), fs.problems
 
@@ -83,7 +83,7 @@ OFFLINE = {"siblings": (2, 3, 6, 7), "one sibling": (5,), "a primary": (1,), "cp
     "missing", ["nothing", "the newer names", "all but masks", "siblings: ids alone", "the online file", "all set files", "cpuinfo", "all but cpuinfo and dies"]
 )
 @pytest.mark.parametrize("offline", OFFLINE)
-def test_the_place_of_an_offline_cpu_is_not_known(tmp_path, offline, missing):
+def test_the_core_of_an_offline_cpu_is_unknown(tmp_path, offline, missing):
     machine = Machine(packages=2, cores=2, offline=OFFLINE[offline])
     host, problems = read(tmp_path, sysfs_tree.without(sysfs_tree.files(machine), *MISSING[missing]))
     assert (host.present, host.online, host.offline) == (machine.present, machine.online, machine.offline)
@@ -92,7 +92,7 @@ def test_the_place_of_an_offline_cpu_is_not_known(tmp_path, offline, missing):
     assert problems == []
 
 
-def test_an_offline_cpu_that_kept_its_folder_is_not_believed(tmp_path):
+def test_the_stale_directory_of_an_offline_cpu_is_ignored(tmp_path):
     machine = Machine(cores=2)
     tree = dict(sysfs_tree.files(machine), **{CPU + "online": "0-2\n", CPU + "cpu3/online": "0\n"})
     host, _dummy = read(tmp_path, tree)
@@ -100,7 +100,7 @@ def test_an_offline_cpu_that_kept_its_folder_is_not_believed(tmp_path):
     assert host.offline == (3,) and not host.complete
 
 
-def test_a_present_file_that_names_more_than_there_are_folders(tmp_path):
+def test_a_present_file_that_lists_more_cpus_than_directories(tmp_path):
     tree = dict(sysfs_tree.files(Machine(cores=2)), **{CPU + "present": "0-7\n", CPU + "possible": "0-15\n"})
     host, _dummy = read(tmp_path, tree)
     assert host.offline == (4, 5, 6, 7)
@@ -108,7 +108,7 @@ def test_a_present_file_that_names_more_than_there_are_folders(tmp_path):
     assert not host.complete
 
 
-def test_an_online_cpu_without_a_folder_is_unknown_not_alone(tmp_path):
+def test_the_core_of_an_online_cpu_without_a_directory_is_unknown(tmp_path):
     tree = sysfs_tree.without(sysfs_tree.files(Machine(cores=2, threads=1)), "proc/cpuinfo")
     tree = {path: text for path, text in tree.items() if "cpu1/topology" not in path}
     host, _dummy = read(tmp_path, tree)
@@ -117,7 +117,7 @@ def test_an_online_cpu_without_a_folder_is_unknown_not_alone(tmp_path):
 
 
 @pytest.mark.parametrize("wrong", ["-1", "", "65535x", "none", "\0"])
-def test_package_ids_that_are_none_leave_packages_to_the_lists(tmp_path, wrong):
+def test_without_valid_package_ids_packages_come_from_the_lists(tmp_path, wrong):
     machine = Machine(packages=2, cores=2)
     tree = {path: wrong + "\n" if path.endswith("/physical_package_id") else text for path, text in sysfs_tree.files(machine).items()}
     host, _dummy = read(tmp_path, tree)
@@ -125,7 +125,7 @@ def test_package_ids_that_are_none_leave_packages_to_the_lists(tmp_path, wrong):
     assert host.cores == machine.core_groups
 
 
-def test_books_and_drawers_tell_packages_of_one_id_apart(tmp_path):
+def test_books_and_drawers_distinguish_packages_with_the_same_id(tmp_path):
     machine = Machine(packages=4, cores=1, threads=1)
     tree = sysfs_tree.files(machine)
     for cpu in machine.present:
@@ -134,7 +134,7 @@ def test_books_and_drawers_tell_packages_of_one_id_apart(tmp_path):
     assert read(tmp_path, tree)[0].packages == ((0,), (1,), (2,), (3,))
 
 
-def test_core_ids_that_are_all_the_same_mislead_nobody(tmp_path):
+def test_identical_core_ids_do_not_matter(tmp_path):
     machine = Machine(packages=2, cores=2)
     tree = {path: "0\n" if path.endswith("/core_id") else text for path, text in sysfs_tree.files(machine).items()}
     assert read(tmp_path, tree)[0].cores == machine.core_groups
@@ -149,7 +149,7 @@ def test_ids_that_restart_in_each_die_are_corrected_by_the_counts_of_cpuinfo(tmp
 
 
 @pytest.mark.parametrize("keep", ["physical_package_id", "core_siblings", "nothing"])
-def test_without_anything_that_tells_cores_apart_nothing_is_claimed(tmp_path, keep):
+def test_without_any_source_of_cores_nothing_is_claimed(tmp_path, keep):
     tree = sysfs_tree.without(sysfs_tree.files(Machine(packages=2, cores=2)), "proc/cpuinfo")
     tree = {path: text for path, text in tree.items() if "/topology/" not in path or path.endswith(keep)}
     host, _dummy = read(tmp_path, tree)
@@ -179,7 +179,7 @@ CPUINFO = {
 
 
 @pytest.mark.parametrize("architecture", CPUINFO)
-def test_a_cpuinfo_without_core_ids_tells_cpus_and_no_cores(tmp_path, architecture):
+def test_a_cpuinfo_without_core_ids_yields_cpus_but_no_cores(tmp_path, architecture):
     host, _dummy = read(tmp_path, {"proc/cpuinfo": CPUINFO[architecture]})
     assert host.present == host.online == (0, 1)
     assert (host.cores, host.source, host.complete) == ((), "unknown", False)
@@ -192,7 +192,7 @@ def blocks(fields, *values):
     return "\n".join(lines) + "\n"
 
 
-def test_a_cpuinfo_alone_tells_cores(tmp_path):
+def test_cores_from_cpuinfo_alone(tmp_path):
     fields = ("physical id", "siblings", "core id", "cpu cores")
     host, _dummy = read(tmp_path, {"proc/cpuinfo": blocks(fields, (0, 4, 0, 2), (0, 4, 9, 2), (0, 4, 0, 2), (0, 4, 9, 2))})
     assert (host.cores, host.packages, host.source, host.complete) == (((0, 2), (1, 3)), ((0, 1, 2, 3),), "cpuinfo", True)
@@ -203,12 +203,12 @@ def test_equal_counts_in_cpuinfo_mean_no_smt_although_ids_collide(tmp_path):
     assert host.cores == ((0,), (1,))
 
 
-def test_a_cpuinfo_of_itanium_has_a_field_that_looks_like_a_cpu_number(tmp_path):
+def test_the_cpu_number_field_of_itanium_is_not_a_cpu_number(tmp_path):
     host, _dummy = read(tmp_path, {"proc/cpuinfo": blocks(("cpu number", "siblings", "physical id", "core id", "thread id"), (0, 2, 0, 0, 0), (0, 2, 0, 0, 1))})
     assert host.cores == ((0, 1),)
 
 
-def test_a_cpuinfo_of_s390_tells_cores_by_drawer_book_and_package(tmp_path):
+def test_s390_cores_from_cpuinfo_by_drawer_book_and_package(tmp_path):
     lines = ["vendor_id : IBM/S390"] + [f"processor {cpu}: version = 00,  identification = FF,  machine = 3906" for cpu in range(8)]
     for cpu in range(8):
         lines += [
@@ -233,14 +233,14 @@ def test_nul_bytes_at_the_ends_of_files_do_no_harm(tmp_path):
     assert (host.cores, host.packages, host.nodes, problems) == (machine.core_groups, machine.groups(1), dict(enumerate(machine.groups(1))), [])
 
 
-def test_empty_cpu_online_files_as_some_recorders_leave_them_say_nothing(tmp_path):
+def test_empty_online_files_of_recorded_trees_are_ignored(tmp_path):
     machine = Machine(packages=2, cores=2)
     tree = sysfs_tree.without(sysfs_tree.files(machine), *SET_FILES)
     host, _dummy = read(tmp_path, {path: "" if path.endswith("/online") else text for path, text in tree.items()})
     assert host.online == machine.present and host.complete
 
 
-def test_a_cpuinfo_of_another_machine_is_not_held_against_sysfs(tmp_path):
+def test_a_cpuinfo_of_another_machine_does_not_correct_sysfs(tmp_path):
     machine = Machine(cores=4)
     tree = sysfs_tree.without(sysfs_tree.files(machine), *LISTS, *MASKS)
     tree["proc/cpuinfo"] = sysfs_tree.files(Machine(cores=16, threads=1))["proc/cpuinfo"]
@@ -253,26 +253,26 @@ def test_a_cpu_0_that_cannot_go_offline_has_no_online_file_and_is_online(tmp_pat
     assert read(tmp_path, tree)[0].online == (0, 1, 2)
 
 
-LIES = {
+CONTRADICTIONS = {
     "a cpu is not in its own list": {"cpu1/topology/%s": "0\n"},
     "two lists overlap": {"cpu0/topology/%s": "0-1\n"},
     "a list is empty": {"cpu2/topology/%s": ""},
-    "a list is no list": {"cpu3/topology/%s": "3-1\n"},
+    "a list is invalid": {"cpu3/topology/%s": "3-1\n"},
     "a number is enormous": {"cpu3/topology/%s": "0-99999999999\n"},
 }
 
 
-@pytest.mark.parametrize("lie", LIES)
-def test_a_list_that_contradicts_itself_is_not_believed_and_the_next_source_is(tmp_path, lie):
+@pytest.mark.parametrize("contradiction", CONTRADICTIONS)
+def test_a_contradictory_list_is_ignored_and_the_next_source_is_used(tmp_path, contradiction):
     machine = Machine(packages=1, cores=4, threads=1)
     tree = sysfs_tree.files(machine)
-    tree.update({CPU + path % "core_cpus_list": text for path, text in LIES[lie].items()})
+    tree.update({CPU + path % "core_cpus_list": text for path, text in CONTRADICTIONS[contradiction].items()})
     host, problems = read(tmp_path, tree)
     assert host.cores == machine.core_groups and host.complete
     assert len(problems) == 1 and "core_cpus_list" in problems[0]
 
 
-def test_where_no_source_can_be_believed_the_answer_is_unknown(tmp_path):
+def test_without_a_consistent_source_the_cores_are_unknown(tmp_path):
     tree = sysfs_tree.without(sysfs_tree.files(Machine(cores=2)), "/core_id", "proc/cpuinfo")
     host, problems = read(tmp_path, {path: "0\n" if "topology/core_cpus" in path or "topology/thread" in path else text for path, text in tree.items()})
     assert (host.cores, host.complete, host.source) == ((), False, "unknown")
@@ -284,7 +284,7 @@ def test_where_no_source_can_be_believed_the_answer_is_unknown(tmp_path):
     "path",
     ["present", "online", "possible", "isolated", "cpu1/topology/core_cpus_list", "cpu1/topology/physical_package_id", "cpu0/online", "../node/node0/cpulist"],
 )
-def test_damage_is_survived(tmp_path, path, text):
+def test_a_damaged_file_is_ignored(tmp_path, path, text):
     machine = Machine(cores=2)
     host, _dummy = read(tmp_path, dict(sysfs_tree.files(machine), **{CPU + path: text}))
     assert host.cores == machine.core_groups
@@ -292,7 +292,7 @@ def test_damage_is_survived(tmp_path, path, text):
 
 
 @pytest.mark.parametrize("path", ["present", "online", "cpu1", "cpu1/topology", "cpu1/topology/core_cpus_list", "../node", "smt"])
-def test_a_file_for_a_directory_and_a_directory_for_a_file_are_survived(tmp_path, path):
+def test_a_file_for_a_directory_or_a_directory_for_a_file_is_ignored(tmp_path, path):
     tree = {name: text for name, text in sysfs_tree.files(Machine(cores=2)).items() if not name.startswith((CPU + path, NODE if path == "../node" else "\0"))}
     root = sysfs_tree.write(tmp_path, tree)
     target = (tmp_path / CPU / path).resolve()
@@ -308,7 +308,7 @@ def test_a_file_for_a_directory_and_a_directory_for_a_file_are_survived(tmp_path
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.randoms(use_true_random=False))
-def test_damage_in_any_file_is_survived(tmp_path_factory, seed):
+def test_damage_in_any_file_never_leads_to_an_inconsistent_topology(tmp_path_factory, seed):
     tree = sysfs_tree.files(Machine(packages=2, cores=2, offline=(7,)))
     for path in seed.sample(sorted(tree), 6):
         tree[path] = seed.choice(
@@ -372,37 +372,37 @@ def test_nodes_from_each_source(tmp_path, name):
     assert host.nodes == {0: (0, 1, 4, 5), 1: (2, 3, 6, 7), 7: ()}
 
 
-def test_a_node_that_lists_slots_for_hot_plug_is_cut_to_what_is_present(tmp_path):
+def test_hot_plug_slots_in_a_node_are_ignored(tmp_path):
     tree = dict(sysfs_tree.files(Machine(cores=2)), **{NODE + "node0/cpulist": "0-140\n"})
     assert read(tmp_path, tree)[0].nodes == {0: (0, 1, 2, 3)}
 
 
 FULL = Machine(packages=2, cores=2)
-FULL_MAP = topology.Topology(present=FULL.present, cores=FULL.core_groups, packages=FULL.groups(1), source="saved", complete=True)
+FULL_CACHE = topology.Topology(present=FULL.present, cores=FULL.core_groups, packages=FULL.groups(1), source="saved", complete=True)
 
 
 @pytest.mark.parametrize("offline", OFFLINE)
-def test_the_saved_map_tells_where_offline_cpus_belong(tmp_path, offline):
-    host, problems = read(tmp_path, sysfs_tree.files(dataclasses.replace(FULL, offline=OFFLINE[offline])), FULL_MAP)
+def test_the_cache_supplies_the_cores_of_offline_cpus(tmp_path, offline):
+    host, problems = read(tmp_path, sysfs_tree.files(dataclasses.replace(FULL, offline=OFFLINE[offline])), FULL_CACHE)
     assert (host.cores, host.packages, host.source, host.complete) == (FULL.core_groups, FULL.groups(1), "saved", True)
     assert host.online == tuple(cpu for cpu in FULL.present if cpu not in OFFLINE[offline])
     assert problems == []
 
 
-def test_the_saved_map_is_not_used_when_the_kernel_tells_all(tmp_path):
-    other = dataclasses.replace(FULL_MAP, cores=((0, 1), (2, 3), (4, 5), (6, 7)))
+def test_the_cache_is_not_used_when_the_kernel_shows_all_cores(tmp_path):
+    other = dataclasses.replace(FULL_CACHE, cores=((0, 1), (2, 3), (4, 5), (6, 7)))
     host, problems = read(tmp_path, sysfs_tree.files(FULL), other)
     assert (host.cores, host.source, problems) == (FULL.core_groups, "sysfs", [])
 
 
 @pytest.mark.parametrize("cores", [((0, 1), (2, 3), (4, 5), (6, 7)), tuple((cpu,) for cpu in range(8))])
-def test_a_saved_map_that_contradicts_the_kernel_is_left_out(tmp_path, cores):
-    host, problems = read(tmp_path, sysfs_tree.files(dataclasses.replace(FULL, offline=(7,))), dataclasses.replace(FULL_MAP, cores=cores))
+def test_a_cache_that_contradicts_the_kernel_is_ignored(tmp_path, cores):
+    host, problems = read(tmp_path, sysfs_tree.files(dataclasses.replace(FULL, offline=(7,))), dataclasses.replace(FULL_CACHE, cores=cores))
     assert host.source == "sysfs" and not host.complete
     assert "topology cache was ignored" in problems[0]
 
 
-def test_a_saved_map_of_other_cpus_is_left_out(tmp_path):
-    host, problems = read(tmp_path, sysfs_tree.files(Machine(packages=2, cores=3, offline=(7,))), FULL_MAP)
+def test_a_cache_of_other_cpus_is_ignored(tmp_path):
+    host, problems = read(tmp_path, sysfs_tree.files(Machine(packages=2, cores=3, offline=(7,))), FULL_CACHE)
     assert host.source == "sysfs" and not host.complete
     assert problems == ["The topology cache was ignored: it describes CPUs 0-7, but CPUs 0-11 are present."]
