@@ -12,14 +12,14 @@ CPUINFO = {"cpu_model": r"^(?:model name|cpu|Processor)\s*:\s*(.+)$", "microcode
 CPUINFO_HEAD = 16 * 1024
 
 
-def read(hypervisor=None):
+def read(hypervisor: str | None = None) -> dict[str, str | float | None]:
     """The environment of this host, now: a dict of str, float or None.
 
     Args:
         hypervisor: its name as the facts have it.
     """
     cpuinfo = _head("/proc/cpuinfo")
-    environment = {
+    environment: dict[str, str | float | None] = {
         "kernel": platform.release(),
         "architecture": platform.machine(),
         "python": platform.python_version(),
@@ -34,13 +34,13 @@ def read(hypervisor=None):
     return environment
 
 
-def changing():
+def changing() -> dict[str, str | float | None]:
     """What of the environment may change from block to block: a dict of str or None."""
     now = read()
     return {key: now[key] for key in ("governor", "microcode")}
 
 
-def _head(path):
+def _head(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as text:
             return text.read(CPUINFO_HEAD)

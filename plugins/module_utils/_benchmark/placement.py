@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+import typing as t
 
 SINGLE = "single"
 SAME_CPU = "same_cpu"
@@ -21,6 +22,18 @@ NAMES = (SINGLE, SAME_CPU, SIBLINGS, CORES, ONE_PER_CORE, ALL_THREADS, UNPINNED)
 TOPOLOGY_UNKNOWN = "this host does not tell which CPUs share a core"
 
 
+class Spot(t.TypedDict):
+    """A placement under one condition."""
+
+    workers: list[list[int]] | None
+    same_as: str | None
+    reason: str | None
+
+
+# The CPU list of each worker and None, or None and the reason why there is none.
+Workers = t.Tuple[t.Optional[t.List[t.List[int]]], t.Optional[str]]
+
+
 class PlacementError(ValueError):
     """A placement was asked for by a name that does not exist."""
 
@@ -34,7 +47,7 @@ class Placements:
         usable: the CPUs that workers may use: online, allowed to this process, not isolated for somebody else.
     """
 
-    def __init__(self, cores, packages, usable):
+    def __init__(self, cores: t.Iterable[t.Sequence[int]], packages: t.Iterable[t.Sequence[int]], usable: t.Iterable[int]) -> None:
         self.usable = tuple(sorted(set(usable)))
         allowed = set(self.usable)
         self.cores = tuple(filter(None, (tuple(cpu for cpu in core if cpu in allowed) for core in cores)))
@@ -44,7 +57,7 @@ class Placements:
         self.topology_known = bool(self.cores) and placed == allowed
         self.threads = max((len(core) for core in self.cores), default=0) if self.topology_known else 0
 
-    def workers(self, name):
+    def workers(self, name: str) -> Workers:
         """The CPUs of each worker under a placement.
 
         Args:
@@ -64,40 +77,41 @@ class Placements:
             raise PlacementError(f"there is no placement {name!r}: choose from {', '.join(NAMES)}, streams_N")
         if not self.usable:
             return None, "no CPU may be used"
-        return getattr(self, "_" + name)()
+        found: Workers = getattr(self, "_" + name)()
+        return found
 
-    def _single(self):
+    def _single(self) -> Workers:
         return [[self._home()[0]]], None
 
-    def _same_cpu(self):
+    def _same_cpu(self) -> Workers:
         return [[self._home()[0]]] * 2, None
 
-    def _siblings(self):
+    def _siblings(self) -> Workers:
         if not self.topology_known:
             return None, TOPOLOGY_UNKNOWN
         if self.threads < 2:
             return None, "no core has two threads online"
         return [[cpu] for cpu in self._home()[:2]], None
 
-    def _cores(self):
+    def _cores(self) -> Workers:
         if not self.topology_known:
             return None, TOPOLOGY_UNKNOWN
         if len(self.cores) < 2:
             return None, "there is only one core"
         return [[self._home()[0]], [self._neighbour()[0]]], None
 
-    def _one_per_core(self):
+    def _one_per_core(self) -> Workers:
         if not self.topology_known:
             return None, TOPOLOGY_UNKNOWN
         return [[core[0]] for core in self.cores], None
 
-    def _all_threads(self):
+    def _all_threads(self) -> Workers:
         return [[cpu] for cpu in self.usable], None
 
-    def _unpinned(self):
+    def _unpinned(self) -> Workers:
         return [[] for _cpu in self.usable], None
 
-    def _streams(self, count):
+    def _streams(self, count: int) -> Workers:
         if not self.topology_known:
             return None, TOPOLOGY_UNKNOWN
         if count < 1:
@@ -107,25 +121,25 @@ class Placements:
             return None, f"{count} streams on {len(by_thread)} CPUs"
         return by_thread[:count], None
 
-    def _home(self):
+    def _home(self) -> tuple[int, ...]:
         """The core that single, same_cpu, siblings and cores share, so that they differ in nothing but the placement."""
         if not self.topology_known:
             return self.usable[:1]
         return next(core for core in self.cores if len(core) == self.threads)
 
-    def _neighbour(self):
+    def _neighbour(self) -> tuple[int, ...]:
         """The core beside the home core: of the same package and kind where there is one.
 
         Another package would add its own caches and memory, another kind (hybrid processors) another speed: the difference
         to ``siblings`` would no longer be the sharing of a core alone.
         """
         home = self._home()
-        package = next((set(package) for package in self.packages if home[0] in package), set())
+        package: set[int] = next((set(package) for package in self.packages if home[0] in package), set())
         others = [core for core in self.cores if core != home]
         return min(others, key=lambda core: (core[0] not in package, len(core) != len(home), core[0]))
 
 
-def same_as_earlier(workers_by_name):
+def same_as_earlier(workers_by_name: t.Mapping[str, t.Sequence[t.Sequence[int]]]) -> dict[str, str | None]:
     """Which placements are, on this host, the same CPUs as one before them.
 
     Args:
@@ -134,8 +148,8 @@ def same_as_earlier(workers_by_name):
     Returns:
         dict: placement name -> name of the earlier placement with the same CPUs, or None.
     """
-    seen = {}
-    same = {}
+    seen: dict[tuple[tuple[int, ...], ...], str] = {}
+    same: dict[str, str | None] = {}
     for name, workers in workers_by_name.items():
         key = tuple(sorted(tuple(cpus) for cpus in workers))
         same[name] = seen.get(key)

@@ -22,6 +22,7 @@ import shutil
 import stat
 import tempfile
 import time
+import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import durable, users
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.inputs import INPUT
@@ -39,7 +40,7 @@ MOST_RUNS = 100
 MOST_BYTES = 30 * 1024 * 1024
 
 # The ending of a plan that could not write one.
-KILLED = {
+KILLED: dict[str, t.Any] = {
     "outcome": "interrupted",
     "message": "the plan ended without a word: it was killed, or the host went down",
     "finished": None,
@@ -52,7 +53,7 @@ class RunDirectoryError(Exception):
     """A run's folder cannot be made, read or removed; the text says which and why."""
 
 
-def base_directory():
+def base_directory() -> str:
     """Where runs are kept: below /var/lib for root, below the user's state directory (XDG base directories) for others."""
     if os.geteuid() == 0:
         return ROOT_BASE
@@ -60,18 +61,18 @@ def base_directory():
     return os.path.join(state, "threadwise-smt", "runs")
 
 
-def utc_now():
+def utc_now() -> str:
     """The time as ISO 8601 in UTC, to the second."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def kept_runs(base):
+def kept_runs(base: str) -> list[str]:
     """The names of the runs on this host that have ended and can be fetched, oldest name first, at most ``MOST_RUNS``."""
     runs = [run for run in _runs(base) if os.path.lexists(run.file("header.json")) and not run.lives()]
     return [run.run for run in runs[:MOST_RUNS]]
 
 
-def sweep(base):
+def sweep(base: str) -> None:
     """Remove what is left of runs that are forgotten, and of those that ended before they had a header. For who holds the lock against other evaluations."""
     for run in _runs(base):
         if not os.path.lexists(run.file("header.json")) and not run.lives():
@@ -81,18 +82,18 @@ def sweep(base):
             _remove_tree(os.path.join(base, name))
 
 
-def _runs(base):
+def _runs(base: str) -> list[RunDirectory]:
     return [RunDirectory(base, name) for name in _names(base) if RUN_NAME.match(name)]
 
 
-def _names(base):
+def _names(base: str) -> list[str]:
     try:
         return sorted(os.listdir(base))
     except OSError:
         return []
 
 
-def _remove_tree(path):
+def _remove_tree(path: str) -> None:
     """Remove a run's folder. What belongs to another user in it is removed with that user's rights; what those do not suffice for stays."""
     for name in _names(path):
         below = os.path.join(path, name)
@@ -116,19 +117,20 @@ class RunDirectory:
         run: the run's name: letters, digits, ``.``, ``_`` and ``-``, at most 100.
     """
 
-    def __init__(self, base, run):
+    def __init__(self, base: str, run: str) -> None:
         if not RUN_NAME.match(run):
             raise RunDirectoryError(f"a run cannot be called {run[:120]!r}: only letters, digits, '.', '_' and '-', at most 100, the first a letter or digit")
         self.run = run
         self.path = os.path.join(base, run)
         self.descriptor = -1
         # Bytes that each file adds to the result.
-        self._sizes = {}
+        self._sizes: dict[str, int] = {}
 
-    def file(self, name):
+    def file(self, name: str) -> str:
+        """Return the path of a file of the run."""
         return os.path.join(self.path, name)
 
-    def create(self):
+    def create(self) -> None:
         """Make the folder, and hold its lock from now on until ``release``, or until this process and whoever keeps ``descriptor`` open has ended.
 
         Raises:
@@ -145,11 +147,11 @@ class RunDirectory:
         except OSError as error:
             raise RunDirectoryError(f"cannot keep a run's samples: {error}") from error
 
-    def release(self):
+    def release(self) -> None:
         """The run has ended."""
         os.close(self.descriptor)
 
-    def lives(self):
+    def lives(self) -> bool:
         """Whether the run's process, or what puts the host back after it, has not ended yet."""
         try:
             descriptor = os.open(self.file(LOCK), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -163,7 +165,7 @@ class RunDirectory:
             os.close(descriptor)
         return False
 
-    def see_that_it_has_ended(self, seconds):
+    def see_that_it_has_ended(self, seconds: float) -> None:
         """Wait for the end of the run so many seconds.
 
         Raises:
@@ -179,10 +181,12 @@ class RunDirectory:
                 )
             time.sleep(0.2)
 
-    def write(self, name, data, lasting=True):
+    def write(self, name: str, data: object, lasting: bool = True) -> None:
         """Write a JSON file so that a reader sees the old or the new one, never a half.
 
         Args:
+            name: the file's name.
+            data: plain data.
             lasting: whether it has to outlive a crash of the host.
 
         Raises:
@@ -204,7 +208,7 @@ class RunDirectory:
                     os.unlink(fresh.name)
                 raise
 
-    def append(self, name, data):
+    def append(self, name: str, data: t.Mapping[str, t.Any]) -> None:
         """Add one line of JSON and have it on the disk before returning.
 
         Raises:
@@ -224,25 +228,26 @@ class RunDirectory:
                 os.close(descriptor)
         self._sizes[name] = self._sizes.get(name, 0) + len(line)
 
-    def size(self):
+    def size(self) -> int:
         """Bytes of the result so far (int): what this object has written. The controller writes it without blanks, so it is no larger there."""
         return sum(self._sizes.values())
 
     @contextlib.contextmanager
-    def _writing(self, name):
+    def _writing(self, name: str) -> t.Iterator[None]:
         try:
             yield
         except (OSError, ValueError) as error:
             raise RunDirectoryError(f"cannot write {self.file(name)}: {getattr(error, 'strerror', None) or error}") from error
 
-    def folder(self, name, owner):
+    def folder(self, name: str, owner: tuple[int, int]) -> str:
         """A folder within the run's in which a user may work: the way to it is opened, what else lies there is not.
 
         Args:
+            name: the folder's name.
             owner: (uid, gid).
 
         Returns:
-            Its path (str).
+            Its path.
 
         Raises:
             OSError: it cannot be made.
@@ -254,30 +259,33 @@ class RunDirectory:
         users.make_folder(path, owner)
         return path
 
-    def amend(self, **sections):
+    def amend(self, **sections: t.Mapping[str, t.Any]) -> None:
         """Add to sections of the header what is known only once the plan is under way."""
         header = self.read("header.json", {})
         for section, known in sections.items():
             header.setdefault(section, {}).update(known)
         self.write("header.json", header)
 
-    def event(self, event, detail=None):
+    def event(self, event: str, detail: t.Any = None) -> None:
+        """Add an event to events.jsonl."""
         self.append("events.jsonl", {"at": utc_now(), "event": event, "detail": detail})
 
-    def read(self, name, default=None):
+    def read(self, name: str, default: t.Any = None) -> t.Any:
+        """Return what a JSON file holds, or ``default`` where it cannot be read."""
         try:
             with open(self.file(name), encoding="utf-8") as text:
                 return json.load(text, parse_constant=_no_number)
         except (OSError, ValueError, RecursionError):
             return default
 
-    def read_lines(self, name):
+    def read_lines(self, name: str) -> list[dict[str, t.Any]]:
         """The lines that are whole and what they should be: a plan that was killed, or a full disk, may have left a half one, and a damaged disk anything."""
         return self._lines(name)[0]
 
-    def _lines(self, name):
+    def _lines(self, name: str) -> tuple[list[dict[str, t.Any]], int]:
         """The good lines of a file, and how many others there are."""
-        good, others = [], 0
+        good: list[dict[str, t.Any]] = []
+        others = 0
         try:
             with open(self.file(name), encoding="utf-8", errors="replace") as lines:
                 for line in lines:
@@ -293,7 +301,7 @@ class RunDirectory:
             pass
         return good, others
 
-    def result(self):
+    def result(self) -> dict[str, t.Any]:
         """The result of the run, whole: what the header says, each sample taken, and how it ended.
 
         Raises:
@@ -311,7 +319,7 @@ class RunDirectory:
         result["plan"]["blocks_done"] = 1 + max((sample["block"] for sample in result["samples"]), default=-1)
         return result
 
-    def _header(self):
+    def _header(self) -> dict[str, t.Any]:
         path = self.file("header.json")
         if not os.path.lexists(path):
             raise RunDirectoryError(
@@ -330,13 +338,13 @@ class RunDirectory:
             )
         return header
 
-    def remove_inputs(self):
+    def remove_inputs(self) -> None:
         """Remove what only the measuring needed: the workloads' input, which can be large."""
         for name in os.listdir(self.path):
             if name.endswith(INPUT):
                 os.unlink(self.file(name))
 
-    def remove(self):
+    def remove(self) -> None:
         """Forget the run: all of it at once, also when this is killed. What cannot be removed now is swept up by the next evaluation.
 
         Raises:
@@ -352,7 +360,7 @@ class RunDirectory:
         _remove_tree(gone)
 
 
-def _write_whole(descriptor, data, size):
+def _write_whole(descriptor: int, data: bytes, size: int) -> None:
     """Append to a file of a size and flush it, or leave it as it was. Raises OSError."""
     try:
         left = memoryview(data)
@@ -365,16 +373,16 @@ def _write_whole(descriptor, data, size):
         raise
 
 
-def _no_number(word):
+def _no_number(word: str) -> t.NoReturn:
     raise ValueError(f"{word} is no number")
 
 
-def _is_block(value):
+def _is_block(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1000000
 
 
 # Which lines of a file are what it is for.
-_IS_ONE = {
+_IS_ONE: dict[str, t.Callable[[t.Mapping[str, t.Any]], bool]] = {
     "samples.jsonl": lambda line: _is_block(line.get("block")),
     "observations.jsonl": lambda line: isinstance(line.get("condition"), str),
     "events.jsonl": lambda line: isinstance(line.get("at"), str) and isinstance(line.get("event"), str),

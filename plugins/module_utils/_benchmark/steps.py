@@ -7,6 +7,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import types
+import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import changes
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import environment, plan
@@ -37,7 +39,7 @@ USER_LOCK = "lock"
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-def describe(name, settings):
+def describe(name: str, settings: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """What the plan would do here, without touching anything.
 
     Args:
@@ -65,7 +67,7 @@ def describe(name, settings):
     }
 
 
-def announcement(host, outline, settings):
+def announcement(host: t.Mapping[str, t.Any], outline: plan.Outline, settings: t.Mapping[str, t.Any]) -> list[str]:
     """What will be switched and for how long, as sentences for a person.
 
     Args:
@@ -74,41 +76,39 @@ def announcement(host, outline, settings):
         settings: as for ``plan.Plan``.
     """
     length = _length(settings["budget"])
-    here = "Sockets: {}, cores: {}, threads per core: {}, online: CPUs {}, smt/control: {}.".format(
-        _known(host["sockets"]),
-        _known(host["cores"]),
-        _known(host["threads_per_core"]["max"]),
-        _known(host["cpus"]["online"]),
-        host["control"],
+    here = (
+        f"Sockets: {_known(host['sockets'])}, cores: {_known(host['cores'])}, threads per core: {_known(host['threads_per_core']['max'])}, "
+        f"online: CPUs {_known(host['cpus']['online'])}, smt/control: {host['control']}."
     )
-    told = list(filter(None, (here, sibling_cache.disagreement(host["measured"]))))
+    disagreement: str | None = sibling_cache.disagreement(host["measured"])
+    told = [here, *([disagreement] if disagreement else [])]
     if not outline.change.compared:
         return [*told, f"Nothing will be switched: {outline.change.reason}.", f"The placements that exist here are measured for {length}."]
-    return told + outline.change.announcement(length)
+    return [*told, *outline.change.announcement(length)]
 
 
-def _known(value):
+def _known(value: object) -> object:
     return "unknown" if value is None else value
 
 
-def missing_packages(settings):
+def missing_packages(settings: t.Mapping[str, t.Any]) -> list[str]:
     """The packages that bring the commands which the plan's workloads need and this host has not got, sorted."""
     path = os.environ.get("PATH", os.defpath)
     absent = [workload for workload in plan.chosen(settings) if built_in.missing(workload, path)]
-    return sorted({built_in.package(workload) for workload in absent} - {None})
+    return sorted({package for package in map(built_in.package, absent) if package is not None})
 
 
-def _length(seconds):
+def _length(seconds: float) -> str:
     return f"about {seconds} s" if seconds < 120 else f"about {round(seconds / 60)} min"
 
 
-def _outline(host, settings, origin):
+def _outline(host: t.Mapping[str, t.Any], settings: t.Mapping[str, t.Any], origin: dict[str, t.Any]) -> plan.Outline:
     filesystem = HostFs("/")
     change = changes.of(host, topology.read_topology(filesystem, topology_cache.load(filesystem)), settings, origin)
     return plan.Outline(change, os.sched_getaffinity(0), settings["placements"])
 
 
-def measure(name, settings):
+def measure(name: str, settings: t.Mapping[str, t.Any]) -> dict[str, str | None]:
     """Carry the plan out and leave its result in the run's folder.
 
     Args:
@@ -156,7 +156,7 @@ def measure(name, settings):
     return {"outcome": ending["outcome"], "message": ending["message"]}
 
 
-def _see_that_no_change_waits(host):
+def _see_that_no_change_waits(host: affinity.Host) -> None:
     """Refuse a host with a change that nobody confirmed: the timer that takes it back would wait for the lock as long as the evaluation takes.
 
     Args:
@@ -173,7 +173,7 @@ def _see_that_no_change_waits(host):
 
 
 @contextlib.contextmanager
-def _alone(purpose):
+def _alone(purpose: str) -> t.Iterator[HostLock]:
     """Hold the host against others that change or measure it; yields the lock, for the guard to keep.
 
     Without root nothing can be changed here, and the lock's folder is root's: then it is held against other evaluations of the same user.
@@ -183,10 +183,12 @@ def _alone(purpose):
         yield lock
 
 
-def _carry_out(files, name, host, outline, settings, saved):
+def _carry_out(
+    files: RunDirectory, name: str, host: t.Mapping[str, t.Any], outline: plan.Outline, settings: t.Mapping[str, t.Any], saved: dict[str, t.Any]
+) -> dict[str, t.Any]:
     """Measure, put the host back, and say in ending.json how it went. Returns what it says."""
-    ending = {"outcome": "completed", "message": None, "skipped": []}
-    work = None
+    ending: dict[str, t.Any] = {"outcome": "completed", "message": None, "skipped": []}
+    work: plan.Plan | None = None
     change = outline.change
     try:
         # Before anything is switched: a run that has a header can be fetched, whenever it is killed.
@@ -213,14 +215,14 @@ def _carry_out(files, name, host, outline, settings, saved):
     return ending
 
 
-def _planned(files, name, host, outline, settings):
+def _planned(files: RunDirectory, name: str, host: t.Mapping[str, t.Any], outline: plan.Outline, settings: t.Mapping[str, t.Any]) -> plan.Plan:
     """The plan, with its header written."""
     work = plan.Plan(files, outline, settings)
     files.write("header.json", work.header(host, environment.read(host["hypervisor"]), name))
     return work
 
 
-def _look_again(settings, origin):
+def _look_again(settings: t.Mapping[str, t.Any], origin: dict[str, t.Any]) -> tuple[t.Mapping[str, t.Any], plan.Outline]:
     """The facts and the outline as they are with all siblings online.
 
     Raises:
@@ -233,11 +235,11 @@ def _look_again(settings, origin):
     return host, outline
 
 
-def _interrupt(number, _frame):
+def _interrupt(number: int, _frame: types.FrameType | None) -> t.NoReturn:
     raise plan.Interrupted(f"the plan was ended by {signal.Signals(number).name} before it was done")
 
 
-def collect(name, _settings):
+def collect(name: str, _settings: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """The result document of a run, whether it ended or was killed.
 
     Returns:
@@ -258,7 +260,7 @@ def collect(name, _settings):
     return {"result": result}
 
 
-def forget(name, _settings):
+def forget(name: str, _settings: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """Remove a run's folder; its result has arrived elsewhere.
 
     Raises:
@@ -270,4 +272,9 @@ def forget(name, _settings):
     return {}
 
 
-STEPS = {"describe": describe, "measure": measure, "collect": collect, "forget": forget}
+STEPS: dict[str, t.Callable[[str, t.Mapping[str, t.Any]], t.Mapping[str, t.Any]]] = {
+    "describe": describe,
+    "measure": measure,
+    "collect": collect,
+    "forget": forget,
+}

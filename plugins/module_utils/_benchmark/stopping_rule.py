@@ -6,6 +6,9 @@ from __future__ import annotations
 
 import math
 import statistics
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.placement import Spot
 
 # With fewer blocks the verdict's ranks take too few values, and an interval is narrow by luck too often.
 LEAST_BLOCKS = 6
@@ -16,7 +19,13 @@ WHOLE_MACHINE = "all_threads"
 SHARING = (("cores", "siblings"), ("one_per_core", WHOLE_MACHINE))
 
 
-def main_comparisons(conditions):
+# A condition and a placement.
+Side = t.Tuple[str, str]
+# A workload and the value of its point.
+Measured = t.Tuple[str, t.Optional[float]]
+
+
+def main_comparisons(conditions: t.Sequence[str]) -> list[tuple[Side, Side]]:
     """(baseline, candidate) as (condition, placement): the first that was measured is a workload's main comparison.
 
     Args:
@@ -35,7 +44,7 @@ class Precision:
         placements: {condition: {placement: {workers, same_as}}}, as a plan has them, the condition before the change first.
     """
 
-    def __init__(self, margin, placements):
+    def __init__(self, margin: float, placements: t.Mapping[str, t.Mapping[str, Spot]]) -> None:
         self._margin = margin
         self._pairs = main_comparisons(list(placements))
         self._sampled_as = {
@@ -44,41 +53,40 @@ class Precision:
             for name, spot in spots.items()
             if spot["workers"]
         }
-        self._values = {}
+        self._values: dict[tuple[str, float | None, str, str], dict[int, float]] = {}
 
-    def add(self, sample):
+    def add(self, sample: t.Mapping[str, t.Any]) -> None:
         """Take note of a sample that worked."""
         key = (sample["workload"], sample["point"] and sample["point"]["value"], sample["condition"], sample["placement"])
         self._values.setdefault(key, {})[sample["block"]] = sample["metric"]["value"]
 
-    def drop(self, workload):
+    def drop(self, workload: str) -> None:
         """Wait no longer for a workload that was given up."""
         self._values = {key: blocks for key, blocks in self._values.items() if key[0] != workload}
 
-    def enough(self):
+    def enough(self) -> bool:
         """Whether each workload that has a main comparison has a narrow interval of it, at each of its points; False where none has one."""
         compared = [log_ratios for log_ratios in map(self._main, sorted({key[:2] for key in self._values}, key=repr)) if log_ratios is not None]
         confidence = 1 - (1 - CONFIDENCE) / max(1, len(compared))
         return bool(compared) and all(half_width(log_ratios, confidence) <= math.log1p(self._margin) for log_ratios in compared)
 
-    def _main(self, workload):
+    def _main(self, workload: Measured) -> list[float] | None:
         """The log-ratios of a workload's main comparison, one a block that has both sides; None where it has none."""
         for pair in self._pairs:
-            sides = [self._values.get(workload + self._sampled_as.get(side, side)) for side in pair]
-            if all(sides) and sides[0] is not sides[1]:
-                before, after = sides
+            before, after = (self._values.get(workload + self._sampled_as.get(side, side)) for side in pair)
+            if before and after and before is not after:
                 return [math.log(after[block] / before[block]) for block in sorted(set(before) & set(after))]
         return None
 
 
-def half_width(values, confidence):
+def half_width(values: t.Sequence[float], confidence: float) -> float:
     """Half of the width of Student's t interval of the mean; infinite for fewer than ``LEAST_BLOCKS`` values."""
     if len(values) < LEAST_BLOCKS:
         return math.inf
     return student_quantile(1 - (1 - confidence) / 2, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
 
 
-def student_quantile(share, freedom):
+def student_quantile(share: float, freedom: int) -> float:
     """Quantile of Student's t distribution, to 1 % for 5 and more degrees of freedom and shares up to 0.999.
 
     Source: M. Abramowitz, I. A. Stegun, Handbook of Mathematical Functions (1964), 26.7.5, the expansion in 1 / degrees of freedom.
@@ -90,4 +98,5 @@ def student_quantile(share, freedom):
         (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
         (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
     )
-    return z + sum(term / freedom**power for power, term in enumerate(terms, 1))
+    correction: float = sum(term / freedom**power for power, term in enumerate(terms, 1))
+    return z + correction

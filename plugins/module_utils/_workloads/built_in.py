@@ -49,10 +49,97 @@ import glob
 import os
 import re
 import shutil
+import typing as t
 
 MEGABYTE = 1000 * 1000
 
-PLAIN = {
+
+class Work(t.TypedDict):
+    """The unit of a worker's work, the amount that calibration starts with, its step and its limit."""
+
+    unit: str
+    start: int
+    step: int
+    limit: int
+
+
+class _Parameter(t.TypedDict):
+    name: str
+    unit: str
+
+
+class Parameter(_Parameter, total=False):
+    """The parameter at whose values a workload is measured: ``values``, or ``per_cpu`` as multiples of the number of CPUs."""
+
+    values: list[float]
+    per_cpu: list[float]
+
+
+class Source(t.TypedDict, total=False):
+    """Where the number of a metric comes from: see metrics.py."""
+
+    rate: bool
+    clock: str
+    pattern: str
+    quantile: float
+    json: list[str]
+    file: str
+    scale: float
+
+
+class Metric(Source):
+    """The declaration of a metric: see metrics.py."""
+
+    name: str
+    unit: str
+    better: str
+    aggregate: str
+
+
+class ServerDeclaration(t.TypedDict):
+    """The declaration of a server: see server.py."""
+
+    folders: list[str]
+    commands: list[str]
+    user: str
+    prepare: list[list[str]]
+    serve: list[str]
+    ready: list[str]
+    fill: list[list[str]]
+    stop: str
+    kill: str
+
+
+class Defaults(t.TypedDict):
+    """The optional part of a declaration."""
+
+    together: bool
+    stdin: str | None
+    keep_output: bool
+    work: Work | None
+    metrics: list[Metric]
+    placements: list[str] | None
+    point: Parameter | None
+    memory: int
+    nice: int
+    neighbours: int
+    timed: list[str] | None
+    source: str | None
+    server: ServerDeclaration | None
+    timeout: float | None
+    package: str | None
+
+
+class Workload(Defaults):
+    """The declaration of a workload."""
+
+    name: str
+    title: str
+    argv: list[str]
+    metric: Metric
+
+
+PLAIN: Defaults = {
     "together": False,
     "stdin": None,
     "keep_output": True,
@@ -78,81 +165,81 @@ class WorkloadError(Exception):
     """A workload cannot be used on this host, or a sample of it has not worked; the text says why."""
 
 
-def _throughput(unit, **source):
-    return dict({"name": "throughput", "unit": unit, "better": "higher", "aggregate": "sum"}, **source)
+def _throughput(unit: str, source: Source) -> Metric:
+    return {"name": "throughput", "unit": unit, "better": "higher", "aggregate": "sum", **source}
 
 
-def _latency(name, **source):
-    return dict({"name": "latency_" + name, "unit": "ms", "better": "lower", "aggregate": "max"}, **source)
+def _latency(name: str, source: Source) -> Metric:
+    return {"name": "latency_" + name, "unit": "ms", "better": "lower", "aggregate": "max", **source}
 
 
 # sysbench --histogram: a line for each step that has events, "0.888 |****   17": milliseconds, bar, number of events.
 SYSBENCH_STEP = r"(?m)^\s*([0-9.]+) \|\**\s+(\d+)$"
 SYSBENCH_LATENCIES = [
-    _latency("mean", pattern=r"avg:\s+([0-9.]+)"),
-    _latency("median", pattern=SYSBENCH_STEP, quantile=0.5),
-    _latency("p99", pattern=SYSBENCH_STEP, quantile=0.99),
+    _latency("mean", {"pattern": r"avg:\s+([0-9.]+)"}),
+    _latency("median", {"pattern": SYSBENCH_STEP, "quantile": 0.5}),
+    _latency("p99", {"pattern": SYSBENCH_STEP, "quantile": 0.99}),
 ]
 
-GZIP = dict(
-    PLAIN,
-    name="gzip",
-    title="gzip of a fixed stream",
-    argv=["gzip", "-6", "-c"],
-    stdin="stream",
-    keep_output=False,
-    work={"unit": "MB", "start": 2, "step": 1, "limit": 2000},
-    metric=_throughput("MB/s", rate=True),
-    package="gzip",
-)
+GZIP: Workload = {
+    **PLAIN,
+    "name": "gzip",
+    "title": "gzip of a fixed stream",
+    "argv": ["gzip", "-6", "-c"],
+    "stdin": "stream",
+    "keep_output": False,
+    "work": {"unit": "MB", "start": 2, "step": 1, "limit": 2000},
+    "metric": _throughput("MB/s", {"rate": True}),
+    "package": "gzip",
+}
 
-SYSBENCH_CPU = dict(
-    PLAIN,
-    name="sysbench_cpu",
-    title="sysbench cpu (primes to 10000)",
-    argv=["sysbench", "cpu", "--threads=1", "--cpu-max-prime=10000", "--time=0", "--histogram", "--events={work}", "run"],
-    work={"unit": "events", "start": 100, "step": 10, "limit": 10 * MEGABYTE},
-    metric=_throughput("events/s", pattern=r"events per second:\s+([0-9.]+)"),
-    metrics=SYSBENCH_LATENCIES,
-    package="sysbench",
-)
+SYSBENCH_CPU: Workload = {
+    **PLAIN,
+    "name": "sysbench_cpu",
+    "title": "sysbench cpu (primes to 10000)",
+    "argv": ["sysbench", "cpu", "--threads=1", "--cpu-max-prime=10000", "--time=0", "--histogram", "--events={work}", "run"],
+    "work": {"unit": "events", "start": 100, "step": 10, "limit": 10 * MEGABYTE},
+    "metric": _throughput("events/s", {"pattern": r"events per second:\s+([0-9.]+)"}),
+    "metrics": SYSBENCH_LATENCIES,
+    "package": "sysbench",
+}
 
-SYSBENCH_THREADS = dict(
-    PLAIN,
-    name="sysbench_threads",
-    title="sysbench threads (contention for one lock)",
-    together=True,
-    argv=["sysbench", "threads", "--threads={threads}", "--thread-locks=1", "--time=0", "--histogram", "--events={total}", "run"],
-    work={"unit": "events", "start": 100, "step": 10, "limit": MEGABYTE},
-    metric=_throughput("events/s", rate=True),
-    metrics=SYSBENCH_LATENCIES,
-    package="sysbench",
-)
+SYSBENCH_THREADS: Workload = {
+    **PLAIN,
+    "name": "sysbench_threads",
+    "title": "sysbench threads (contention for one lock)",
+    "together": True,
+    "argv": ["sysbench", "threads", "--threads={threads}", "--thread-locks=1", "--time=0", "--histogram", "--events={total}", "run"],
+    "work": {"unit": "events", "start": 100, "step": 10, "limit": MEGABYTE},
+    "metric": _throughput("events/s", {"rate": True}),
+    "metrics": SYSBENCH_LATENCIES,
+    "package": "sysbench",
+}
 
-FALSE_SHARING = dict(
-    PLAIN,
-    name="false_sharing",
-    title="all workers write to one cache line",
-    together=True,
-    source="cache_line.c",
-    argv=["{program}", "{cpus}", "{work}"],
-    work={"unit": "increments", "start": 100000, "step": 100000, "limit": 100000 * MEGABYTE},
-    metric=_throughput("M increments/s", json=["million_per_second"]),
-)
+FALSE_SHARING: Workload = {
+    **PLAIN,
+    "name": "false_sharing",
+    "title": "all workers write to one cache line",
+    "together": True,
+    "source": "cache_line.c",
+    "argv": ["{program}", "{cpus}", "{work}"],
+    "work": {"unit": "increments", "start": 100000, "step": 100000, "limit": 100000 * MEGABYTE},
+    "metric": _throughput("M increments/s", {"json": ["million_per_second"]}),
+}
 
 
-def _array(order, access, suffix, title):
-    return dict(
-        PLAIN,
-        name=f"array_{order}{suffix}",
-        title=f"100 MB array, {title}",
-        source="array.c",
-        timed=["seconds"],
-        memory=100,
-        argv=["{program}", order, access, "{work}"],
-        work={"unit": "passes", "start": 1, "step": 1, "limit": 100000},
-        metric=_throughput("MB/s", json=["mb_per_second"]),
-    )
+def _array(order: str, access: str, suffix: str, title: str) -> Workload:
+    return {
+        **PLAIN,
+        "name": f"array_{order}{suffix}",
+        "title": f"100 MB array, {title}",
+        "source": "array.c",
+        "timed": ["seconds"],
+        "memory": 100,
+        "argv": ["{program}", order, access, "{work}"],
+        "work": {"unit": "passes", "start": 1, "step": 1, "limit": 100000},
+        "metric": _throughput("MB/s", {"json": ["mb_per_second"]}),
+    }
 
 
 ARRAYS = (
@@ -166,71 +253,74 @@ ARRAYS = (
 STRESSOR_RATE = r"\bcpu\s+\d+\s+[0-9.]+\s+[0-9.]+\s+[0-9.]+\s+([0-9.]+)"
 TWO_WORKERS = ["single", "same_cpu", "siblings", "cores"]
 
-INT_FLOAT_LOOP = dict(
-    PLAIN,
-    name="int_float_loop",
-    title="integer and floating-point loop",
-    argv=["stress-ng", "--cpu", "1", "--cpu-method", "int64double", "--cpu-ops", "{work}", "--metrics-brief"],
-    work={"unit": "bogo ops", "start": 50, "step": 10, "limit": 1000 * MEGABYTE},
-    metric=_throughput("bogo ops/s", pattern=STRESSOR_RATE),
-    metrics=[
+INT_FLOAT_LOOP: Workload = {
+    **PLAIN,
+    "name": "int_float_loop",
+    "title": "integer and floating-point loop",
+    "argv": ["stress-ng", "--cpu", "1", "--cpu-method", "int64double", "--cpu-ops", "{work}", "--metrics-brief"],
+    "work": {"unit": "bogo ops", "start": 50, "step": 10, "limit": 1000 * MEGABYTE},
+    "metric": _throughput("bogo ops/s", {"pattern": STRESSOR_RATE}),
+    "metrics": [
         {"name": "wall_time", "unit": "s", "better": "lower", "aggregate": "mean", "clock": "wall_seconds"},
         {"name": "cpu_time", "unit": "s", "better": "lower", "aggregate": "sum", "clock": "cpu_seconds"},
     ],
-    package="stress-ng",
-)
+    "package": "stress-ng",
+}
 
-INT_FLOAT_LOOP_NEIGHBOURS = dict(
-    INT_FLOAT_LOOP,
-    name="int_float_loop_neighbours",
-    title="integer and floating-point loop, three busy neighbours on each CPU",
-    neighbours=3,
-    placements=TWO_WORKERS,
-)
+INT_FLOAT_LOOP_NEIGHBOURS: Workload = {
+    **INT_FLOAT_LOOP,
+    "name": "int_float_loop_neighbours",
+    "title": "integer and floating-point loop, three busy neighbours on each CPU",
+    "neighbours": 3,
+    "placements": TWO_WORKERS,
+}
 
-INT_FLOAT_LOOP_NICED = dict(
-    INT_FLOAT_LOOP_NEIGHBOURS, name="int_float_loop_niced", title="integer and floating-point loop at nice -20, three busy neighbours on each CPU", nice=-20
-)
+INT_FLOAT_LOOP_NICED: Workload = {
+    **INT_FLOAT_LOOP_NEIGHBOURS,
+    "name": "int_float_loop_niced",
+    "title": "integer and floating-point loop at nice -20, three busy neighbours on each CPU",
+    "nice": -20,
+}
 
-LOAD_LEVELS = dict(
-    PLAIN,
-    name="load_levels",
-    title="integer work at rising load",
-    placements=["single", "siblings"],
-    argv=["stress-ng", "--cpu", "1", "--cpu-method", "int64", "--cpu-load", "{percent}", "--timeout", "{seconds}s", "--metrics-brief"],
-    point={"name": "load", "unit": "of one CPU", "values": [0.14, 0.29, 0.43, 0.57, 0.71, 0.86, 1.0]},
-    metric=_throughput("bogo ops/s", pattern=STRESSOR_RATE),
-    package="stress-ng",
-)
+LOAD_LEVELS: Workload = {
+    **PLAIN,
+    "name": "load_levels",
+    "title": "integer work at rising load",
+    "placements": ["single", "siblings"],
+    "argv": ["stress-ng", "--cpu", "1", "--cpu-method", "int64", "--cpu-load", "{percent}", "--timeout", "{seconds}s", "--metrics-brief"],
+    "point": {"name": "load", "unit": "of one CPU", "values": [0.14, 0.29, 0.43, 0.57, 0.71, 0.86, 1.0]},
+    "metric": _throughput("bogo ops/s", {"pattern": STRESSOR_RATE}),
+    "package": "stress-ng",
+}
 
-STREAM = dict(
-    PLAIN,
-    name="stream",
-    title="memory bandwidth (triad)",
-    source="triad.c",
-    timed=["seconds"],
-    memory=200,
-    argv=["{program}", "{work}"],
-    work={"unit": "passes", "start": 1, "step": 1, "limit": 100000},
-    metric=_throughput("MB/s", json=["mb_per_second"]),
-)
+STREAM: Workload = {
+    **PLAIN,
+    "name": "stream",
+    "title": "memory bandwidth (triad)",
+    "source": "triad.c",
+    "timed": ["seconds"],
+    "memory": 200,
+    "argv": ["{program}", "{work}"],
+    "work": {"unit": "passes", "start": 1, "step": 1, "limit": 100000},
+    "metric": _throughput("MB/s", {"json": ["mb_per_second"]}),
+}
 
-MEMORY_PAGES = dict(
-    PLAIN,
-    name="memory_pages",
-    title="memory taken page by page and copied",
-    source="pages.c",
-    timed=["seconds"],
-    memory=16,
-    argv=["{program}", "{work}"],
-    work={"unit": "passes", "start": 1, "step": 1, "limit": 100000},
-    metric=_throughput("MB/s", json=["mb_per_second"]),
-    metrics=[{"name": "page_faults", "unit": "faults/s", "better": "higher", "aggregate": "sum", "json": ["faults_per_second"]}],
-)
+MEMORY_PAGES: Workload = {
+    **PLAIN,
+    "name": "memory_pages",
+    "title": "memory taken page by page and copied",
+    "source": "pages.c",
+    "timed": ["seconds"],
+    "memory": 16,
+    "argv": ["{program}", "{work}"],
+    "work": {"unit": "passes", "start": 1, "step": 1, "limit": 100000},
+    "metric": _throughput("MB/s", {"json": ["mb_per_second"]}),
+    "metrics": [{"name": "page_faults", "unit": "faults/s", "better": "higher", "aggregate": "sum", "json": ["faults_per_second"]}],
+}
 
 # A line of pgbench --log: client, transaction, microseconds, ...
 PGBENCH_TRANSACTION = r"(?m)^\d+ \d+ (\d+) "
-POSTGRESQL = {
+POSTGRESQL: ServerDeclaration = {
     # Distributions keep the server's commands out of the search path, one folder a version.
     "folders": ["/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin"],
     "commands": ["initdb", "postgres", "createdb", "pg_isready", "pgbench"],
@@ -269,14 +359,14 @@ POSTGRESQL = {
     "kill": "SIGQUIT",
 }
 
-OLTP = dict(
-    PLAIN,
-    name="oltp",
-    title="PostgreSQL, pgbench simple-update",
-    together=True,
-    placements=["all_threads"],
-    server=POSTGRESQL,
-    argv=[
+OLTP: Workload = {
+    **PLAIN,
+    "name": "oltp",
+    "title": "PostgreSQL, pgbench simple-update",
+    "together": True,
+    "placements": ["all_threads"],
+    "server": POSTGRESQL,
+    "argv": [
         "pgbench",
         "--host={server}",
         "--username=threadwise",
@@ -290,18 +380,18 @@ OLTP = dict(
         "bench",
     ],
     # Of each client: a time to run for might be over before the last of many clients has its connection.
-    work={"unit": "transactions a client", "start": 20, "step": 10, "limit": MEGABYTE},
-    point={"name": "clients", "unit": "clients", "per_cpu": [0.25, 0.5, 1, 1.5, 2, 4]},
-    metric=_throughput("transactions/s", pattern=r"tps = ([0-9.]+)"),
-    metrics=[
-        _latency("mean", pattern=r"latency average = ([0-9.]+)"),
-        _latency("median", file="latency.*", pattern=PGBENCH_TRANSACTION, quantile=0.5, scale=0.001),
-        _latency("p99", file="latency.*", pattern=PGBENCH_TRANSACTION, quantile=0.99, scale=0.001),
+    "work": {"unit": "transactions a client", "start": 20, "step": 10, "limit": MEGABYTE},
+    "point": {"name": "clients", "unit": "clients", "per_cpu": [0.25, 0.5, 1, 1.5, 2, 4]},
+    "metric": _throughput("transactions/s", {"pattern": r"tps = ([0-9.]+)"}),
+    "metrics": [
+        _latency("mean", {"pattern": r"latency average = ([0-9.]+)"}),
+        _latency("median", {"file": "latency.*", "pattern": PGBENCH_TRANSACTION, "quantile": 0.5, "scale": 0.001}),
+        _latency("p99", {"file": "latency.*", "pattern": PGBENCH_TRANSACTION, "quantile": 0.99, "scale": 0.001}),
     ],
-    package="postgresql",
-)
+    "package": "postgresql",
+}
 
-BUILT_IN = {
+BUILT_IN: dict[str, Workload] = {
     workload["name"]: workload
     for workload in (
         GZIP,
@@ -320,7 +410,7 @@ BUILT_IN = {
 }
 
 
-def named(names):
+def named(names: t.Sequence[str]) -> list[Workload]:
     """The declarations of the named workloads, in the order given.
 
     Raises:
@@ -332,28 +422,39 @@ def named(names):
     return [BUILT_IN[name] for name in names]
 
 
-def described(workload, cpus):
+def described(workload: Workload, cpus: int) -> dict[str, t.Any]:
     """What a result keeps of a declaration: plain data without what only the runner needs.
 
     Args:
+        workload: its declaration.
         cpus: as for ``points``.
     """
-    kept = ("name", "title", "argv", "package", "nice", "neighbours", "memory")
-    metric = {key: workload["metric"][key] for key in ("name", "unit", "better", "aggregate")}
-    about = {key: workload[key] for key in kept}
-    if workload["name"] not in BUILT_IN:
+    metric = workload["metric"]
+    about: dict[str, t.Any] = {
+        "name": workload["name"],
+        "title": workload["title"],
         # The words of a user's own command may hold what is not for all who read results; its title says what it is.
-        about["argv"] = workload["argv"][:1]
-    about = dict(about, metric=metric["name"], unit=metric["unit"], better=metric["better"], aggregate=metric["aggregate"])
-    if workload["point"]:
-        about.update(points=points(workload, cpus), point={key: workload["point"][key] for key in ("name", "unit")})
+        "argv": workload["argv"] if workload["name"] in BUILT_IN else workload["argv"][:1],
+        "package": workload["package"],
+        "nice": workload["nice"],
+        "neighbours": workload["neighbours"],
+        "memory": workload["memory"],
+        "metric": metric["name"],
+        "unit": metric["unit"],
+        "better": metric["better"],
+        "aggregate": metric["aggregate"],
+    }
+    point = workload["point"]
+    if point:
+        about.update(points=points(workload, cpus), point={"name": point["name"], "unit": point["unit"]})
     return about
 
 
-def points(workload, cpus):
+def points(workload: Workload, cpus: int) -> t.Sequence[float | None]:
     """The values at which a workload is measured, rising; ``[None]`` for one without a point.
 
     Args:
+        workload: its declaration.
         cpus: the number of CPUs of the host, all siblings online: the same values under each condition.
     """
     point = workload["point"]
@@ -362,10 +463,11 @@ def points(workload, cpus):
     return point["values"] if "values" in point else sorted({max(1, round(share * cpus)) for share in point["per_cpu"]})
 
 
-def missing(workload, path):
+def missing(workload: Workload, path: str) -> str | None:
     """Why a command that the workload needs is not there, or None.
 
     Args:
+        workload: its declaration.
         path: the search path, as in the environment variable PATH.
     """
     if workload["source"]:
@@ -374,20 +476,20 @@ def missing(workload, path):
     absent = [command for command in needed if not shutil.which(command, path=search_path(workload, path))]
     if not absent:
         return None
-    return "{} is not installed{}".format(absent[0], " (package {})".format(workload["package"]) if workload["package"] else "")
+    return f"{absent[0]} is not installed" + (f" (package {workload['package']})" if workload["package"] else "")
 
 
-def package(workload):
+def package(workload: Workload) -> str | None:
     """The package that brings what ``missing`` names, or None."""
     return COMPILER_PACKAGE if workload["source"] else workload["package"]
 
 
-def compiler(path):
+def compiler(path: str) -> str | None:
     """The path of the host's C compiler, or None."""
     return next(filter(None, (shutil.which(name, path=path) for name in COMPILERS)), None)
 
 
-def search_path(workload, path):
+def search_path(workload: Workload, path: str) -> str:
     """The search path of a workload's commands: before PATH the folder of the newest version of its server."""
     if not workload["server"]:
         return path

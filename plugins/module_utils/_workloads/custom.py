@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import re
+import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in import BUILT_IN, PLAIN, WorkloadError
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in import BUILT_IN, PLAIN, Metric, Workload, WorkloadError
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.metrics import AGGREGATES, PER_JOB
 
 NAME = re.compile(r"\A[a-z0-9][a-z0-9_]{0,63}\Z")
@@ -19,7 +20,7 @@ WALL = "wall_seconds"
 CLOCKS = (WALL, "cpu_seconds")
 
 
-def declarations(given):
+def declarations(given: t.Sequence[t.Mapping[str, t.Any]]) -> list[Workload]:
     """The declarations of a user's own commands.
 
     Args:
@@ -38,35 +39,35 @@ def declarations(given):
     return made
 
 
-def _declaration(given):
-    name = given["name"]
+def _declaration(given: t.Mapping[str, t.Any]) -> Workload:
+    name: str = given["name"]
     if not NAME.match(name):
         raise WorkloadError(f"custom: {name[:80]!r} cannot be a name: lower-case letters, digits and '_', at most 64")
     if name in BUILT_IN:
         raise WorkloadError(f"custom: {name} is the name of a built-in workload")
-    argv = given["argv"]
+    argv: list[str] = given["argv"]
     if not argv or not argv[0] or len(argv) > MOST_WORDS or any("\0" in word or len(word) > MOST_TEXT for word in argv):
         raise WorkloadError(f"custom: argv of {name}: from 1 to {MOST_WORDS} words of at most {MOST_TEXT} characters, the first the command")
-    timeout = given.get("timeout") or 60
+    timeout: float = given.get("timeout") or 60
     if not TIMEOUT[0] <= timeout <= TIMEOUT[1]:
-        raise WorkloadError("custom: timeout of %s is %s: it must be from %d to %d seconds" % (name, timeout, *TIMEOUT))
+        raise WorkloadError(f"custom: timeout of {name} is {timeout}: it must be from {TIMEOUT[0]} to {TIMEOUT[1]} seconds")
     metrics = [_metric(given, one) for one in [given["metric"]] + (given.get("metrics") or [])]
     metric_names = [one["name"] for one in metrics]
     if len(set(metric_names)) < len(metric_names):
         raise WorkloadError(f"custom: {name} has two metrics of one name")
-    return dict(
-        PLAIN,
-        name=name,
-        title=(given.get("title") or name)[:200],
-        argv=list(argv),
-        together=bool(given.get("together")),
-        timeout=timeout,
-        metric=metrics[0],
-        metrics=metrics[1:],
-    )
+    return {
+        **PLAIN,
+        "name": name,
+        "title": (given.get("title") or name)[:200],
+        "argv": list(argv),
+        "together": bool(given.get("together")),
+        "timeout": timeout,
+        "metric": metrics[0],
+        "metrics": metrics[1:],
+    }
 
 
-def _metric(workload, given):
+def _metric(workload: t.Mapping[str, t.Any], given: t.Mapping[str, t.Any]) -> Metric:
     about = f"custom: metric {given['name'][:80]} of {workload['name']}"
     if not NAME.match(given["name"]):
         raise WorkloadError(f"{about}: a name is lower-case letters, digits and '_', at most 64")
@@ -77,24 +78,26 @@ def _metric(workload, given):
     aggregate = given.get("aggregate") or _usual_aggregate(given, bool(workload.get("together")))
     if better not in ("higher", "lower") or aggregate not in AGGREGATES:
         raise WorkloadError(f"{about}: better is higher or lower, aggregate one of {', '.join(sorted(AGGREGATES))}")
-    metric = {"name": given["name"], "unit": given["unit"][:60], "better": better, "aggregate": aggregate}
+    metric: Metric = {"name": given["name"], "unit": given["unit"][:60], "better": better, "aggregate": aggregate}
     if chosen[0] == "pattern":
-        return dict(metric, pattern=_pattern(about, given["pattern"]))
-    if chosen[0] == "json":
-        return dict(metric, json=list(given["json"]))
-    if given["clock"] not in CLOCKS:
+        metric["pattern"] = _pattern(about, given["pattern"])
+    elif chosen[0] == "json":
+        metric["json"] = list(given["json"])
+    elif given["clock"] not in CLOCKS:
         raise WorkloadError(f"{about}: clock is one of {', '.join(CLOCKS)}")
-    return dict(metric, clock=given["clock"])
+    else:
+        metric["clock"] = given["clock"]
+    return metric
 
 
-def _usual_aggregate(metric, together):
+def _usual_aggregate(metric: t.Mapping[str, t.Any], together: bool) -> str:
     if metric["better"] == "higher":
         return "sum"
     # More workers do more jobs in a longer time: that time alone would speak against all threads whatever they do.
     return PER_JOB if metric.get("clock") == WALL and not together else "max"
 
 
-def _pattern(about, pattern):
+def _pattern(about: str, pattern: str) -> str:
     try:
         groups = re.compile(pattern).groups
     except (re.error, OverflowError, RecursionError) as error:

@@ -10,9 +10,10 @@ import io
 import os
 import random
 import subprocess
+import typing as t
 import zlib
 
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in import MEGABYTE, WorkloadError, compiler
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in import MEGABYTE, Workload, WorkloadError, compiler
 
 # The stream repeats one block of a megabyte: gzip looks back 32 KiB only, so a repeated block is as hard as a new one.
 STREAM_SEED = 20040817
@@ -24,7 +25,7 @@ INPUT = ".input"
 """How the name of a file ends that a workload reads: large, and of no use after the run."""
 
 
-def stream_block():
+def stream_block() -> bytes:
     """One megabyte of text-like bytes, the same on every host and in every run.
 
     Words of a skewed frequency compress about as text does; gzip -6 works on it neither at its best nor at its worst case.
@@ -36,14 +37,14 @@ def stream_block():
     return text[:MEGABYTE]
 
 
-def write_stream(path, megabytes):
+def write_stream(path: str, megabytes: int) -> None:
     """Write the fixed stream of a length in megabytes (10^6 bytes) to a file."""
     block = stream_block()
     with open(path, "wb") as stream:
         stream.writelines(block for _block in range(megabytes))
 
 
-def verify(workload, stdin):
+def verify(workload: Workload, stdin: str | None) -> None:
     """See once that the workload does what it says, where its samples do not show it.
 
     gzip's output is thrown away while it is timed; here it is unpacked and held against what went in.
@@ -51,7 +52,7 @@ def verify(workload, stdin):
     Raises:
         WorkloadError: it does not.
     """
-    if workload["stdin"] != "stream":
+    if workload["stdin"] != "stream" or stdin is None:
         return
     try:
         with open(stdin, "rb") as stream:
@@ -70,7 +71,7 @@ def verify(workload, stdin):
         raise WorkloadError(f"{workload['argv'][0]} changed the stream: what it packed does not unpack to what went in")
 
 
-def _digest(stream):
+def _digest(stream: t.BinaryIO | gzip.GzipFile) -> bytes:
     """The SHA-256 of all that can be read from a stream, piece by piece: what a damaged one unpacks to may be of any length."""
     digest = hashlib.sha256()
     for piece in iter(lambda: stream.read(MEGABYTE), b""):
@@ -78,7 +79,7 @@ def _digest(stream):
     return digest.digest()
 
 
-def build(name, text, folder, path):
+def build(name: str, text: str, folder: str, path: str) -> str:
     """Compile a program from one file of C.
 
     Args:
@@ -88,7 +89,7 @@ def build(name, text, folder, path):
         path: the search path for the compiler.
 
     Returns:
-        The program's path (str).
+        The program's path.
 
     Raises:
         WorkloadError: there is no compiler, or it did not compile; with what it said.

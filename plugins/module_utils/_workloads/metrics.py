@@ -25,9 +25,10 @@ import math
 import os
 import re
 import stat
+import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import users
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in import WorkloadError
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in import Metric, Workload, WorkloadError
 
 # So much of what a failed worker said goes into the message.
 LAST_LINES = 5
@@ -39,10 +40,25 @@ MOST_FILES = 1024
 # How the workers' values make the sample's. ``per_job``, of seconds that each worker needs for a whole job: what a job takes of the placement's time when
 # the slowest has ended, so that placements with different numbers of workers can be compared.
 PER_JOB = "per_job"
-AGGREGATES = {"sum": sum, "max": max, "mean": lambda values: sum(values) / len(values), PER_JOB: lambda values: max(values) / len(values)}
+AGGREGATES: dict[str, t.Callable[[t.Sequence[float]], float]] = {
+    "sum": sum,
+    "max": max,
+    "mean": lambda values: sum(values) / len(values),
+    PER_JOB: lambda values: max(values) / len(values),
+}
 
 
-def read(workload, work, workers, directory, owner=None):
+class MetricValue(t.TypedDict):
+    """A metric of a sample, over all its workers."""
+
+    value: float
+    unit: str
+    better: str
+
+
+def read(
+    workload: Workload, work: int | None, workers: t.Sequence[t.Mapping[str, t.Any]], directory: str, owner: tuple[int, int] | None = None
+) -> tuple[dict[str, MetricValue], list[float]]:
     """The metrics of a sample.
 
     Args:
@@ -61,8 +77,8 @@ def read(workload, work, workers, directory, owner=None):
     for worker in workers:
         if worker["exit_status"] != 0:
             raise WorkloadError(_failure(workload, worker))
-    metrics = {}
-    per_worker = None
+    metrics: dict[str, MetricValue] = {}
+    per_worker: list[float] | None = None
     for metric in [workload["metric"]] + workload["metrics"]:
         values = [_value(workload, metric, work, worker, directory, owner) for worker in workers]
         if per_worker is None:
@@ -71,28 +87,31 @@ def read(workload, work, workers, directory, owner=None):
         if not math.isfinite(value):
             raise WorkloadError(f"the {metric['name']} of all workers of {workload['argv'][0]} are together no finite number")
         metrics[metric["name"]] = {"value": value, "unit": metric["unit"], "better": metric["better"]}
-    return metrics, per_worker
+    return metrics, per_worker or []
 
 
-def said(worker):
+def said(worker: t.Mapping[str, t.Any]) -> str:
     """The last lines of what a worker printed, as one line."""
     lines = [line for line in (worker["output"] + "\n" + worker["errors"]).splitlines() if line.strip()]
     return " | ".join(lines[-LAST_LINES:])[:LAST_CHARACTERS] or "it said nothing"
 
 
-def _value(workload, metric, work, worker, directory, owner):
+def _value(workload: Workload, metric: Metric, work: int | None, worker: t.Mapping[str, t.Any], directory: str, owner: tuple[int, int] | None) -> float:
     if metric.get("rate"):
-        return work / worker["wall_seconds"]
+        assert work is not None, "a rate is declared only with an amount of work"
+        seconds: float = worker["wall_seconds"]
+        return work / seconds
     value = _measured(metric, worker, directory, owner)
     if not (math.isfinite(value) and value > 0):
         raise WorkloadError(f"{workload['argv'][0]} printed no {metric['name']}: {said(worker)}")
     return value * metric.get("scale", 1)
 
 
-def _measured(metric, worker, directory, owner):
+def _measured(metric: Metric, worker: t.Mapping[str, t.Any], directory: str, owner: tuple[int, int] | None) -> float:
     """The number that the metric's source tells, NaN where it tells none."""
     if "clock" in metric:
-        return worker[metric["clock"]]
+        seconds: float = worker[metric["clock"]]
+        return seconds
     if "json" in metric:
         return in_json(worker["output"], metric["json"])
     text = _files(directory, metric["file"], owner) if "file" in metric else worker["output"] + "\n" + worker["errors"]
@@ -102,14 +121,14 @@ def _measured(metric, worker, directory, owner):
     return _number(found.group(1)) if found else math.nan
 
 
-def _number(text):
+def _number(text: object) -> float:
     try:
-        return float(text)
-    except (TypeError, ValueError):
+        return float(text) if isinstance(text, (str, int, float)) else math.nan
+    except ValueError:
         return math.nan
 
 
-def in_json(text, path):
+def in_json(text: str, path: t.Sequence[str]) -> float:
     """The number at a path in the JSON document that a tool printed; NaN where there is none."""
     try:
         # Some tools print a line or two before their document.
@@ -121,7 +140,7 @@ def in_json(text, path):
     return _number(found) if isinstance(found, (int, float, str)) and not isinstance(found, bool) else math.nan
 
 
-def _quantile(matches, share):
+def _quantile(matches: t.Sequence[t.Any], share: float) -> float:
     """The least value that so large a share of all values does not exceed."""
     steps = sorted((_number(match[0]), int(match[1])) if isinstance(match, tuple) else (_number(match), 1) for match in matches)
     wanted = share * sum(count for _value, count in steps)
@@ -132,15 +151,16 @@ def _quantile(matches, share):
     return math.nan
 
 
-def _files(directory, pattern, owner):
+def _files(directory: str, pattern: str, owner: tuple[int, int] | None) -> str:
     """The text of the files that a worker left; the folder is entered with its owner's rights."""
     try:
-        return users.call(owner or (os.geteuid(), os.getegid()), _texts, directory, pattern)
+        text: str = users.call(owner or (os.geteuid(), os.getegid()), _texts, directory, pattern)
     except users.OtherUserError:
         return ""
+    return text
 
 
-def _texts(directory, pattern):
+def _texts(directory: str, pattern: str) -> str:
     texts = []
     paths = sorted(glob.glob(os.path.join(glob.escape(directory), pattern)))[:MOST_FILES]
     for path in paths:
@@ -157,7 +177,7 @@ def _texts(directory, pattern):
     return "\n".join(texts)
 
 
-def _failure(workload, worker):
-    status = worker["exit_status"]
-    ended = "was ended by signal %d" % -status if status is not None and status < 0 else f"failed with exit status {status}"
+def _failure(workload: Workload, worker: t.Mapping[str, t.Any]) -> str:
+    status: int | None = worker["exit_status"]
+    ended = f"was ended by signal {-status}" if status is not None and status < 0 else f"failed with exit status {status}"
     return f"{workload['argv'][0]} on CPU {','.join(map(str, worker['cpus'])) or 'any'} {ended}: {said(worker)}"

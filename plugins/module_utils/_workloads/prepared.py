@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
+import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import users
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
@@ -24,6 +25,29 @@ SCRATCH = "scratch"
 MEMORY_SHARE = 0.8
 
 
+class RunFiles(t.Protocol):
+    """The part of a RunDirectory that workloads need."""
+
+    path: str
+
+    def file(self, name: str) -> str:
+        """Return the path of a file of the run."""
+
+    def folder(self, name: str, owner: tuple[int, int]) -> str:
+        """Make a folder of the run for a user (uid, gid), and return its path."""
+
+
+class Sample(t.TypedDict):
+    """One sample, as ``Ready.sample`` returns it."""
+
+    workers: t.Sequence[t.Mapping[str, t.Any]]
+    timed_out: bool
+    cpu_usage: dict[str, float]
+    steal: float | None
+    metrics: dict[str, workload_metrics.MetricValue]
+    values: list[float]
+
+
 class Ready:
     """A workload that can be sampled here. ``close`` ends what it needs.
 
@@ -35,15 +59,15 @@ class Ready:
         cpus: the number of CPUs of the host, all siblings online.
     """
 
-    def __init__(self, workload, files, sources, seconds, cpus):
+    def __init__(self, workload: built_in.Workload, files: RunFiles, sources: t.Mapping[str, str], seconds: float, cpus: int) -> None:
         self.workload = workload
         self.points = built_in.points(workload, cpus)
-        self.work = None
+        self.work: int | None = None
         self._files = files
         self._seconds = seconds
         self._alone = seconds
-        self._stdin = None
-        self._server = None
+        self._stdin: str | None = None
+        self._server: server.Server | None = None
         # Who runs the workers. The client of a server is run by the server's user: a hostile server could ask root's client for what root's files hold.
         self._owner = (os.geteuid(), os.getegid())
         path = built_in.search_path(workload, os.environ.get("PATH", os.defpath))
@@ -52,13 +76,13 @@ class Ready:
             raise built_in.WorkloadError(absent)
         self._program = self._built(sources, path)
         # Another version's client must not be found before the server's own.
-        self._command = shutil.which(workload["argv"][0], path=path) if workload["server"] else workload["argv"][0]
+        self._command = (shutil.which(workload["argv"][0], path=path) if workload["server"] else None) or workload["argv"][0]
         if workload["server"]:
             self._owner = server.owner(workload["server"])
             folder = files.folder(workload["name"] + ".server", self._owner)
             self._server = server.Server(workload["server"], folder, path)
 
-    def close(self):
+    def close(self) -> str | None:
         """End the server, where there is one.
 
         Returns:
@@ -66,11 +90,11 @@ class Ready:
         """
         return self._server.stop() if self._server else None
 
-    def applies(self, placement):
+    def applies(self, placement: str) -> bool:
         """Whether the workload says something about a placement."""
         return self.workload["placements"] is None or placement in self.workload["placements"]
 
-    def lacks(self, workers):
+    def lacks(self, workers: t.Sequence[t.Sequence[int]]) -> str | None:
         """Why so many workers cannot be run here, or None when they can.
 
         Args:
@@ -82,7 +106,7 @@ class Ready:
             return f"{len(workers)} workers of {self.workload['name']} need {int(needed)} MB of memory, and {int(available)} MB are available"
         return None
 
-    def calibrate(self, alone):
+    def calibrate(self, alone: t.Sequence[t.Sequence[int]]) -> str:
         """Find the amount of work, and see that the workload works.
 
         Args:
@@ -98,16 +122,18 @@ class Ready:
         if work is None:
             self._time(alone)
             return f"{self.workload['name']}: {self._alone:.2f} s a sample"
-        self._set_work(work["start"])
+        amount = work["start"]
+        self._set_work(amount)
         for _round in range(CALIBRATION_ROUNDS):
             seconds = self._time(alone)
             if self._seconds / CALIBRATION_FACTOR <= seconds <= self._seconds * CALIBRATION_FACTOR:
                 break
-            self._set_work(next_work(self.workload, self.work, seconds, self._seconds))
+            amount = next_work(work, amount, seconds, self._seconds)
+            self._set_work(amount)
         inputs.verify(self.workload, self._stdin)
         return f"{self.workload['name']}: {self.work} {work['unit']}"
 
-    def sample(self, workers, point):
+    def sample(self, workers: t.Sequence[t.Sequence[int]], point: float | None) -> Sample:
         """One sample.
 
         Args:
@@ -140,10 +166,17 @@ class Ready:
                 stuck = next(worker for worker in taken["workers"] if worker["exit_status"] != 0)
                 raise built_in.WorkloadError(f"{self.workload['argv'][0]} did not end within {int(timeout)} s and was ended: {workload_metrics.said(stuck)}")
             work = self.work and self.work * (len(workers) if together else 1)
-            taken["metrics"], taken["values"] = workload_metrics.read(self.workload, work, taken["workers"], directory, self._owner)
-        return taken
+            metrics, values = workload_metrics.read(self.workload, work, taken["workers"], directory, self._owner)
+        return {
+            "workers": taken["workers"],
+            "timed_out": taken["timed_out"],
+            "cpu_usage": taken["cpu_usage"],
+            "steal": taken["steal"],
+            "metrics": metrics,
+            "values": values,
+        }
 
-    def _built(self, sources, path):
+    def _built(self, sources: t.Mapping[str, str], path: str) -> str | None:
         name = self.workload["source"]
         if name is None:
             return None
@@ -151,8 +184,8 @@ class Ready:
             raise built_in.WorkloadError(f"the source {name} did not come with the plan: start it by the action threadwise.smt.smt_plan")
         return inputs.build(name, sources[name], self._files.path, path)
 
-    def _argv(self, workers, point):
-        known = {
+    def _argv(self, workers: t.Sequence[t.Sequence[int]], point: float | None) -> list[str]:
+        known: dict[str, object] = {
             "{work}": self.work,
             "{total}": self.work and self.work * len(workers),
             "{threads}": len(workers),
@@ -169,25 +202,24 @@ class Ready:
                 filled = [word.replace(placeholder, str(value)) for word in filled]
         return filled
 
-    def _set_work(self, work):
+    def _set_work(self, work: int) -> None:
         self.work = work
         if self.workload["stdin"] == "stream":
             self._stdin = self._files.file(self.workload["name"] + INPUT)
             inputs.write_stream(self._stdin, work)
 
-    def _time(self, alone):
+    def _time(self, alone: t.Sequence[t.Sequence[int]]) -> float:
         workers = self.sample(alone, self.points[0])["workers"]
         self._alone = max(worker["wall_seconds"] for worker in workers)
         timed = self.workload["timed"]
         return max(workload_metrics.in_json(worker["output"], timed) for worker in workers) if timed else self._alone
 
-    def _timeout(self):
+    def _timeout(self) -> float:
         return self.workload["timeout"] or TIMEOUT_LEAST + TIMEOUT_FACTOR * max(self._seconds, self._alone)
 
 
-def next_work(workload, work, seconds, wanted_seconds):
+def next_work(limits: built_in.Work, work: int, seconds: float, wanted_seconds: float) -> int:
     """The amount of work that should take the wanted time, given that ``work`` took ``seconds`` on one worker alone."""
-    limits = workload["work"]
     # A first run too short to time says only "more".
     factor = wanted_seconds / seconds if seconds > wanted_seconds / 50 else 50
     steps = max(1, math.floor(work * factor / limits["step"]))
@@ -197,19 +229,19 @@ def next_work(workload, work, seconds, wanted_seconds):
 class _Scratch:
     """A folder for one sample of a run, the workers' own, empty at its beginning and gone at its end."""
 
-    def __init__(self, files, owner):
+    def __init__(self, files: RunFiles, owner: tuple[int, int]) -> None:
         self._files = files
         self._owner = owner
 
-    def __enter__(self):
+    def __enter__(self) -> str:
         users.remove_folder(self._files.file(SCRATCH), self._owner)
         return self._files.folder(SCRATCH, self._owner)
 
-    def __exit__(self, *_raised):
+    def __exit__(self, *_raised: object) -> None:
         users.remove_folder(self._files.file(SCRATCH), self._owner)
 
 
-def _available_megabytes():
+def _available_megabytes() -> int | None:
     """MemAvailable of /proc/meminfo in MB (10^6 bytes), or None (proc(5): Linux 3.14)."""
     try:
         with open("/proc/meminfo", encoding="ascii", errors="replace") as meminfo:

@@ -23,9 +23,11 @@ import signal
 import subprocess
 import tempfile
 import time
+import types
+import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import processes, users
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in import WorkloadError
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in import ServerDeclaration, WorkloadError
 
 # An emulated or crowded host takes minutes to fill a database that takes others a second.
 STEP_SECONDS = 600
@@ -43,11 +45,11 @@ class Server:
         path: the search path of its commands.
     """
 
-    def __init__(self, declaration, folder, path):
+    def __init__(self, declaration: ServerDeclaration, folder: str, path: str) -> None:
         self.folder = folder
         self._owner = owner(declaration)
         told_read, told_write = os.pipe()
-        self._keeper = os.fork()
+        self._keeper: int | None = os.fork()
         if self._keeper == 0:
             os.close(told_read)
             _keep(declaration, self._owner, folder, path, told_write)
@@ -62,7 +64,7 @@ class Server:
             self.stop()
             raise WorkloadError(trouble)
 
-    def stop(self):
+    def stop(self) -> str | None:
         """End the server and remove its folder.
 
         Returns:
@@ -77,7 +79,7 @@ class Server:
         return users.remove_folder(self.folder, self._owner) or f"not all of {self.folder} could be removed" if status != 0 else None
 
 
-def owner(declaration):
+def owner(declaration: ServerDeclaration) -> tuple[int, int]:
     """(uid, gid) of who has to run the server: the declared user where this process is root, else this process's.
 
     Raises:
@@ -96,11 +98,11 @@ class _Ended(BaseException):
     """The keeper was told to end."""
 
 
-def _raise_ended(_number, _frame):
+def _raise_ended(_number: int, _frame: types.FrameType | None) -> t.NoReturn:
     raise _Ended
 
 
-def _keep(declaration, user, folder, path, told):
+def _keep(declaration: ServerDeclaration, user: tuple[int, int], folder: str, path: str, told: int) -> t.NoReturn:
     """In the keeper: start, say so by closing the pipe (or say what went wrong), wait for the end, leave nothing. Never returns."""
     wake = None
     status = 1
@@ -132,33 +134,35 @@ def _keep(declaration, user, folder, path, told):
             os._exit(status)
 
 
-def _start(declaration, user, folder, path):
-    run = _Commands(declaration, user, folder, path)
-    for argv in declaration["prepare"]:
-        run.step(argv)
-    serving = run.start(declaration["serve"])
-    until = time.monotonic() + READY_SECONDS
-    while not run.succeeds(declaration["ready"]):
-        if serving.poll() is not None or time.monotonic() > until:
-            raise WorkloadError(f"{declaration['serve'][0]} does not serve: {run.last_words()}")
-        time.sleep(0.1)
-    for argv in declaration["fill"]:
-        run.step(argv)
+def _start(declaration: ServerDeclaration, user: tuple[int, int], folder: str, path: str) -> None:
+    with tempfile.TemporaryFile(dir=os.path.dirname(folder)) as log:
+        run = _Commands(declaration, user, folder, path, log)
+        for argv in declaration["prepare"]:
+            run.step(argv)
+        serving = run.start(declaration["serve"])
+        until = time.monotonic() + READY_SECONDS
+        while not run.succeeds(declaration["ready"]):
+            if serving.poll() is not None or time.monotonic() > until:
+                raise WorkloadError(f"{declaration['serve'][0]} does not serve: {run.last_words()}")
+            time.sleep(0.1)
+        for argv in declaration["fill"]:
+            run.step(argv)
 
 
 class _Commands:
     """Runs a server's commands as its owner, in its folder, with a clean environment and a log."""
 
-    def __init__(self, declaration, user, folder, path):
+    def __init__(self, declaration: ServerDeclaration, user: tuple[int, int], folder: str, path: str, log: t.IO[bytes]) -> None:
         self._owner = user
         self._folder = folder
         self._path = path
         self._kill = getattr(signal, declaration["kill"])
-        self._log = tempfile.TemporaryFile(dir=os.path.dirname(folder))
+        self._log = log
 
-    def start(self, argv):
+    def start(self, argv: t.Sequence[str]) -> subprocess.Popen[bytes]:
+        """Start a command."""
         program = shutil.which(argv[0], path=self._path) or argv[0]
-        filled = [program] + [word.replace("{server}", self._folder) for word in argv[1:]]
+        filled = [program, *(word.replace("{server}", self._folder) for word in argv[1:])]
         return subprocess.Popen(
             filled,
             stdin=subprocess.DEVNULL,
@@ -169,7 +173,7 @@ class _Commands:
             preexec_fn=self._become_owner,
         )
 
-    def step(self, argv):
+    def step(self, argv: t.Sequence[str]) -> None:
         """Run a command to its end.
 
         Raises:
@@ -182,17 +186,18 @@ class _Commands:
         if status != 0:
             raise WorkloadError(f"{argv[0]} failed with exit status {status}: {self.last_words()}")
 
-    def succeeds(self, argv):
+    def succeeds(self, argv: t.Sequence[str]) -> bool:
+        """Run a command to its end, and return whether its exit status is 0."""
         return self.start(argv).wait(timeout=STEP_SECONDS) == 0
 
-    def last_words(self):
+    def last_words(self) -> str:
         """The end of the log as one line."""
         log = self._log.fileno()
         # Not by seeking: the commands write where this file description stands.
         text = os.pread(log, LAST_BYTES, max(0, os.fstat(log).st_size - LAST_BYTES)).decode("utf-8", "replace")
         return " | ".join(line.strip() for line in text.splitlines() if line.strip()) or "it said nothing"
 
-    def _become_owner(self):
+    def _become_owner(self) -> None:
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         users.become(self._owner)

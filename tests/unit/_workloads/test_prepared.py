@@ -65,10 +65,10 @@ def test_each_workload_runs_here(name, files):
 
 
 def test_work_is_found_for_the_wanted_time():
-    assert prepared.next_work(built_in.GZIP, 2, 0.1, 0.5) == 10
-    assert prepared.next_work(built_in.GZIP, 2, 10.0, 0.5) == 1
-    assert prepared.next_work(built_in.GZIP, 2, 0.0, 0.5) == 100
-    assert prepared.next_work(built_in.GZIP, 2000, 0.001, 500) == 2000
+    assert prepared.next_work(built_in.GZIP["work"], 2, 0.1, 0.5) == 10
+    assert prepared.next_work(built_in.GZIP["work"], 2, 10.0, 0.5) == 1
+    assert prepared.next_work(built_in.GZIP["work"], 2, 0.0, 0.5) == 100
+    assert prepared.next_work(built_in.GZIP["work"], 2000, 0.001, 500) == 2000
 
 
 def test_placeholders_are_filled_and_nothing_else(files):
