@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What else belongs to a measurement: the kernel, the processor, the governor, the load by others."""
+"""The environment of a measurement: the kernel, the processor, the frequency governor and the load average."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ CPUINFO_HEAD = 16 * 1024
 
 
 def read(hypervisor: str | None = None) -> dict[str, str | float | None]:
-    """The environment of this host, now: a dict of str, float or None.
+    """Return the current environment of this host.
 
     Args:
-        hypervisor: its name as the facts have it.
+        hypervisor: the hypervisor's name from the facts, or None.
     """
     cpuinfo = _head("/proc/cpuinfo")
     environment: dict[str, str | float | None] = {
@@ -34,8 +34,8 @@ def read(hypervisor: str | None = None) -> dict[str, str | float | None]:
     return environment
 
 
-def changing() -> dict[str, str | float | None]:
-    """What of the environment may change from block to block: a dict of str or None."""
+def read_changing() -> dict[str, str | float | None]:
+    """Return the part of the environment that can change between blocks: the governor and the microcode version."""
     now = read()
     return {key: now[key] for key in ("governor", "microcode")}
 

@@ -1,6 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When a plan has measured enough: on the width of an interval, never on what it says. docs/verdicts.md says why that does not bias verdicts."""
+"""The stopping rule of a plan: it depends on the width of confidence intervals, never on their position.
+
+docs/verdicts.md explains why this does not bias verdicts.
+"""
 
 from __future__ import annotations
 
@@ -8,70 +11,69 @@ import math
 import statistics
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.placement import Spot
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.placement import Assignment
 
-# With fewer blocks the verdict's ranks take too few values, and an interval is narrow by luck too often.
+# With fewer blocks the ranks behind a verdict have too few values, and an interval is too often narrow by chance.
 LEAST_BLOCKS = 6
 CONFIDENCE = 0.95
 
 WHOLE_MACHINE = "all_threads"
-# (baseline, candidate) of what sharing a core costs and yields.
+# (baseline, candidate) of the comparisons that show the cost and the benefit of sharing a core.
 SHARING = (("cores", "siblings"), ("one_per_core", WHOLE_MACHINE))
 
-
-# A condition and a placement.
+# An arm and a placement.
 Side = t.Tuple[str, str]
-# A workload and the value of its point.
+# A workload and the value of its parameter.
 Measured = t.Tuple[str, t.Optional[float]]
 
 
-def main_comparisons(conditions: t.Sequence[str]) -> list[tuple[Side, Side]]:
-    """(baseline, candidate) as (condition, placement): the first that was measured is a workload's main comparison.
+def main_comparisons(arms: t.Sequence[str]) -> list[tuple[Side, Side]]:
+    """Return pairs (baseline, candidate). The first pair that was measured is a workload's main comparison.
 
     Args:
-        conditions: the conditions of a block in order, one or two.
+        arms: the arms of a block in order, one or two.
     """
-    before, after = conditions[0], conditions[-1]
-    changed = [((before, WHOLE_MACHINE), (after, WHOLE_MACHINE))] if before != after else []
-    return changed + [((before, baseline), (before, candidate)) for baseline, candidate in SHARING]
+    before, after = arms[0], arms[-1]
+    switched = [((before, WHOLE_MACHINE), (after, WHOLE_MACHINE))] if before != after else []
+    return switched + [((before, baseline), (before, candidate)) for baseline, candidate in SHARING]
 
 
 class Precision:
-    """The samples of a plan so far, and whether their main comparisons are known well enough.
+    """The precision of the main comparisons of a plan, from its samples so far.
 
     Args:
-        margin: the equivalence margin: an interval is narrow enough when half of its width is at most this.
-        placements: {condition: {placement: {workers, same_as}}}, as a plan has them, the condition before the change first.
+        margin: the equivalence margin. An interval is narrow enough when half of its width is at most this.
+        placements: {arm: {placement: Assignment}}, the arm before the switch first.
     """
 
-    def __init__(self, margin: float, placements: t.Mapping[str, t.Mapping[str, Spot]]) -> None:
+    def __init__(self, margin: float, placements: t.Mapping[str, t.Mapping[str, Assignment]]) -> None:
         self._margin = margin
         self._pairs = main_comparisons(list(placements))
         self._sampled_as = {
-            (condition, name): (condition, spot["same_as"] or name)
-            for condition, spots in placements.items()
-            for name, spot in spots.items()
-            if spot["workers"]
+            (arm, name): (arm, assignment["same_as"] or name)
+            for arm, assignments in placements.items()
+            for name, assignment in assignments.items()
+            if assignment["workers"]
         }
         self._values: dict[tuple[str, float | None, str, str], dict[int, float]] = {}
 
     def add(self, sample: t.Mapping[str, t.Any]) -> None:
-        """Take note of a sample that worked."""
+        """Add a successful sample."""
         key = (sample["workload"], sample["point"] and sample["point"]["value"], sample["condition"], sample["placement"])
         self._values.setdefault(key, {})[sample["block"]] = sample["metric"]["value"]
 
     def drop(self, workload: str) -> None:
-        """Wait no longer for a workload that was given up."""
+        """Remove a workload that was given up."""
         self._values = {key: blocks for key, blocks in self._values.items() if key[0] != workload}
 
     def enough(self) -> bool:
-        """Whether each workload that has a main comparison has a narrow interval of it, at each of its points; False where none has one."""
+        """Return whether all main comparisons have a narrow interval, for each value of a parameter; False if there is no main comparison."""
         compared = [log_ratios for log_ratios in map(self._main, sorted({key[:2] for key in self._values}, key=repr)) if log_ratios is not None]
         confidence = 1 - (1 - CONFIDENCE) / max(1, len(compared))
         return bool(compared) and all(half_width(log_ratios, confidence) <= math.log1p(self._margin) for log_ratios in compared)
 
     def _main(self, workload: Measured) -> list[float] | None:
-        """The log-ratios of a workload's main comparison, one a block that has both sides; None where it has none."""
+        """Return the log-ratios of a workload's main comparison, one for each block with both sides, or None without a main comparison."""
         for pair in self._pairs:
             before, after = (self._values.get(workload + self._sampled_as.get(side, side)) for side in pair)
             if before and after and before is not after:
@@ -80,14 +82,14 @@ class Precision:
 
 
 def half_width(values: t.Sequence[float], confidence: float) -> float:
-    """Half of the width of Student's t interval of the mean; infinite for fewer than ``LEAST_BLOCKS`` values."""
+    """Return half of the width of Student's t interval of the mean; infinity for fewer than ``LEAST_BLOCKS`` values."""
     if len(values) < LEAST_BLOCKS:
         return math.inf
     return student_quantile(1 - (1 - confidence) / 2, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
 
 
 def student_quantile(share: float, freedom: int) -> float:
-    """Quantile of Student's t distribution, to 1 % for 5 and more degrees of freedom and shares up to 0.999.
+    """Return a quantile of Student's t distribution, accurate to 1 % for 5 or more degrees of freedom and shares up to 0.999.
 
     Source: M. Abramowitz, I. A. Stegun, Handbook of Mathematical Functions (1964), 26.7.5, the expansion in 1 / degrees of freedom.
     """

@@ -1,46 +1,47 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is run to measure, as declarations: the command, what it reports, which way is better, where and how it is run.
+"""Workload declarations: the command, its metrics, where it runs and how it is measured.
 
-A declaration is a dict. Whatever is not said is as in ``PLAIN``.
+A declaration is a ``Workload``. A key that a declaration leaves out has its value from ``PLAIN``.
 
 ``name``, ``title``
-    How results and people call it.
+    The names for results and for people.
 ``argv``
-    list of str. Filled in: ``{work}`` the calibrated amount of work of a worker, ``{total}`` that of all threads, ``{threads}`` their
-    number, ``{cpus}`` the CPU of each (``-1``: not pinned), ``{seconds}`` whole seconds of a sample, ``{point}`` the point's value and
-    ``{percent}`` a hundred times it, ``{program}`` the compiled source, ``{server}`` the server's folder.
+    The command and its arguments (list of str). Placeholders: ``{work}`` the calibrated amount of work of one worker, ``{total}`` the amount of
+    work of all workers, ``{threads}`` the number of workers, ``{cpus}`` the CPU of each worker (``-1``: not pinned), ``{seconds}`` the length of a
+    sample in whole seconds, ``{point}`` the value of the workload's parameter, ``{percent}`` that value times 100, ``{program}`` the compiled
+    program, ``{server}`` the server's directory.
 ``together``
-    True: one process with a thread for each worker, allowed on the CPUs of all. False: one process a worker, pinned to its CPU.
+    True: one process with a thread for each worker, allowed on the CPUs of all workers. False: one process for each worker, pinned to its CPU.
 ``stdin``
-    ``stream`` (the fixed stream of workload_input) or None.
+    ``stream`` (the fixed stream, see inputs.py) or None.
 ``keep_output``
-    Whether metrics are read from what it prints.
+    Whether metrics are read from the output of the command.
 ``work``
-    ``{unit, start, step, limit}``: the amount of work that is calibrated once, so that one worker alone takes the wanted time, and then
-    kept for every sample: what is compared is always the same work. None for a command that runs as it is, for a given time or to its end.
+    ``{unit, start, step, limit}``: the amount of work. It is calibrated once, so that one worker alone takes the wanted time, and is then the same
+    for every sample. None for a command that runs for a given time or whose work is fixed.
 ``metric``, ``metrics``
-    The one that verdicts are about, and further ones: see workload_metrics.
+    The metric that verdicts are about, and further metrics: see metrics.py.
 ``placements``
-    Names of the placements it says something about, or None for each.
+    The names of the placements in which the workload is meaningful, or None for all.
 ``point``
-    ``{name, unit, values}``: the parameter at whose values it is measured, one sample each; ``per_cpu`` instead of ``values`` gives them as
-    multiples of the number of CPUs. None for a workload without one.
+    ``{name, unit, values}``: a parameter. Each block has one sample for each of its values. ``per_cpu`` instead of ``values`` lists multiples of
+    the number of CPUs. None for a workload without a parameter.
 ``memory``
-    Megabytes a worker needs.
+    The memory of one worker in MB (10^6 bytes).
 ``nice``, ``neighbours``
-    The niceness of the workers; how many busy loops run beside them on each of their CPUs.
+    The nice value of the workers, and the number of co-runners (busy loops) on each of their CPUs.
 ``timed``
-    The path in the program's JSON to the seconds that it timed itself, where its preparations take long; None for its wall time. The amount of work
-    is calibrated by it.
+    The path to a duration in seconds in the JSON output of a program that measures its own time because its setup is long, or None for the wall
+    time of the process. Calibration uses this duration.
 ``source``
-    File of C source that is compiled on the host, or None.
+    The name of a C source file that is compiled on the host, or None.
 ``server``
-    What has to run meanwhile: see workload_server. None for nothing.
+    The server that runs during the samples: see server.py. None for no server.
 ``timeout``
-    Seconds after which a sample is ended, or None to tell it from the first run.
+    The time limit of a sample in seconds, or None to derive it from the first run.
 ``package``
-    The package of the distribution that brings the command.
+    The distribution package that provides the command.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ MEGABYTE = 1000 * 1000
 
 
 class Work(t.TypedDict):
-    """The unit of a worker's work, the amount that calibration starts with, its step and its limit."""
+    """The amount of work of one worker: its unit, the first amount of the calibration, the step and the upper limit."""
 
     unit: str
     start: int
@@ -69,14 +70,14 @@ class _Parameter(t.TypedDict):
 
 
 class Parameter(_Parameter, total=False):
-    """The parameter at whose values a workload is measured: ``values``, or ``per_cpu`` as multiples of the number of CPUs."""
+    """A parameter of a workload: ``values``, or ``per_cpu`` as multiples of the number of CPUs."""
 
     values: list[float]
     per_cpu: list[float]
 
 
 class Source(t.TypedDict, total=False):
-    """Where the number of a metric comes from: see metrics.py."""
+    """The source of a metric's value: see metrics.py."""
 
     rate: bool
     clock: str
@@ -162,7 +163,7 @@ COMPILER_PACKAGE = "gcc"
 
 
 class WorkloadError(Exception):
-    """A workload cannot be used on this host, or a sample of it has not worked; the text says why."""
+    """A workload that cannot be used on this host, or a failed sample; the text gives the reason."""
 
 
 def _throughput(unit: str, source: Source) -> Metric:
@@ -173,12 +174,12 @@ def _latency(name: str, source: Source) -> Metric:
     return {"name": "latency_" + name, "unit": "ms", "better": "lower", "aggregate": "max", **source}
 
 
-# sysbench --histogram: a line for each step that has events, "0.888 |****   17": milliseconds, bar, number of events.
-SYSBENCH_STEP = r"(?m)^\s*([0-9.]+) \|\**\s+(\d+)$"
+# sysbench --histogram prints one line for each bucket with events, such as "0.888 |****   17": milliseconds, bar, number of events.
+SYSBENCH_BUCKET = r"(?m)^\s*([0-9.]+) \|\**\s+(\d+)$"
 SYSBENCH_LATENCIES = [
     _latency("mean", {"pattern": r"avg:\s+([0-9.]+)"}),
-    _latency("median", {"pattern": SYSBENCH_STEP, "quantile": 0.5}),
-    _latency("p99", {"pattern": SYSBENCH_STEP, "quantile": 0.99}),
+    _latency("median", {"pattern": SYSBENCH_BUCKET, "quantile": 0.5}),
+    _latency("p99", {"pattern": SYSBENCH_BUCKET, "quantile": 0.99}),
 ]
 
 GZIP: Workload = {
@@ -243,13 +244,13 @@ def _array(order: str, access: str, suffix: str, title: str) -> Workload:
 
 
 ARRAYS = (
-    _array("rows", "read", "", "read in the order of memory"),
-    _array("rows", "write", "_write", "read and written in the order of memory"),
-    _array("columns", "read", "", "read across the order of memory"),
-    _array("columns", "write", "_write", "read and written across the order of memory"),
+    _array("rows", "read", "", "read in memory order"),
+    _array("rows", "write", "_write", "read and written in memory order"),
+    _array("columns", "read", "", "read across memory order"),
+    _array("columns", "write", "_write", "read and written across memory order"),
 )
 
-# stress-ng's line of a stressor: bogo ops, real, user and system time, bogo ops by real time, bogo ops by CPU time.
+# The line of a stressor in the output of stress-ng: bogo ops, real, user and system time, bogo ops per second of real time and of CPU time.
 STRESSOR_RATE = r"\bcpu\s+\d+\s+[0-9.]+\s+[0-9.]+\s+[0-9.]+\s+([0-9.]+)"
 TWO_WORKERS = ["single", "same_cpu", "siblings", "cores"]
 
@@ -267,18 +268,18 @@ INT_FLOAT_LOOP: Workload = {
     "package": "stress-ng",
 }
 
-INT_FLOAT_LOOP_NEIGHBOURS: Workload = {
+INT_FLOAT_LOOP_CO_RUNNERS: Workload = {
     **INT_FLOAT_LOOP,
     "name": "int_float_loop_neighbours",
-    "title": "integer and floating-point loop, three busy neighbours on each CPU",
+    "title": "integer and floating-point loop with three co-runners on each CPU",
     "neighbours": 3,
     "placements": TWO_WORKERS,
 }
 
 INT_FLOAT_LOOP_NICED: Workload = {
-    **INT_FLOAT_LOOP_NEIGHBOURS,
+    **INT_FLOAT_LOOP_CO_RUNNERS,
     "name": "int_float_loop_niced",
-    "title": "integer and floating-point loop at nice -20, three busy neighbours on each CPU",
+    "title": "integer and floating-point loop at nice -20 with three co-runners on each CPU",
     "nice": -20,
 }
 
@@ -308,7 +309,7 @@ STREAM: Workload = {
 MEMORY_PAGES: Workload = {
     **PLAIN,
     "name": "memory_pages",
-    "title": "memory taken page by page and copied",
+    "title": "memory allocated page by page and copied",
     "source": "pages.c",
     "timed": ["seconds"],
     "memory": 16,
@@ -318,16 +319,16 @@ MEMORY_PAGES: Workload = {
     "metrics": [{"name": "page_faults", "unit": "faults/s", "better": "higher", "aggregate": "sum", "json": ["faults_per_second"]}],
 }
 
-# A line of pgbench --log: client, transaction, microseconds, ...
+# A line of pgbench --log: client, transaction, latency in microseconds, ...
 PGBENCH_TRANSACTION = r"(?m)^\d+ \d+ (\d+) "
 POSTGRESQL: ServerDeclaration = {
-    # Distributions keep the server's commands out of the search path, one folder a version.
+    # Distributions install the server's commands outside the search path, in one directory for each version.
     "folders": ["/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin"],
     "commands": ["initdb", "postgres", "createdb", "pg_isready", "pgbench"],
-    # PostgreSQL refuses to serve as root.
+    # PostgreSQL refuses to run as root.
     "user": "postgres",
     "prepare": [["initdb", "--pgdata={server}/data", "--no-sync", "--auth=trust", "--username=threadwise", "--encoding=UTF8", "--locale=C"]],
-    # Durability is not what is measured, and the disk would hide the CPUs.
+    # The workload measures CPUs. With durable commits the disk would be the bottleneck.
     "serve": [
         "postgres",
         "-D",
@@ -379,7 +380,7 @@ OLTP: Workload = {
         "--log-prefix=latency",
         "bench",
     ],
-    # Of each client: a time to run for might be over before the last of many clients has its connection.
+    # Per client, and not a run time: a run time could be over before the last of many clients is connected.
     "work": {"unit": "transactions a client", "start": 20, "step": 10, "limit": MEGABYTE},
     "point": {"name": "clients", "unit": "clients", "per_cpu": [0.25, 0.5, 1, 1.5, 2, 4]},
     "metric": _throughput("transactions/s", {"pattern": r"tps = ([0-9.]+)"}),
@@ -400,7 +401,7 @@ BUILT_IN: dict[str, Workload] = {
         FALSE_SHARING,
         *ARRAYS,
         INT_FLOAT_LOOP,
-        INT_FLOAT_LOOP_NEIGHBOURS,
+        INT_FLOAT_LOOP_CO_RUNNERS,
         INT_FLOAT_LOOP_NICED,
         LOAD_LEVELS,
         STREAM,
@@ -411,10 +412,10 @@ BUILT_IN: dict[str, Workload] = {
 
 
 def named(names: t.Sequence[str]) -> list[Workload]:
-    """The declarations of the named workloads, in the order given.
+    """Return the declarations of the named workloads, in the given order.
 
     Raises:
-        WorkloadError: a name that is not built in.
+        WorkloadError: a name is not the name of a built-in workload.
     """
     unknown = sorted(set(names) - set(BUILT_IN))
     if unknown:
@@ -423,17 +424,17 @@ def named(names: t.Sequence[str]) -> list[Workload]:
 
 
 def described(workload: Workload, cpus: int) -> dict[str, t.Any]:
-    """What a result keeps of a declaration: plain data without what only the runner needs.
+    """Return the part of a declaration that a result keeps, as plain data.
 
     Args:
-        workload: its declaration.
-        cpus: as for ``points``.
+        workload: the declaration.
+        cpus: as for ``parameter_values``.
     """
     metric = workload["metric"]
     about: dict[str, t.Any] = {
         "name": workload["name"],
         "title": workload["title"],
-        # The words of a user's own command may hold what is not for all who read results; its title says what it is.
+        # The arguments of a user's own command can contain secrets, and results have many readers. The title describes the command.
         "argv": workload["argv"] if workload["name"] in BUILT_IN else workload["argv"][:1],
         "package": workload["package"],
         "nice": workload["nice"],
@@ -444,30 +445,30 @@ def described(workload: Workload, cpus: int) -> dict[str, t.Any]:
         "better": metric["better"],
         "aggregate": metric["aggregate"],
     }
-    point = workload["point"]
-    if point:
-        about.update(points=points(workload, cpus), point={"name": point["name"], "unit": point["unit"]})
+    parameter = workload["point"]
+    if parameter:
+        about.update(points=parameter_values(workload, cpus), point={"name": parameter["name"], "unit": parameter["unit"]})
     return about
 
 
-def points(workload: Workload, cpus: int) -> t.Sequence[float | None]:
-    """The values at which a workload is measured, rising; ``[None]`` for one without a point.
+def parameter_values(workload: Workload, cpus: int) -> t.Sequence[float | None]:
+    """Return the values of a workload's parameter in rising order, or ``[None]`` for a workload without a parameter.
 
     Args:
-        workload: its declaration.
-        cpus: the number of CPUs of the host, all siblings online: the same values under each condition.
+        workload: the declaration.
+        cpus: the number of CPUs of the host with all siblings online, so that all arms use the same values.
     """
-    point = workload["point"]
-    if point is None:
+    parameter = workload["point"]
+    if parameter is None:
         return [None]
-    return point["values"] if "values" in point else sorted({max(1, round(share * cpus)) for share in point["per_cpu"]})
+    return parameter["values"] if "values" in parameter else sorted({max(1, round(share * cpus)) for share in parameter["per_cpu"]})
 
 
 def missing(workload: Workload, path: str) -> str | None:
-    """Why a command that the workload needs is not there, or None.
+    """Return a message about a command that the workload needs and that is not installed, or None.
 
     Args:
-        workload: its declaration.
+        workload: the declaration.
         path: the search path, as in the environment variable PATH.
     """
     if workload["source"]:
@@ -480,17 +481,17 @@ def missing(workload: Workload, path: str) -> str | None:
 
 
 def package(workload: Workload) -> str | None:
-    """The package that brings what ``missing`` names, or None."""
+    """Return the package that provides what ``missing`` reports, or None."""
     return COMPILER_PACKAGE if workload["source"] else workload["package"]
 
 
 def compiler(path: str) -> str | None:
-    """The path of the host's C compiler, or None."""
+    """Return the path of the host's C compiler, or None."""
     return next(filter(None, (shutil.which(name, path=path) for name in COMPILERS)), None)
 
 
 def search_path(workload: Workload, path: str) -> str:
-    """The search path of a workload's commands: before PATH the folder of the newest version of its server."""
+    """Return the search path of a workload's commands: the directory of the newest version of its server, then PATH."""
     if not workload["server"]:
         return path
     folders = [folder for pattern in workload["server"]["folders"] for folder in glob.glob(pattern)]
