@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What else belongs to a measurement: the kernel, the processor, the governor, the load by others."""
+"""The environment of a measurement: the kernel, the processor, the frequency governor and the load average."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ CPUINFO = {"cpu_model": r"^(?:model name|cpu|Processor)\s*:\s*(.+)$", "microcode
 CPUINFO_HEAD = 16 * 1024
 
 
-def read(hypervisor=None):
-    """The environment of this host, now: a dict of str, float or None.
+def read(hypervisor: str | None = None) -> dict[str, str | float | None]:
+    """Return the current environment of this host.
 
     Args:
-        hypervisor: its name as the facts have it.
+        hypervisor: the hypervisor's name from the facts, or None.
     """
     cpuinfo = _head("/proc/cpuinfo")
-    environment = {
+    environment: dict[str, str | float | None] = {
         "kernel": platform.release(),
         "architecture": platform.machine(),
         "python": platform.python_version(),
@@ -34,13 +34,13 @@ def read(hypervisor=None):
     return environment
 
 
-def changing():
-    """What of the environment may change from block to block: a dict of str or None."""
+def read_changing() -> dict[str, str | float | None]:
+    """Return the part of the environment that can change between blocks: the governor and the microcode version."""
     now = read()
     return {key: now[key] for key in ("governor", "microcode")}
 
 
-def _head(path):
+def _head(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as text:
             return text.read(CPUINFO_HEAD)

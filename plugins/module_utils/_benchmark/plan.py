@@ -1,147 +1,216 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan: interleaved blocks of pinned workloads under each condition, on the host, without a controller.
+"""The plan: interleaved blocks of pinned workloads in each arm, run on the host without a controller.
 
-A block holds one sample of each workload in each placement under each condition. Conditions alternate A B, B A, A B, ... and every
-second block goes through its samples backwards, so that a drift of the host hits both sides of each comparison alike. Nothing is
-timed across a toggle: after each the host settles.
+A block has one sample of each workload in each placement in each arm. The order of the arms alternates A B, B A, A B, ..., and every
+second block takes its samples in reverse order, so that a drift of the host affects both sides of each comparison alike. No sample
+spans a switch: after each switch the host has time to settle.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
+import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import changes
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import environment, placement, stopping_rule
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import MOST_BYTES, RunDirectoryError, utc_now
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import MOST_BYTES, RunDirectory, RunDirectoryError, utc_now
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner, telemetry
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.version import COLLECTION_VERSION
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import built_in, custom
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.prepared import Ready
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.prepared import PreparedWorkload, Sample
 
 SCHEMA = "threadwise.smt/result"
 SCHEMA_VERSION = 1
 
-# How the conditions are called while one looks on.
-CONDITIONS = {changes.SMT_ON: "SMT on", changes.SMT_OFF: "SMT off", changes.AS_FOUND: "what was found"}
-# A block is measured whole; one that takes so many seconds more than the whole budget is given up before the guard would have to end the plan.
+# The names of the arms in the progress display.
+ARMS = {changes.SMT_ON: "SMT on", changes.SMT_OFF: "SMT off", changes.AS_FOUND: "the settings as found"}
+# A block is measured as a whole. One that exceeds the whole budget by this many seconds is given up before the watchdog ends the plan.
 OVERTIME = 300
-# So often in a row a workload may fail before it is given up, so that a broken one does not eat the budget of the others.
+# A workload is given up after more consecutive failures than this, so that a broken one does not use up the budget of the others.
 FAILURES_ALLOWED = 2
 
 
 class PlanError(Exception):
-    """The plan cannot be carried out on this host; the text says why."""
+    """A plan that cannot be carried out on this host; the text gives the reason."""
 
 
 class Interrupted(BaseException):
-    """The plan was told to end early."""
+    """The early end of a plan by a signal."""
 
 
-def check_settings(settings):
-    """See that a plan's settings can be carried out.
+def check_settings(settings: t.Mapping[str, t.Any]) -> None:
+    """Check that a plan's settings are valid.
+
+    Args:
+        settings: as for ``Plan``.
 
     Raises:
-        PlanError, WorkloadError, PlacementError: the first setting that cannot, and what it may be.
+        PlanError: a setting is not valid. The message gives the allowed values, as for the other exceptions.
+        WorkloadError: a workload does not exist, or a user's own command is not valid.
+        PlacementError: a placement does not exist.
     """
     if not chosen(settings):
-        raise PlanError(f"no workload is named: choose from {', '.join(sorted(built_in.BUILT_IN))}, or give a command of your own")
-    nowhere = placement.Placements((), (), ())
+        raise PlanError(f"no workload is given: choose from {', '.join(sorted(built_in.BUILT_IN))}, or give a command of your own")
+    no_host = placement.Placements((), (), ())
     for name in settings["placements"]:
-        nowhere.workers(name)
+        no_host.workers(name)
     if not settings["placements"]:
-        raise PlanError(f"no placement is named: choose from {', '.join(placement.NAMES)}, streams_N")
-    limits = {"budget": (1, 7 * 24 * 3600), "blocks": (1, 10000), "sample_seconds": (0.05, 600), "settle_seconds": (0, 600), "margin": (0.0001, 1)}
+        raise PlanError(f"no placement is given: choose from {', '.join(placement.NAMES)}, streams_N")
+    limits: dict[str, tuple[float, float]] = {
+        "budget": (1, 7 * 24 * 3600),
+        "blocks": (1, 10000),
+        "sample_seconds": (0.05, 600),
+        "settle_seconds": (0, 600),
+        "margin": (0.0001, 1),
+    }
     for name, (least, most) in limits.items():
         value = settings[name]
         if value is not None and not least <= value <= most:
             raise PlanError(f"{name} is {value}: it must be from {least} to {most}")
 
 
-def chosen(settings):
-    """The declarations that a plan measures, in their order.
+def chosen(settings: t.Mapping[str, t.Any]) -> list[built_in.Workload]:
+    """Return the declarations of a plan's workloads, in order.
+
+    Args:
+        settings: as for ``Plan``.
 
     Raises:
-        WorkloadError: a name that does not exist, or a command of the user's own that cannot be used.
+        WorkloadError: a workload does not exist, or a user's own command is not valid.
     """
     return built_in.named(settings["workloads"]) + custom.declarations(settings["custom"])
 
 
 class Outline:
-    """What a plan would do on this host: conditions and their placements, known before anything is touched.
+    """The arms and placements of a plan on this host, known before anything is switched.
 
     Args:
-        change: what is switched, of ``changes``.
-        allowed: the CPUs this process may use (sched_getaffinity(2)).
-        names: names of placements.
+        change: what the plan switches.
+        allowed: the CPUs in the affinity mask of this process (sched_getaffinity(2)).
+        names: the names of the placements.
+
+    Attributes:
+        change: as above.
+        topology: the host's Topology.
+        names: as above.
     """
 
-    def __init__(self, change, allowed, names):
+    def __init__(self, change: changes.Change, allowed: t.Iterable[int], names: t.Iterable[str]) -> None:
         self.change = change
         self.topology = change.topology
         self.names = list(names)
         self._allowed = set(allowed)
 
     @property
-    def cpus(self):
+    def cpus(self) -> int:
         """The number of CPUs that take part when all siblings are online."""
-        return max(len(self._usable(condition)) for condition in self.change.conditions) or 1
+        return max(len(self._usable(arm)) for arm in self.change.conditions) or 1
 
-    def placements(self, condition):
-        """{placement: {workers, same_as, reason}} under a condition; workers is None, with a reason, where it does not exist."""
-        where = self._places(condition)
-        found = {name: where.workers(name) for name in self.names}
+    def placements(self, arm: str) -> dict[str, placement.Assignment]:
+        """Return the assignment of workers to CPUs for each placement in an arm."""
+        placements = self._placements(arm)
+        found = {name: placements.workers(name) for name in self.names}
         same = placement.same_as_earlier({name: workers for name, (workers, _reason) in found.items() if workers})
         return {name: {"workers": workers, "same_as": same.get(name), "reason": reason} for name, (workers, reason) in found.items()}
 
-    def alone(self):
-        """The CPU list of one worker alone, where it runs under each condition."""
-        workers, _reason = self._places(self.change.conditions[-1]).workers(placement.SINGLE)
+    def alone(self) -> list[list[int]]:
+        """Return a list with the CPU list of one worker alone, on a CPU that is online in each arm."""
+        workers, _reason = self._placements(self.change.conditions[-1]).workers(placement.SINGLE)
         return workers or [[]]
 
-    def _usable(self, condition):
-        # A sibling that is offline now may be missing from the mask of allowed CPUs and is there again once it is online.
-        return (self.change.online(condition) & (self._allowed | set(self.topology.offline))) - set(self.topology.isolated)
+    def _usable(self, arm: str) -> set[int]:
+        # The affinity mask can lack a sibling that is offline now. Once the sibling is online, the mask has it again.
+        online: set[int] = self.change.online(arm)
+        return (online & (self._allowed | set(self.topology.offline))) - set(self.topology.isolated)
 
-    def _places(self, condition):
-        return placement.Placements(self.topology.cores, self.topology.packages, self._usable(condition))
+    def _placements(self, arm: str) -> placement.Placements:
+        return placement.Placements(self.topology.cores, self.topology.packages, self._usable(arm))
+
+
+class Item(t.NamedTuple):
+    """A sample that each block takes in an arm.
+
+    Attributes:
+        workload: the name of the workload.
+        placement: the name of the placement.
+        workers: the CPU list of each worker.
+        parameter: the value of the workload's parameter, or None.
+    """
+
+    workload: str
+    placement: str
+    workers: list[list[int]]
+    parameter: float | None
+
+
+class Skipped(t.TypedDict):
+    """What was not measured, and the reason."""
+
+    workload: str
+    placement: str | None
+    condition: str | None
+    reason: str
 
 
 class Plan:
-    """Carries an outline out.
+    """The execution of an outline.
 
     Args:
         run_directory: the created RunDirectory.
         outline: an Outline.
-        settings: dict with ``workloads``, ``custom`` (commands of the user's own), ``placements``, ``budget`` (seconds), ``blocks``
-            (the most of them, or None), ``sample_seconds``, ``settle_seconds``, ``margin`` (the equivalence margin), ``sources`` ({file name: C source}).
+        settings: dict with ``workloads``, ``custom`` (the user's own commands), ``placements``, ``budget`` (seconds), ``blocks`` (their maximum
+            number, or None), ``sample_seconds``, ``settle_seconds``, ``margin`` (the equivalence margin), ``sources`` ({file name: C source}).
+
+    Attributes:
+        files: the RunDirectory.
+        outline: as above.
+        settings: as above.
+        started: the start time of the plan (time.monotonic).
+        skipped: what was not measured.
+        prepared: the workloads that are still measured, by name.
+        failures: the number of consecutive failures of each workload.
+        items: the samples of a block in each arm, in order.
+        placements: {arm: {placement: Assignment}}.
+        recorder: the telemetry recorder.
+        precision: the precision of the main comparisons so far.
+        others: the highest load by other processes before a block (0..1).
+        last: the latest successful sample in short, for the progress display, or None.
+        block: the number of the current block, from 0.
+        samples_done: the number of samples so far.
+        largest: the highest number of bytes that a block has added to the result.
+        arm: the current arm, or None before the first switch.
     """
 
-    def __init__(self, run_directory, outline, settings):
+    def __init__(self, run_directory: RunDirectory, outline: Outline, settings: t.Mapping[str, t.Any]) -> None:
         self.files = run_directory
         self.outline = outline
         self.settings = settings
         self.started = time.monotonic()
-        self.skipped = []
-        self.ready = {}
+        self.skipped: list[Skipped] = []
+        self.prepared: dict[str, PreparedWorkload] = {}
         self.failures = dict.fromkeys((workload["name"] for workload in chosen(settings)), 0)
-        # The samples of a block under each condition, in order: (workload, placement, workers, point).
-        self.items = {condition: [] for condition in outline.change.conditions}
-        self.placements = {condition: outline.placements(condition) for condition in outline.change.conditions}
+        self.items: dict[str, list[Item]] = {arm: [] for arm in outline.change.conditions}
+        self.placements = {arm: outline.placements(arm) for arm in outline.change.conditions}
         self.recorder = telemetry.Recorder(outline.topology.cores)
         self.precision = stopping_rule.Precision(settings["margin"], self.placements)
         self.others = 0.0
-        self.last = None
+        self.last: dict[str, t.Any] | None = None
         self.block = 0
         self.samples_done = 0
-        # Bytes that a block has added to the result, at most.
         self.largest = 0
-        self.condition = None
+        self.arm: str | None = None
 
-    def header(self, facts, host_environment, run):
-        """The part of a result that is known before the first sample."""
+    def header(self, facts: t.Mapping[str, t.Any], host_environment: t.Mapping[str, t.Any], run: str) -> dict[str, t.Any]:
+        """Return the part of a result that is known before the first sample.
+
+        Args:
+            facts: ``ansible_facts['smt']``.
+            host_environment: as from ``environment.read``.
+            run: the name of the run.
+        """
         return {
             "schema": SCHEMA,
             "schema_version": SCHEMA_VERSION,
@@ -157,70 +226,81 @@ class Plan:
                 "settle_seconds": self.settings["settle_seconds"],
                 "blocks": self.settings["blocks"],
                 "margin": self.settings["margin"],
-                "order": "A B, B A, ...: conditions alternate, every second block runs backwards",
+                "order": "A B, B A, ...: arms alternate, every second block is reversed",
                 "workloads": [built_in.described(workload, self.outline.cpus) for workload in chosen(self.settings)],
                 "placements": self.placements,
             },
         }
 
-    def measure(self):
-        """Take the samples, until each main comparison is known precisely or the budget is spent.
+    def measure(self) -> None:
+        """Take samples until all main comparisons are precise or the budget is spent.
 
-        The host is left in the last condition: who calls puts it back.
+        The host stays in the last arm. The caller restores it.
+
+        Raises:
+            PlanError: no workload can be run on this host, or a block takes too long or is too large.
+            ChangeError: the host cannot be switched to an arm.
+            RunDirectoryError: a file of the run cannot be written.
         """
         try:
             self._prepare()
-            if not self.ready:
+            if not self.prepared:
                 raise PlanError(f"no workload can be run here: {'; '.join(sorted({skip['reason'] for skip in self.skipped}))}")
             longest = 0.0
-            stopped = None
+            stopped: str | None = None
             while stopped is None:
                 begun, size = time.monotonic(), self.files.size()
-                self._look_around()
+                self._record_host_state()
                 self._measure_block()
                 self.largest = max(self.largest, self.files.size() - size)
                 longest = max(longest, time.monotonic() - begun)
                 self.block += 1
-                stopped = self._why_no_more(longest)
+                stopped = self._stop_reason(longest)
             self.files.amend(plan={"stopped": stopped})
         finally:
-            for name in list(self.ready):
+            for name in list(self.prepared):
                 self._close(name)
 
-    def _prepare(self):
-        """Find out which workloads work here and how much work makes a sample of the wanted length."""
+    def _prepare(self) -> None:
+        """Find out which workloads work on this host, and how much work makes a sample of the wanted length."""
         self.progress("preparing")
-        for workload in chosen(self.settings):
-            name = workload["name"]
+        for declaration in chosen(self.settings):
+            name = declaration["name"]
             try:
-                self.ready[name] = Ready(workload, self.files, self.settings["sources"], self.settings["sample_seconds"], self.outline.cpus)
-                self._choose_placements(self.ready[name])
-                self.files.event("calibrated", self.ready[name].calibrate(self.outline.alone()))
+                workload = PreparedWorkload(declaration, self.files, self.settings["sources"], self.settings["sample_seconds"], self.outline.cpus)
+                self.prepared[name] = workload
+                self._choose_placements(workload)
+                self.files.event("calibrated", workload.calibrate(self.outline.alone()))
             except (built_in.WorkloadError, runner.RunnerError, OSError) as error:
                 self._give_up(name, None, str(error))
 
-    def _choose_placements(self, ready):
-        """Decide where a workload is measured under each condition, and say what had to be left out."""
-        name = ready.workload["name"]
-        for condition, spots in self.placements.items():
-            for spot, where in spots.items():
-                # What is the same set of CPUs under another name is measured under the first of these names.
-                names = [spot] + [other for other, elsewhere in spots.items() if elsewhere["same_as"] == spot]
-                if not where["workers"] or where["same_as"] or not any(map(ready.applies, names)):
+    def _choose_placements(self, workload: PreparedWorkload) -> None:
+        """Choose the placements of a workload in each arm, and record which ones are left out."""
+        name = workload.declaration["name"]
+        for arm, assignments in self.placements.items():
+            for place, assignment in assignments.items():
+                # Placements with the same CPUs are measured once, under the first of their names.
+                names = [place] + [other for other, elsewhere in assignments.items() if elsewhere["same_as"] == place]
+                if not assignment["workers"] or assignment["same_as"] or not any(map(workload.applies, names)):
                     continue
-                lacking = ready.lacks(where["workers"])
-                if lacking:
-                    self._skip(name, spot, condition, lacking)
+                shortage = workload.memory_shortage(assignment["workers"])
+                if shortage:
+                    self._skip(name, place, arm, shortage)
                 else:
-                    self.items[condition] += [(name, spot, where["workers"], point) for point in ready.points]
-        if not any(item[0] == name for items in self.items.values() for item in items):
+                    self.items[arm] += [Item(name, place, assignment["workers"], value) for value in workload.values]
+        if not any(item.workload == name for items in self.items.values() for item in items):
             raise built_in.WorkloadError(
-                f"{name} is measured in {', '.join(ready.workload['placements'] or placement.NAMES)}: none of them is in this plan and possible here"
+                f"{name} needs one of the placements {', '.join(workload.declaration['placements'] or placement.NAMES)}: "
+                "none of them is both in this plan and possible on this host"
             )
 
-    def _why_no_more(self, longest):
-        """Why no further block is measured (``budget``, ``blocks``, ``precise``, ``nothing``, ``size``), or None when one is."""
-        if not self.ready:
+    def _stop_reason(self, longest: float) -> str | None:
+        """Return why the plan stops (``budget``, ``blocks``, ``precise``, ``nothing``, ``size``), or None if it takes another block.
+
+        Args:
+            longest: the seconds of the longest block so far.
+        """
+        if not self.prepared:
             return "nothing"
         if self.settings["blocks"] and self.block >= self.settings["blocks"]:
             return "blocks"
@@ -230,74 +310,74 @@ class Plan:
             return "size"
         return "precise" if self.precision.enough() else None
 
-    def _look_around(self):
-        """Keep what the host is like before a block, and say so when others keep it busy."""
-        others = telemetry.load_by_others()
+    def _record_host_state(self) -> None:
+        """Record the state of the host before a block, and warn if other processes keep it busy."""
+        others: float = telemetry.load_by_others()
         self.others = max(self.others, others)
         self.files.amend(environment={"busy": {"others": self.others}})
-        self.files.event("block", dict(environment.changing(), block=self.block, control=smt_state.read("/")["control"], others=others))
-        trouble = telemetry.too_busy(others)
-        if trouble:
-            self.files.event("busy", f"block {self.block}: {trouble}")
+        self.files.event("block", dict(environment.read_changing(), block=self.block, control=smt_state.read("/")["control"], others=others))
+        warning = telemetry.too_busy(others)
+        if warning:
+            self.files.event("busy", f"block {self.block}: {warning}")
 
-    def _measure_block(self):
-        for condition in self.outline.change.conditions[:: 1 if self.block % 2 == 0 else -1]:
-            self._switch(condition)
-            items = self.items[condition]
-            for name, spot, workers, point in items if self.block % 2 == 0 else items[::-1]:
+    def _measure_block(self) -> None:
+        for arm in self.outline.change.conditions[:: 1 if self.block % 2 == 0 else -1]:
+            self._switch(arm)
+            items = self.items[arm]
+            for item in items if self.block % 2 == 0 else items[::-1]:
                 if self.elapsed() > self.settings["budget"] + OVERTIME:
                     raise PlanError(
-                        "block %d was not done %d s after the budget of %d s was spent: give this host more time, fewer workloads or placements, "
-                        "or shorter samples" % (self.block, OVERTIME, self.settings["budget"])
+                        f"block {self.block} was not done {OVERTIME} s after the end of the budget of {self.settings['budget']} s: give this host more time, "
+                        "fewer workloads or placements, or shorter samples"
                     )
                 if self.files.size() > MOST_BYTES:
                     raise PlanError(
-                        "block %d was not done, and the samples so far are as large as a result may be (%d MiB): measure fewer workloads, "
-                        "placements or points on this host" % (self.block, MOST_BYTES // 1024 // 1024)
+                        f"block {self.block} was not done, and the samples so far already have the maximum size of a result "
+                        f"({MOST_BYTES // 1024 // 1024} MiB): measure fewer workloads, placements or parameter values on this host"
                     )
-                if name in self.ready:
-                    self._sample(name, spot, workers, point)
+                if item.workload in self.prepared:
+                    self._sample(item)
 
-    def _switch(self, condition):
+    def _switch(self, arm: str) -> None:
         change = self.outline.change
-        if condition != self.condition and change.compared:
-            self.progress(f"switching to {CONDITIONS.get(condition, condition)}")
-            change.switch(condition)
-            self.files.event("switched", condition)
+        if arm != self.arm and change.compared:
+            self.progress(f"switching to {ARMS.get(arm, arm)}")
+            change.switch(arm)
+            self.files.event("switched", arm)
             time.sleep(self.settings["settle_seconds"])
-            observed = change.observe(condition) if self.block == 0 else None
+            observed = change.observe(arm) if self.block == 0 else None
             if observed:
                 self.files.append("observations.jsonl", observed)
-        self.condition = condition
+        self.arm = arm
 
-    def _sample(self, name, spot, workers, point):
-        ready = self.ready[name]
-        about = ready.workload["point"]
-        sample = {
-            "workload": name,
-            "placement": spot,
-            "condition": self.condition,
+    def _sample(self, item: Item) -> None:
+        workload = self.prepared[item.workload]
+        parameter = workload.declaration["point"]
+        sample: dict[str, t.Any] = {
+            "workload": item.workload,
+            "placement": item.placement,
+            "condition": self.arm,
             "block": self.block,
             "index": self.samples_done,
             "started": utc_now(),
-            "point": about and {"name": about["name"], "value": point, "unit": about["unit"]},
+            "point": parameter and {"name": parameter["name"], "value": item.parameter, "unit": parameter["unit"]},
             "frequency": {},
             "throttled": None,
             "perf": None,
         }
         begun = time.monotonic()
         try:
-            with self.recorder.around(workers, sample):
-                taken = ready.sample(workers, point)
+            with self.recorder.around(item.workers, sample):
+                taken = workload.sample(item.workers, item.parameter)
         except (built_in.WorkloadError, runner.RunnerError, OSError) as error:
-            self._failed(name, spot, sample, str(error), time.monotonic() - begun)
+            self._failed(sample, str(error), time.monotonic() - begun)
         else:
-            self._succeeded(ready, sample, taken)
+            self._succeeded(workload, sample, taken)
         self.samples_done += 1
         self.progress("measuring")
 
-    def _succeeded(self, ready, sample, taken):
-        metric = ready.workload["metric"]["name"]
+    def _succeeded(self, workload: PreparedWorkload, sample: dict[str, t.Any], taken: Sample) -> None:
+        metric = workload.declaration["metric"]["name"]
         self.failures[sample["workload"]] = 0
         sample.update(
             ok=True,
@@ -305,7 +385,7 @@ class Plan:
             wall_seconds=max(worker["wall_seconds"] for worker in taken["workers"]),
             metric=dict(taken["metrics"][metric], name=metric),
             metrics=taken["metrics"],
-            work=ready.work,
+            work=workload.work,
             workers=[
                 {
                     "cpus": ",".join(map(str, worker["cpus"])),
@@ -325,36 +405,38 @@ class Plan:
         self.last = {key: sample[key] for key in ("workload", "placement", "condition", "metric")}
         self.last["workers"] = len(taken["workers"])
 
-    def _failed(self, name, spot, sample, reason, seconds):
+    def _failed(self, sample: dict[str, t.Any], reason: str, seconds: float) -> None:
+        name = sample["workload"]
         sample.update(ok=False, error=reason, wall_seconds=seconds, metric=None, metrics={}, workers=[], cpu_usage={}, core_usage={}, steal=None)
         self.files.append("samples.jsonl", sample)
         self.failures[name] += 1
         if self.failures[name] > FAILURES_ALLOWED:
-            self._give_up(name, spot, f"given up after {self.failures[name]} failures in a row: {reason}")
+            self._give_up(name, sample["placement"], f"given up after {self.failures[name]} failures in a row: {reason}")
 
-    def _give_up(self, name, spot, reason):
-        self._skip(name, spot, self.condition, reason)
+    def _give_up(self, name: str, place: str | None, reason: str) -> None:
+        self._skip(name, place, self.arm, reason)
         self.precision.drop(name)
         self._close(name)
 
-    def _close(self, name):
-        """End what a workload needs, and say what it left behind."""
-        ready = self.ready.pop(name, None)
-        left = ready.close() if ready else None
+    def _close(self, name: str) -> None:
+        """End the server of a workload, and record what could not be removed."""
+        workload = self.prepared.pop(name, None)
+        left = workload.close() if workload else None
         if left:
-            # On a full disk it cannot be told; it must not take the place of what is to be told then.
+            # On a full disk the event cannot be written. That error must not hide the first one.
             with contextlib.suppress(RunDirectoryError):
                 self.files.event("left", left)
 
-    def _skip(self, name, spot, condition, reason):
-        self.skipped.append({"workload": name, "placement": spot, "condition": condition, "reason": reason})
+    def _skip(self, name: str, place: str | None, arm: str | None, reason: str) -> None:
+        self.skipped.append({"workload": name, "placement": place, "condition": arm, "reason": reason})
         self.files.event("skipped", f"{name}: {reason}")
 
-    def elapsed(self):
+    def elapsed(self) -> float:
+        """Return the seconds since the start of the plan."""
         return time.monotonic() - self.started
 
-    def progress(self, phase):
-        """Leave word of how far the plan is, for whoever asks."""
+    def progress(self, phase: str) -> None:
+        """Write the progress of the plan to progress.json, where the controller reads it."""
         budget = self.settings["budget"]
         share = self.elapsed() / budget
         if self.settings["blocks"] and self.block:
@@ -368,7 +450,7 @@ class Plan:
                 "samples": self.samples_done,
                 "fraction": round(min(share, 1.0), 3),
                 "seconds_left": round(max(0.0, budget - self.elapsed())),
-                "condition": self.condition,
+                "condition": self.arm,
                 "last": self.last,
             },
             lasting=False,

@@ -1,13 +1,13 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a plan leaves on the host while it runs, so that no sample is lost with the controller, the connection or the plan itself.
+"""The files of a run on the host. No sample is lost if the controller, the connection or the plan fails.
 
-A run is a folder of files: ``header.json`` (what is known before the first sample), ``samples.jsonl``, ``observations.jsonl`` and
-``events.jsonl`` (one line each, written through before the next sample begins), ``progress.json`` (for the controller to show),
-``pid.json`` and ``boot.json`` (the plan's process and the boot it lives in, for the controller to see that it is still there), ``lock`` (held
-with flock(2) while that process or what puts the host back after it lives), ``ending.json`` (how it ended).
+A run is a directory with these files: ``header.json`` (what is known before the first sample), ``samples.jsonl``, ``observations.jsonl`` and
+``events.jsonl`` (one line for each, on disk before the next sample begins), ``progress.json`` (for the controller to show), ``pid.json`` and
+``boot.json`` (the plan's process and its boot id, so that the controller can check whether the process still exists), ``lock`` (held with flock(2)
+while the plan's process or the watchdog that restores the host after it exists), ``ending.json`` (how the run ended).
 
-Nothing is switched or measured before there is a header, so a run without one that has ended holds nothing.
+Nothing is switched or measured before the header is written. A run that ended without a header therefore holds no data.
 """
 
 from __future__ import annotations
@@ -22,26 +22,27 @@ import shutil
 import stat
 import tempfile
 import time
+import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import durable, users
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.inputs import INPUT
 
 RUN_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
-# Search permission for all: a path below can be opened, names cannot be listed.
-WAY_THROUGH = 0o011
+# Search permission for all users: a path below the directory can be opened, but its names cannot be listed.
+SEARCH_BY_ALL = 0o011
 ROOT_BASE = "/var/lib/threadwise-smt/runs"
 LOCK = "lock"
-# What begins so is no run's name: what is left of runs whose results have arrived elsewhere.
-FORGOTTEN = ".forgotten-"
-# More runs than these are not offered at once.
+# The prefix for the remains of removed runs. No run has such a name.
+REMOVED = ".forgotten-"
+# The maximum number of runs that are listed at once.
 MOST_RUNS = 100
-# A controller takes a result of 32 MiB. How the run ended comes on top of what is counted.
+# The controller accepts a result of up to 32 MiB. The ending of a run is not counted here and needs some room.
 MOST_BYTES = 30 * 1024 * 1024
 
 # The ending of a plan that could not write one.
-KILLED = {
+KILLED: dict[str, t.Any] = {
     "outcome": "interrupted",
-    "message": "the plan ended without a word: it was killed, or the host went down",
+    "message": "the plan did not report its end: it was killed, or the host went down",
     "finished": None,
     "restored": None,
     "skipped": [],
@@ -49,51 +50,51 @@ KILLED = {
 
 
 class RunDirectoryError(Exception):
-    """A run's folder cannot be made, read or removed; the text says which and why."""
+    """A directory of a run that cannot be created, read, written or removed; the text names it and gives the reason."""
 
 
-def base_directory():
-    """Where runs are kept: below /var/lib for root, below the user's state directory (XDG base directories) for others."""
+def base_directory() -> str:
+    """Return the directory of all runs: below /var/lib for root, below the user's state directory (XDG base directories) for others."""
     if os.geteuid() == 0:
         return ROOT_BASE
     state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return os.path.join(state, "threadwise-smt", "runs")
 
 
-def utc_now():
-    """The time as ISO 8601 in UTC, to the second."""
+def utc_now() -> str:
+    """Return the current time as ISO 8601 in UTC, to the second."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def kept_runs(base):
-    """The names of the runs on this host that have ended and can be fetched, oldest name first, at most ``MOST_RUNS``."""
-    runs = [run for run in _runs(base) if os.path.lexists(run.file("header.json")) and not run.lives()]
+def kept_runs(base: str) -> list[str]:
+    """Return the names of the runs on this host that have ended and can be fetched, sorted by name, at most ``MOST_RUNS``."""
+    runs = [run for run in _runs(base) if os.path.lexists(run.file("header.json")) and not run.is_running()]
     return [run.run for run in runs[:MOST_RUNS]]
 
 
-def sweep(base):
-    """Remove what is left of runs that are forgotten, and of those that ended before they had a header. For who holds the lock against other evaluations."""
+def sweep(base: str) -> None:
+    """Delete the remains of removed runs, and the runs that ended without a header. The caller holds the lock against other evaluations."""
     for run in _runs(base):
-        if not os.path.lexists(run.file("header.json")) and not run.lives():
+        if not os.path.lexists(run.file("header.json")) and not run.is_running():
             run.remove()
     for name in _names(base):
-        if name.startswith(FORGOTTEN):
+        if name.startswith(REMOVED):
             _remove_tree(os.path.join(base, name))
 
 
-def _runs(base):
+def _runs(base: str) -> list[RunDirectory]:
     return [RunDirectory(base, name) for name in _names(base) if RUN_NAME.match(name)]
 
 
-def _names(base):
+def _names(base: str) -> list[str]:
     try:
         return sorted(os.listdir(base))
     except OSError:
         return []
 
 
-def _remove_tree(path):
-    """Remove a run's folder. What belongs to another user in it is removed with that user's rights; what those do not suffice for stays."""
+def _remove_tree(path: str) -> None:
+    """Remove the directory of a run. Directories of other users in it are removed with their rights. What they may not remove stays."""
     for name in _names(path):
         below = os.path.join(path, name)
         status = os.lstat(below)
@@ -109,30 +110,43 @@ def _remove_tree(path):
 
 
 class RunDirectory:
-    """One run's folder.
+    """The directory of one run.
 
     Args:
-        base: the folder that holds all runs.
-        run: the run's name: letters, digits, ``.``, ``_`` and ``-``, at most 100.
+        base: the directory of all runs.
+        run: the name of the run: letters, digits, ``.``, ``_`` and ``-``, at most 100 characters.
+
+    Attributes:
+        run: as above.
+        path: the path of the directory.
+        descriptor: the file descriptor of the lock, -1 before ``create``.
+
+    Raises:
+        RunDirectoryError: the name is not valid.
     """
 
-    def __init__(self, base, run):
+    def __init__(self, base: str, run: str) -> None:
         if not RUN_NAME.match(run):
-            raise RunDirectoryError(f"a run cannot be called {run[:120]!r}: only letters, digits, '.', '_' and '-', at most 100, the first a letter or digit")
+            raise RunDirectoryError(
+                f"a run cannot be called {run[:120]!r}: use letters, digits, '.', '_' and '-', at most 100 characters, with a letter or digit first"
+            )
         self.run = run
         self.path = os.path.join(base, run)
         self.descriptor = -1
-        # Bytes that each file adds to the result.
-        self._sizes = {}
+        # The number of bytes that each file adds to the result.
+        self._sizes: dict[str, int] = {}
 
-    def file(self, name):
+    def file(self, name: str) -> str:
+        """Return the path of a file of the run."""
         return os.path.join(self.path, name)
 
-    def create(self):
-        """Make the folder, and hold its lock from now on until ``release``, or until this process and whoever keeps ``descriptor`` open has ended.
+    def create(self) -> None:
+        """Create the directory and take its lock.
+
+        The lock is held until ``release``, or until all processes with ``descriptor`` open have ended.
 
         Raises:
-            RunDirectoryError: it cannot be made, or is there.
+            RunDirectoryError: the directory cannot be created, or it exists.
         """
         try:
             durable.make_folders(os.path.dirname(self.path), 0o700)
@@ -143,14 +157,14 @@ class RunDirectory:
         except FileExistsError:
             raise RunDirectoryError(f"{self.path} exists: a run never overwrites another") from None
         except OSError as error:
-            raise RunDirectoryError(f"cannot keep a run's samples: {error}") from error
+            raise RunDirectoryError(f"{self.path} cannot be created: {error}") from error
 
-    def release(self):
-        """The run has ended."""
+    def release(self) -> None:
+        """Release the lock, because the run has ended."""
         os.close(self.descriptor)
 
-    def lives(self):
-        """Whether the run's process, or what puts the host back after it, has not ended yet."""
+    def is_running(self) -> bool:
+        """Return whether the run's process, or the watchdog that restores the host after it, still exists."""
         try:
             descriptor = os.open(self.file(LOCK), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
@@ -163,30 +177,34 @@ class RunDirectory:
             os.close(descriptor)
         return False
 
-    def see_that_it_has_ended(self, seconds):
-        """Wait for the end of the run so many seconds.
+    def wait_for_end(self, seconds: float) -> None:
+        """Wait for the end of the run.
+
+        Args:
+            seconds: the time limit.
 
         Raises:
-            RunDirectoryError: it still lives then.
+            RunDirectoryError: the run has not ended within the time limit.
         """
         until = time.monotonic() + seconds
-        while self.lives():
+        while self.is_running():
             if time.monotonic() >= until:
                 raise RunDirectoryError(
-                    "run {} is still being measured on this host by process {}, or the host is being put back after it: fetch it when it has ended".format(
-                        self.run, self.read("pid.json", "unknown")
-                    )
+                    f"run {self.run} is still being measured on this host by process {self.read('pid.json', 'unknown')}, or the host is being restored "
+                    "after it: fetch the run when it has ended"
                 )
             time.sleep(0.2)
 
-    def write(self, name, data, lasting=True):
-        """Write a JSON file so that a reader sees the old or the new one, never a half.
+    def write(self, name: str, data: object, lasting: bool = True) -> None:
+        """Write a JSON file. A reader sees either the old or the new file, never a part of one.
 
         Args:
-            lasting: whether it has to outlive a crash of the host.
+            name: the name of the file.
+            data: plain data.
+            lasting: whether the file must survive a crash of the host.
 
         Raises:
-            RunDirectoryError: it cannot be written; the old one, where there is one, is still there.
+            RunDirectoryError: the file cannot be written. An old file stays.
         """
         if name == "header.json":
             self._sizes[name] = len(json.dumps(data))
@@ -204,18 +222,22 @@ class RunDirectory:
                     os.unlink(fresh.name)
                 raise
 
-    def append(self, name, data):
-        """Add one line of JSON and have it on the disk before returning.
+    def append(self, name: str, data: t.Mapping[str, t.Any]) -> None:
+        """Append one line of JSON. The line is on disk when this returns.
+
+        Args:
+            name: the name of the file.
+            data: plain data.
 
         Raises:
-            RunDirectoryError: it cannot be written; the lines before it are still there.
+            RunDirectoryError: the line cannot be written. The lines before it stay.
         """
         with self._writing(name):
             line = (json.dumps(data, allow_nan=False) + "\n").encode("ascii")
             descriptor = os.open(self.file(name), os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:
                 size = os.fstat(descriptor).st_size
-                # What an earlier write left unfinished must not take this line with it.
+                # Begin a new line after a part of a line from an interrupted write, so that this line stays readable.
                 torn = size and os.pread(descriptor, 1, size - 1) != b"\n"
                 _write_whole(descriptor, b"\n" + line if torn else line, size)
                 if not size:
@@ -224,98 +246,117 @@ class RunDirectory:
                 os.close(descriptor)
         self._sizes[name] = self._sizes.get(name, 0) + len(line)
 
-    def size(self):
-        """Bytes of the result so far (int): what this object has written. The controller writes it without blanks, so it is no larger there."""
+    def size(self) -> int:
+        """Return the size of the result so far in bytes, as written by this object. The file on the controller has no blanks and is not larger."""
         return sum(self._sizes.values())
 
     @contextlib.contextmanager
-    def _writing(self, name):
+    def _writing(self, name: str) -> t.Iterator[None]:
         try:
             yield
         except (OSError, ValueError) as error:
             raise RunDirectoryError(f"cannot write {self.file(name)}: {getattr(error, 'strerror', None) or error}") from error
 
-    def folder(self, name, owner):
-        """A folder within the run's in which a user may work: the way to it is opened, what else lies there is not.
+    def folder(self, name: str, owner: tuple[int, int]) -> str:
+        """Create a directory in the run's directory for a user. The user can open paths below the run's directory, but nothing else in it.
 
         Args:
-            owner: (uid, gid).
+            name: the name of the directory.
+            owner: (uid, gid) of the user.
 
         Returns:
-            Its path (str).
+            The path of the directory.
 
         Raises:
-            OSError: it cannot be made.
+            OSError: the directory cannot be created.
         """
         if owner[0] != os.geteuid():
             for parent in (os.path.dirname(os.path.dirname(self.path)), os.path.dirname(self.path), self.path):
-                os.chmod(parent, os.stat(parent).st_mode | WAY_THROUGH)
+                os.chmod(parent, os.stat(parent).st_mode | SEARCH_BY_ALL)
         path = self.file(name)
         users.make_folder(path, owner)
         return path
 
-    def amend(self, **sections):
-        """Add to sections of the header what is known only once the plan is under way."""
+    def amend(self, **sections: t.Mapping[str, t.Any]) -> None:
+        """Add to sections of the header what is known only after the start of the plan.
+
+        Args:
+            **sections: the additions to each section.
+
+        Raises:
+            RunDirectoryError: the header cannot be written.
+        """
         header = self.read("header.json", {})
         for section, known in sections.items():
             header.setdefault(section, {}).update(known)
         self.write("header.json", header)
 
-    def event(self, event, detail=None):
+    def event(self, event: str, detail: t.Any = None) -> None:
+        """Append an event to events.jsonl.
+
+        Args:
+            event: the kind of event.
+            detail: plain data about it.
+
+        Raises:
+            RunDirectoryError: the event cannot be written.
+        """
         self.append("events.jsonl", {"at": utc_now(), "event": event, "detail": detail})
 
-    def read(self, name, default=None):
+    def read(self, name: str, default: t.Any = None) -> t.Any:
+        """Return the content of a JSON file, or ``default`` if it cannot be read."""
         try:
             with open(self.file(name), encoding="utf-8") as text:
-                return json.load(text, parse_constant=_no_number)
+                return json.load(text, parse_constant=_refuse_constant)
         except (OSError, ValueError, RecursionError):
             return default
 
-    def read_lines(self, name):
-        """The lines that are whole and what they should be: a plan that was killed, or a full disk, may have left a half one, and a damaged disk anything."""
+    def read_lines(self, name: str) -> list[dict[str, t.Any]]:
+        """Return the complete and valid lines of a file. A killed plan or a full disk can leave part of a line, and a damaged disk any text."""
         return self._lines(name)[0]
 
-    def _lines(self, name):
-        """The good lines of a file, and how many others there are."""
-        good, others = [], 0
+    def _lines(self, name: str) -> tuple[list[dict[str, t.Any]], int]:
+        """Return the valid lines of a file, and the number of all others."""
+        valid: list[dict[str, t.Any]] = []
+        invalid = 0
         try:
             with open(self.file(name), encoding="utf-8", errors="replace") as lines:
                 for line in lines:
                     try:
-                        told = json.loads(line, parse_constant=_no_number)
+                        record = json.loads(line, parse_constant=_refuse_constant)
                     except (ValueError, RecursionError):
-                        told = None
-                    if isinstance(told, dict) and _IS_ONE[name](told):
-                        good.append(told)
+                        record = None
+                    if isinstance(record, dict) and _IS_VALID[name](record):
+                        valid.append(record)
                     else:
-                        others += 1
+                        invalid += 1
         except OSError:
             pass
-        return good, others
+        return valid, invalid
 
-    def result(self):
-        """The result of the run, whole: what the header says, each sample taken, and how it ended.
+    def result(self) -> dict[str, t.Any]:
+        """Return the complete result of the run: the header, all samples, observations and events, and how it ended.
 
         Raises:
-            RunDirectoryError: there is no such run on this host, or its header is damaged.
+            RunDirectoryError: there is no such run on this host, it has no header, or its header is damaged.
         """
         result = self._header()
         ending = self.read("ending.json")
         result.update(ending if isinstance(ending, dict) and set(KILLED) <= set(ending) else KILLED)
         damage = []
-        for name in _IS_ONE:
-            result[name.partition(".")[0]], others = self._lines(name)
-            if others:
-                damage.append(f"{name}: {others} lines cannot be used and are left out; a plan that was killed may leave a half one")
+        for name in _IS_VALID:
+            result[name.partition(".")[0]], invalid = self._lines(name)
+            if invalid:
+                damage.append(f"{name}: {invalid} lines are not valid and are left out; a plan that was killed can leave part of a line")
         result["events"] += [{"at": utc_now(), "event": "damaged", "detail": detail} for detail in damage]
         result["plan"]["blocks_done"] = 1 + max((sample["block"] for sample in result["samples"]), default=-1)
         return result
 
-    def _header(self):
+    def _header(self) -> dict[str, t.Any]:
         path = self.file("header.json")
         if not os.path.lexists(path):
             raise RunDirectoryError(
-                f"run {self.run} on this host ended before it measured anything: there is nothing to fetch, and the next evaluation removes what it left"
+                f"run {self.run} on this host ended before it measured anything: there is nothing to fetch, and the next evaluation removes its files"
                 if os.path.lexists(self.path)
                 else f"there is no run {self.run} on this host"
             )
@@ -326,34 +367,43 @@ class RunDirectory:
             or "compared" not in header["change"]
         ):
             raise RunDirectoryError(
-                f"{path} is damaged: what run {self.run} measured cannot be put together. Look at the files beside it, and remove {self.path} by hand"
+                f"{path} is damaged: the result of run {self.run} cannot be put together. Look at the other files there, and remove {self.path} by hand"
             )
         return header
 
-    def remove_inputs(self):
-        """Remove what only the measuring needed: the workloads' input, which can be large."""
+    def remove_inputs(self) -> None:
+        """Remove the workloads' input files. They can be large and are not needed after the measurement."""
         for name in os.listdir(self.path):
             if name.endswith(INPUT):
                 os.unlink(self.file(name))
 
-    def remove(self):
-        """Forget the run: all of it at once, also when this is killed. What cannot be removed now is swept up by the next evaluation.
+    def remove(self) -> None:
+        """Remove the run in one step, also if this process is killed. The next evaluation removes what cannot be removed now.
 
         Raises:
-            RunDirectoryError: it is all still there.
+            RunDirectoryError: nothing was removed.
         """
-        gone = os.path.join(os.path.dirname(self.path), f"{FORGOTTEN}{self.run}-{secrets.token_hex(4)}")
+        removed = os.path.join(os.path.dirname(self.path), f"{REMOVED}{self.run}-{secrets.token_hex(4)}")
         try:
-            durable.replace(self.path, gone)
+            durable.replace(self.path, removed)
         except FileNotFoundError:
             return
         except OSError as error:
             raise RunDirectoryError(f"{self.path} cannot be removed: {error.strerror}") from error
-        _remove_tree(gone)
+        _remove_tree(removed)
 
 
-def _write_whole(descriptor, data, size):
-    """Append to a file of a size and flush it, or leave it as it was. Raises OSError."""
+def _write_whole(descriptor: int, data: bytes, size: int) -> None:
+    """Append data to a file and flush it, or leave the file unchanged.
+
+    Args:
+        descriptor: the open file.
+        data: what to append.
+        size: the current size of the file in bytes.
+
+    Raises:
+        OSError: the data cannot be written.
+    """
     try:
         left = memoryview(data)
         while left:
@@ -365,16 +415,16 @@ def _write_whole(descriptor, data, size):
         raise
 
 
-def _no_number(word):
-    raise ValueError(f"{word} is no number")
+def _refuse_constant(constant: str) -> t.NoReturn:
+    raise ValueError(f"{constant} is not a valid JSON number")
 
 
-def _is_block(value):
+def _is_block(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1000000
 
 
-# Which lines of a file are what it is for.
-_IS_ONE = {
+# For each file, whether a line is a valid record.
+_IS_VALID: dict[str, t.Callable[[t.Mapping[str, t.Any]], bool]] = {
     "samples.jsonl": lambda line: _is_block(line.get("block")),
     "observations.jsonl": lambda line: isinstance(line.get("condition"), str),
     "events.jsonl": lambda line: isinstance(line.get("at"), str) and isinstance(line.get("event"), str),

@@ -1,12 +1,14 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The steps of an evaluation on the host: say what will be done, do it, hand over what was measured, forget it."""
+"""The steps of an evaluation on the host: describe what will be done, measure, return the result, and remove it."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
+import types
+import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import changes
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import environment, plan
@@ -27,29 +29,32 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinit
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache, topology
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import built_in
 
-# A plan ends later than its budget by its last block and by putting the host back; after so many seconds more it hangs.
-PATIENCE = 600
-# So long the fetching of a run waits until its process, or what puts the host back after one that was killed, has ended.
+# A plan ends later than its budget, because of its last block and of restoring the host. After this many more seconds it is considered hung.
+WATCHDOG_EXTRA_SECONDS = 600
+# How long fetching a run waits until its process, or the watchdog that restores the host after it, has ended.
 END_SECONDS = 60
-# Evaluations of one user who is not root keep out of each other's way by this file beside their runs; root's by the host's lock.
+# The lock file against other evaluations of the same user who is not root, beside the runs. Root uses the host's lock.
 USER_LOCK = "lock"
-# A plan that is ended politely still puts the host back; SIGKILL is the guard's business.
+# A plan that gets one of these signals still restores the host. After SIGKILL the watchdog does.
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-def describe(name, settings):
-    """What the plan would do here, without touching anything.
+def describe(name: str, settings: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Describe what the plan would do on this host, without changing anything.
 
     Args:
-        name: the run's name.
+        name: the name of the run.
         settings: as for ``plan.Plan``.
 
     Returns:
-        dict: ``announcement`` (list of sentences), ``compared``, ``reason``, ``missing_packages``, ``directory`` (of the runs), ``uncollected``
-        (names of runs that have ended and are still kept here, of evaluations whose controller was lost).
+        dict: ``announcement`` (list of sentences), ``compared``, ``reason``, ``missing_packages``, ``directory`` (of all runs), ``uncollected``
+        (names of runs that have ended and are still on this host, because their controller did not fetch them).
 
     Raises:
-        RunDirectoryError, PlanError, WorkloadError, PlacementError: the name, or a setting, cannot be.
+        RunDirectoryError: the name of the run is not valid.
+        PlanError: a setting is not valid.
+        WorkloadError: a workload does not exist, or a user's own command is not valid.
+        PlacementError: a placement does not exist.
     """
     RunDirectory(base_directory(), name)
     plan.check_settings(settings)
@@ -65,8 +70,8 @@ def describe(name, settings):
     }
 
 
-def announcement(host, outline, settings):
-    """What will be switched and for how long, as sentences for a person.
+def announcement(host: t.Mapping[str, t.Any], outline: plan.Outline, settings: t.Mapping[str, t.Any]) -> list[str]:
+    """Return what will be switched and for how long, as sentences for people.
 
     Args:
         host: ``ansible_facts['smt']``.
@@ -74,52 +79,55 @@ def announcement(host, outline, settings):
         settings: as for ``plan.Plan``.
     """
     length = _length(settings["budget"])
-    here = "Sockets: {}, cores: {}, threads per core: {}, online: CPUs {}, smt/control: {}.".format(
-        _known(host["sockets"]),
-        _known(host["cores"]),
-        _known(host["threads_per_core"]["max"]),
-        _known(host["cpus"]["online"]),
-        host["control"],
+    summary = (
+        f"Sockets: {_known(host['sockets'])}, cores: {_known(host['cores'])}, threads per core: {_known(host['threads_per_core']['max'])}, "
+        f"online: CPUs {_known(host['cpus']['online'])}, smt/control: {host['control']}."
     )
-    told = list(filter(None, (here, sibling_cache.disagreement(host["measured"]))))
+    disagreement: str | None = sibling_cache.disagreement(host["measured"])
+    sentences = [summary, *([disagreement] if disagreement else [])]
     if not outline.change.compared:
-        return [*told, f"Nothing will be switched: {outline.change.reason}.", f"The placements that exist here are measured for {length}."]
-    return told + outline.change.announcement(length)
+        return [*sentences, f"Nothing will be switched: {outline.change.reason}.", f"The placements that exist on this host will be measured for {length}."]
+    return [*sentences, *outline.change.announcement(length)]
 
 
-def _known(value):
+def _known(value: object) -> object:
     return "unknown" if value is None else value
 
 
-def missing_packages(settings):
-    """The packages that bring the commands which the plan's workloads need and this host has not got, sorted."""
+def missing_packages(settings: t.Mapping[str, t.Any]) -> list[str]:
+    """Return the packages that provide the missing commands of the plan's workloads, sorted."""
     path = os.environ.get("PATH", os.defpath)
-    absent = [workload for workload in plan.chosen(settings) if built_in.missing(workload, path)]
-    return sorted({built_in.package(workload) for workload in absent} - {None})
+    incomplete = [workload for workload in plan.chosen(settings) if built_in.missing(workload, path)]
+    return sorted({package for package in map(built_in.package, incomplete) if package is not None})
 
 
-def _length(seconds):
+def _length(seconds: float) -> str:
     return f"about {seconds} s" if seconds < 120 else f"about {round(seconds / 60)} min"
 
 
-def _outline(host, settings, origin):
+def _outline(host: t.Mapping[str, t.Any], settings: t.Mapping[str, t.Any], origin: dict[str, t.Any]) -> plan.Outline:
     filesystem = HostFs("/")
     change = changes.of(host, topology.read_topology(filesystem, topology_cache.load(filesystem)), settings, origin)
     return plan.Outline(change, os.sched_getaffinity(0), settings["placements"])
 
 
-def measure(name, settings):
-    """Carry the plan out and leave its result in the run's folder.
+def measure(name: str, settings: t.Mapping[str, t.Any]) -> dict[str, str | None]:
+    """Carry out the plan. The result stays in the run's directory.
 
     Args:
-        name: the run's name.
+        name: the name of the run.
         settings: as for ``plan.Plan``.
 
     Returns:
         dict: ``outcome`` (``completed``, ``failed``, ``interrupted``) and ``message`` (str or None).
 
     Raises:
-        PlanError, RunDirectoryError, HostLockError, GuardError: nothing was begun.
+        PlanError: a setting is not valid; as for the other exceptions, nothing was measured or switched.
+        WorkloadError: a workload does not exist, or a user's own command is not valid.
+        PlacementError: a placement does not exist.
+        RunDirectoryError: the run's directory cannot be created, or it exists.
+        HostLockError: another run holds the host, or a change on it waits to be confirmed.
+        GuardError: the watchdog cannot be started.
     """
     plan.check_settings(settings)
     files = RunDirectory(base_directory(), name)
@@ -132,142 +140,170 @@ def measure(name, settings):
         sweep(base_directory())
         files.create()
         files.write("pid.json", os.getpid())
-        # The number of a process from before a reboot may be another's now.
+        # After a reboot another process can have the same pid.
         files.write("boot.json", (HostFs("/").read("proc/sys/kernel/random/boot_id") or "").strip())
-        # From here on who looks sees whether the plan's process is there.
+        # From here on the controller can see whether the process of the plan exists.
         files.write("progress.json", {"phase": "starting", "block": 1, "fraction": 0.0, "seconds_left": settings["budget"]}, lasting=False)
         files.write("state.json", saved)
-        keeper = watchdog.Guard(
+        host_watchdog = watchdog.Guard(
             "/",
             saved["cpu"],
             files.file("guard.log"),
             restore=lambda: change.put_back(saved),
-            seconds=settings["budget"] + PATIENCE,
+            seconds=settings["budget"] + WATCHDOG_EXTRA_SECONDS,
             keep=(lock.descriptor, files.descriptor),
         )
         for number in ENDING_SIGNALS:
             signal.signal(number, _interrupt)
         if change.compared:
-            keeper.arm()
+            host_watchdog.arm()
         ending = _carry_out(files, name, host, outline, settings, saved)
         if change.compared:
-            keeper.disarm()
+            host_watchdog.disarm()
         files.release()
     return {"outcome": ending["outcome"], "message": ending["message"]}
 
 
-def _see_that_no_change_waits(host):
-    """Refuse a host with a change that nobody confirmed: the timer that takes it back would wait for the lock as long as the evaluation takes.
+def _see_that_no_change_waits(host: affinity.Host) -> None:
+    """Refuse a host with a pending rollback, because the rollback would wait for the lock until the evaluation ends.
 
     Args:
-        host: ``affinity.Host``.
+        host: the host's files.
 
     Raises:
         HostLockError: a change waits to be confirmed.
     """
     if smt_restore.pending(host) is not None:
         raise HostLockError(
-            "a change of this host waits to be confirmed, and goes back by itself if it is not (revert_after of smt_state): confirm it, wait, "
-            "or ask for state: restored, and evaluate then"
+            "a change on this host waits to be confirmed and is rolled back otherwise (revert_after of smt_state): confirm it, wait for the rollback, "
+            "or use state: restored, then start the evaluation again"
         )
 
 
 @contextlib.contextmanager
-def _alone(purpose):
-    """Hold the host against others that change or measure it; yields the lock, for the guard to keep.
+def _alone(purpose: str) -> t.Iterator[HostLock]:
+    """Lock the host against other processes that change or measure it.
 
-    Without root nothing can be changed here, and the lock's folder is root's: then it is held against other evaluations of the same user.
+    Without root nothing can be switched, and the lock's directory belongs to root. Then the lock is only against evaluations of the same user.
+
+    Args:
+        purpose: what the lock is for, as the next process reads it.
+
+    Yields:
+        The lock, which the watchdog keeps open.
     """
-    mine = HostLock("/", purpose) if os.geteuid() == 0 else HostLock(os.path.dirname(base_directory()), purpose, path=USER_LOCK)
-    with mine as lock:
+    host_lock = HostLock("/", purpose) if os.geteuid() == 0 else HostLock(os.path.dirname(base_directory()), purpose, path=USER_LOCK)
+    with host_lock as lock:
         yield lock
 
 
-def _carry_out(files, name, host, outline, settings, saved):
-    """Measure, put the host back, and say in ending.json how it went. Returns what it says."""
-    ending = {"outcome": "completed", "message": None, "skipped": []}
-    work = None
+def _carry_out(
+    files: RunDirectory, name: str, host: t.Mapping[str, t.Any], outline: plan.Outline, settings: t.Mapping[str, t.Any], saved: dict[str, t.Any]
+) -> dict[str, t.Any]:
+    """Measure, restore the host, and write the ending of the run to ending.json. Returns that ending."""
+    ending: dict[str, t.Any] = {"outcome": "completed", "message": None, "skipped": []}
+    work: plan.Plan | None = None
     change = outline.change
     try:
-        # Before anything is switched: a run that has a header can be fetched, whenever it is killed.
-        work = _planned(files, name, host, outline, settings)
+        # Write the header before anything is switched: a run with a header can be fetched, whenever it is killed.
+        work = _create_plan(files, name, host, outline, settings)
         if change.compared and change.prepare():
-            work = _planned(files, name, *_look_again(settings, saved["cpu"]), settings)
+            work = _create_plan(files, name, *_gather_again(settings, saved["cpu"]), settings)
         work.measure()
     except plan.Interrupted as error:
         ending.update(outcome="interrupted", message=str(error))
     except (plan.PlanError, changes.ChangeError, runner.RunnerError, RunDirectoryError, OSError) as error:
         ending.update(outcome="failed", message=str(error))
-    # A second signal must not end what puts the host back.
+    # A second signal must not interrupt the restoration of the host.
     for number in ENDING_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     ending["restored"] = changes.proof(saved, change.put_back(saved) if change.compared else ())
     ending["finished"] = utc_now()
     ending["skipped"] = work.skipped if work else []
-    # On a disk that is full or read-only the controller still has the samples so far, and what this process answers.
+    # If the disk is full or read-only, the controller still gets the samples so far and the return value of this process.
     with contextlib.suppress(RunDirectoryError, OSError):
-        # Inputs are large, and go first.
+        # Remove the inputs first: they can be large.
         files.remove_inputs()
         files.write("ending.json", ending)
         files.write("progress.json", {"phase": "ended"})
     return ending
 
 
-def _planned(files, name, host, outline, settings):
-    """The plan, with its header written."""
+def _create_plan(files: RunDirectory, name: str, host: t.Mapping[str, t.Any], outline: plan.Outline, settings: t.Mapping[str, t.Any]) -> plan.Plan:
+    """Create the plan and write its header."""
     work = plan.Plan(files, outline, settings)
     files.write("header.json", work.header(host, environment.read(host["hypervisor"]), name))
     return work
 
 
-def _look_again(settings, origin):
-    """The facts and the outline as they are with all siblings online.
+def _gather_again(settings: t.Mapping[str, t.Any], origin: dict[str, t.Any]) -> tuple[t.Mapping[str, t.Any], plan.Outline]:
+    """Return the facts and the outline with all siblings online.
+
+    Args:
+        settings: as for ``plan.Plan``.
+        origin: the SMT state of the host before anything was switched.
 
     Raises:
-        PlanError: the core of some CPU is still not known.
+        PlanError: the core of a CPU is still unknown.
     """
     host = smt_facts.gather(HostFs("/"))
     outline = _outline(host, settings, origin)
     if outline.change.prepare():
-        raise plan.PlanError(f"the core of some CPU is not known even with SMT switched on: CPUs {host['cpus']['offline']} are offline")
+        raise plan.PlanError(f"the core of some CPUs is unknown even with SMT switched on: CPUs {host['cpus']['offline']} are offline")
     return host, outline
 
 
-def _interrupt(number, _frame):
+def _interrupt(number: int, _frame: types.FrameType | None) -> t.NoReturn:
     raise plan.Interrupted(f"the plan was ended by {signal.Signals(number).name} before it was done")
 
 
-def collect(name, _settings):
-    """The result document of a run, whether it ended or was killed.
+def collect(name: str, _settings: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Return the result of a run that has ended or was killed.
+
+    Args:
+        name: the name of the run.
+        _settings: not used.
 
     Returns:
         dict: ``result`` (without the host's name, which only the controller knows).
 
     Raises:
-        RunDirectoryError: there is no such run, it still lives, or its header is damaged.
-        HostLockError: the run was killed, and while another one changes this host nobody can say whether the host was put back.
+        RunDirectoryError: there is no such run, it has not ended, or its header is damaged.
+        HostLockError: the run was killed, and another process is changing this host, so that it cannot be checked whether the host was restored.
     """
     files = RunDirectory(base_directory(), name)
-    files.see_that_it_has_ended(END_SECONDS)
+    files.wait_for_end(END_SECONDS)
     result = files.result()
     if result["restored"] is None and result["change"]["compared"]:
-        # The plan was killed and could not say what its guard did: the host as it is now is the proof.
+        # A plan that was killed cannot report what its watchdog did. The current state of the host shows it.
         saved = files.read("state.json")
         with _alone(f"fetching run {name}"):
             result["restored"] = changes.proof(saved) if saved else None
     return {"result": result}
 
 
-def forget(name, _settings):
-    """Remove a run's folder; its result has arrived elsewhere.
+def forget(name: str, _settings: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Remove a run's directory after its result was fetched.
+
+    Args:
+        name: the name of the run.
+        _settings: not used.
+
+    Returns:
+        An empty dict.
 
     Raises:
-        RunDirectoryError: it still lives, or cannot be removed.
+        RunDirectoryError: the run has not ended, or its directory cannot be removed.
     """
     files = RunDirectory(base_directory(), name)
-    files.see_that_it_has_ended(END_SECONDS)
+    files.wait_for_end(END_SECONDS)
     files.remove()
     return {}
 
 
-STEPS = {"describe": describe, "measure": measure, "collect": collect, "forget": forget}
+STEPS: dict[str, t.Callable[[str, t.Mapping[str, t.Any]], t.Mapping[str, t.Any]]] = {
+    "describe": describe,
+    "measure": measure,
+    "collect": collect,
+    "forget": forget,
+}

@@ -1,85 +1,95 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When a plan has measured enough: on the width of an interval, never on what it says. docs/verdicts.md says why that does not bias verdicts."""
+"""The stopping rule of a plan: it depends on the width of confidence intervals, never on their position.
+
+docs/verdicts.md explains why this does not bias verdicts.
+"""
 
 from __future__ import annotations
 
 import math
 import statistics
+import typing as t
 
-# With fewer blocks the verdict's ranks take too few values, and an interval is narrow by luck too often.
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.placement import Assignment
+
+# With fewer blocks the ranks behind a verdict have too few values, and an interval is too often narrow by chance.
 LEAST_BLOCKS = 6
 CONFIDENCE = 0.95
 
 WHOLE_MACHINE = "all_threads"
-# (baseline, candidate) of what sharing a core costs and yields.
+# (baseline, candidate) of the comparisons that show the cost and the benefit of sharing a core.
 SHARING = (("cores", "siblings"), ("one_per_core", WHOLE_MACHINE))
 
+# An arm and a placement.
+Side = t.Tuple[str, str]
+# A workload and the value of its parameter.
+Measured = t.Tuple[str, t.Optional[float]]
 
-def main_comparisons(conditions):
-    """(baseline, candidate) as (condition, placement): the first that was measured is a workload's main comparison.
+
+def main_comparisons(arms: t.Sequence[str]) -> list[tuple[Side, Side]]:
+    """Return pairs (baseline, candidate). The first pair that was measured is a workload's main comparison.
 
     Args:
-        conditions: the conditions of a block in order, one or two.
+        arms: the arms of a block in order, one or two.
     """
-    before, after = conditions[0], conditions[-1]
-    changed = [((before, WHOLE_MACHINE), (after, WHOLE_MACHINE))] if before != after else []
-    return changed + [((before, baseline), (before, candidate)) for baseline, candidate in SHARING]
+    before, after = arms[0], arms[-1]
+    switched = [((before, WHOLE_MACHINE), (after, WHOLE_MACHINE))] if before != after else []
+    return switched + [((before, baseline), (before, candidate)) for baseline, candidate in SHARING]
 
 
 class Precision:
-    """The samples of a plan so far, and whether their main comparisons are known well enough.
+    """The precision of the main comparisons of a plan, from its samples so far.
 
     Args:
-        margin: the equivalence margin: an interval is narrow enough when half of its width is at most this.
-        placements: {condition: {placement: {workers, same_as}}}, as a plan has them, the condition before the change first.
+        margin: the equivalence margin. An interval is narrow enough when half of its width is at most this.
+        placements: {arm: {placement: Assignment}}, the arm before the switch first.
     """
 
-    def __init__(self, margin, placements):
+    def __init__(self, margin: float, placements: t.Mapping[str, t.Mapping[str, Assignment]]) -> None:
         self._margin = margin
         self._pairs = main_comparisons(list(placements))
         self._sampled_as = {
-            (condition, name): (condition, spot["same_as"] or name)
-            for condition, spots in placements.items()
-            for name, spot in spots.items()
-            if spot["workers"]
+            (arm, name): (arm, assignment["same_as"] or name)
+            for arm, assignments in placements.items()
+            for name, assignment in assignments.items()
+            if assignment["workers"]
         }
-        self._values = {}
+        self._values: dict[tuple[str, float | None, str, str], dict[int, float]] = {}
 
-    def add(self, sample):
-        """Take note of a sample that worked."""
+    def add(self, sample: t.Mapping[str, t.Any]) -> None:
+        """Add a successful sample."""
         key = (sample["workload"], sample["point"] and sample["point"]["value"], sample["condition"], sample["placement"])
         self._values.setdefault(key, {})[sample["block"]] = sample["metric"]["value"]
 
-    def drop(self, workload):
-        """Wait no longer for a workload that was given up."""
+    def drop(self, workload: str) -> None:
+        """Remove a workload that was given up."""
         self._values = {key: blocks for key, blocks in self._values.items() if key[0] != workload}
 
-    def enough(self):
-        """Whether each workload that has a main comparison has a narrow interval of it, at each of its points; False where none has one."""
+    def enough(self) -> bool:
+        """Return whether all main comparisons have a narrow interval, for each value of a parameter; False if there is no main comparison."""
         compared = [log_ratios for log_ratios in map(self._main, sorted({key[:2] for key in self._values}, key=repr)) if log_ratios is not None]
         confidence = 1 - (1 - CONFIDENCE) / max(1, len(compared))
         return bool(compared) and all(half_width(log_ratios, confidence) <= math.log1p(self._margin) for log_ratios in compared)
 
-    def _main(self, workload):
-        """The log-ratios of a workload's main comparison, one a block that has both sides; None where it has none."""
+    def _main(self, workload: Measured) -> list[float] | None:
+        """Return the log-ratios of a workload's main comparison, one for each block with both sides, or None without a main comparison."""
         for pair in self._pairs:
-            sides = [self._values.get(workload + self._sampled_as.get(side, side)) for side in pair]
-            if all(sides) and sides[0] is not sides[1]:
-                before, after = sides
+            before, after = (self._values.get(workload + self._sampled_as.get(side, side)) for side in pair)
+            if before and after and before is not after:
                 return [math.log(after[block] / before[block]) for block in sorted(set(before) & set(after))]
         return None
 
 
-def half_width(values, confidence):
-    """Half of the width of Student's t interval of the mean; infinite for fewer than ``LEAST_BLOCKS`` values."""
+def half_width(values: t.Sequence[float], confidence: float) -> float:
+    """Return half of the width of Student's t interval of the mean; infinity for fewer than ``LEAST_BLOCKS`` values."""
     if len(values) < LEAST_BLOCKS:
         return math.inf
     return student_quantile(1 - (1 - confidence) / 2, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
 
 
-def student_quantile(share, freedom):
-    """Quantile of Student's t distribution, to 1 % for 5 and more degrees of freedom and shares up to 0.999.
+def student_quantile(share: float, freedom: int) -> float:
+    """Return a quantile of Student's t distribution, accurate to 1 % for 5 or more degrees of freedom and shares up to 0.999.
 
     Source: M. Abramowitz, I. A. Stegun, Handbook of Mathematical Functions (1964), 26.7.5, the expansion in 1 / degrees of freedom.
     """
@@ -90,4 +100,5 @@ def student_quantile(share, freedom):
         (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
         (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
     )
-    return z + sum(term / freedom**power for power, term in enumerate(terms, 1))
+    correction: float = sum(term / freedom**power for power, term in enumerate(terms, 1))
+    return z + correction

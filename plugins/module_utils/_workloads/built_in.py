@@ -1,46 +1,47 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is run to measure, as declarations: the command, what it reports, which way is better, where and how it is run.
+"""Workload declarations: the command, its metrics, where it runs and how it is measured.
 
-A declaration is a dict. Whatever is not said is as in ``PLAIN``.
+A declaration is a ``Workload``. A key that a declaration leaves out has its value from ``PLAIN``.
 
 ``name``, ``title``
-    How results and people call it.
+    The names for results and for people.
 ``argv``
-    list of str. Filled in: ``{work}`` the calibrated amount of work of a worker, ``{total}`` that of all threads, ``{threads}`` their
-    number, ``{cpus}`` the CPU of each (``-1``: not pinned), ``{seconds}`` whole seconds of a sample, ``{point}`` the point's value and
-    ``{percent}`` a hundred times it, ``{program}`` the compiled source, ``{server}`` the server's folder.
+    The command and its arguments (list of str). Placeholders: ``{work}`` the calibrated amount of work of one worker, ``{total}`` the amount of
+    work of all workers, ``{threads}`` the number of workers, ``{cpus}`` the CPU of each worker (``-1``: not pinned), ``{seconds}`` the length of a
+    sample in whole seconds, ``{point}`` the value of the workload's parameter, ``{percent}`` that value times 100, ``{program}`` the compiled
+    program, ``{server}`` the server's directory.
 ``together``
-    True: one process with a thread for each worker, allowed on the CPUs of all. False: one process a worker, pinned to its CPU.
+    True: one process with a thread for each worker, allowed on the CPUs of all workers. False: one process for each worker, pinned to its CPU.
 ``stdin``
-    ``stream`` (the fixed stream of workload_input) or None.
+    ``stream`` (the fixed stream, see inputs.py) or None.
 ``keep_output``
-    Whether metrics are read from what it prints.
+    Whether metrics are read from the output of the command.
 ``work``
-    ``{unit, start, step, limit}``: the amount of work that is calibrated once, so that one worker alone takes the wanted time, and then
-    kept for every sample: what is compared is always the same work. None for a command that runs as it is, for a given time or to its end.
+    ``{unit, start, step, limit}``: the amount of work. It is calibrated once, so that one worker alone takes the wanted time, and is then the same
+    for every sample. None for a command that runs for a given time or whose work is fixed.
 ``metric``, ``metrics``
-    The one that verdicts are about, and further ones: see workload_metrics.
+    The metric that verdicts are about, and further metrics: see metrics.py.
 ``placements``
-    Names of the placements it says something about, or None for each.
+    The names of the placements in which the workload is meaningful, or None for all.
 ``point``
-    ``{name, unit, values}``: the parameter at whose values it is measured, one sample each; ``per_cpu`` instead of ``values`` gives them as
-    multiples of the number of CPUs. None for a workload without one.
+    ``{name, unit, values}``: a parameter. Each block has one sample for each of its values. ``per_cpu`` instead of ``values`` lists multiples of
+    the number of CPUs. None for a workload without a parameter.
 ``memory``
-    Megabytes a worker needs.
+    The memory of one worker in MB (10^6 bytes).
 ``nice``, ``neighbours``
-    The niceness of the workers; how many busy loops run beside them on each of their CPUs.
+    The nice value of the workers, and the number of co-runners (busy loops) on each of their CPUs.
 ``timed``
-    The path in the program's JSON to the seconds that it timed itself, where its preparations take long; None for its wall time. The amount of work
-    is calibrated by it.
+    The path to a duration in seconds in the JSON output of a program that measures its own time because its setup is long, or None for the wall
+    time of the process. Calibration uses this duration.
 ``source``
-    File of C source that is compiled on the host, or None.
+    The name of a C source file that is compiled on the host, or None.
 ``server``
-    What has to run meanwhile: see workload_server. None for nothing.
+    The server that runs during the samples: see server.py. None for no server.
 ``timeout``
-    Seconds after which a sample is ended, or None to tell it from the first run.
+    The time limit of a sample in seconds, or None to derive it from the first run.
 ``package``
-    The package of the distribution that brings the command.
+    The distribution package that provides the command.
 """
 
 from __future__ import annotations
@@ -49,10 +50,97 @@ import glob
 import os
 import re
 import shutil
+import typing as t
 
 MEGABYTE = 1000 * 1000
 
-PLAIN = {
+
+class Work(t.TypedDict):
+    """The amount of work of one worker: its unit, the first amount of the calibration, the step and the upper limit."""
+
+    unit: str
+    start: int
+    step: int
+    limit: int
+
+
+class _Parameter(t.TypedDict):
+    name: str
+    unit: str
+
+
+class Parameter(_Parameter, total=False):
+    """A parameter of a workload: ``values``, or ``per_cpu`` as multiples of the number of CPUs."""
+
+    values: list[float]
+    per_cpu: list[float]
+
+
+class Source(t.TypedDict, total=False):
+    """The source of a metric's value: see metrics.py."""
+
+    rate: bool
+    clock: str
+    pattern: str
+    quantile: float
+    json: list[str]
+    file: str
+    scale: float
+
+
+class Metric(Source):
+    """The declaration of a metric: see metrics.py."""
+
+    name: str
+    unit: str
+    better: str
+    aggregate: str
+
+
+class ServerDeclaration(t.TypedDict):
+    """The declaration of a server: see server.py."""
+
+    folders: list[str]
+    commands: list[str]
+    user: str
+    prepare: list[list[str]]
+    serve: list[str]
+    ready: list[str]
+    fill: list[list[str]]
+    stop: str
+    kill: str
+
+
+class Defaults(t.TypedDict):
+    """The optional part of a declaration."""
+
+    together: bool
+    stdin: str | None
+    keep_output: bool
+    work: Work | None
+    metrics: list[Metric]
+    placements: list[str] | None
+    point: Parameter | None
+    memory: int
+    nice: int
+    neighbours: int
+    timed: list[str] | None
+    source: str | None
+    server: ServerDeclaration | None
+    timeout: float | None
+    package: str | None
+
+
+class Workload(Defaults):
+    """The declaration of a workload."""
+
+    name: str
+    title: str
+    argv: list[str]
+    metric: Metric
+
+
+PLAIN: Defaults = {
     "together": False,
     "stdin": None,
     "keep_output": True,
@@ -75,169 +163,172 @@ COMPILER_PACKAGE = "gcc"
 
 
 class WorkloadError(Exception):
-    """A workload cannot be used on this host, or a sample of it has not worked; the text says why."""
+    """A workload that cannot be used on this host, or a failed sample; the text gives the reason."""
 
 
-def _throughput(unit, **source):
-    return dict({"name": "throughput", "unit": unit, "better": "higher", "aggregate": "sum"}, **source)
+def _throughput(unit: str, source: Source) -> Metric:
+    return {"name": "throughput", "unit": unit, "better": "higher", "aggregate": "sum", **source}
 
 
-def _latency(name, **source):
-    return dict({"name": "latency_" + name, "unit": "ms", "better": "lower", "aggregate": "max"}, **source)
+def _latency(name: str, source: Source) -> Metric:
+    return {"name": "latency_" + name, "unit": "ms", "better": "lower", "aggregate": "max", **source}
 
 
-# sysbench --histogram: a line for each step that has events, "0.888 |****   17": milliseconds, bar, number of events.
-SYSBENCH_STEP = r"(?m)^\s*([0-9.]+) \|\**\s+(\d+)$"
+# sysbench --histogram prints one line for each bucket with events, such as "0.888 |****   17": milliseconds, bar, number of events.
+SYSBENCH_BUCKET = r"(?m)^\s*([0-9.]+) \|\**\s+(\d+)$"
 SYSBENCH_LATENCIES = [
-    _latency("mean", pattern=r"avg:\s+([0-9.]+)"),
-    _latency("median", pattern=SYSBENCH_STEP, quantile=0.5),
-    _latency("p99", pattern=SYSBENCH_STEP, quantile=0.99),
+    _latency("mean", {"pattern": r"avg:\s+([0-9.]+)"}),
+    _latency("median", {"pattern": SYSBENCH_BUCKET, "quantile": 0.5}),
+    _latency("p99", {"pattern": SYSBENCH_BUCKET, "quantile": 0.99}),
 ]
 
-GZIP = dict(
-    PLAIN,
-    name="gzip",
-    title="gzip of a fixed stream",
-    argv=["gzip", "-6", "-c"],
-    stdin="stream",
-    keep_output=False,
-    work={"unit": "MB", "start": 2, "step": 1, "limit": 2000},
-    metric=_throughput("MB/s", rate=True),
-    package="gzip",
-)
+GZIP: Workload = {
+    **PLAIN,
+    "name": "gzip",
+    "title": "gzip of a fixed stream",
+    "argv": ["gzip", "-6", "-c"],
+    "stdin": "stream",
+    "keep_output": False,
+    "work": {"unit": "MB", "start": 2, "step": 1, "limit": 2000},
+    "metric": _throughput("MB/s", {"rate": True}),
+    "package": "gzip",
+}
 
-SYSBENCH_CPU = dict(
-    PLAIN,
-    name="sysbench_cpu",
-    title="sysbench cpu (primes to 10000)",
-    argv=["sysbench", "cpu", "--threads=1", "--cpu-max-prime=10000", "--time=0", "--histogram", "--events={work}", "run"],
-    work={"unit": "events", "start": 100, "step": 10, "limit": 10 * MEGABYTE},
-    metric=_throughput("events/s", pattern=r"events per second:\s+([0-9.]+)"),
-    metrics=SYSBENCH_LATENCIES,
-    package="sysbench",
-)
+SYSBENCH_CPU: Workload = {
+    **PLAIN,
+    "name": "sysbench_cpu",
+    "title": "sysbench cpu (primes to 10000)",
+    "argv": ["sysbench", "cpu", "--threads=1", "--cpu-max-prime=10000", "--time=0", "--histogram", "--events={work}", "run"],
+    "work": {"unit": "events", "start": 100, "step": 10, "limit": 10 * MEGABYTE},
+    "metric": _throughput("events/s", {"pattern": r"events per second:\s+([0-9.]+)"}),
+    "metrics": SYSBENCH_LATENCIES,
+    "package": "sysbench",
+}
 
-SYSBENCH_THREADS = dict(
-    PLAIN,
-    name="sysbench_threads",
-    title="sysbench threads (contention for one lock)",
-    together=True,
-    argv=["sysbench", "threads", "--threads={threads}", "--thread-locks=1", "--time=0", "--histogram", "--events={total}", "run"],
-    work={"unit": "events", "start": 100, "step": 10, "limit": MEGABYTE},
-    metric=_throughput("events/s", rate=True),
-    metrics=SYSBENCH_LATENCIES,
-    package="sysbench",
-)
+SYSBENCH_THREADS: Workload = {
+    **PLAIN,
+    "name": "sysbench_threads",
+    "title": "sysbench threads (contention for one lock)",
+    "together": True,
+    "argv": ["sysbench", "threads", "--threads={threads}", "--thread-locks=1", "--time=0", "--histogram", "--events={total}", "run"],
+    "work": {"unit": "events", "start": 100, "step": 10, "limit": MEGABYTE},
+    "metric": _throughput("events/s", {"rate": True}),
+    "metrics": SYSBENCH_LATENCIES,
+    "package": "sysbench",
+}
 
-FALSE_SHARING = dict(
-    PLAIN,
-    name="false_sharing",
-    title="all workers write to one cache line",
-    together=True,
-    source="cache_line.c",
-    argv=["{program}", "{cpus}", "{work}"],
-    work={"unit": "increments", "start": 100000, "step": 100000, "limit": 100000 * MEGABYTE},
-    metric=_throughput("M increments/s", json=["million_per_second"]),
-)
+FALSE_SHARING: Workload = {
+    **PLAIN,
+    "name": "false_sharing",
+    "title": "all workers write to one cache line",
+    "together": True,
+    "source": "cache_line.c",
+    "argv": ["{program}", "{cpus}", "{work}"],
+    "work": {"unit": "increments", "start": 100000, "step": 100000, "limit": 100000 * MEGABYTE},
+    "metric": _throughput("M increments/s", {"json": ["million_per_second"]}),
+}
 
 
-def _array(order, access, suffix, title):
-    return dict(
-        PLAIN,
-        name=f"array_{order}{suffix}",
-        title=f"100 MB array, {title}",
-        source="array.c",
-        timed=["seconds"],
-        memory=100,
-        argv=["{program}", order, access, "{work}"],
-        work={"unit": "passes", "start": 1, "step": 1, "limit": 100000},
-        metric=_throughput("MB/s", json=["mb_per_second"]),
-    )
+def _array(order: str, access: str, suffix: str, title: str) -> Workload:
+    return {
+        **PLAIN,
+        "name": f"array_{order}{suffix}",
+        "title": f"100 MB array, {title}",
+        "source": "array.c",
+        "timed": ["seconds"],
+        "memory": 100,
+        "argv": ["{program}", order, access, "{work}"],
+        "work": {"unit": "passes", "start": 1, "step": 1, "limit": 100000},
+        "metric": _throughput("MB/s", {"json": ["mb_per_second"]}),
+    }
 
 
 ARRAYS = (
-    _array("rows", "read", "", "read in the order of memory"),
-    _array("rows", "write", "_write", "read and written in the order of memory"),
-    _array("columns", "read", "", "read across the order of memory"),
-    _array("columns", "write", "_write", "read and written across the order of memory"),
+    _array("rows", "read", "", "read in memory order"),
+    _array("rows", "write", "_write", "read and written in memory order"),
+    _array("columns", "read", "", "read across memory order"),
+    _array("columns", "write", "_write", "read and written across memory order"),
 )
 
-# stress-ng's line of a stressor: bogo ops, real, user and system time, bogo ops by real time, bogo ops by CPU time.
+# The line of a stressor in the output of stress-ng: bogo ops, real, user and system time, bogo ops per second of real time and of CPU time.
 STRESSOR_RATE = r"\bcpu\s+\d+\s+[0-9.]+\s+[0-9.]+\s+[0-9.]+\s+([0-9.]+)"
 TWO_WORKERS = ["single", "same_cpu", "siblings", "cores"]
 
-INT_FLOAT_LOOP = dict(
-    PLAIN,
-    name="int_float_loop",
-    title="integer and floating-point loop",
-    argv=["stress-ng", "--cpu", "1", "--cpu-method", "int64double", "--cpu-ops", "{work}", "--metrics-brief"],
-    work={"unit": "bogo ops", "start": 50, "step": 10, "limit": 1000 * MEGABYTE},
-    metric=_throughput("bogo ops/s", pattern=STRESSOR_RATE),
-    metrics=[
+INT_FLOAT_LOOP: Workload = {
+    **PLAIN,
+    "name": "int_float_loop",
+    "title": "integer and floating-point loop",
+    "argv": ["stress-ng", "--cpu", "1", "--cpu-method", "int64double", "--cpu-ops", "{work}", "--metrics-brief"],
+    "work": {"unit": "bogo ops", "start": 50, "step": 10, "limit": 1000 * MEGABYTE},
+    "metric": _throughput("bogo ops/s", {"pattern": STRESSOR_RATE}),
+    "metrics": [
         {"name": "wall_time", "unit": "s", "better": "lower", "aggregate": "mean", "clock": "wall_seconds"},
         {"name": "cpu_time", "unit": "s", "better": "lower", "aggregate": "sum", "clock": "cpu_seconds"},
     ],
-    package="stress-ng",
-)
+    "package": "stress-ng",
+}
 
-INT_FLOAT_LOOP_NEIGHBOURS = dict(
-    INT_FLOAT_LOOP,
-    name="int_float_loop_neighbours",
-    title="integer and floating-point loop, three busy neighbours on each CPU",
-    neighbours=3,
-    placements=TWO_WORKERS,
-)
+INT_FLOAT_LOOP_CO_RUNNERS: Workload = {
+    **INT_FLOAT_LOOP,
+    "name": "int_float_loop_neighbours",
+    "title": "integer and floating-point loop with three co-runners on each CPU",
+    "neighbours": 3,
+    "placements": TWO_WORKERS,
+}
 
-INT_FLOAT_LOOP_NICED = dict(
-    INT_FLOAT_LOOP_NEIGHBOURS, name="int_float_loop_niced", title="integer and floating-point loop at nice -20, three busy neighbours on each CPU", nice=-20
-)
+INT_FLOAT_LOOP_NICED: Workload = {
+    **INT_FLOAT_LOOP_CO_RUNNERS,
+    "name": "int_float_loop_niced",
+    "title": "integer and floating-point loop at nice -20 with three co-runners on each CPU",
+    "nice": -20,
+}
 
-LOAD_LEVELS = dict(
-    PLAIN,
-    name="load_levels",
-    title="integer work at rising load",
-    placements=["single", "siblings"],
-    argv=["stress-ng", "--cpu", "1", "--cpu-method", "int64", "--cpu-load", "{percent}", "--timeout", "{seconds}s", "--metrics-brief"],
-    point={"name": "load", "unit": "of one CPU", "values": [0.14, 0.29, 0.43, 0.57, 0.71, 0.86, 1.0]},
-    metric=_throughput("bogo ops/s", pattern=STRESSOR_RATE),
-    package="stress-ng",
-)
+LOAD_LEVELS: Workload = {
+    **PLAIN,
+    "name": "load_levels",
+    "title": "integer work at rising load",
+    "placements": ["single", "siblings"],
+    "argv": ["stress-ng", "--cpu", "1", "--cpu-method", "int64", "--cpu-load", "{percent}", "--timeout", "{seconds}s", "--metrics-brief"],
+    "point": {"name": "load", "unit": "of one CPU", "values": [0.14, 0.29, 0.43, 0.57, 0.71, 0.86, 1.0]},
+    "metric": _throughput("bogo ops/s", {"pattern": STRESSOR_RATE}),
+    "package": "stress-ng",
+}
 
-STREAM = dict(
-    PLAIN,
-    name="stream",
-    title="memory bandwidth (triad)",
-    source="triad.c",
-    timed=["seconds"],
-    memory=200,
-    argv=["{program}", "{work}"],
-    work={"unit": "passes", "start": 1, "step": 1, "limit": 100000},
-    metric=_throughput("MB/s", json=["mb_per_second"]),
-)
+STREAM: Workload = {
+    **PLAIN,
+    "name": "stream",
+    "title": "memory bandwidth (triad)",
+    "source": "triad.c",
+    "timed": ["seconds"],
+    "memory": 200,
+    "argv": ["{program}", "{work}"],
+    "work": {"unit": "passes", "start": 1, "step": 1, "limit": 100000},
+    "metric": _throughput("MB/s", {"json": ["mb_per_second"]}),
+}
 
-MEMORY_PAGES = dict(
-    PLAIN,
-    name="memory_pages",
-    title="memory taken page by page and copied",
-    source="pages.c",
-    timed=["seconds"],
-    memory=16,
-    argv=["{program}", "{work}"],
-    work={"unit": "passes", "start": 1, "step": 1, "limit": 100000},
-    metric=_throughput("MB/s", json=["mb_per_second"]),
-    metrics=[{"name": "page_faults", "unit": "faults/s", "better": "higher", "aggregate": "sum", "json": ["faults_per_second"]}],
-)
+MEMORY_PAGES: Workload = {
+    **PLAIN,
+    "name": "memory_pages",
+    "title": "memory allocated page by page and copied",
+    "source": "pages.c",
+    "timed": ["seconds"],
+    "memory": 16,
+    "argv": ["{program}", "{work}"],
+    "work": {"unit": "passes", "start": 1, "step": 1, "limit": 100000},
+    "metric": _throughput("MB/s", {"json": ["mb_per_second"]}),
+    "metrics": [{"name": "page_faults", "unit": "faults/s", "better": "higher", "aggregate": "sum", "json": ["faults_per_second"]}],
+}
 
-# A line of pgbench --log: client, transaction, microseconds, ...
+# A line of pgbench --log: client, transaction, latency in microseconds, ...
 PGBENCH_TRANSACTION = r"(?m)^\d+ \d+ (\d+) "
-POSTGRESQL = {
-    # Distributions keep the server's commands out of the search path, one folder a version.
+POSTGRESQL: ServerDeclaration = {
+    # Distributions install the server's commands outside the search path, in one directory for each version.
     "folders": ["/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin"],
     "commands": ["initdb", "postgres", "createdb", "pg_isready", "pgbench"],
-    # PostgreSQL refuses to serve as root.
+    # PostgreSQL refuses to run as root.
     "user": "postgres",
     "prepare": [["initdb", "--pgdata={server}/data", "--no-sync", "--auth=trust", "--username=threadwise", "--encoding=UTF8", "--locale=C"]],
-    # Durability is not what is measured, and the disk would hide the CPUs.
+    # The workload measures CPUs. With durable commits the disk would be the bottleneck.
     "serve": [
         "postgres",
         "-D",
@@ -269,14 +360,14 @@ POSTGRESQL = {
     "kill": "SIGQUIT",
 }
 
-OLTP = dict(
-    PLAIN,
-    name="oltp",
-    title="PostgreSQL, pgbench simple-update",
-    together=True,
-    placements=["all_threads"],
-    server=POSTGRESQL,
-    argv=[
+OLTP: Workload = {
+    **PLAIN,
+    "name": "oltp",
+    "title": "PostgreSQL, pgbench simple-update",
+    "together": True,
+    "placements": ["all_threads"],
+    "server": POSTGRESQL,
+    "argv": [
         "pgbench",
         "--host={server}",
         "--username=threadwise",
@@ -289,19 +380,19 @@ OLTP = dict(
         "--log-prefix=latency",
         "bench",
     ],
-    # Of each client: a time to run for might be over before the last of many clients has its connection.
-    work={"unit": "transactions a client", "start": 20, "step": 10, "limit": MEGABYTE},
-    point={"name": "clients", "unit": "clients", "per_cpu": [0.25, 0.5, 1, 1.5, 2, 4]},
-    metric=_throughput("transactions/s", pattern=r"tps = ([0-9.]+)"),
-    metrics=[
-        _latency("mean", pattern=r"latency average = ([0-9.]+)"),
-        _latency("median", file="latency.*", pattern=PGBENCH_TRANSACTION, quantile=0.5, scale=0.001),
-        _latency("p99", file="latency.*", pattern=PGBENCH_TRANSACTION, quantile=0.99, scale=0.001),
+    # Per client, and not a run time: a run time could be over before the last of many clients is connected.
+    "work": {"unit": "transactions a client", "start": 20, "step": 10, "limit": MEGABYTE},
+    "point": {"name": "clients", "unit": "clients", "per_cpu": [0.25, 0.5, 1, 1.5, 2, 4]},
+    "metric": _throughput("transactions/s", {"pattern": r"tps = ([0-9.]+)"}),
+    "metrics": [
+        _latency("mean", {"pattern": r"latency average = ([0-9.]+)"}),
+        _latency("median", {"file": "latency.*", "pattern": PGBENCH_TRANSACTION, "quantile": 0.5, "scale": 0.001}),
+        _latency("p99", {"file": "latency.*", "pattern": PGBENCH_TRANSACTION, "quantile": 0.99, "scale": 0.001}),
     ],
-    package="postgresql",
-)
+    "package": "postgresql",
+}
 
-BUILT_IN = {
+BUILT_IN: dict[str, Workload] = {
     workload["name"]: workload
     for workload in (
         GZIP,
@@ -310,7 +401,7 @@ BUILT_IN = {
         FALSE_SHARING,
         *ARRAYS,
         INT_FLOAT_LOOP,
-        INT_FLOAT_LOOP_NEIGHBOURS,
+        INT_FLOAT_LOOP_CO_RUNNERS,
         INT_FLOAT_LOOP_NICED,
         LOAD_LEVELS,
         STREAM,
@@ -320,11 +411,11 @@ BUILT_IN = {
 }
 
 
-def named(names):
-    """The declarations of the named workloads, in the order given.
+def named(names: t.Sequence[str]) -> list[Workload]:
+    """Return the declarations of the named workloads, in the given order.
 
     Raises:
-        WorkloadError: a name that is not built in.
+        WorkloadError: a name is not the name of a built-in workload.
     """
     unknown = sorted(set(names) - set(BUILT_IN))
     if unknown:
@@ -332,40 +423,52 @@ def named(names):
     return [BUILT_IN[name] for name in names]
 
 
-def described(workload, cpus):
-    """What a result keeps of a declaration: plain data without what only the runner needs.
+def described(workload: Workload, cpus: int) -> dict[str, t.Any]:
+    """Return the part of a declaration that a result keeps, as plain data.
 
     Args:
-        cpus: as for ``points``.
+        workload: the declaration.
+        cpus: as for ``parameter_values``.
     """
-    kept = ("name", "title", "argv", "package", "nice", "neighbours", "memory")
-    metric = {key: workload["metric"][key] for key in ("name", "unit", "better", "aggregate")}
-    about = {key: workload[key] for key in kept}
-    if workload["name"] not in BUILT_IN:
-        # The words of a user's own command may hold what is not for all who read results; its title says what it is.
-        about["argv"] = workload["argv"][:1]
-    about = dict(about, metric=metric["name"], unit=metric["unit"], better=metric["better"], aggregate=metric["aggregate"])
-    if workload["point"]:
-        about.update(points=points(workload, cpus), point={key: workload["point"][key] for key in ("name", "unit")})
+    metric = workload["metric"]
+    about: dict[str, t.Any] = {
+        "name": workload["name"],
+        "title": workload["title"],
+        # The arguments of a user's own command can contain secrets, and results have many readers. The title describes the command.
+        "argv": workload["argv"] if workload["name"] in BUILT_IN else workload["argv"][:1],
+        "package": workload["package"],
+        "nice": workload["nice"],
+        "neighbours": workload["neighbours"],
+        "memory": workload["memory"],
+        "metric": metric["name"],
+        "unit": metric["unit"],
+        "better": metric["better"],
+        "aggregate": metric["aggregate"],
+    }
+    parameter = workload["point"]
+    if parameter:
+        about.update(points=parameter_values(workload, cpus), point={"name": parameter["name"], "unit": parameter["unit"]})
     return about
 
 
-def points(workload, cpus):
-    """The values at which a workload is measured, rising; ``[None]`` for one without a point.
+def parameter_values(workload: Workload, cpus: int) -> t.Sequence[float | None]:
+    """Return the values of a workload's parameter in rising order, or ``[None]`` for a workload without a parameter.
 
     Args:
-        cpus: the number of CPUs of the host, all siblings online: the same values under each condition.
+        workload: the declaration.
+        cpus: the number of CPUs of the host with all siblings online, so that all arms use the same values.
     """
-    point = workload["point"]
-    if point is None:
+    parameter = workload["point"]
+    if parameter is None:
         return [None]
-    return point["values"] if "values" in point else sorted({max(1, round(share * cpus)) for share in point["per_cpu"]})
+    return parameter["values"] if "values" in parameter else sorted({max(1, round(share * cpus)) for share in parameter["per_cpu"]})
 
 
-def missing(workload, path):
-    """Why a command that the workload needs is not there, or None.
+def missing(workload: Workload, path: str) -> str | None:
+    """Return a message about a command that the workload needs and that is not installed, or None.
 
     Args:
+        workload: the declaration.
         path: the search path, as in the environment variable PATH.
     """
     if workload["source"]:
@@ -374,21 +477,21 @@ def missing(workload, path):
     absent = [command for command in needed if not shutil.which(command, path=search_path(workload, path))]
     if not absent:
         return None
-    return "{} is not installed{}".format(absent[0], " (package {})".format(workload["package"]) if workload["package"] else "")
+    return f"{absent[0]} is not installed" + (f" (package {workload['package']})" if workload["package"] else "")
 
 
-def package(workload):
-    """The package that brings what ``missing`` names, or None."""
+def package(workload: Workload) -> str | None:
+    """Return the package that provides what ``missing`` reports, or None."""
     return COMPILER_PACKAGE if workload["source"] else workload["package"]
 
 
-def compiler(path):
-    """The path of the host's C compiler, or None."""
+def compiler(path: str) -> str | None:
+    """Return the path of the host's C compiler, or None."""
     return next(filter(None, (shutil.which(name, path=path) for name in COMPILERS)), None)
 
 
-def search_path(workload, path):
-    """The search path of a workload's commands: before PATH the folder of the newest version of its server."""
+def search_path(workload: Workload, path: str) -> str:
+    """Return the search path of a workload's commands: the directory of the newest version of its server, then PATH."""
     if not workload["server"]:
         return path
     folders = [folder for pattern in workload["server"]["folders"] for folder in glob.glob(pattern)]

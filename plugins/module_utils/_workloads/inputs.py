@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a workload works on or with, made on the host: the fixed stream, and programs compiled from C."""
+"""The inputs of workloads, created on the host: the fixed stream, and programs compiled from C."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ import io
 import os
 import random
 import subprocess
+import typing as t
 import zlib
 
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in import MEGABYTE, WorkloadError, compiler
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in import MEGABYTE, Workload, WorkloadError, compiler
 
-# The stream repeats one block of a megabyte: gzip looks back 32 KiB only, so a repeated block is as hard as a new one.
+# The stream repeats one block of a megabyte. gzip looks back 32 KiB only, so a repeated block takes as much work as a new one.
 STREAM_SEED = 20040817
 STREAM_WORDS = 4096
 COMPILE_SECONDS = 120
 VERIFY_SECONDS = 300
-COMPLAINT = 500
+MOST_CHARACTERS = 500
 INPUT = ".input"
-"""How the name of a file ends that a workload reads: large, and of no use after the run."""
+"""The suffix of a workload's input file, which can be large and is not needed after the run."""
 
 
-def stream_block():
-    """One megabyte of text-like bytes, the same on every host and in every run.
+def stream_block() -> bytes:
+    """Return one megabyte of text-like bytes, the same on every host and in every run.
 
-    Words of a skewed frequency compress about as text does; gzip -6 works on it neither at its best nor at its worst case.
+    The frequencies of the words are skewed, so that the block compresses about as well as text. It is neither the best nor the worst case of gzip -6.
     """
     source = random.Random(STREAM_SEED)
     words = [bytes(source.choices(b"abcdefghijklmnopqrstuvwxyz", k=source.randint(2, 11))) for _word in range(STREAM_WORDS)]
@@ -36,22 +37,26 @@ def stream_block():
     return text[:MEGABYTE]
 
 
-def write_stream(path, megabytes):
-    """Write the fixed stream of a length in megabytes (10^6 bytes) to a file."""
+def write_stream(path: str, megabytes: int) -> None:
+    """Write the fixed stream with a length in megabytes (10^6 bytes) to a file."""
     block = stream_block()
     with open(path, "wb") as stream:
         stream.writelines(block for _block in range(megabytes))
 
 
-def verify(workload, stdin):
-    """See once that the workload does what it says, where its samples do not show it.
+def verify(workload: Workload, stdin: str | None) -> None:
+    """Verify once that the workload does its work, where its samples cannot show it.
 
-    gzip's output is thrown away while it is timed; here it is unpacked and held against what went in.
+    The output of gzip is discarded while it is timed. Here it is decompressed and compared with the input.
+
+    Args:
+        workload: the declaration.
+        stdin: the path of the input, or None.
 
     Raises:
-        WorkloadError: it does not.
+        WorkloadError: the workload does not do its work.
     """
-    if workload["stdin"] != "stream":
+    if workload["stdin"] != "stream" or stdin is None:
         return
     try:
         with open(stdin, "rb") as stream:
@@ -59,39 +64,39 @@ def verify(workload, stdin):
                 workload["argv"], stdin=stream, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=VERIFY_SECONDS, check=False
             ).stdout
     except subprocess.TimeoutExpired:
-        raise WorkloadError(f"{workload['argv'][0]} did not pack the stream within {VERIFY_SECONDS:.0f} s") from None
+        raise WorkloadError(f"{workload['argv'][0]} did not compress the stream within {VERIFY_SECONDS:.0f} s") from None
     with open(stdin, "rb") as stream:
         wanted = _digest(stream)
     try:
         got = _digest(gzip.GzipFile(fileobj=io.BytesIO(packed)))
     except (OSError, EOFError, zlib.error) as error:
-        raise WorkloadError(f"{workload['argv'][0]} wrote what cannot be unpacked: {error}") from error
+        raise WorkloadError(f"the output of {workload['argv'][0]} cannot be decompressed: {error}") from error
     if got != wanted:
-        raise WorkloadError(f"{workload['argv'][0]} changed the stream: what it packed does not unpack to what went in")
+        raise WorkloadError(f"the output of {workload['argv'][0]} does not decompress to its input")
 
 
-def _digest(stream):
-    """The SHA-256 of all that can be read from a stream, piece by piece: what a damaged one unpacks to may be of any length."""
+def _digest(stream: t.BinaryIO | gzip.GzipFile) -> bytes:
+    """Return the SHA-256 of a stream. Reads in pieces, because a damaged file can decompress to any length."""
     digest = hashlib.sha256()
     for piece in iter(lambda: stream.read(MEGABYTE), b""):
         digest.update(piece)
     return digest.digest()
 
 
-def build(name, text, folder, path):
-    """Compile a program from one file of C.
+def build(name: str, text: str, folder: str, path: str) -> str:
+    """Compile a program from one C source file.
 
     Args:
-        name: the source's file name.
+        name: the file name of the source.
         text: the source.
-        folder: where source and program go.
+        folder: the directory for the source and the program.
         path: the search path for the compiler.
 
     Returns:
-        The program's path (str).
+        The path of the program.
 
     Raises:
-        WorkloadError: there is no compiler, or it did not compile; with what it said.
+        WorkloadError: no compiler is installed, or the compilation failed. The message has the compiler's output.
         OSError: the source cannot be written.
     """
     tool = compiler(path)
@@ -112,8 +117,8 @@ def build(name, text, folder, path):
             env={"LC_ALL": "C", "PATH": path},
         )
     except subprocess.TimeoutExpired:
-        raise WorkloadError(f"{name} was not compiled by {tool} within {COMPILE_SECONDS:.0f} s") from None
+        raise WorkloadError(f"{tool} did not compile {name} within {COMPILE_SECONDS:.0f} s") from None
     if done.returncode != 0:
-        said = " | ".join(done.stdout.decode("utf-8", "replace").replace(folder, ".").splitlines())
-        raise WorkloadError(f"{name} was not compiled by {tool}: {said[:COMPLAINT]}")
+        output = " | ".join(done.stdout.decode("utf-8", "replace").replace(folder, ".").splitlines())
+        raise WorkloadError(f"{tool} could not compile {name}: {output[:MOST_CHARACTERS]}")
     return program

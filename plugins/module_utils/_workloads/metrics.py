@@ -1,20 +1,20 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A sample's metrics, read from what its workers printed and how long they took.
+"""The metrics of a sample, read from the output of its workers and from their run times.
 
-A metric is a dict ``{name, unit, better, aggregate}`` (``aggregate``: how the workers' values make the sample's) and one source:
+The declaration of a metric (``Metric``) has ``name``, ``unit``, ``better``, ``aggregate`` (how the values of the workers are combined) and one source:
 
 ``rate: true``
-    Amount of work by the worker's own wall time.
+    The amount of work divided by the worker's own wall time.
 ``clock``
     ``wall_seconds`` or ``cpu_seconds`` of the worker.
 ``pattern``
-    A regular expression whose first group is the number in what the tool printed, to its standard output or error. With ``quantile`` (0..1) each
-    match is one value, or, where there is a second group, so many of them, and the metric is that quantile of all.
+    A regular expression whose first group is the number in the standard output or standard error of the tool. With ``quantile`` (0..1) each match is
+    one value, a second group is the number of its occurrences, and the metric is that quantile of all values.
 ``json``
-    The path (list of str: keys of objects, indices of arrays) to the number in the JSON document that the tool printed, after whatever it printed before.
+    The path (list of str: keys of objects, indices of arrays) to the number in the JSON document in the tool's output. Lines before the document are skipped.
 
-``file`` reads the pattern in the files of that name (a glob) which the worker left in its working directory; ``scale`` is a factor for the unit.
+``file`` applies the pattern to the files with that name (a glob) in the worker's working directory. ``scale`` is a factor for the unit.
 """
 
 from __future__ import annotations
@@ -25,74 +25,93 @@ import math
 import os
 import re
 import stat
+import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import users
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in import WorkloadError
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in import Metric, Workload, WorkloadError
 
-# So much of what a failed worker said goes into the message.
+# How much of the output of a failed worker goes into the message.
 LAST_LINES = 5
 LAST_CHARACTERS = 1000
-# Of all files together that a worker leaves so many bytes are read: the same share of each, from its end; and no more files than these.
+# How many bytes of all files of a worker together are read: the same share of each file, from its end. And how many files at most.
 FILES_LIMIT = 8 * 1024 * 1024
 MOST_FILES = 1024
 
-# How the workers' values make the sample's. ``per_job``, of seconds that each worker needs for a whole job: what a job takes of the placement's time when
-# the slowest has ended, so that placements with different numbers of workers can be compared.
+# How the values of the workers are combined. ``per_job`` is for seconds that each worker needs for a whole job: the time of the slowest worker divided by
+# the number of workers, so that placements with different numbers of workers can be compared.
 PER_JOB = "per_job"
-AGGREGATES = {"sum": sum, "max": max, "mean": lambda values: sum(values) / len(values), PER_JOB: lambda values: max(values) / len(values)}
+AGGREGATES: dict[str, t.Callable[[t.Sequence[float]], float]] = {
+    "sum": sum,
+    "max": max,
+    "mean": lambda values: sum(values) / len(values),
+    PER_JOB: lambda values: max(values) / len(values),
+}
 
 
-def read(workload, work, workers, directory, owner=None):
-    """The metrics of a sample.
+class MetricValue(t.TypedDict):
+    """The value of a metric for a sample, over all its workers."""
+
+    value: float
+    unit: str
+    better: str
+
+
+def read(
+    workload: Workload, work: int | None, workers: t.Sequence[t.Mapping[str, t.Any]], directory: str, owner: tuple[int, int] | None = None
+) -> tuple[dict[str, MetricValue], list[float]]:
+    """Return the metrics of a sample.
 
     Args:
-        workload: its declaration.
-        work: the amount of work of each process.
+        workload: the declaration.
+        work: the amount of work of each process, or None for a workload without one.
         workers: as ``runner.run`` returns them.
         directory: the workers' working directory.
-        owner: (uid, gid) of the workers, who may have put anything there, or None for this process's.
+        owner: (uid, gid) of the workers, who can have put anything into the directory, or None for the user of this process.
 
     Returns:
-        A pair: ``{name: {value, unit, better}}`` over all workers, the declared metric first; and the list of each worker's value of it.
+        A pair: the metrics over all workers by name, the main metric first; and the main metric's value for each worker.
 
     Raises:
-        WorkloadError: a worker failed, or did not print its metric as a positive number.
+        WorkloadError: a worker failed, or its metric is not a positive number.
     """
     for worker in workers:
         if worker["exit_status"] != 0:
             raise WorkloadError(_failure(workload, worker))
-    metrics = {}
-    per_worker = None
+    metrics: dict[str, MetricValue] = {}
+    per_worker: list[float] | None = None
     for metric in [workload["metric"]] + workload["metrics"]:
         values = [_value(workload, metric, work, worker, directory, owner) for worker in workers]
         if per_worker is None:
             per_worker = values
         value = AGGREGATES[metric["aggregate"]](values)
         if not math.isfinite(value):
-            raise WorkloadError(f"the {metric['name']} of all workers of {workload['argv'][0]} are together no finite number")
+            raise WorkloadError(f"the {metric['name']} of all workers of {workload['argv'][0]} combined is not a finite number")
         metrics[metric["name"]] = {"value": value, "unit": metric["unit"], "better": metric["better"]}
-    return metrics, per_worker
+    return metrics, per_worker or []
 
 
-def said(worker):
-    """The last lines of what a worker printed, as one line."""
+def last_lines(worker: t.Mapping[str, t.Any]) -> str:
+    """Return the last lines of a worker's output as one line."""
     lines = [line for line in (worker["output"] + "\n" + worker["errors"]).splitlines() if line.strip()]
-    return " | ".join(lines[-LAST_LINES:])[:LAST_CHARACTERS] or "it said nothing"
+    return " | ".join(lines[-LAST_LINES:])[:LAST_CHARACTERS] or "no output"
 
 
-def _value(workload, metric, work, worker, directory, owner):
+def _value(workload: Workload, metric: Metric, work: int | None, worker: t.Mapping[str, t.Any], directory: str, owner: tuple[int, int] | None) -> float:
     if metric.get("rate"):
-        return work / worker["wall_seconds"]
+        assert work is not None, "a rate is declared only with an amount of work"
+        seconds: float = worker["wall_seconds"]
+        return work / seconds
     value = _measured(metric, worker, directory, owner)
     if not (math.isfinite(value) and value > 0):
-        raise WorkloadError(f"{workload['argv'][0]} printed no {metric['name']}: {said(worker)}")
+        raise WorkloadError(f"{workload['argv'][0]} printed no {metric['name']}: {last_lines(worker)}")
     return value * metric.get("scale", 1)
 
 
-def _measured(metric, worker, directory, owner):
-    """The number that the metric's source tells, NaN where it tells none."""
+def _measured(metric: Metric, worker: t.Mapping[str, t.Any], directory: str, owner: tuple[int, int] | None) -> float:
+    """Return the number from the metric's source, or NaN."""
     if "clock" in metric:
-        return worker[metric["clock"]]
+        seconds: float = worker[metric["clock"]]
+        return seconds
     if "json" in metric:
         return in_json(worker["output"], metric["json"])
     text = _files(directory, metric["file"], owner) if "file" in metric else worker["output"] + "\n" + worker["errors"]
@@ -102,17 +121,17 @@ def _measured(metric, worker, directory, owner):
     return _number(found.group(1)) if found else math.nan
 
 
-def _number(text):
+def _number(text: object) -> float:
     try:
-        return float(text)
-    except (TypeError, ValueError):
+        return float(text) if isinstance(text, (str, int, float)) else math.nan
+    except ValueError:
         return math.nan
 
 
-def in_json(text, path):
-    """The number at a path in the JSON document that a tool printed; NaN where there is none."""
+def in_json(text: str, path: t.Sequence[str]) -> float:
+    """Return the number at a path in the JSON document in a tool's output, or NaN."""
     try:
-        # Some tools print a line or two before their document.
+        # Some tools print a few lines before the document.
         found = json.JSONDecoder().raw_decode(text, text.index("{"))[0]
         for key in path:
             found = found[int(key) if isinstance(found, list) else key]
@@ -121,32 +140,33 @@ def in_json(text, path):
     return _number(found) if isinstance(found, (int, float, str)) and not isinstance(found, bool) else math.nan
 
 
-def _quantile(matches, share):
-    """The least value that so large a share of all values does not exceed."""
-    steps = sorted((_number(match[0]), int(match[1])) if isinstance(match, tuple) else (_number(match), 1) for match in matches)
-    wanted = share * sum(count for _value, count in steps)
-    for value, count in steps:
-        wanted -= count
-        if wanted <= 0:
+def _quantile(matches: t.Sequence[t.Any], share: float) -> float:
+    """Return the smallest value that at least this share of all values does not exceed, or NaN."""
+    values = sorted((_number(match[0]), int(match[1])) if isinstance(match, tuple) else (_number(match), 1) for match in matches)
+    remaining = share * sum(count for _value, count in values)
+    for value, count in values:
+        remaining -= count
+        if remaining <= 0:
             return value
     return math.nan
 
 
-def _files(directory, pattern, owner):
-    """The text of the files that a worker left; the folder is entered with its owner's rights."""
+def _files(directory: str, pattern: str, owner: tuple[int, int] | None) -> str:
+    """Return the text of the files that a worker left. The directory is read with the rights of its owner."""
     try:
-        return users.call(owner or (os.geteuid(), os.getegid()), _texts, directory, pattern)
+        text: str = users.call(owner or (os.geteuid(), os.getegid()), _texts, directory, pattern)
     except users.OtherUserError:
         return ""
+    return text
 
 
-def _texts(directory, pattern):
+def _texts(directory: str, pattern: str) -> str:
     texts = []
     paths = sorted(glob.glob(os.path.join(glob.escape(directory), pattern)))[:MOST_FILES]
     for path in paths:
         share = FILES_LIMIT // len(paths)
         try:
-            # What is no file of the worker's, such as a FIFO that nobody writes to, tells nothing.
+            # Skip what is not a regular file, such as a FIFO without a writer.
             with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
                 status = os.fstat(stream.fileno())
                 if stat.S_ISREG(status.st_mode):
@@ -157,7 +177,7 @@ def _texts(directory, pattern):
     return "\n".join(texts)
 
 
-def _failure(workload, worker):
-    status = worker["exit_status"]
-    ended = "was ended by signal %d" % -status if status is not None and status < 0 else f"failed with exit status {status}"
-    return f"{workload['argv'][0]} on CPU {','.join(map(str, worker['cpus'])) or 'any'} {ended}: {said(worker)}"
+def _failure(workload: Workload, worker: t.Mapping[str, t.Any]) -> str:
+    status: int | None = worker["exit_status"]
+    ended = f"was ended by signal {-status}" if status is not None and status < 0 else f"failed with exit status {status}"
+    return f"{workload['argv'][0]} on CPU {','.join(map(str, worker['cpus'])) or 'any'} {ended}: {last_lines(worker)}"

@@ -1,216 +1,265 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A workload made ready on this host: its input written, its program built, its server up, its amount of work known; and one sample of it."""
+"""A workload prepared on this host, with its input, program, server and amount of work; and its samples."""
 
 from __future__ import annotations
 
 import math
 import os
 import shutil
+import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import users
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import built_in, inputs, metrics as workload_metrics, server
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.inputs import INPUT
 
-# A sample that takes so many times what it takes alone hangs; an emulated or crowded host is slow, but not that slow.
+# A sample that takes this many times as long as one worker alone hangs. An emulated or overloaded host is slow, but not that slow.
 TIMEOUT_FACTOR = 40
 TIMEOUT_LEAST = 30.0
 CALIBRATION_ROUNDS = 6
-# Calibration is good enough within this factor of the wanted time: samples need to be alike, not of an exact length.
+# Calibration is good enough within this factor of the wanted time. Samples must be alike; their exact length does not matter.
 CALIBRATION_FACTOR = 1.5
 SCRATCH = "scratch"
-# What is left free of the memory that the kernel calls available, for everybody else.
+# The share of the available memory (MemAvailable) that workers can use. The rest stays free for other processes.
 MEMORY_SHARE = 0.8
 
 
-class Ready:
-    """A workload that can be sampled here. ``close`` ends what it needs.
+class RunFiles(t.Protocol):
+    """The methods of RunDirectory that workloads use."""
+
+    path: str
+
+    def file(self, name: str) -> str:
+        """Return the path of a file of the run."""
+
+    def folder(self, name: str, owner: tuple[int, int]) -> str:
+        """Create a directory of the run for a user (uid, gid), and return its path."""
+
+
+class Sample(t.TypedDict):
+    """The result of one sample: as from ``runner.run``, with the metrics and each worker's value of the main metric."""
+
+    workers: t.Sequence[t.Mapping[str, t.Any]]
+    timed_out: bool
+    cpu_usage: dict[str, float]
+    steal: float | None
+    metrics: dict[str, workload_metrics.MetricValue]
+    values: list[float]
+
+
+class PreparedWorkload:
+    """A workload that is ready for samples on this host. ``close`` ends its server.
 
     Args:
-        workload: its declaration.
+        declaration: the declaration of the workload.
         files: the run's RunDirectory.
         sources: {file name: C source}.
-        seconds: what a sample of one worker alone should take.
-        cpus: the number of CPUs of the host, all siblings online.
+        seconds: the wanted length of a sample of one worker alone.
+        cpus: the number of CPUs of the host with all siblings online.
+
+    Attributes:
+        declaration: as above.
+        values: the values of the workload's parameter, ``[None]`` without a parameter.
+        work: the calibrated amount of work, or None.
+
+    Raises:
+        WorkloadError: a command or source is missing, the program does not compile, or the server does not start.
+        OSError: a file or directory cannot be created.
     """
 
-    def __init__(self, workload, files, sources, seconds, cpus):
-        self.workload = workload
-        self.points = built_in.points(workload, cpus)
-        self.work = None
+    def __init__(self, declaration: built_in.Workload, files: RunFiles, sources: t.Mapping[str, str], seconds: float, cpus: int) -> None:
+        self.declaration = declaration
+        self.values = built_in.parameter_values(declaration, cpus)
+        self.work: int | None = None
         self._files = files
         self._seconds = seconds
         self._alone = seconds
-        self._stdin = None
-        self._server = None
-        # Who runs the workers. The client of a server is run by the server's user: a hostile server could ask root's client for what root's files hold.
+        self._stdin: str | None = None
+        self._server: server.Server | None = None
+        # The user of the workers. The client of a server runs as the server's user: a hostile server could make a client of root reveal root's files.
         self._owner = (os.geteuid(), os.getegid())
-        path = built_in.search_path(workload, os.environ.get("PATH", os.defpath))
-        absent = built_in.missing(workload, path)
+        path = built_in.search_path(declaration, os.environ.get("PATH", os.defpath))
+        absent = built_in.missing(declaration, path)
         if absent:
             raise built_in.WorkloadError(absent)
-        self._program = self._built(sources, path)
-        # Another version's client must not be found before the server's own.
-        self._command = shutil.which(workload["argv"][0], path=path) if workload["server"] else workload["argv"][0]
-        if workload["server"]:
-            self._owner = server.owner(workload["server"])
-            folder = files.folder(workload["name"] + ".server", self._owner)
-            self._server = server.Server(workload["server"], folder, path)
+        self._program = self._build(sources, path)
+        # The client must be of the same version as the server.
+        self._command = (shutil.which(declaration["argv"][0], path=path) if declaration["server"] else None) or declaration["argv"][0]
+        if declaration["server"]:
+            self._owner = server.owner(declaration["server"])
+            folder = files.folder(declaration["name"] + ".server", self._owner)
+            self._server = server.Server(declaration["server"], folder, path)
 
-    def close(self):
-        """End the server, where there is one.
+    def close(self) -> str | None:
+        """End the server, if there is one.
 
         Returns:
-            None, or a sentence about what it left behind.
+            None, or a message about what could not be removed.
         """
         return self._server.stop() if self._server else None
 
-    def applies(self, placement):
-        """Whether the workload says something about a placement."""
-        return self.workload["placements"] is None or placement in self.workload["placements"]
+    def applies(self, placement: str) -> bool:
+        """Return whether the workload is meaningful in a placement."""
+        return self.declaration["placements"] is None or placement in self.declaration["placements"]
 
-    def lacks(self, workers):
-        """Why so many workers cannot be run here, or None when they can.
+    def memory_shortage(self, workers: t.Sequence[t.Sequence[int]]) -> str | None:
+        """Return a message if this host has not enough memory for the workers, else None.
 
         Args:
-            workers: one CPU list a worker.
+            workers: the CPU list of each worker.
         """
-        needed = len(workers) * self.workload["memory"]
+        needed = len(workers) * self.declaration["memory"]
         available = _available_megabytes()
         if needed and available is not None and needed > MEMORY_SHARE * available:
-            return f"{len(workers)} workers of {self.workload['name']} need {int(needed)} MB of memory, and {int(available)} MB are available"
+            return f"{len(workers)} workers of {self.declaration['name']} need {int(needed)} MB of memory, and {int(available)} MB are available"
         return None
 
-    def calibrate(self, alone):
-        """Find the amount of work, and see that the workload works.
+    def calibrate(self, alone: t.Sequence[t.Sequence[int]]) -> str:
+        """Determine the amount of work, and verify that the workload works.
 
         Args:
-            alone: the CPU list of one worker alone, in a list.
+            alone: a list with the CPU list of one worker alone.
 
         Returns:
-            A sentence about what was found.
+            A sentence about the amount of work or the length of a sample.
 
         Raises:
-            WorkloadError, RunnerError: it does not work here.
+            WorkloadError: the workload does not work on this host.
+            RunnerError: its processes cannot be run.
         """
-        work = self.workload["work"]
+        work = self.declaration["work"]
         if work is None:
             self._time(alone)
-            return f"{self.workload['name']}: {self._alone:.2f} s a sample"
-        self._set_work(work["start"])
+            return f"{self.declaration['name']}: {self._alone:.2f} s per sample"
+        amount = work["start"]
+        self._set_work(amount)
         for _round in range(CALIBRATION_ROUNDS):
             seconds = self._time(alone)
             if self._seconds / CALIBRATION_FACTOR <= seconds <= self._seconds * CALIBRATION_FACTOR:
                 break
-            self._set_work(next_work(self.workload, self.work, seconds, self._seconds))
-        inputs.verify(self.workload, self._stdin)
-        return f"{self.workload['name']}: {self.work} {work['unit']}"
+            amount = next_work(work, amount, seconds, self._seconds)
+            self._set_work(amount)
+        inputs.verify(self.declaration, self._stdin)
+        return f"{self.declaration['name']}: {self.work} {work['unit']}"
 
-    def sample(self, workers, point):
-        """One sample.
+    def sample(self, workers: t.Sequence[t.Sequence[int]], value: float | None) -> Sample:
+        """Take one sample.
 
         Args:
-            workers: one CPU list a worker.
-            point: the value of the workload's point, or None.
-
-        Returns:
-            What ``runner.run`` returns, with ``metrics`` and ``values`` as ``workload_metrics.read`` gives them.
+            workers: the CPU list of each worker.
+            value: the value of the workload's parameter, or None.
 
         Raises:
-            WorkloadError, RunnerError: it did not work; no process of it is left.
+            WorkloadError: the workload failed. None of its processes is left.
+            RunnerError: its processes could not be run. None of them is left.
         """
-        together = self.workload["together"]
-        # Without a CPU list a thread may run anywhere, and so may the process that holds it.
-        process_cpus = [sorted({cpu for cpus in workers for cpu in cpus}) if all(workers) else []] if together else workers
+        multithreaded = self.declaration["together"]
+        # A worker without a CPU list can run anywhere, and so can the process of its thread.
+        process_cpus = [sorted({cpu for cpus in workers for cpu in cpus}) if all(workers) else []] if multithreaded else workers
         timeout = self._timeout()
         with _Scratch(self._files, self._owner) as directory:
             taken = runner.run(
-                self._argv(workers, point),
+                self._argv(workers, value),
                 process_cpus,
                 stdin=self._stdin,
                 directory=directory,
-                keep_output=self.workload["keep_output"],
+                keep_output=self.declaration["keep_output"],
                 timeout=timeout,
-                nice=self.workload["nice"],
-                neighbours=self.workload["neighbours"],
+                nice=self.declaration["nice"],
+                neighbours=self.declaration["neighbours"],
                 owner=self._owner if self._server else None,
             )
             if taken["timed_out"]:
                 stuck = next(worker for worker in taken["workers"] if worker["exit_status"] != 0)
-                raise built_in.WorkloadError(f"{self.workload['argv'][0]} did not end within {int(timeout)} s and was ended: {workload_metrics.said(stuck)}")
-            work = self.work and self.work * (len(workers) if together else 1)
-            taken["metrics"], taken["values"] = workload_metrics.read(self.workload, work, taken["workers"], directory, self._owner)
-        return taken
+                raise built_in.WorkloadError(
+                    f"{self.declaration['argv'][0]} did not end within {int(timeout)} s and was ended: {workload_metrics.last_lines(stuck)}"
+                )
+            work = self.work and self.work * (len(workers) if multithreaded else 1)
+            metrics, values = workload_metrics.read(self.declaration, work, taken["workers"], directory, self._owner)
+        return {
+            "workers": taken["workers"],
+            "timed_out": taken["timed_out"],
+            "cpu_usage": taken["cpu_usage"],
+            "steal": taken["steal"],
+            "metrics": metrics,
+            "values": values,
+        }
 
-    def _built(self, sources, path):
-        name = self.workload["source"]
+    def _build(self, sources: t.Mapping[str, str], path: str) -> str | None:
+        name = self.declaration["source"]
         if name is None:
             return None
         if name not in sources:
-            raise built_in.WorkloadError(f"the source {name} did not come with the plan: start it by the action threadwise.smt.smt_plan")
+            raise built_in.WorkloadError(f"the source {name} is not in the option sources: run the plan with the action threadwise.smt.smt_plan")
         return inputs.build(name, sources[name], self._files.path, path)
 
-    def _argv(self, workers, point):
-        known = {
+    def _argv(self, workers: t.Sequence[t.Sequence[int]], parameter: float | None) -> list[str]:
+        replacements: dict[str, object] = {
             "{work}": self.work,
             "{total}": self.work and self.work * len(workers),
             "{threads}": len(workers),
-            "{cpus}": ",".join(str(cpus[0]) if len(cpus) == 1 else "-1" for cpus in workers) if self.workload["together"] else None,
+            "{cpus}": ",".join(str(cpus[0]) if len(cpus) == 1 else "-1" for cpus in workers) if self.declaration["together"] else None,
             "{seconds}": max(1, math.ceil(self._seconds)),
-            "{point}": point,
-            "{percent}": point and round(100 * point),
+            "{point}": parameter,
+            "{percent}": parameter and round(100 * parameter),
             "{program}": self._program,
             "{server}": self._server and self._server.folder,
         }
-        filled = [self._command, *self.workload["argv"][1:]]
-        for placeholder, value in known.items():
+        filled = [self._command, *self.declaration["argv"][1:]]
+        for placeholder, value in replacements.items():
             if value is not None:
-                filled = [word.replace(placeholder, str(value)) for word in filled]
+                filled = [argument.replace(placeholder, str(value)) for argument in filled]
         return filled
 
-    def _set_work(self, work):
+    def _set_work(self, work: int) -> None:
         self.work = work
-        if self.workload["stdin"] == "stream":
-            self._stdin = self._files.file(self.workload["name"] + INPUT)
+        if self.declaration["stdin"] == "stream":
+            self._stdin = self._files.file(self.declaration["name"] + INPUT)
             inputs.write_stream(self._stdin, work)
 
-    def _time(self, alone):
-        workers = self.sample(alone, self.points[0])["workers"]
+    def _time(self, alone: t.Sequence[t.Sequence[int]]) -> float:
+        workers = self.sample(alone, self.values[0])["workers"]
         self._alone = max(worker["wall_seconds"] for worker in workers)
-        timed = self.workload["timed"]
+        timed = self.declaration["timed"]
         return max(workload_metrics.in_json(worker["output"], timed) for worker in workers) if timed else self._alone
 
-    def _timeout(self):
-        return self.workload["timeout"] or TIMEOUT_LEAST + TIMEOUT_FACTOR * max(self._seconds, self._alone)
+    def _timeout(self) -> float:
+        return self.declaration["timeout"] or TIMEOUT_LEAST + TIMEOUT_FACTOR * max(self._seconds, self._alone)
 
 
-def next_work(workload, work, seconds, wanted_seconds):
-    """The amount of work that should take the wanted time, given that ``work`` took ``seconds`` on one worker alone."""
-    limits = workload["work"]
-    # A first run too short to time says only "more".
+def next_work(limits: built_in.Work, work: int, seconds: float, wanted_seconds: float) -> int:
+    """Return the amount of work that should take the wanted time.
+
+    Args:
+        limits: the step and the limit of the amount.
+        work: the amount of a run of one worker alone.
+        seconds: the duration of that run.
+        wanted_seconds: the wanted duration.
+    """
+    # A run that is too short to time says only that more work is needed.
     factor = wanted_seconds / seconds if seconds > wanted_seconds / 50 else 50
     steps = max(1, math.floor(work * factor / limits["step"]))
     return min(steps * limits["step"], limits["limit"])
 
 
 class _Scratch:
-    """A folder for one sample of a run, the workers' own, empty at its beginning and gone at its end."""
+    """A working directory of the workers for one sample, removed afterwards."""
 
-    def __init__(self, files, owner):
+    def __init__(self, files: RunFiles, owner: tuple[int, int]) -> None:
         self._files = files
         self._owner = owner
 
-    def __enter__(self):
+    def __enter__(self) -> str:
         users.remove_folder(self._files.file(SCRATCH), self._owner)
         return self._files.folder(SCRATCH, self._owner)
 
-    def __exit__(self, *_raised):
+    def __exit__(self, *_raised: object) -> None:
         users.remove_folder(self._files.file(SCRATCH), self._owner)
 
 
-def _available_megabytes():
-    """MemAvailable of /proc/meminfo in MB (10^6 bytes), or None (proc(5): Linux 3.14)."""
+def _available_megabytes() -> int | None:
+    """Return MemAvailable of /proc/meminfo (proc(5), since Linux 3.14) in MB (10^6 bytes), or None."""
     try:
         with open("/proc/meminfo", encoding="ascii", errors="replace") as meminfo:
             return next((int(line.split()[1]) * 1024 // 10**6 for line in meminfo if line.startswith("MemAvailable:")), None)

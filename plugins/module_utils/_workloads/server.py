@@ -1,16 +1,28 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a workload needs to run meanwhile: a server of its own, in the run's folder, ended and removed whatever happens.
+"""The server of a workload, in the run's directory. It is always ended and removed, also when the plan fails or is killed.
 
-A declaration of a server is a dict: ``commands`` (what has to be installed) in ``folders`` (globs; one folder a version) or the search
-path; ``user`` (who runs it where the plan is root); ``prepare`` and ``fill`` (lists of argv, before it serves and once it does); ``serve``
-(the argv that stays); ``ready`` (an argv that succeeds once it serves); ``stop`` and ``kill`` (names of the signals that ask it to end, and that
-it gets when who keeps it dies). ``{server}`` stands for the server's folder.
+The declaration of a server is a ``ServerDeclaration``:
 
-The folder belongs to the server's user, who may put anything in it at any moment: nothing is opened, read or removed there with root's rights. What the
-server and its commands say goes to a file without a name in the run's own folder.
+``commands``, ``folders``
+    The commands that must be installed, and globs of the directories to look in before the search path, one directory for each version.
+``user``
+    The user who runs the server if the plan runs as root.
+``prepare``, ``fill``
+    Lists of argv, run before the server starts and after it is ready.
+``serve``
+    The argv of the server.
+``ready``
+    An argv that succeeds when the server is ready.
+``stop``, ``kill``
+    The names of the signals that ask the server to end, and that the kernel sends to it if its keeper dies.
 
-A process of its own keeps the server: it ends it and removes its folder when it is told to, and also when the plan is killed.
+``{server}`` in an argv stands for the server's directory.
+
+The directory belongs to the server's user, who can put anything into it at any time. Root therefore opens, reads and removes nothing in it. The output of
+the server and its commands goes to an unnamed file in the run's own directory.
+
+A separate process, the keeper, starts the server. It ends the server and removes its directory when it gets SIGTERM, and also when the plan is killed.
 """
 
 from __future__ import annotations
@@ -23,11 +35,13 @@ import signal
 import subprocess
 import tempfile
 import time
+import types
+import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import processes, users
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in import WorkloadError
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in import ServerDeclaration, WorkloadError
 
-# An emulated or crowded host takes minutes to fill a database that takes others a second.
+# On an emulated or overloaded host, filling a database takes minutes instead of a second.
 STEP_SECONDS = 600
 READY_SECONDS = 120
 STOP_SECONDS = 15
@@ -35,53 +49,59 @@ LAST_BYTES = 800
 
 
 class Server:
-    """One server, kept by a process of its own.
+    """A server and the separate process that keeps it.
 
     Args:
-        declaration: see above.
-        folder: an empty folder, which whoever runs the server owns, in one that only this process's user may write; removed at the end.
+        declaration: the declaration of the server.
+        folder: an empty directory that belongs to the server's user, in a directory that only the user of this process can write. ``stop`` removes it.
         path: the search path of its commands.
+
+    Attributes:
+        folder: the server's directory.
+
+    Raises:
+        WorkloadError: the server did not start.
     """
 
-    def __init__(self, declaration, folder, path):
+    def __init__(self, declaration: ServerDeclaration, folder: str, path: str) -> None:
         self.folder = folder
         self._owner = owner(declaration)
-        told_read, told_write = os.pipe()
-        self._keeper = os.fork()
+        error_read, error_write = os.pipe()
+        self._keeper: int | None = os.fork()
         if self._keeper == 0:
-            os.close(told_read)
-            _keep(declaration, self._owner, folder, path, told_write)
-        os.close(told_write)
+            os.close(error_read)
+            _keep(declaration, self._owner, folder, path, error_write)
+        os.close(error_write)
         try:
-            with os.fdopen(told_read, encoding="utf-8", errors="replace") as told:
-                trouble = told.read()
+            with os.fdopen(error_read, encoding="utf-8", errors="replace") as stream:
+                error = stream.read()
         except BaseException:
             self.stop()
             raise
-        if trouble:
+        if error:
             self.stop()
-            raise WorkloadError(trouble)
+            raise WorkloadError(error)
 
-    def stop(self):
-        """End the server and remove its folder.
+    def stop(self) -> str | None:
+        """End the server and remove its directory. A second call does nothing.
 
         Returns:
-            None, or a sentence about what could not be removed.
+            None, or a message about what could not be removed.
         """
         if self._keeper is None:
             return None
         os.kill(self._keeper, signal.SIGTERM)
         status = os.waitpid(self._keeper, 0)[1]
         self._keeper = None
-        # One that was killed has not removed it, and one that could not has no way to say so any more.
+        # A keeper that was killed has not removed the directory. One that could not remove it has no way to report the reason.
         return users.remove_folder(self.folder, self._owner) or f"not all of {self.folder} could be removed" if status != 0 else None
 
 
-def owner(declaration):
-    """(uid, gid) of who has to run the server: the declared user where this process is root, else this process's.
+def owner(declaration: ServerDeclaration) -> tuple[int, int]:
+    """Return (uid, gid) of the user who runs the server: the declared user if this process runs as root, else the user of this process.
 
     Raises:
-        WorkloadError: there is no such user.
+        WorkloadError: the declared user does not exist.
     """
     if os.geteuid() != 0:
         return os.geteuid(), os.getegid()
@@ -93,20 +113,23 @@ def owner(declaration):
 
 
 class _Ended(BaseException):
-    """The keeper was told to end."""
+    """SIGTERM in the keeper."""
 
 
-def _raise_ended(_number, _frame):
+def _raise_ended(_number: int, _frame: types.FrameType | None) -> t.NoReturn:
     raise _Ended
 
 
-def _keep(declaration, user, folder, path, told):
-    """In the keeper: start, say so by closing the pipe (or say what went wrong), wait for the end, leave nothing. Never returns."""
+def _keep(declaration: ServerDeclaration, user: tuple[int, int], folder: str, path: str, error_write: int) -> t.NoReturn:
+    """Run the keeper: start the server, wait for SIGTERM, end the server and remove its directory.
+
+    The keeper closes the pipe when the server is ready. If the server does not start, it writes the reason to the pipe first.
+    """
     wake = None
     status = 1
     try:
         os.setsid()
-        # The plan's own handlers are not for this process; whoever ends the plan with these also ends it by SIGTERM.
+        # Do not run the handlers of the plan here. A plan that gets one of these signals ends the keeper with SIGTERM.
         for number in (signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, _raise_ended)
@@ -114,15 +137,15 @@ def _keep(declaration, user, folder, path, told):
         processes.adopt_orphans()
         wake, wake_write = os.pipe()
         os.set_blocking(wake_write, False)
-        # Without it a signal between two instructions and a wait for one would be missed until the next.
+        # Without this, a signal that arrives just before select() would be noticed only with the next signal.
         signal.set_wakeup_fd(wake_write)
         _start(declaration, user, folder, path)
-        os.close(told)
+        os.close(error_write)
         select.select([wake], [], [])
     except _Ended:
         pass
     except (WorkloadError, OSError, subprocess.SubprocessError) as error:
-        os.write(told, str(error).encode("utf-8", "replace"))
+        os.write(error_write, str(error).encode("utf-8", "replace"))
     finally:
         try:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -132,33 +155,35 @@ def _keep(declaration, user, folder, path, told):
             os._exit(status)
 
 
-def _start(declaration, user, folder, path):
-    run = _Commands(declaration, user, folder, path)
-    for argv in declaration["prepare"]:
-        run.step(argv)
-    serving = run.start(declaration["serve"])
-    until = time.monotonic() + READY_SECONDS
-    while not run.succeeds(declaration["ready"]):
-        if serving.poll() is not None or time.monotonic() > until:
-            raise WorkloadError(f"{declaration['serve'][0]} does not serve: {run.last_words()}")
-        time.sleep(0.1)
-    for argv in declaration["fill"]:
-        run.step(argv)
+def _start(declaration: ServerDeclaration, user: tuple[int, int], folder: str, path: str) -> None:
+    with tempfile.TemporaryFile(dir=os.path.dirname(folder)) as log:
+        commands = _Commands(declaration, user, folder, path, log)
+        for argv in declaration["prepare"]:
+            commands.run(argv)
+        process = commands.start(declaration["serve"])
+        until = time.monotonic() + READY_SECONDS
+        while not commands.succeeds(declaration["ready"]):
+            if process.poll() is not None or time.monotonic() > until:
+                raise WorkloadError(f"the server {declaration['serve'][0]} did not start: {commands.last_lines()}")
+            time.sleep(0.1)
+        for argv in declaration["fill"]:
+            commands.run(argv)
 
 
 class _Commands:
-    """Runs a server's commands as its owner, in its folder, with a clean environment and a log."""
+    """The commands of a server, run as its user, in its directory, with a clean environment and a log."""
 
-    def __init__(self, declaration, user, folder, path):
+    def __init__(self, declaration: ServerDeclaration, user: tuple[int, int], folder: str, path: str, log: t.IO[bytes]) -> None:
         self._owner = user
         self._folder = folder
         self._path = path
         self._kill = getattr(signal, declaration["kill"])
-        self._log = tempfile.TemporaryFile(dir=os.path.dirname(folder))
+        self._log = log
 
-    def start(self, argv):
+    def start(self, argv: t.Sequence[str]) -> subprocess.Popen[bytes]:
+        """Start a command."""
         program = shutil.which(argv[0], path=self._path) or argv[0]
-        filled = [program] + [word.replace("{server}", self._folder) for word in argv[1:]]
+        filled = [program, *(argument.replace("{server}", self._folder) for argument in argv[1:])]
         return subprocess.Popen(
             filled,
             stdin=subprocess.DEVNULL,
@@ -169,32 +194,33 @@ class _Commands:
             preexec_fn=self._become_owner,
         )
 
-    def step(self, argv):
-        """Run a command to its end.
+    def run(self, argv: t.Sequence[str]) -> None:
+        """Run a command and wait for its end.
 
         Raises:
-            WorkloadError: it failed, or took too long.
+            WorkloadError: the command failed or took too long.
         """
         try:
             status = self.start(argv).wait(timeout=STEP_SECONDS)
         except subprocess.TimeoutExpired:
-            raise WorkloadError(f"{argv[0]} did not end within {STEP_SECONDS} s: {self.last_words()}") from None
+            raise WorkloadError(f"{argv[0]} did not end within {STEP_SECONDS} s: {self.last_lines()}") from None
         if status != 0:
-            raise WorkloadError(f"{argv[0]} failed with exit status {status}: {self.last_words()}")
+            raise WorkloadError(f"{argv[0]} failed with exit status {status}: {self.last_lines()}")
 
-    def succeeds(self, argv):
+    def succeeds(self, argv: t.Sequence[str]) -> bool:
+        """Run a command, and return whether its exit status is 0."""
         return self.start(argv).wait(timeout=STEP_SECONDS) == 0
 
-    def last_words(self):
-        """The end of the log as one line."""
+    def last_lines(self) -> str:
+        """Return the end of the log as one line."""
         log = self._log.fileno()
-        # Not by seeking: the commands write where this file description stands.
+        # With pread, not by seeking: the commands share the file offset and write there.
         text = os.pread(log, LAST_BYTES, max(0, os.fstat(log).st_size - LAST_BYTES)).decode("utf-8", "replace")
-        return " | ".join(line.strip() for line in text.splitlines() if line.strip()) or "it said nothing"
+        return " | ".join(line.strip() for line in text.splitlines() if line.strip()) or "no output"
 
-    def _become_owner(self):
+    def _become_owner(self) -> None:
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         users.become(self._owner)
-        # After the change of user, which takes it away.
+        # After the change of user, which clears this setting.
         processes.die_with_parent(self._kill)

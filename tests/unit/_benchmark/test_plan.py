@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan: its order, its budget and its failures, with real workloads on this machine; toggles are judged in guests (molecule/smt_eval)."""
+"""The plan: its order, budget and failures, with real workloads on this machine. Switching is tested in guests (molecule/smt_eval)."""
 
 from __future__ import annotations
 
@@ -63,16 +63,16 @@ RATE = {"name": "rate", "unit": "1/s", "better": "higher", "pattern": "rate ([0-
 
 
 def own(name, line, **changed):
-    """A command of the user's own, in a shell."""
+    """Return a user's own command that runs in a shell."""
     return dict({"name": name, "argv": ["sh", "-c", line], "metric": RATE}, **changed)
 
 
 @pytest.fixture(name="toggles")
 def recorded_toggles(monkeypatch):
-    """What the plan wants of the SMT state; this machine's is not touched."""
+    """Record how the plan switches SMT, without switching this machine."""
     wanted = []
-    for name, told in (("enable", "on"), ("disable", "off")):
-        monkeypatch.setattr(smt_state, name, lambda sysroot, cores, origin, told=told: wanted.append((told, origin)))
+    for name, state in (("enable", "on"), ("disable", "off")):
+        monkeypatch.setattr(smt_state, name, lambda sysroot, cores, origin, state=state: wanted.append((state, origin)))
     return wanted
 
 
@@ -84,8 +84,8 @@ def measured(tmp_path, settings, **kwargs):
     return done, files.read_lines("samples.jsonl"), files
 
 
-@pytest.mark.skipif(len(HERE) < 2, reason="two CPUs are needed to stand for siblings")
-def test_blocks_alternate_and_every_second_runs_backwards(tmp_path, toggles):
+@pytest.mark.skipif(len(HERE) < 2, reason="needs two CPUs as siblings")
+def test_arms_alternate_and_every_second_block_is_reversed(tmp_path, toggles):
     _done, samples, _files = measured(tmp_path, SETTINGS)
     order = [(sample["block"], sample["condition"], sample["placement"]) for sample in samples]
     assert order == [
@@ -104,14 +104,14 @@ def test_blocks_alternate_and_every_second_runs_backwards(tmp_path, toggles):
     assert all(sample["ok"] and sample["metric"]["value"] > 0 for sample in samples)
 
 
-def test_nothing_is_switched_when_not_asked_for(tmp_path, toggles):
+def test_nothing_is_switched_without_a_change(tmp_path, toggles):
     settings = dict(SETTINGS, change="none", placements=["single"], blocks=2)
     _done, samples, _files = measured(tmp_path, settings)
     assert toggles == []
     assert [sample["condition"] for sample in samples] == ["as_found"] * 2
 
 
-def test_the_budget_ends_a_plan_at_a_whole_block(tmp_path):
+def test_the_budget_ends_a_plan_after_a_complete_block(tmp_path):
     settings = dict(SETTINGS, change="none", placements=["single", "all_threads"], blocks=None, budget=1)
     done, samples, files = measured(tmp_path, settings)
     assert done.block >= 1
@@ -119,17 +119,17 @@ def test_the_budget_ends_a_plan_at_a_whole_block(tmp_path):
     assert files.read("progress.json")["last"]["workload"] == "gzip"
 
 
-def test_a_block_that_takes_far_longer_than_the_budget_ends_the_plan_with_the_reason(tmp_path, monkeypatch):
+def test_a_block_that_takes_much_longer_than_the_budget_ends_the_plan_with_the_reason(tmp_path, monkeypatch):
     monkeypatch.setattr(plan, "OVERTIME", 0)
     slow = own("slow", "sleep 0.4; echo rate 1")
     settings = dict(SETTINGS, change="none", workloads=[], custom=[slow, dict(slow, name="slower")], placements=["single"], budget=1, blocks=None)
-    with pytest.raises(plan.PlanError, match=r"block 0 was not done 0 s after the budget of 1 s was spent: give this host more time"):
+    with pytest.raises(plan.PlanError, match=r"block 0 was not done 0 s after the end of the budget of 1 s: give this host more time"):
         measured(tmp_path, settings)
     assert len(RunDirectory(str(tmp_path), "r").read_lines("samples.jsonl")) < 2
 
 
 @pytest.mark.parametrize(
-    ("host_facts", "words"),
+    ("host_facts", "text"),
     [
         (facts(control="notsupported", supported=False), "no SMT to switch .smt/control reads notsupported"),
         (facts(threads_per_core={"max": 1}), "no core of this host has a second thread"),
@@ -140,17 +140,17 @@ def test_a_block_that_takes_far_longer_than_the_budget_ends_the_plan_with_the_re
         ),
     ],
 )
-def test_why_there_is_no_comparison_is_said(host_facts, words):
+def test_the_reason_for_no_comparison(host_facts, text):
     found = outline(SETTINGS, host_facts)
     assert not found.change.compared and found.change.conditions == ["as_found"]
-    assert re.search(words, found.change.reason)
+    assert re.search(text, found.change.reason)
 
 
 def test_smt_off_as_found_is_still_compared():
     assert outline(SETTINGS, facts(control="off"), cores=((0, 1),), online=(0,), allowed=(0,)).change.compared
 
 
-def test_placements_under_each_condition():
+def test_placements_in_each_arm():
     found = outline(dict(SETTINGS, placements=["siblings", "one_per_core", "all_threads"]), cores=((0, 2), (1, 3)), allowed=(0, 1, 2, 3), online=(0, 1, 2, 3))
     on, off = found.placements("smt_on"), found.placements("smt_off")
     assert on["all_threads"]["workers"] == [[0], [1], [2], [3]]
@@ -158,24 +158,24 @@ def test_placements_under_each_condition():
     assert off["all_threads"] == {"workers": [[0], [1]], "same_as": "one_per_core", "reason": None}
 
 
-def test_siblings_that_are_offline_as_found_are_measured_once_online():
+def test_siblings_that_are_offline_as_found_are_measured_when_online():
     found = outline(SETTINGS, facts(control="off"), cores=((0, 2), (1, 3)), online=(0, 1), allowed=(0, 1))
     assert found.placements("smt_on")["all_threads"]["workers"] == [[0], [1], [2], [3]]
     assert found.placements("smt_off")["all_threads"]["workers"] == [[0], [1]]
 
 
-def test_a_sibling_that_is_off_on_purpose_takes_no_part():
+def test_a_sibling_that_is_offline_on_purpose_is_not_used():
     found = outline(dict(SETTINGS, placements=["all_threads"]), cores=((0, 2), (1, 3)), online=(0, 1, 2), allowed=(0, 1, 2))
     assert found.placements("smt_on")["all_threads"]["workers"] == [[0], [1], [2]]
 
 
-def test_isolated_and_forbidden_cpus_are_left_alone():
+def test_isolated_and_forbidden_cpus_are_not_used():
     found = outline(SETTINGS, cores=((0, 2), (1, 3)), isolated=(3,), allowed=(1, 2, 3), online=(0, 1, 2, 3))
     assert found.placements("smt_on")["all_threads"]["workers"] == [[1], [2]]
 
 
-def test_workloads_that_fail_in_every_way_are_given_up_and_spoil_nothing(tmp_path):
-    """Each works while it is prepared, then fails, hangs, prints nonsense, or leaves children behind."""
+def test_failing_workloads_are_given_up_and_do_not_affect_others(tmp_path):
+    """Each works during preparation, and then fails, hangs, prints no number, or leaves children."""
     second = f"[ -e {tmp_path}/%s ] || {{ touch {tmp_path}/%s; echo rate 1; exit; }}; "
     custom = [
         own("fails", second % ("f", "f") + "echo no paper; exit 3"),
@@ -186,12 +186,12 @@ def test_workloads_that_fail_in_every_way_are_given_up_and_spoil_nothing(tmp_pat
     settings = dict(SETTINGS, change="none", workloads=["gzip"], custom=custom, placements=["single"], blocks=5)
     done, samples, files = measured(tmp_path, settings)
     errors = {name: [sample["error"] for sample in samples if sample["workload"] == name] for name in ("fails", "hangs", "babbles", "leaves", "gzip")}
-    for name, words in (
+    for name, text in (
         ("fails", "failed with exit status 3: no paper"),
         ("hangs", "did not end within 4 s and was ended: waiting"),
         ("babbles", "printed no rate: rate of what"),
     ):
-        assert len(errors[name]) == plan.FAILURES_ALLOWED + 1 and all(words in error for error in errors[name])
+        assert len(errors[name]) == plan.FAILURES_ALLOWED + 1 and all(text in error for error in errors[name])
     assert errors["leaves"] == errors["gzip"] == [None] * 5
     assert sorted(skip["workload"] for skip in done.skipped) == ["babbles", "fails", "hangs"]
     assert all("given up after 3 failures in a row" in skip["reason"] for skip in done.skipped)
@@ -199,7 +199,7 @@ def test_workloads_that_fail_in_every_way_are_given_up_and_spoil_nothing(tmp_pat
     assert not [pid for pid in (tmp_path / "children").read_text().split() if os.path.exists(f"/proc/{pid}")]
 
 
-def test_a_server_runs_as_long_as_the_plan_and_no_longer(tmp_path, monkeypatch):
+def test_a_server_ends_with_the_plan(tmp_path, monkeypatch):
     server = {
         "folders": [],
         "commands": ["sh"],
@@ -219,7 +219,7 @@ def test_a_server_runs_as_long_as_the_plan_and_no_longer(tmp_path, monkeypatch):
     assert not os.path.exists(f"/proc/{pids.pop()}") and not os.path.exists(files.file("served.server"))
 
 
-def test_a_workload_with_a_point_is_sampled_at_each(tmp_path, monkeypatch):
+def test_a_workload_with_a_parameter_is_sampled_for_each_value(tmp_path, monkeypatch):
     levels = dict(
         built_in.PLAIN,
         name="levels",
@@ -244,8 +244,8 @@ def test_a_workload_with_a_point_is_sampled_at_each(tmp_path, monkeypatch):
     assert files.read("header.json")["plan"]["workloads"][0]["points"] == [0.5, 1.0]
 
 
-@pytest.mark.skipif(len(HERE) < 2, reason="two CPUs are needed to stand for siblings")
-def test_a_placement_under_another_name_is_measured_under_the_first(tmp_path, monkeypatch):
+@pytest.mark.skipif(len(HERE) < 2, reason="needs two CPUs as siblings")
+def test_placements_with_the_same_cpus_are_measured_under_the_first_name(tmp_path, monkeypatch):
     whole = dict(
         built_in.PLAIN,
         name="whole",
@@ -260,11 +260,11 @@ def test_a_placement_under_another_name_is_measured_under_the_first(tmp_path, mo
     assert [sample["placement"] for sample in measured(tmp_path, settings)[1]] == ["siblings"]
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    with pytest.raises(plan.PlanError, match=r"whole is measured in all_threads: none of them is in this plan"):
+    with pytest.raises(plan.PlanError, match=r"whole needs one of the placements all_threads: none of them is both in this plan and possible"):
         measured(elsewhere, dict(settings, placements=["single"]))
 
 
-def test_what_is_recorded_with_a_sample_passes_the_schema(tmp_path):
+def test_a_recorded_sample_matches_the_schema(tmp_path):
     done, samples, files = measured(tmp_path, dict(SETTINGS, change="none", placements=["single"], blocks=1))
     assert samples[0]["point"] is None
     assert set(samples[0]["core_usage"]) == {",".join(map(str, HERE))}
@@ -275,7 +275,7 @@ def test_what_is_recorded_with_a_sample_passes_the_schema(tmp_path):
     assert found["plan"]["stopped"] == "blocks" and 0 <= found["environment"]["busy"]["others"] <= 1
 
 
-def test_before_each_block_the_host_is_looked_at(tmp_path, monkeypatch):
+def test_the_state_of_the_host_is_recorded_before_each_block(tmp_path, monkeypatch):
     monkeypatch.setattr(telemetry, "load_by_others", lambda: 0.64)
     _done, _samples, files = measured(tmp_path, dict(SETTINGS, change="none", placements=["single"], blocks=2))
     events = files.read_lines("events.jsonl")
@@ -286,9 +286,9 @@ def test_before_each_block_the_host_is_looked_at(tmp_path, monkeypatch):
     assert files.read("header.json")["environment"]["busy"] == {"others": 0.64}
 
 
-@pytest.mark.skipif(len(HERE) < 2, reason="two CPUs are needed to stand for siblings")
-def test_a_plan_stops_when_it_knows_enough_whatever_it_knows(tmp_path, toggles):
-    """The same rate on and off, and half of it: both stop at the same block, long before the budget is spent."""
+@pytest.mark.skipif(len(HERE) < 2, reason="needs two CPUs as siblings")
+def test_a_plan_stops_when_it_is_precise_whatever_the_effect(tmp_path, toggles):
+    """Equal rates and half the rate stop at the same block, long before the end of the budget."""
     for name, line in (("even", "echo rate 100"), ("halved", f"[ $(taskset -cp $$ | sed 's/.*: //') = {HERE[0]} ] && echo rate 50 || echo rate 100")):
         folder = tmp_path / name
         folder.mkdir()
@@ -300,13 +300,13 @@ def test_a_plan_stops_when_it_knows_enough_whatever_it_knows(tmp_path, toggles):
         assert files.read("header.json")["plan"]["stopped"] == "precise"
 
 
-def test_a_missing_workload_is_skipped_and_none_at_all_is_an_error(tmp_path, monkeypatch):
+def test_a_missing_workload_is_skipped_and_a_plan_without_workloads_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(plan.PlanError, match=r"no workload can be run here: gzip is not installed .package gzip."):
         measured(tmp_path, dict(SETTINGS, change="none"))
 
 
-def test_a_plan_stops_before_its_result_is_larger_than_a_controller_takes(tmp_path, monkeypatch):
+def test_a_plan_stops_before_its_result_is_too_large_for_the_controller(tmp_path, monkeypatch):
     settings = dict(SETTINGS, change="none", workloads=[], custom=[own("own", "echo rate 1")], placements=["single"], blocks=50)
     monkeypatch.setattr(plan, "MOST_BYTES", 12000)
     done, samples, files = measured(tmp_path, settings)
@@ -314,19 +314,19 @@ def test_a_plan_stops_before_its_result_is_larger_than_a_controller_takes(tmp_pa
     assert 12000 - 2 * done.largest < files.size() <= 12000
 
 
-def test_a_block_that_alone_would_be_larger_is_given_up_with_the_reason(tmp_path, monkeypatch):
+def test_a_single_block_that_is_too_large_is_given_up_with_the_reason(tmp_path, monkeypatch):
     monkeypatch.setattr(plan, "MOST_BYTES", 2000)
     custom = [own(f"own_{number}", "echo rate 1") for number in range(6)]
-    with pytest.raises(plan.PlanError, match=r"block 0 was not done, and the samples so far are as large as a result may be"):
+    with pytest.raises(plan.PlanError, match=r"block 0 was not done, and the samples so far already have the maximum size of a result"):
         measured(tmp_path, dict(SETTINGS, change="none", workloads=[], custom=custom, placements=["single"], blocks=1))
 
 
-def test_the_file_on_the_controller_is_not_larger_than_a_plan_counts(tmp_path):
+def test_the_file_on_the_controller_is_not_larger_than_counted_by_the_plan(tmp_path):
     settings = dict(SETTINGS, change="none", workloads=[], custom=[own("own", "echo rate 1")], placements=["single"], blocks=9)
     done, _samples, files = measured(tmp_path, settings)
     files.write("header.json", done.header(smt_facts.gather(HostFs("/")), {"cpu_model": "\u00e9\u4e2d"}, "r"))
     path, _new = result_files.save(tmp_path / "controller", dict(files.result(), host="h"))
-    # How it ended, and the host's name, are not counted.
+    # The ending and the host's name are not counted.
     assert 0.8 * files.size() < os.path.getsize(path) < files.size() + 500
     assert run_directory.MOST_BYTES < 0.95 * results.MAX_BYTES
 
@@ -335,20 +335,20 @@ RATE_COMMAND = own("own", "echo rate 1")
 
 
 @pytest.mark.parametrize(
-    ("changed", "trouble"),
+    ("changed", "error"),
     [
         ({"budget": 0}, "budget is 0: it must be from 1 to"),
         ({"blocks": 0}, "blocks is 0"),
         ({"sample_seconds": float("nan")}, "sample_seconds is nan"),
         ({"settle_seconds": -1}, "settle_seconds is -1"),
-        ({"placements": []}, "no placement is named"),
+        ({"placements": []}, "no placement is given"),
         ({"placements": ["x"]}, "there is no placement 'x'"),
         ({"workloads": ["x"]}, "there is no workload x"),
-        ({"workloads": []}, "no workload is named"),
+        ({"workloads": []}, "no workload is given"),
         ({"margin": 0}, "margin is 0"),
-        ({"custom": [dict(RATE_COMMAND, name="A b")]}, "cannot be a name"),
+        ({"custom": [dict(RATE_COMMAND, name="A b")]}, "is not a valid name"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(changed, trouble):
-    with pytest.raises((plan.PlanError, PlacementError, built_in.WorkloadError), match=trouble):
+def test_invalid_settings_are_refused(changed, error):
+    with pytest.raises((plan.PlanError, PlacementError, built_in.WorkloadError), match=error):
         plan.check_settings(dict(SETTINGS, **changed))

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run's folder: nothing is lost by a plan that is killed, nothing overwritten, nothing reached outside of it."""
+"""A run's directory: a killed plan loses no data, no run overwrites another, and no path outside is accessed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def a_created_run(tmp_path):
     return files
 
 
-def test_a_plan_that_was_killed_leaves_each_whole_sample(files):
+def test_a_killed_plan_leaves_all_complete_samples(files):
     for block in range(3):
         files.append("samples.jsonl", {"block": block})
     with open(files.file("samples.jsonl"), "a", encoding="utf-8") as samples:
@@ -37,7 +37,7 @@ def test_a_plan_that_was_killed_leaves_each_whole_sample(files):
 
 @contextlib.contextmanager
 def no_file_larger_than(size):
-    """A write of this process fails half-way, as on a full disk; also what pytest writes, so it must not last longer than what is tested."""
+    """Make writes of this process fail half-way, as on a full disk. This affects pytest too, so it must be short."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
     try:
@@ -46,7 +46,7 @@ def no_file_larger_than(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_a_full_disk_loses_nothing_that_was_written_before(files):
+def test_a_full_disk_loses_no_earlier_data(files):
     files.append("samples.jsonl", {"block": 0})
     with no_file_larger_than(os.path.getsize(files.file("samples.jsonl")) + 5):
         with pytest.raises(RunDirectoryError, match=r"samples.jsonl: File too large"):
@@ -58,7 +58,7 @@ def test_a_full_disk_loses_nothing_that_was_written_before(files):
     assert sorted(os.listdir(files.path)) == ["header.json", "lock", "samples.jsonl"]
 
 
-def test_a_plan_that_ended_says_how(files):
+def test_the_ending_of_a_plan_is_in_its_result(files):
     files.event("skipped", "gzip: gone")
     files.write("ending.json", {"outcome": "completed", "message": None, "finished": "x", "restored": {"ok": True}, "skipped": []})
     result = files.result()
@@ -72,12 +72,12 @@ def test_a_run_never_overwrites_another(files):
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../r1", "a/b", ".hidden", "a b", "a\n", "-x", "x" * 101, "a\0"])
-def test_names_that_could_lead_elsewhere_are_refused(name, tmp_path):
+def test_names_that_lead_to_another_path_are_refused(name, tmp_path):
     with pytest.raises(RunDirectoryError, match=r"a run cannot be called"):
         RunDirectory(str(tmp_path), name)
 
 
-def test_an_unknown_run_is_named(tmp_path):
+def test_an_unknown_run_is_reported(tmp_path):
     with pytest.raises(RunDirectoryError, match=r"there is no run r9"):
         RunDirectory(str(tmp_path), "r9").result()
 
@@ -126,7 +126,7 @@ def test_damaged_lines_are_left_out_and_counted(files, name):
     assert f"{name}: {len(DAMAGED)} lines" in result["events"][1]["detail"]
 
 
-def test_a_line_that_was_cut_off_costs_no_other(files):
+def test_a_truncated_line_does_not_affect_others(files):
     files.append("samples.jsonl", {"block": 0})
     written_to(files, "samples.jsonl", '{"block": 1, "wor')
     files.append("samples.jsonl", {"block": 2})
@@ -134,25 +134,25 @@ def test_a_line_that_was_cut_off_costs_no_other(files):
 
 
 @pytest.mark.parametrize("text", ["", "7", "[]", "{}", '{"plan": 7, "change": {}}', "[" * 5000, "\0"])
-def test_a_damaged_header_is_a_sentence_with_the_way_out(files, text):
+def test_a_damaged_header_is_reported_with_what_to_do(files, text):
     files.append("samples.jsonl", {"block": 0})
     with open(files.file("header.json"), "w", encoding="utf-8") as header:
         header.write(text)
     with pytest.raises(RunDirectoryError, match=r"header.json is damaged.*by hand"):
         files.result()
     files.release()
-    # What was measured lies there: it is not forgotten without a word.
+    # The measured data is still there, so the run stays listed.
     assert kept_runs(os.path.dirname(files.path)) == ["r1"]
 
 
 @pytest.mark.parametrize("text", ["7", "[]", '{"outcome": ', "[" * 5000])
-def test_a_damaged_ending_is_none(files, text):
+def test_a_damaged_ending_is_ignored(files, text):
     with open(files.file("ending.json"), "w", encoding="utf-8") as ending:
         ending.write(text)
     assert files.result()["outcome"] == "interrupted"
 
 
-def test_what_is_no_number_is_never_written(files):
+def test_infinity_and_nan_are_never_written(files):
     with pytest.raises(RunDirectoryError, match=r"samples.jsonl"):
         files.append("samples.jsonl", {"block": 0, "value": float("inf")})
     with pytest.raises(RunDirectoryError, match=r"progress.json"):
@@ -160,33 +160,33 @@ def test_what_is_no_number_is_never_written(files):
     assert sorted(os.listdir(files.path)) == ["header.json", "lock"]
 
 
-# ---- who lives, who ended ----------------------------------------------------------------------------------------------------------------------------
+# ---- running and ended runs --------------------------------------------------------------------------------------------------------------------------
 
 
 def ended(files):
-    """The same run after its process has ended: the kernel has let its lock go."""
+    """Return the same run after the end of its process, when the kernel has released its lock."""
     files.release()
     return RunDirectory(os.path.dirname(files.path), files.run)
 
 
-def test_a_run_that_lives_is_not_interrupted_and_not_removed(files):
+def test_a_running_run_is_not_listed_and_not_removed(files):
     base = os.path.dirname(files.path)
     files.write("pid.json", os.getpid())
     other = RunDirectory(base, "r1")
     assert kept_runs(base) == []
     with pytest.raises(RunDirectoryError, match=f"run r1 is still being measured on this host by process {os.getpid()}"):
-        other.see_that_it_has_ended(0)
-    ended(files).see_that_it_has_ended(0)
+        other.wait_for_end(0)
+    ended(files).wait_for_end(0)
     assert kept_runs(base) == ["r1"]
 
 
-def test_a_run_that_never_measured_is_not_offered_and_removed_by_the_next(files):
+def test_a_run_without_a_header_is_not_listed_and_is_removed_by_the_next(files):
     base = os.path.dirname(files.path)
     early = RunDirectory(base, "r0")
     early.create()
     early.write("pid.json", 1)
     sweep(base)
-    assert os.path.exists(early.path), "it lives"
+    assert os.path.exists(early.path), "it is still running"
     with pytest.raises(RunDirectoryError, match=r"run r0 on this host ended before it measured anything"):
         ended(early).result()
     assert "r0" not in kept_runs(base)
@@ -194,7 +194,7 @@ def test_a_run_that_never_measured_is_not_offered_and_removed_by_the_next(files)
     assert not os.path.exists(early.path) and os.path.exists(files.path)
 
 
-def test_no_more_names_are_offered_than_a_controller_takes(tmp_path):
+def test_the_number_of_listed_runs_is_limited(tmp_path):
     for number in range(120):
         ended_run = RunDirectory(str(tmp_path), f"r{number:03}")
         ended_run.create()
@@ -205,11 +205,11 @@ def test_no_more_names_are_offered_than_a_controller_takes(tmp_path):
     assert kept_runs(str(tmp_path)) == [f"r{number:03}" for number in range(100)]
 
 
-# ---- any moment is the last --------------------------------------------------------------------------------------------------------------------------
+# ---- a kill at any moment ----------------------------------------------------------------------------------------------------------------------------
 
 
 def life(base, confirmed):
-    """A run from its first file to its end; ``confirmed`` is called with each index once its sample is said to be kept."""
+    """Write all files of a run; ``confirmed`` is called with the index of each sample after it was written."""
     files = RunDirectory(base, "r2")
     files.create()
     files.write("pid.json", 7)
@@ -224,7 +224,7 @@ def life(base, confirmed):
 
 
 @needs_trace
-def test_a_kill_between_any_two_changes_of_a_run_loses_nothing_that_was_confirmed(tmp_path):
+def test_a_kill_between_any_two_changes_loses_no_confirmed_sample(tmp_path):
     base = str(tmp_path / "runs")
     marks = tmp_path / "confirmed"
 
@@ -235,21 +235,21 @@ def test_a_kill_between_any_two_changes_of_a_run_loses_nothing_that_was_confirme
             mark.unlink()
 
     def work():
-        # In a process of its own, so that its folder is not one of the changes that are counted.
+        # The marks are outside the run's directory, so they are not among the counted changes.
         life(base, lambda index: os.symlink("x", marks / str(index)))
 
     def check(_number, _killed):
         done = sorted(int(mark.name) for mark in marks.iterdir())
-        offered = kept_runs(base)
+        listed = kept_runs(base)
         if done:
-            assert offered == ["r2"]
-        for name in offered:
+            assert listed == ["r2"]
+        for name in listed:
             found = [sample["block"] for sample in RunDirectory(base, name).result()["samples"]]
             assert found[: len(done)] == done
         sweep(base)
-        assert kept_runs(base) == offered
-        # The next call: the same run is fetched and forgotten, another one is made.
-        for name in offered:
+        assert kept_runs(base) == listed
+        # The next call: the run is removed, and another one is created.
+        for name in listed:
             RunDirectory(base, name).remove()
         following = RunDirectory(base, "r2")
         following.create()
@@ -259,7 +259,7 @@ def test_a_kill_between_any_two_changes_of_a_run_loses_nothing_that_was_confirme
 
 
 @needs_trace
-def test_a_kill_between_any_two_changes_of_forgetting_leaves_the_run_whole_or_gone(tmp_path):
+def test_a_kill_during_removal_leaves_the_run_complete_or_removed(tmp_path):
     base, template = str(tmp_path / "runs"), str(tmp_path / "template")
     life(template, lambda index: None)
     os.mkdir(os.path.join(template, "r2", "more"))
@@ -275,7 +275,7 @@ def test_a_kill_between_any_two_changes_of_forgetting_leaves_the_run_whole_or_go
 
 
 @needs_trace
-def test_names_are_on_the_disk_before_a_run_says_that_they_are(tmp_path):
+def test_names_are_on_disk_before_the_calls_return(tmp_path):
     base = str(tmp_path / "runs")
     assert_durable(lambda: written_durably(base))
     shutil.rmtree(base)

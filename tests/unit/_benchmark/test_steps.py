@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The steps of an evaluation on this machine, by an ordinary user: two at once keep out of each other's way, and none takes the other for interrupted."""
+"""The steps of an evaluation on this machine as an ordinary user: two concurrent evaluations do not affect each other."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SETTINGS = {
 
 @pytest.fixture(name="user", autouse=True)
 def an_ordinary_user(tmp_path, monkeypatch):
-    """What this process does is done as by a user who is not root, whose runs are in a place of their own."""
+    """Run as a user who is not root, with a directory of runs for this test."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(steps, "END_SECONDS", 0)
@@ -38,7 +38,7 @@ def an_ordinary_user(tmp_path, monkeypatch):
 
 @pytest.fixture(name="held")
 def an_evaluation_that_is_held(tmp_path):
-    """Run ``first`` in a process of its own, in the middle of its samples until ``go`` is there. The pid."""
+    """Run ``first`` in another process, whose samples wait for the file ``go``. Yields the pid."""
     line = "echo x >> %s/begun; while [ $(wc -l < %s/begun) -gt 2 ] && [ ! -e %s/go ]; do sleep 0.05; done; echo rate 1" % ((tmp_path,) * 3)
     metric = {"name": "rate", "unit": "1/s", "better": "higher", "pattern": "rate ([0-9.]+)"}
     settings = dict(SETTINGS, custom=[{"name": "own", "argv": ["sh", "-c", line], "metric": metric, "timeout": 600}])
@@ -60,7 +60,7 @@ def an_evaluation_that_is_held(tmp_path):
 CUSTOM = [{"name": "own", "argv": ["echo", "rate 1"], "metric": {"name": "rate", "unit": "1/s", "better": "higher", "pattern": "rate ([0-9.]+)"}}]
 
 
-def test_a_second_evaluation_is_refused_with_the_firsts_name_and_takes_nothing_from_it(held, tmp_path):
+def test_a_second_evaluation_is_refused_with_the_name_of_the_first_and_does_not_affect_it(held, tmp_path):
     settings = dict(SETTINGS, custom=CUSTOM)
     assert steps.describe("second", settings)["uncollected"] == []
     with pytest.raises(locks.HostLockError, match=rf"an evaluation \(run first\), pid {held} .*: try again when it has finished"):
@@ -78,11 +78,11 @@ def test_a_second_evaluation_is_refused_with_the_firsts_name_and_takes_nothing_f
     assert steps.describe("third", settings)["uncollected"] == ["second"]
 
 
-def test_an_evaluation_that_was_killed_is_interrupted_at_once(held):
+def test_a_killed_evaluation_is_reported_as_interrupted(held):
     os.kill(held, signal.SIGKILL)
     os.waitpid(held, 0)
     until = time.monotonic() + 600
-    while RunDirectory(base_directory(), "first").lives() and time.monotonic() < until:
+    while RunDirectory(base_directory(), "first").is_running() and time.monotonic() < until:
         time.sleep(0.02)
     assert steps.describe("second", dict(SETTINGS, custom=CUSTOM))["uncollected"] == ["first"]
     result = steps.collect("first", SETTINGS)["result"]
@@ -91,6 +91,6 @@ def test_an_evaluation_that_was_killed_is_interrupted_at_once(held):
 
 @pytest.mark.parametrize("name", ["../x", ".x", "a/b", "a\n", "", "x" * 101, "\x1b[2J"])
 @pytest.mark.parametrize("step", sorted(steps.STEPS))
-def test_a_name_that_leads_elsewhere_is_refused_by_each_step(step, name):
+def test_a_name_that_leads_to_another_path_is_refused_by_each_step(step, name):
     with pytest.raises(RunDirectoryError, match="a run cannot be called"):
         steps.STEPS[step](name, dict(SETTINGS, custom=CUSTOM))

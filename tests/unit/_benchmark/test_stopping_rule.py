@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When a plan stops: on the width of intervals, whatever they say."""
+"""The stopping rule depends on the width of intervals, not on their position."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import stopping_rule
 from scipy import stats
 
-SPOT = {"workers": [[0], [1]], "same_as": None, "reason": None}
+ASSIGNMENT = {"workers": [[0], [1]], "same_as": None, "reason": None}
 PLACEMENTS = {
-    "smt_on": {"single": SPOT, "one_per_core": SPOT, "all_threads": SPOT},
-    "smt_off": {"single": SPOT, "one_per_core": SPOT, "all_threads": dict(SPOT, same_as="one_per_core")},
+    "smt_on": {"single": ASSIGNMENT, "one_per_core": ASSIGNMENT, "all_threads": ASSIGNMENT},
+    "smt_off": {"single": ASSIGNMENT, "one_per_core": ASSIGNMENT, "all_threads": dict(ASSIGNMENT, same_as="one_per_core")},
 }
-AS_FOUND = {"as_found": {"siblings": SPOT, "cores": SPOT, "all_threads": dict(SPOT, same_as="cores")}}
+AS_FOUND = {"as_found": {"siblings": ASSIGNMENT, "cores": ASSIGNMENT, "all_threads": dict(ASSIGNMENT, same_as="cores")}}
 
 
-def sample(block, condition, placement, value, workload="gzip", point=None):
+def sample(block, arm, placement, value, workload="gzip", parameter=None):
     return {
         "block": block,
-        "condition": condition,
+        "condition": arm,
         "placement": placement,
         "workload": workload,
         "metric": {"value": value},
-        "point": point and {"name": "load", "value": point, "unit": ""},
+        "point": parameter and {"name": "load", "value": parameter, "unit": ""},
     }
 
 
@@ -61,16 +61,16 @@ def test_few_blocks_are_never_enough():
     assert measured([1.0] * stopping_rule.LEAST_BLOCKS).enough()
 
 
-def test_each_workload_has_to_be_known_and_each_point():
+def test_each_workload_and_each_parameter_value_must_be_precise():
     even, noisy = [1.0] * 6, [1.0, 1.1, 0.9, 1.2, 0.8, 1.0]
     precision = measured(noisy, measured(even), workload="sysbench_cpu")
     assert not precision.enough()
     precision.drop("sysbench_cpu")
     assert precision.enough()
-    assert not measured(noisy, measured(even, point=1.0), point=0.5).enough()
+    assert not measured(noisy, measured(even, parameter=1.0), parameter=0.5).enough()
 
 
-def test_more_workloads_ask_for_narrower_intervals():
+def test_more_workloads_need_narrower_intervals():
     ratios = [1.0 + noise for noise in (0.008, -0.008, 0.008, -0.008, 0.008, -0.008)]
     assert measured(ratios).enough()
     many = stopping_rule.Precision(0.01, PLACEMENTS)
@@ -87,7 +87,7 @@ def test_without_a_main_comparison_nothing_is_enough():
     assert not precision.enough()
 
 
-def test_where_nothing_is_switched_siblings_are_held_against_cores():
+def test_when_nothing_is_switched_siblings_are_compared_with_cores():
     precision = stopping_rule.Precision(0.01, AS_FOUND)
     for block in range(6):
         precision.add(sample(block, "as_found", "cores", 100.0))
@@ -102,11 +102,11 @@ def test_blocks_in_which_a_side_failed_do_not_count():
     assert not precision.enough()
 
 
-def test_another_change_than_smt_is_judged_by_its_own_conditions():
-    """That sharing a core is known precisely says nothing of a memory policy."""
-    spots = {"one_per_core": SPOT, "all_threads": SPOT}
+def test_a_change_other_than_smt_is_compared_by_its_own_arms():
+    """A precise comparison of core sharing does not show the effect of a memory policy."""
+    assignments = {"one_per_core": ASSIGNMENT, "all_threads": ASSIGNMENT}
     for noise, enough in ((0.0, True), (0.1, False)):
-        precision = stopping_rule.Precision(0.01, {"as_found": spots, "overcommit_strict": spots})
+        precision = stopping_rule.Precision(0.01, {"as_found": assignments, "overcommit_strict": assignments})
         for block in range(8):
             precision.add(sample(block, "as_found", "one_per_core", 50.0))
             precision.add(sample(block, "as_found", "all_threads", 100.0))

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Workload declarations: what is named is there, what is missing is said, points fit the host."""
+"""Workload declarations: selection by name, missing commands, parameter values for the host."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def executable(path):
     path.chmod(0o755)
 
 
-def test_names_that_do_not_exist_are_refused_with_those_that_do():
+def test_unknown_names_are_refused_with_a_list_of_the_valid_names():
     with pytest.raises(built_in.WorkloadError, match=r"no workload nonsense: choose from array_columns, .*, gzip, .*, sysbench_threads"):
         built_in.named(["gzip", "nonsense"])
 
 
-def test_a_missing_command_is_named_with_its_package(tmp_path):
+def test_a_missing_command_is_reported_with_its_package(tmp_path):
     assert built_in.missing(built_in.SYSBENCH_CPU, str(tmp_path)) == "sysbench is not installed (package sysbench)"
     executable(tmp_path / "sysbench")
     assert built_in.missing(built_in.SYSBENCH_CPU, f"/nowhere:{tmp_path}") is None
 
 
-def test_a_missing_compiler_is_named_for_what_is_compiled(tmp_path):
+def test_a_missing_compiler_is_reported_for_a_compiled_workload(tmp_path):
     assert built_in.missing(built_in.STREAM, str(tmp_path)) == "no C compiler is installed: none of cc, gcc, clang (package gcc)"
     executable(tmp_path / "clang")
     assert built_in.missing(built_in.STREAM, str(tmp_path)) is None
@@ -45,7 +45,7 @@ def test_the_newest_version_of_a_server_is_found_by_number_not_by_name(tmp_path)
             executable(folder / command)
     server = dict(built_in.POSTGRESQL, folders=[str(tmp_path / "*" / "bin")])
     oltp = dict(built_in.OLTP, server=server)
-    # The folder of this test has numbers in its name too; they are the same for each version.
+    # The path of this test's directory has numbers too, but they are the same for each version.
     assert built_in.search_path(oltp, "/bin") == f"{tmp_path / '15' / 'bin'}{os.pathsep}/bin"
     assert built_in.missing(oltp, "/nowhere") is None
     (tmp_path / "15" / "bin" / "pgbench").unlink()
@@ -53,11 +53,11 @@ def test_the_newest_version_of_a_server_is_found_by_number_not_by_name(tmp_path)
 
 
 @pytest.mark.parametrize(("cpus", "clients"), [(1, [1, 2, 4]), (2, [1, 2, 3, 4, 8]), (8, [2, 4, 8, 12, 16, 32]), (64, [16, 32, 64, 96, 128, 256])])
-def test_clients_rise_around_the_number_of_cpus(cpus, clients):
-    assert built_in.points(built_in.OLTP, cpus) == clients
+def test_the_numbers_of_clients_depend_on_the_number_of_cpus(cpus, clients):
+    assert built_in.parameter_values(built_in.OLTP, cpus) == clients
 
 
-def test_what_a_result_keeps_of_a_declaration():
+def test_the_part_of_a_declaration_in_a_result():
     assert built_in.described(built_in.LOAD_LEVELS, 4)["points"] == [0.14, 0.29, 0.43, 0.57, 0.71, 0.86, 1.0]
     assert built_in.described(built_in.LOAD_LEVELS, 4)["point"] == {"name": "load", "unit": "of one CPU"}
     own = built_in.described(dict(built_in.GZIP, name="own", argv=["env", "PGPASSWORD=hunter2hunter2", "pgbench"]), 4)
@@ -68,10 +68,10 @@ def test_what_a_result_keeps_of_a_declaration():
 
 
 @pytest.mark.parametrize("name", sorted(built_in.BUILT_IN))
-def test_each_declaration_is_whole(name):
+def test_each_declaration_is_complete(name):
     workload = built_in.BUILT_IN[name]
     assert set(workload) == set(built_in.PLAIN) | {"name", "title", "argv", "metric"}
     assert set(workload["placements"] or []) <= set(placement.NAMES)
     assert workload["source"] is None or workload["source"] in sources()
-    assert (workload["work"] is not None) == any("{work}" in word or "{total}" in word for word in workload["argv"]) or workload["stdin"]
+    assert (workload["work"] is not None) == any("{work}" in argument or "{total}" in argument for argument in workload["argv"]) or workload["stdin"]
     assert built_in.package(workload)

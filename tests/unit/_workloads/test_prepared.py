@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Workloads made ready and sampled, for real on this machine: each of the table, and commands that fail in every way."""
+"""Workloads prepared and sampled on this machine: each built-in workload, and commands that fail in different ways."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RATE = {"name": "rate", "unit": "1/s", "better": "higher", "aggregate": "sum", "
 
 @pytest.fixture(name="files")
 def run_directory():
-    """A run's folder that other users can reach, as /var/lib is and pytest's folders are not."""
+    """Create a run's directory that other users can reach, unlike the directories of pytest."""
     base = tempfile.mkdtemp(prefix="smt-")
     os.chmod(base, 0o755)
     made = RunDirectory(os.path.join(base, "state", "runs"), "r")
@@ -31,7 +31,7 @@ def run_directory():
 
 
 def ready(workload, files, seconds=0.05):
-    return prepared.Ready(workload, files, sources(), seconds, len(HERE))
+    return prepared.PreparedWorkload(workload, files, sources(), seconds, len(HERE))
 
 
 def own(*argv, **changed):
@@ -55,7 +55,7 @@ def test_each_workload_runs_here(name, files):
     one = ready(workload, files)
     try:
         one.calibrate([[HERE[0]]])
-        taken = one.sample(TWO, one.points[-1])
+        taken = one.sample(TWO, one.values[-1])
     finally:
         one.close()
     assert taken["metrics"][workload["metric"]["name"]]["value"] == pytest.approx(sum(taken["values"]))
@@ -64,20 +64,20 @@ def test_each_workload_runs_here(name, files):
     assert [folder for folder in os.listdir(files.path) if folder.endswith(".server") or folder == prepared.SCRATCH] == []
 
 
-def test_work_is_found_for_the_wanted_time():
-    assert prepared.next_work(built_in.GZIP, 2, 0.1, 0.5) == 10
-    assert prepared.next_work(built_in.GZIP, 2, 10.0, 0.5) == 1
-    assert prepared.next_work(built_in.GZIP, 2, 0.0, 0.5) == 100
-    assert prepared.next_work(built_in.GZIP, 2000, 0.001, 500) == 2000
+def test_the_amount_of_work_for_the_wanted_time():
+    assert prepared.next_work(built_in.GZIP["work"], 2, 0.1, 0.5) == 10
+    assert prepared.next_work(built_in.GZIP["work"], 2, 10.0, 0.5) == 1
+    assert prepared.next_work(built_in.GZIP["work"], 2, 0.0, 0.5) == 100
+    assert prepared.next_work(built_in.GZIP["work"], 2000, 0.001, 500) == 2000
 
 
-def test_placeholders_are_filled_and_nothing_else(files):
+def test_only_known_placeholders_are_replaced(files):
     each = own("echo", "rate 1 {threads} {seconds} {cpus} {work} {other} $(id)")
     assert ready(each, files).sample(TWO, None)["workers"][0]["output"] == "rate 1 2 1 {cpus} {work} {other} $(id)\n"
-    together = own("sh", "-c", "echo rate 1 {threads} {cpus} $(taskset -cp $$ | sed 's/.*: //')", together=True)
-    said = ready(together, files).sample([[HERE[0]], [HERE[0]]], None)["workers"]
-    assert [worker["output"] for worker in said] == [f"rate 1 2 {HERE[0]},{HERE[0]} {HERE[0]}\n"]
-    unpinned = ready(together, files).sample([[], []], None)["workers"]
+    multithreaded = own("sh", "-c", "echo rate 1 {threads} {cpus} $(taskset -cp $$ | sed 's/.*: //')", together=True)
+    workers = ready(multithreaded, files).sample([[HERE[0]], [HERE[0]]], None)["workers"]
+    assert [worker["output"] for worker in workers] == [f"rate 1 2 {HERE[0]},{HERE[0]} {HERE[0]}\n"]
+    unpinned = ready(multithreaded, files).sample([[], []], None)["workers"]
     assert unpinned[0]["output"].startswith("rate 1 2 -1,-1 ")
 
 
@@ -88,54 +88,54 @@ def test_a_sample_leaves_no_file_behind(files):
 
 
 @pytest.mark.parametrize(
-    ("line", "trouble"),
+    ("line", "error"),
     [
         ("echo no paper >&2; exit 3", f"own on CPU {HERE[0]} failed with exit status 3: no paper"),
-        ("kill -SEGV $$", "was ended by signal 11: it said nothing"),
+        ("kill -SEGV $$", "was ended by signal 11: no output"),
         ("echo rate none", "own printed no rate: rate none"),
         ("echo rate -5", "own printed no rate"),
         ("head -c 3000000 /dev/urandom", "own printed no rate"),
     ],
 )
-def test_what_fails_or_prints_nonsense_is_told_with_its_last_lines(line, trouble, files):
+def test_a_failed_command_is_reported_with_its_last_lines(line, error, files):
     os.symlink(shutil.which("sh"), files.file("own"))
-    with pytest.raises(built_in.WorkloadError, match=trouble):
+    with pytest.raises(built_in.WorkloadError, match=error):
         ready(own(files.file("own"), "-c", line), files).sample([[HERE[0]]], None)
 
 
-def test_what_hangs_is_ended_with_its_children_and_told_with_its_last_lines(files):
+def test_a_command_that_hangs_is_ended_with_its_children_and_reported_with_its_last_lines(files):
     line = f"trap '' TERM; setsid sh -c 'trap \"\" TERM; echo $$ > {files.file('pid')}; sleep 300' & echo waiting for nothing; wait"
     with pytest.raises(built_in.WorkloadError, match=r"sh did not end within 5 s and was ended: waiting for nothing"):
         ready(own("sh", "-c", line, timeout=5), files).sample([[]], None)
-    with open(files.file("pid"), encoding="ascii") as told:
-        assert not alive(int(told.read()))
+    with open(files.file("pid"), encoding="ascii") as pid:
+        assert not alive(int(pid.read()))
 
 
-def test_children_left_behind_do_not_outlive_their_sample(files):
+def test_leftover_children_are_ended_with_the_sample(files):
     ready(own("sh", "-c", f"setsid sleep 300 & echo $! > {files.file('pid')}; echo rate 1"), files).sample([[]], None)
-    with open(files.file("pid"), encoding="ascii") as told:
-        assert not alive(int(told.read()))
+    with open(files.file("pid"), encoding="ascii") as pid:
+        assert not alive(int(pid.read()))
 
 
-def test_a_workload_that_would_not_fit_into_memory_is_left_out(files):
+def test_a_workload_with_too_little_memory_is_reported(files):
     with open("/proc/meminfo", encoding="ascii") as meminfo:
         total = next(int(line.split()[1]) for line in meminfo if line.startswith("MemTotal")) // 1000
     greedy = ready(own("true", memory=total), files)
-    assert f"2 workers of own need {int(2 * total)} MB of memory, and" in greedy.lacks(TWO)
-    assert ready(own("true", memory=1), files).lacks(TWO) is None
+    assert f"2 workers of own need {int(2 * total)} MB of memory, and" in greedy.memory_shortage(TWO)
+    assert ready(own("true", memory=1), files).memory_shortage(TWO) is None
 
 
-def test_a_source_that_did_not_come_is_a_reason(files):
-    with pytest.raises(built_in.WorkloadError, match=r"source array.c did not come with the plan"):
-        prepared.Ready(built_in.ARRAYS[0], files, {}, 0.05, 2)
+def test_a_missing_source_is_an_error(files):
+    with pytest.raises(built_in.WorkloadError, match=r"source array.c is not in the option sources"):
+        prepared.PreparedWorkload(built_in.ARRAYS[0], files, {}, 0.05, 2)
 
 
-def test_neighbours_and_niceness_reach_the_workers(files):
+def test_co_runners_and_nice_value_reach_the_workers(files):
     line = "echo rate $(ps -o nice= -p $$ | tr -d ' ' | sed 's/-//;s/^0$/100/')"
     assert ready(own("sh", "-c", line, nice=5), files).sample([[]], None)["values"] == [5.0]
     began = time.process_time()
     taken = ready(own("sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo rate 1", neighbours=3), files).sample([[HERE[0]]], None)
     worker = taken["workers"][0]
-    # Four processes on one CPU: each has a quarter of it.
+    # Four processes share one CPU: each has a quarter of its time.
     assert worker["cpu_seconds"] < 0.5 * worker["wall_seconds"]
     assert time.process_time() - began < 1

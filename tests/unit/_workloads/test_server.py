@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A server of a workload's own: PostgreSQL for real where it is installed, and servers that do not serve."""
+"""The server of a workload: PostgreSQL if it is installed, and servers that do not start."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads import b
 PATH = built_in.search_path(built_in.OLTP, os.environ["PATH"])
 needs_postgresql = pytest.mark.skipif(built_in.missing(built_in.OLTP, os.environ["PATH"]) is not None, reason="PostgreSQL is not installed here")
 ME = pwd.getpwuid(os.geteuid()).pw_name
-# Serves until it is told to end; knows whether somebody told it.
+# Runs until it gets SIGINT.
 SERVER = {
     "folders": [],
     "commands": ["sh"],
@@ -50,7 +50,7 @@ def started(server, files):
 
 
 def processes_in(folder):
-    """Pids of all processes whose command line names a folder."""
+    """Return the pids of all processes with a directory in their command line."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -62,14 +62,14 @@ def processes_in(folder):
     return found
 
 
-def gone(folder, patience=600.0):
-    until = time.monotonic() + patience
+def gone(folder, time_limit=600.0):
+    until = time.monotonic() + time_limit
     while (processes_in(folder) or os.path.exists(folder)) and time.monotonic() < until:
         time.sleep(0.05)
     return not processes_in(folder) and not os.path.exists(folder)
 
 
-def test_a_server_is_prepared_filled_and_gone_when_it_is_stopped(files):
+def test_a_server_is_prepared_and_filled_and_removed_when_it_is_stopped(files):
     server = started(SERVER, files)
     assert {"prepared", "up", "filled"} <= set(os.listdir(server.folder))
     server.stop()
@@ -78,11 +78,11 @@ def test_a_server_is_prepared_filled_and_gone_when_it_is_stopped(files):
 
 
 @needs_postgresql
-def test_postgresql_serves_on_a_socket_only_as_somebody_else_than_root(files):
+def test_postgresql_listens_on_a_unix_socket_only_and_does_not_run_as_root(files):
     server = started(built_in.POSTGRESQL, files)
     try:
-        with open(os.path.join(server.folder, "data", "postmaster.pid"), encoding="utf-8") as told:
-            pid = int(told.readline())
+        with open(os.path.join(server.folder, "data", "postmaster.pid"), encoding="utf-8") as pid_file:
+            pid = int(pid_file.readline())
         assert os.stat(f"/proc/{pid}").st_uid == server_module.owner(built_in.POSTGRESQL)[0] != 0
         assert stat.S_IMODE(os.stat(server.folder).st_mode) == 0o700
         sockets = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
@@ -103,28 +103,28 @@ def test_postgresql_serves_on_a_socket_only_as_somebody_else_than_root(files):
 
 
 @pytest.mark.parametrize(
-    ("changed", "trouble"),
+    ("changed", "error"),
     [
         ({"prepare": [["sh", "-c", "echo the disk is full >&2; exit 1"]]}, "sh failed with exit status 1: the disk is full"),
-        ({"serve": ["sh", "-c", "echo no memory; exit 2"]}, "sh does not serve: no memory"),
+        ({"serve": ["sh", "-c", "echo no memory; exit 2"]}, "the server sh did not start: no memory"),
         ({"fill": [["false"]]}, "false failed with exit status 1"),
         ({"serve": ["no-such-server"], "prepare": []}, "No such file or directory"),
     ],
 )
-def test_a_server_that_does_not_serve_says_why_and_leaves_nothing(changed, trouble, files):
-    with pytest.raises(built_in.WorkloadError, match=trouble):
+def test_a_server_that_does_not_start_is_reported_with_the_reason_and_removed(changed, error, files):
+    with pytest.raises(built_in.WorkloadError, match=error):
         started(dict(SERVER, **changed), files)
     assert gone(files.file("own.server"))
 
 
-def test_a_server_that_never_gets_ready_is_given_up(files, monkeypatch):
+def test_a_server_that_is_never_ready_is_given_up(files, monkeypatch):
     monkeypatch.setattr(server_module, "READY_SECONDS", 0.5)
-    with pytest.raises(built_in.WorkloadError, match="sh does not serve"):
+    with pytest.raises(built_in.WorkloadError, match="the server sh did not start"):
         started(dict(SERVER, ready=["false"]), files)
     assert gone(files.file("own.server"))
 
 
-def test_a_server_that_does_not_listen_is_killed(files, monkeypatch):
+def test_a_server_that_ignores_signals_is_killed(files, monkeypatch):
     monkeypatch.setattr(server_module, "STOP_SECONDS", 0.3)
     server = started(dict(SERVER, serve=["sh", "-c", "trap '' INT TERM; touch {server}/up; setsid sleep 300 & sleep 300"]), files)
     server.stop()
@@ -136,7 +136,7 @@ def test_a_server_ends_with_a_plan_that_is_killed(number, files):
     plan = os.fork()
     if plan == 0:
         try:
-            # Whoever ran before in this process may have left a handler, and no exception may lead this copy back into pytest.
+            # An earlier test can have left a handler, and no exception must lead this copy of the process back into pytest.
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             started(SERVER, files)
             open(files.file("serving"), "w", encoding="utf-8").close()
@@ -150,22 +150,22 @@ def test_a_server_ends_with_a_plan_that_is_killed(number, files):
     assert gone(files.file("own.server"))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become somebody else")
-def test_a_missing_user_is_named():
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root changes the user")
+def test_a_missing_user_is_reported():
     with pytest.raises(built_in.WorkloadError, match="sh refuses to run as root, and this host has no user nobody-at-all"):
         server_module.owner(dict(SERVER, user="nobody-at-all"))
 
 
-# ---- a server whose user is hostile: whatever it puts into its folder, root does nothing there -------------------------------------------------------
+# ---- a hostile server user: root does nothing in the server's directory, whatever is in it ----------------------------------------------------------
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root works in the name of another user")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
 OTHER = "nobody"
-SECRET = "what only root may read\n"
+SECRET = "only root can read this\n"
 
 
 @pytest.fixture(name="victim")
 def a_file_of_root(files):
-    """A file that only root may read or write, where others can name it."""
+    """Create a file that only root can read and write, at a path that others can reach."""
     path = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(files.path))), "victim")
     with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as secret:
         secret.write(SECRET)
@@ -176,14 +176,16 @@ def a_file_of_root(files):
 
 
 def planted(*names):
-    """A command of the server's user that makes each name in its folder a link to the file at {victim}."""
+    """Return a command of the server's user that replaces each name in its directory with a link to the file at {victim}."""
     return ["sh", "-c", f"cd {{server}}; for name in {' '.join(names)}; do rm -rf $name; ln -s {{victim}} $name; done"]
 
 
 def hostile(victim, **changed):
-    """The server, of another user, and with {victim} filled in."""
+    """Return the server as another user, with {victim} filled in."""
     made = dict(SERVER, user=OTHER, **changed)
-    return {key: [[word.replace("{victim}", victim) for word in argv] for argv in made[key]] if key in ("prepare", "fill") else made[key] for key in made}
+    return {
+        key: [[argument.replace("{victim}", victim) for argument in argv] for argv in made[key]] if key in ("prepare", "fill") else made[key] for key in made
+    }
 
 
 @needs_root
@@ -195,16 +197,16 @@ def hostile(victim, **changed):
         {"fill": [planted("log", "pid", "up"), ["sh", "-c", "echo written by root; exit 1"]]},
     ],
 )
-def test_links_of_a_servers_user_lead_root_nowhere(changed, files, victim):
-    with pytest.raises(built_in.WorkloadError, match="sh failed with exit status 1") as told:
+def test_root_does_not_follow_links_of_the_servers_user(changed, files, victim):
+    with pytest.raises(built_in.WorkloadError, match="sh failed with exit status 1") as raised:
         started(hostile(victim, **changed), files)
-    assert SECRET.strip() not in str(told.value)
+    assert SECRET.strip() not in str(raised.value)
     assert gone(files.file("own.server"))
 
 
 @needs_root
-def test_only_what_a_servers_user_may_remove_is_removed_and_the_rest_is_named(files, victim):
-    """What another user of the host put there stays: root would have removed it in the server's name."""
+def test_only_files_that_the_servers_user_can_remove_are_removed_and_the_rest_is_reported(files, victim):
+    """The file of another user stays, because the directory is removed with the rights of the server's user."""
     server = started(hostile(victim), files)
     kept = os.path.join(server.folder, "kept")
     os.mkdir(kept, 0o755)
@@ -212,7 +214,7 @@ def test_only_what_a_servers_user_may_remove_is_removed_and_the_rest_is_named(fi
         other.write("x")
     assert f"not all of {server.folder} could be removed" == server.stop()
     assert [names for _folder, _folders, names in os.walk(files.path) if "of-root" in names] == [["of-root"]]
-    # What is left goes with the run as far as its owner's rights go, and is in nobody's way.
+    # The rest is removed with the run as far as the rights of its owner allow, and does not affect other runs.
     files.release()
     base = os.path.dirname(files.path)
     files.remove()
@@ -222,7 +224,7 @@ def test_only_what_a_servers_user_may_remove_is_removed_and_the_rest_is_named(fi
 
 
 @needs_root
-def test_folders_that_their_owner_closed_are_removed(files, victim):
+def test_directories_without_permissions_are_removed(files, victim):
     closed = "cd {server}; mkdir -p a/b/c; touch a/b/c/d; chmod 0 a/b/c a/b a"
     server = started(hostile(victim, fill=[["sh", "-c", closed]]), files)
     assert server.stop() is None
@@ -230,17 +232,17 @@ def test_folders_that_their_owner_closed_are_removed(files, victim):
 
 
 def client(line, **changed):
-    """A workload whose command is the client of a server."""
+    """Return a workload whose command is the client of a server."""
     metric = dict({"name": "rate", "unit": "1/s", "better": "higher", "aggregate": "sum"}, **changed.pop("metric", {"pattern": "rate ([0-9.]+)"}))
     return dict(built_in.PLAIN, name="own", title="own", argv=["sh", "-c", line], metric=metric, server=dict(SERVER, user=OTHER), together=True, **changed)
 
 
 @pytest.fixture(name="sampled")
 def sample_of_a_client(files):
-    """What one sample of a client came to."""
+    """Return a function that takes one sample of a client."""
 
     def sample(workload):
-        ready = prepared.Ready(workload, files, {}, 0.05, 1)
+        ready = prepared.PreparedWorkload(workload, files, {}, 0.05, 1)
         try:
             return ready.sample([[]], None)
         finally:
@@ -250,17 +252,17 @@ def sample_of_a_client(files):
 
 
 @needs_root
-def test_a_client_runs_as_the_servers_user_and_can_gain_nothing(sampled):
-    """Of root a hostile server could ask for root's password files, or have its socket lead to another one's."""
+def test_a_client_runs_as_the_servers_user_and_cannot_gain_privileges(sampled):
+    """A hostile server could ask a client of root for files of root, or replace its socket by a link to another one."""
     line = "id -u; id -G; grep -e NoNewPrivs -e CapEff /proc/self/status; echo rate 1 > left; cat left"
-    said = sampled(client(line))["workers"][0]["output"].split()
+    output = sampled(client(line))["workers"][0]["output"].split()
     other = pwd.getpwnam(OTHER)
-    assert said == [str(other.pw_uid), str(other.pw_gid), "CapEff:", "0" * 16, "NoNewPrivs:", "1", "rate", "1"]
+    assert output == [str(other.pw_uid), str(other.pw_gid), "CapEff:", "0" * 16, "NoNewPrivs:", "1", "rate", "1"]
 
 
 @needs_root
 @pytest.mark.parametrize("plant", ["ln -s {victim} latency.1", "mkfifo latency.1", "mkdir latency.1"])
-def test_what_a_client_leaves_in_place_of_its_figures_is_not_read_by_root(plant, sampled, victim):
+def test_root_reads_no_links_or_special_files_of_a_client(plant, sampled, victim):
     with open(victim, "a", encoding="utf-8") as secret:
         secret.write("0 0 5 \n")
     workload = client(plant.replace("{victim}", victim), metric={"file": "latency.*", "pattern": built_in.PGBENCH_TRANSACTION, "quantile": 0.5})
@@ -272,8 +274,8 @@ def test_what_a_client_leaves_in_place_of_its_figures_is_not_read_by_root(plant,
 
 @needs_root
 @needs_postgresql
-def test_links_beside_a_real_postgresql_lead_root_nowhere(files, victim):
-    """Whoever else runs as the server's user replaces each name in its folder, again and again, while a benchmark goes on."""
+def test_root_does_not_follow_links_beside_a_real_postgresql(files, victim):
+    """Another process of the server's user keeps replacing names in its directory during a benchmark."""
     server = dict(
         built_in.POSTGRESQL,
         fill=built_in.POSTGRESQL["fill"]
@@ -287,7 +289,7 @@ def test_links_beside_a_real_postgresql_lead_root_nowhere(files, victim):
             ]
         ],
     )
-    ready = prepared.Ready(dict(built_in.OLTP, server=server), files, {}, 0.05, 1)
+    ready = prepared.PreparedWorkload(dict(built_in.OLTP, server=server), files, {}, 0.05, 1)
     try:
         ready.calibrate([[]])
         assert ready.sample([[]], 1)["metrics"]["throughput"]["value"] > 0

@@ -1,12 +1,12 @@
 /* Copyright: threadwise.smt contributors
  * SPDX-License-Identifier: GPL-3.0-or-later
  *
- * Walks an array of 100 MB in the order of memory or across it, reading, or reading and writing, a number of times.
+ * Reads an array of 100 MB, or reads and writes it, in memory order or across it, a number of times.
  *
  *   array rows|columns read|write PASSES
  *
- * Prints JSON: the rate in MB (10^6 bytes) walked by second. Filling the array is not timed.
- * Of our own, because stress-ng's matrix stressor, which knows both orders, writes a result with each of its methods.
+ * Prints JSON: the rate in MB (10^6 bytes) per second. Filling the array is not timed.
+ * The matrix stressor of stress-ng has both orders, but each of its methods writes a result.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 
 static int (*array)[SIDE];
 
-/* The compiler must neither merge passes nor drop sums that nobody prints. */
+/* The compiler must neither merge passes nor drop sums that are not printed. */
 #define PASS_ENDS() __asm__ volatile("" : : "r"(array) : "memory")
 
 static double now(void)

@@ -1,12 +1,12 @@
 /* Copyright: threadwise.smt contributors
  * SPDX-License-Identifier: GPL-3.0-or-later
  *
- * False sharing: each thread counts up a byte of its own, and all these bytes lie in one cache line.
+ * False sharing: each thread increments its own byte, and all these bytes are in one cache line.
  *
  *   cache_line CPU,CPU,... ROUNDS
  *
- * One thread a CPU named, pinned to it (-1: not pinned), ROUNDS increments each. Prints JSON: million increments by second, all threads.
- * Of our own, because stress-ng pins all instances of its cacheline stressor to one set of CPUs, not each to one.
+ * One thread for each given CPU, pinned to it (-1: not pinned), with ROUNDS increments. Prints JSON: million increments per second of all threads.
+ * stress-ng has a cacheline stressor, but pins all its instances to one set of CPUs instead of each to one CPU.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -17,7 +17,7 @@
 #include <string.h>
 #include <time.h>
 
-/* No cache line of a supported architecture is shorter than 64 bytes; with more threads than that, some share a byte as well. */
+/* Cache lines of all supported architectures have at least 64 bytes. With more than 64 threads, some threads share a byte as well. */
 #define LINE 64
 #define MOST_THREADS 4096
 
@@ -29,7 +29,7 @@ struct worker {
     pthread_t thread;
     int cpu;
     int index;
-    /* Taken by the thread itself: who waits for it may get a CPU only long after. */
+    /* Measured by the thread itself, because the main thread can get a CPU much later. */
     double begun, ended;
 };
 
@@ -63,11 +63,11 @@ static int start(struct worker *worker)
         CPU_SET_S((size_t)worker->cpu, size, cpus);
         pthread_attr_setaffinity_np(&attributes, size, cpus);
     }
-    int trouble = pthread_create(&worker->thread, &attributes, count, worker);
+    int error = pthread_create(&worker->thread, &attributes, count, worker);
     CPU_FREE(cpus);
-    if (trouble)
-        fprintf(stderr, "cache_line: no thread on CPU %d: %s\n", worker->cpu, strerror(trouble));
-    return trouble;
+    if (error)
+        fprintf(stderr, "cache_line: cannot start a thread on CPU %d: %s\n", worker->cpu, strerror(error));
+    return error;
 }
 
 int main(int argc, char **argv)
@@ -79,9 +79,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: cache_line CPU,CPU,... ROUNDS\n");
         return 2;
     }
-    for (char *word = strtok(argv[1], ","); word && threads < MOST_THREADS; word = strtok(NULL, ",")) {
+    for (char *cpu = strtok(argv[1], ","); cpu && threads < MOST_THREADS; cpu = strtok(NULL, ",")) {
         workers[threads].index = threads;
-        workers[threads++].cpu = atoi(word);
+        workers[threads++].cpu = atoi(cpu);
     }
     pthread_barrier_init(&gate, NULL, (unsigned)threads);
     for (int i = 0; i < threads; i++)

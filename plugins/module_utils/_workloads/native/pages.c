@@ -1,12 +1,12 @@
 /* Copyright: threadwise.smt contributors
  * SPDX-License-Identifier: GPL-3.0-or-later
  *
- * What a memory policy costs: 16 MB are taken from the system, touched page by page, copied and given back, a number of times.
+ * The cost of a memory policy: allocates 16 MB, touches them page by page, copies and frees them, a number of times.
  *
  *   pages PASSES
  *
- * Prints JSON: bytes taken and copied in MB (10^6 bytes) by second, and the page faults by second of touching, pages of the smallest size.
- * Of our own, because stress-ng's vm stressors tell operations, not faults.
+ * Prints JSON: the allocated and copied MB (10^6 bytes) per second, and the page faults per second while touching. Pages have the smallest size.
+ * The vm stressors of stress-ng report operations, not page faults.
  */
 #define _DEFAULT_SOURCE
 #include <stdio.h>
@@ -47,7 +47,7 @@ int main(int argc, char **argv)
             perror("pages: mmap");
             return 1;
         }
-        /* A kernel without huge pages has no such advice, and needs none. */
+        /* Fails on a kernel without huge pages, where it is not needed. */
         (void)madvise(area, BYTES, MADV_NOHUGEPAGE);
         long before = faults();
         double touched = now();
@@ -55,7 +55,7 @@ int main(int argc, char **argv)
         touching += now() - touched;
         faulted += faults() - before;
         memcpy(area, area + BYTES / 2, BYTES / 2);
-        /* The compiler must not drop what nobody reads. */
+        /* The compiler must not drop data that is not read. */
         __asm__ volatile("" : : "r"(area) : "memory");
         munmap(area, BYTES);
     }

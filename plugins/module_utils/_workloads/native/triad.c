@@ -5,9 +5,9 @@
  *
  *   triad PASSES
  *
- * Prints JSON: the rate in MB (10^6 bytes) by second, 24 bytes an element (two read, one written). Filling the arrays is not timed.
+ * Prints JSON: the rate in MB (10^6 bytes) per second, 24 bytes for each element (two read, one written). Filling the arrays is not timed.
  * The operation is the triad of J. D. McCalpin, Memory Bandwidth and Machine Balance in Current High Performance Computers (1995).
- * Of our own, because stress-ng's stream stressor counts the allocation of its arrays into the rate of a sample as short as ours.
+ * stress-ng has a stream stressor, but in short samples its rate includes the allocation of its arrays.
  */
 #include <stdio.h>
 #include <stdlib.h>
