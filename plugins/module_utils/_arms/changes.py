@@ -254,7 +254,7 @@ class SmtRuntime(Change):
                     "there would be affinity conflicts while the siblings are offline; resolve them, or set bystanders to warn: "
                     f"{'; '.join(affinity.readable(counting).splitlines())}"
                 )
-            self._conflicts = [finding for finding in found if finding.hurts]
+            self._conflicts = [finding for finding in found if finding.is_conflict]
 
     def _secondary_threads(self, online: Collection[int]) -> list[int]:
         """Return all but the first online thread of each core."""

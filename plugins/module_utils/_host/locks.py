@@ -60,16 +60,14 @@ class HostLock:
             self.descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise HostLockError(f"{self._path}: the lock cannot be opened: {error.strerror}") from error
-        end = time.monotonic() + self._seconds
-        while not self._is_taken():
-            if time.monotonic() >= end:
-                busy = HostLockError(self._holder())
-                os.close(self.descriptor)
-                raise busy
-            time.sleep(0.2)
-        os.ftruncate(self.descriptor, 0)
-        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        os.pwrite(self.descriptor, (f"{os.getpid()} {self._purpose}\n{asker()} since {since}\n").encode("utf-8", errors="replace"), 0)
+        try:
+            self._take()
+        except OSError as error:
+            os.close(self.descriptor)
+            raise HostLockError(f"{self._path}: the lock cannot be taken: {error.strerror}") from error
+        except BaseException:
+            os.close(self.descriptor)
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: types.TracebackType | None) -> None:
@@ -77,13 +75,23 @@ class HostLock:
         # Closed, not unlocked: a watchdog that inherited the descriptor keeps the lock until it has restored the state.
         os.close(self.descriptor)
 
+    def _take(self) -> None:
+        end = time.monotonic() + self._seconds
+        while not self._is_taken():
+            if time.monotonic() >= end:
+                raise HostLockError(self._holder())
+            time.sleep(0.2)
+        os.ftruncate(self.descriptor, 0)
+        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        os.pwrite(self.descriptor, f"{os.getpid()} {self._purpose}\n{asker()} since {since}\n".encode("utf-8", errors="replace"), 0)
+
     def _is_taken(self) -> bool:
         try:
             fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 return False
-            raise HostLockError(f"{self._path}: {error.strerror}") from error
+            raise
         return True
 
     def _holder(self) -> str:

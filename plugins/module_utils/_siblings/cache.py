@@ -59,7 +59,7 @@ def load(fs: HostFs) -> dict[str, object] | None:
         if data["schema"] != SCHEMA or data["schema_version"] != SCHEMA_VERSION or data["key"] != _key(fs):
             return None
         return _checked(data["measured"])
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, OverflowError, TypeError, KeyError, AttributeError, RecursionError) as error:
         fs.note(f"The sibling cache {fs.path(PATH)} was ignored: it is damaged ({cpulist.quoted(str(error))}). Run the probe again.")
         return None
 
