@@ -105,7 +105,7 @@ def _length(seconds: float) -> str:
     return f"about {seconds} s" if seconds < 120 else f"about {round(seconds / 60)} min"
 
 
-def _outline(host: t.Mapping[str, t.Any], settings: t.Mapping[str, t.Any], origin: dict[str, t.Any]) -> plan.Outline:
+def _outline(host: t.Mapping[str, t.Any], settings: t.Mapping[str, t.Any], origin: smt_state.State) -> plan.Outline:
     filesystem = HostFs("/")
     change = changes.of(host, topology.read_topology(filesystem, topology_cache.load(filesystem)), settings, origin)
     return plan.Outline(change, os.sched_getaffinity(0), settings["placements"])
@@ -236,7 +236,7 @@ def _create_plan(files: RunDirectory, name: str, host: t.Mapping[str, t.Any], ou
     return work
 
 
-def _gather_again(settings: t.Mapping[str, t.Any], origin: dict[str, t.Any]) -> tuple[t.Mapping[str, t.Any], plan.Outline]:
+def _gather_again(settings: t.Mapping[str, t.Any], origin: smt_state.State) -> tuple[t.Mapping[str, t.Any], plan.Outline]:
     """Return the facts and the outline with all siblings online.
 
     Args:
