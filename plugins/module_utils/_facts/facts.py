@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`ansible_facts['smt']`: everything that is known about a host's SMT, as plain data. Nothing is written."""
+"""`ansible_facts['smt']`: all facts about a host's SMT, as plain data. Reads only."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ import hashlib
 import json
 import os
 import re
+import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import entries as boot_entries, facts as boot_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import hypervisor, vulnerabilities
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, cpulist, files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import pending_rollback
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
-from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import read_topology
+from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology, read_topology
 
 SMT_DIR = "sys/devices/system/cpu/smt/"
 
-# What smt/control reads where the kernel can switch SMT; numbers (6.6 and later) mean on with fewer than the most threads.
+# Values of smt/control if the kernel can switch SMT. A number (6.6 and later) means on, with fewer than the maximum of threads.
 _SWITCHABLE = ("on", "off", "forceoff")
 _CLASS_FIELDS = (
     "vendor_id",
@@ -39,7 +40,7 @@ _CLASS_FIELDS = (
 )
 _HEAD = 8192
 _ARCHITECTURE = re.compile(r"[a-z0-9_]{1,20}")
-# Field of /proc/cpuinfo, how its value starts, the architecture: for recorded trees, where uname is of another machine.
+# Field of /proc/cpuinfo, start of its value, architecture: for recorded trees, because uname describes another machine.
 _ARCHITECTURE_SIGNS = (
     ("vendor_id", "IBM/S390", "s390x"),
     ("CPU architecture", "8", "aarch64"),
@@ -54,14 +55,22 @@ _ARCHITECTURE_SIGNS = (
 )
 
 
-def gather(fs):
+class Methods(t.TypedDict):
+    """Methods to change the SMT state: the preferred one, those that are possible, and the reason why each other one is not."""
+
+    chosen: str | None
+    possible: list[str]
+    impossible: dict[str, str]
+
+
+def gather(fs: host_files.HostFs) -> dict[str, t.Any]:
     """Read the facts of a host.
 
     Args:
-        fs: `files.HostFs`.
+        fs: the host's files
 
     Returns:
-        dict of plain data as smt_facts documents it.
+        plain data as smt_facts documents it
     """
     topology = read_topology(fs, topology_cache.load(fs))
     control = read_control(fs)
@@ -88,7 +97,7 @@ def gather(fs):
         "boot": boot_facts.read(fs, loader),
         "vulnerabilities": vulnerabilities.read(fs),
         "hypervisor": guest_of,
-        "methods": {"runtime": _runtime_methods(fs, control, topology), "boot": boot_facts.methods(loader, _write_hindrance(fs, ("/boot", "/etc")))},
+        "methods": {"runtime": _runtime_methods(fs, control, topology), "boot": boot_facts.methods(loader, _write_blocked_by(fs, ("/boot", "/etc")))},
         "hardware_class": hardware_class(fs, topology, guest_of),
         "unconfirmed": pending_rollback.load(fs),
     }
@@ -96,17 +105,17 @@ def gather(fs):
     return facts
 
 
-def read_control(fs):
-    """smt/control as the kernel writes it (str), or ``absent`` where the kernel has no such file."""
+def read_control(fs: host_files.HostFs) -> str:
+    """Return what smt/control reads, or ``absent`` if the kernel has no such file."""
     return (fs.read(SMT_DIR + "control") or "").strip(" \t\r\n\0") or "absent"
 
 
-def _is_switchable(control):
+def _is_switchable(control: str) -> bool:
     return control in _SWITCHABLE or control.isdigit()
 
 
-def _supported(control, topology):
-    """Whether this machine has SMT: by the control where there is one, else by the topology; None when neither tells."""
+def _supported(control: str, topology: Topology) -> bool | None:
+    """Return whether this machine has SMT, from the control if the kernel has one, else from the topology; None if neither shows it."""
     if _is_switchable(control):
         return True
     if topology.secondaries:
@@ -116,13 +125,13 @@ def _supported(control, topology):
     return None
 
 
-def _active(fs, topology):
-    """Whether two siblings are online anywhere: by smt/active, else by the topology; None when neither tells."""
+def _active(fs: host_files.HostFs, topology: Topology) -> bool | None:
+    """Return whether a core has two siblings online, from smt/active, else from the topology; None if neither shows it."""
     text = (fs.read(SMT_DIR + "active") or "").strip(" \t\r\n\0")
     siblings_online = (topology.threads_per_core["online_max"] or 0) > 1
     if text in ("0", "1"):
         if siblings_online and text == "0":
-            fs.note(f"{fs.path(SMT_DIR + 'active')} reads 0 although the kernel shows siblings online: one of the two is wrong.")
+            fs.note(f"{fs.path(SMT_DIR + 'active')} reads 0, but the CPU lists show siblings online: one of the two is wrong.")
         return text == "1"
     if siblings_online:
         return True
@@ -130,9 +139,9 @@ def _active(fs, topology):
     return False if placed and placed.issuperset(topology.online) else None
 
 
-def _runtime_methods(fs, control, topology):
-    """Which ways lead to another SMT state here and now: ``{'chosen': str or None, 'possible': [str], 'impossible': {name: reason}}``."""
-    reasons = {"smt_control": _control_hindrance(fs, control), "cpu_online": _online_hindrance(fs, control, topology)}
+def _runtime_methods(fs: host_files.HostFs, control: str, topology: Topology) -> Methods:
+    """Return the methods that can change the SMT state at run time on this host."""
+    reasons = {"smt_control": _control_blocked_by(fs, control), "cpu_online": _online_blocked_by(fs, control, topology)}
     possible = [name for name, reason in reasons.items() if reason is None]
     return {
         "chosen": possible[0] if possible else None,
@@ -141,31 +150,34 @@ def _runtime_methods(fs, control, topology):
     }
 
 
-def _control_hindrance(fs, control):
+def _control_blocked_by(fs: host_files.HostFs, control: str) -> str | None:
+    """Return the reason why smt/control cannot be used, or None."""
     if control == "absent":
-        return f"this kernel has no {fs.path(SMT_DIR + 'control')} (it came with Linux 4.19 on x86, later elsewhere)"
+        return f"this kernel has no {fs.path(SMT_DIR + 'control')} (added in Linux 4.19 on x86, later on other architectures)"
     if control == "forceoff":
         return "smt/control reads forceoff: siblings come back only by a reboot without nosmt=force"
     if control == "notsupported":
-        return "smt/control reads notsupported: no SMT here, or it is off in firmware, or the hypervisor shows one thread per core"
+        return "smt/control reads notsupported: no SMT on this machine, or it is off in firmware, or the hypervisor shows one thread per core"
     if not _is_switchable(control):
         return f"smt/control reads {cpulist.quoted(control)}: the kernel cannot switch SMT on this architecture"
-    return _write_hindrance(fs, ("/sys",))
+    return _write_blocked_by(fs, ("/sys",))
 
 
-def _online_hindrance(fs, control, topology):
+def _online_blocked_by(fs: host_files.HostFs, control: str, topology: Topology) -> str | None:
+    """Return the reason why single CPUs cannot be switched, or None."""
     if control in ("off", "forceoff"):
         return f"smt/control reads {control}: the kernel refuses to bring a sibling online"
     if not topology.complete:
-        return "the core of some CPU is not known, so it cannot be said which CPUs are siblings"
+        return "the core of some CPU is not known, so the siblings are not known either"
     if not topology.secondaries:
         return "no core has a sibling to take offline"
     if all(fs.status(f"sys/devices/system/cpu/cpu{cpu}/online") is None for cpu in topology.secondaries):
         return "no sibling has a file cpuN/online: this kernel has no CPU hot-plug"
-    return _write_hindrance(fs, ("/sys",))
+    return _write_blocked_by(fs, ("/sys",))
 
 
-def _write_hindrance(fs, directories):
+def _write_blocked_by(fs: host_files.HostFs, directories: t.Iterable[str]) -> str | None:
+    """Return the reason why files below the directories cannot be written, or None."""
     if not fs.is_host:
         return "these are the files of a recorded tree, not of the running system"
     if os.geteuid() != 0:
@@ -174,18 +186,23 @@ def _write_hindrance(fs, directories):
     return f"{read_only[0]} is mounted read-only, as in a container" if read_only else None
 
 
-def _is_mounted_read_only(fs, mount_point):
-    """By the last line for this mount point in /proc/self/mounts: later mounts hide earlier ones."""
+def _is_mounted_read_only(fs: host_files.HostFs, directory: str) -> bool:
+    """Return whether a mount point is read-only, from its last line in /proc/self/mounts: later mounts hide earlier ones."""
     lines = [line.split(" ") for line in (fs.read("proc/self/mounts") or "").split("\n")]
-    options = [fields[3].split(",") for fields in lines if len(fields) > 3 and fields[1] == mount_point]
+    options = [fields[3].split(",") for fields in lines if len(fields) > 3 and fields[1] == directory]
     return bool(options) and "ro" in options[-1]
 
 
-def hardware_class(fs, topology, guest_of):
-    """A short id (str) that is equal on hosts whose evaluation may be shared, or None when the place of some CPU is not known.
+def hardware_class(fs: host_files.HostFs, topology: Topology, guest_of: str | None) -> str | None:
+    """Return a short id that is equal on hosts that can share an evaluation, or None if the core of some CPU is not known.
 
-    It speaks of architecture, processor model and stepping, the shape and numbering of packages, cores and threads, and the hypervisor. It does not
-    speak of what changes in a machine's life: CPUs offline, boot arguments, clock rates, microcode.
+    It depends on architecture, processor model and stepping, the number and numbering of packages, cores and threads, and the hypervisor. It does not
+    depend on what may change on a machine: offline CPUs, boot arguments, clock rates, microcode.
+
+    Args:
+        fs: the host's files
+        topology: its topology
+        guest_of: its hypervisor, or None
     """
     if not topology.complete:
         return None
@@ -207,7 +224,7 @@ def hardware_class(fs, topology, guest_of):
     return "-".join((architecture, shape, topology.numbering, digest[:8]))
 
 
-def _architecture(fs, fields):
+def _architecture(fs: host_files.HostFs, fields: t.Mapping[str, str]) -> str:
     if fs.is_host:
         return os.uname().machine
     text = (fs.read("proc/sys/kernel/arch") or "").strip()

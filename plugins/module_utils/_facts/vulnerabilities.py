@@ -1,28 +1,40 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`/sys/devices/system/cpu/vulnerabilities/*`: what the kernel says of each, and what of it hangs on SMT."""
+"""`/sys/devices/system/cpu/vulnerabilities/*`: the kernel's status of each vulnerability, and the part of it that depends on SMT."""
 
 from __future__ import annotations
 
 import re
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 DIRECTORY = "sys/devices/system/cpu/vulnerabilities"
 
-# The words of the kernel's arch/x86/kernel/cpu/bugs.c; `SMT Host state unknown` is what a guest shows: it cannot see who runs on the sibling.
+# Texts of the kernel's arch/x86/kernel/cpu/bugs.c. A guest shows `SMT Host state unknown`: it cannot see what runs on the sibling.
 _SMT_PART = re.compile(r"\bSMT (vulnerable|mitigated|disabled|Host state unknown)")
 
 
-def read(fs):
-    """Read them.
+class Vulnerability(t.TypedDict):
+    """The status of a vulnerability.
+
+    ``smt`` is ``vulnerable``, ``mitigated``, ``disabled``, ``unknown`` (in a guest), or None if the status does not mention SMT.
+    """
+
+    status: str
+    smt: str | None
+
+
+def read(fs: host_files.HostFs) -> dict[str, Vulnerability]:
+    """Read the status of each vulnerability.
 
     Args:
-        fs: `files.HostFs`.
+        fs: the host's files
 
     Returns:
-        name (str) -> ``{'status': str, 'smt': str or None}``, sorted by name; `smt` is ``vulnerable``, ``mitigated``, ``disabled``, ``unknown``
-            (a guest, that cannot know), or None when the line does not speak of SMT. Empty when the kernel has no such files (before Linux 4.15).
+        name -> status, sorted by name; empty if the kernel has no such files (before Linux 4.15)
     """
-    found = {}
+    found: dict[str, Vulnerability] = {}
     for name in fs.names(DIRECTORY):
         status = fs.read(f"{DIRECTORY}/{name}")
         if status is not None:
@@ -30,7 +42,7 @@ def read(fs):
     return found
 
 
-def _smt_part(status):
+def _smt_part(status: str) -> str | None:
     match = _SMT_PART.search(status)
     if match is None:
         return None

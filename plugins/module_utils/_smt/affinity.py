@@ -1,354 +1,233 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who would be hurt when CPUs go away, and their masks: saved before, put back after.
+"""Affinity conflicts: tasks, cpusets, units, guests and interrupts bound to CPUs that go offline; and saving and putting back their masks.
 
-Kernel behaviour: a task that is pinned to vanishing CPUs alone is moved to others and, before 6.2, never gets its mask back
-(select_fallback_rq); a cgroup v1 ``cpuset.cpus`` shrinks for good (Documentation/admin-guide/cgroup-v1/cpusets.rst); interrupts are moved and
-not moved back. Kernel threads are the kernel's own business.
+Kernel behaviour: a task whose mask holds only CPUs that go offline is moved to other CPUs and, before 6.2, never gets its mask back
+(select_fallback_rq); a cgroup v1 ``cpuset.cpus`` shrinks permanently (Documentation/admin-guide/cgroup-v1/cpusets.rst); interrupts are moved
+and not moved back. The kernel manages its own threads.
 
-Anybody may pin a task of his own (sched_setaffinity(2)), so who can stop others from taking CPUs offline is a matter of whose it is: each finding says whether
-it is of the machine - units, cpusets, interrupts, tasks of root and of system users and of services - or the own doing of a user who logged in.
+Any user may pin tasks of their own (sched_setaffinity(2)) and could so prevent others from taking CPUs offline. Therefore each conflict names its
+origin: the system - units, cpusets, interrupts, tasks of root, of system users and of services - or an ordinary user who logged in.
 
-Like state.py this file is copied to a host as part of the program that restores it: it imports
-nothing but its neighbours that are copied too, by relative imports.
+This file is copied to a host as part of the rollback program: it imports only files that are copied with it, by relative imports.
 """
 
 from __future__ import annotations
 
 import errno
-import json
-import os
-import re
-import stat
-from collections import namedtuple
+import typing as t
 
-from .._host import cpulist, locks
+from .._host import bindings, cpulist, cpusets, kernel_files, locks, tasks as host_tasks
 from . import state as smt_state
 
-MOST_CGROUPS = 20000
-MOST_UNIT_FILES = 10000
-# In a message a person reads; the module's result has them all.
+# Lines in a message for a person. The module's result has all of them.
 MOST_LINES = 20
 
-KERNEL_THREAD = 0x00200000  # PF_KTHREAD, include/linux/sched.h
-
-UNIT_DIRECTORIES = (
-    "etc/systemd/system",
-    "run/systemd/system",
-    "etc/systemd/system.control",
-    "run/systemd/system.control",
-    "run/systemd/transient",
-    "usr/lib/systemd/system",
-    "lib/systemd/system",
-)
-LIBVIRT_DIRECTORIES = ("etc/libvirt/qemu", "run/libvirt/qemu")
-KUBELET_STATE = "var/lib/kubelet/cpu_manager_state"
-
-# Whose conflicts count: a word for the machine's own, a word for everybody's; anything else is a user's name.
+# Values that select conflicts by origin: those of the system, and all. Any other value is a user name.
 SERVICES, ALL = "services", "all"
-# login.defs(5): ordinary users have ids from here on where nothing else is configured.
-FIRST_USER = 1000
-NO_LOGIN = 0xFFFFFFFF
 
-Task = namedtuple("Task", ["pid", "start", "name", "mask", "unit", "cgroups", "uid", "user"])
-Task.__doc__ = """A thread of user space that may not run everywhere. ``mask`` is a frozenset of CPUs, ``cgroups`` its cgroup paths, ``uid`` the real user id of
-its process, ``user`` the id of the user whose own doing it is, None where it is the machine's."""
-
-Cpuset = namedtuple("Cpuset", ["version", "path", "inside", "cpus", "partition"])
-Cpuset.__doc__ = """A cpuset that names CPUs. ``version`` is that of cgroups (1, 2), ``inside`` the path from the mount point on, as tasks know it,
-``partition`` None unless it is the root of a v2 partition."""
-
-Finding = namedtuple("Finding", ["hurts", "text", "user"], defaults=(None,))
-Finding.__doc__ = """One bystander. ``hurts`` is False for what is worth knowing and set right afterwards without anybody's doing; ``user`` is the name
-(or the id in digits) of the user whose own doing it is, None where it is the machine's."""
+# Other packages import the class from here.
+Host = kernel_files.Host
 
 
-class Host(smt_state.SysFiles):
-    """A host's files, and the one system call that changes a task's mask."""
+class Finding(t.NamedTuple):
+    """One affinity conflict, or an observation that is none."""
 
-    def names(self, path: str) -> list[str]:
-        try:
-            return sorted(os.listdir(self._full(path)))
-        except OSError:
-            return []
-
-    def set_affinity(self, pid: int, cpus) -> None:
-        """Raises OSError."""
-        os.sched_setaffinity(pid, cpus)
-
-    def user_name(self, uid: int) -> str:
-        """The name of a user of this host; the id in digits where none is known."""
-        return (locks.user_name(uid) if self.is_live() else None) or str(uid)
-
-    def owner(self, path: str) -> int:
-        """Whom a file belongs to; root where there is none."""
-        try:
-            return os.stat(self._full(path)).st_uid
-        except OSError:
-            return 0
-
-    def is_setuid(self, path: str) -> bool:
-        """Whether a program takes on its owner's rights, whoever starts it."""
-        try:
-            return bool(os.stat(self._full(path)).st_mode & (stat.S_ISUID | stat.S_ISGID))
-        except OSError:
-            return False
-
-    def is_live(self) -> bool:
-        return os.path.realpath(self.sysroot) == "/"
+    hurts: bool  # False if nothing is lost, because something else will correct it by itself
+    text: str  # the CPUs and the reason
+    user: str | None = None  # name, or id in digits, of the ordinary user who caused it; None if it belongs to the system
 
 
-def find(host: Host, online, going) -> list[Finding]:
-    """All that would lose something when ``going`` of the CPUs ``online`` go offline."""
-    online, going = frozenset(online), frozenset(going)
-    if not going:
+class _SavedTask(t.TypedDict):
+    pid: int
+    start: str
+    name: str
+    mask: str
+
+
+class SavedTask(_SavedTask, total=False):
+    """A task with its mask as a CPU list. ``left`` is the mask after the CPUs went offline; None if the task no longer existed then."""
+
+    left: str | None
+
+
+class Captured(t.TypedDict):
+    """Masks to put back, as plain JSON data.
+
+    ``online`` are the CPUs that were online before. ``cpusets`` and ``partitions`` map a path to CPUs or partition type, ``interrupts`` a number to CPUs.
+    """
+
+    online: list[int]
+    tasks: list[SavedTask]
+    cpusets: dict[str, str]
+    partitions: dict[str, str]
+    interrupts: dict[str, str]
+
+
+def find(host: Host, online: t.Iterable[int], going: t.Iterable[int]) -> list[Finding]:
+    """Return the affinity conflicts when the CPUs ``going``, which are among those ``online``, go offline."""
+    before, lost = frozenset(online), frozenset(going)
+    if not lost:
         return []
-    sets = _cpusets(host)
-    tasks = [task for task in _restricted_tasks(host, online) if task.mask & going]
-    found = _hurt_cpusets(host, sets, going) + _hurt_tasks(host, tasks, [entry for entry in sets if entry.cpus & going], online, going)
-    found += _hurt_units(host, going) + _hurt_kubelet(host, going) + _hurt_guests(host, going)
-    found += _hurt_interrupts(host, online, going) + _hurt_isolated(host, going) + _hurt_nodes(host, online, going)
+    sets = cpusets.find(host)
+    tasks = [task for task in host_tasks.restricted(host, before) if task.mask & lost]
+    found = _cpuset_conflicts(host, sets, lost) + _task_conflicts(host, tasks, [entry for entry in sets if entry.cpus & lost], before, lost)
+    found += _bound_conflicts(bindings.units(host), lost) + _kubelet_conflicts(host, lost)
+    # A guest may have the same pinning in several files.
+    found += dict.fromkeys(_bound_conflicts(bindings.guests(host), lost))
+    found += _interrupt_conflicts(host, before, lost) + _isolation_conflicts(host, lost) + _node_conflicts(host, before, lost)
     return found
 
 
-def counting(findings, whose) -> list[Finding]:
-    """Those that are hurt and whose owner counts.
-
-    Args:
-        whose: list of ``services``, ``all`` and names of users
-    """
+def counting(findings: t.Iterable[Finding], whose: t.Container[str]) -> list[Finding]:
+    """Return the conflicts whose origin is in ``whose``: ``services``, ``all`` and names of users."""
     return [finding for finding in findings if finding.hurts and (ALL in whose or (SERVICES if finding.user is None else finding.user) in whose)]
 
 
-def readable(findings) -> str:
-    """A list of findings as one message."""
+def readable(findings: t.Iterable[Finding]) -> str:
+    """Return findings as one message with a line for each, cut after ``MOST_LINES``."""
     lines = [finding.text for finding in findings]
     more = [f"and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
     return "\n".join("- " + line for line in lines[:MOST_LINES] + more)
 
 
-def capture(host: Host, online, going) -> dict:
-    """What has to be put back later, as plain JSON data: masks of tasks, v1 cpusets, v2 partitions and interrupts that hold a CPU of ``going``."""
-    online, going = frozenset(online), frozenset(going)
-    sets = [entry for entry in _cpusets(host) if entry.cpus & going]
+def capture(host: Host, online: t.Iterable[int], going: t.Iterable[int]) -> Captured:
+    """Return the masks of tasks, v1 cpusets, v2 partitions and interrupts that hold a CPU of ``going``, to put them back later."""
+    before, lost = frozenset(online), frozenset(going)
+    sets = [entry for entry in cpusets.find(host) if entry.cpus & lost]
     return {
-        "online": sorted(online),
+        "online": sorted(before),
         "tasks": [
             {"pid": task.pid, "start": task.start, "name": task.name, "mask": cpulist.render(task.mask)}
-            for task in _restricted_tasks(host, online)
-            if task.mask & going
+            for task in host_tasks.restricted(host, before)
+            if task.mask & lost
         ],
         "cpusets": {entry.path: cpulist.render(entry.cpus) for entry in sets if entry.version == 1},
         "partitions": {entry.path: entry.partition for entry in sets if entry.partition},
-        "interrupts": {number: cpulist.render(cpus) for number, cpus in _interrupts(host, online) if cpus & going},
+        "interrupts": {number: cpulist.render(cpus) for number, cpus in bindings.interrupts(host, before) if cpus & lost},
     }
 
 
-def merge(earlier: dict | None, later: dict) -> dict:
-    """Both; of what is in both the earlier one, which is from before the first change."""
+def merge(earlier: Captured | None, later: Captured) -> Captured:
+    """Return both captures as one. What is in both is taken from the earlier one, which was made before the first change."""
     if not earlier:
         return later
     known = {(task["pid"], task["start"]) for task in earlier["tasks"]}
-    merged = {"online": earlier["online"], "tasks": earlier["tasks"] + [task for task in later["tasks"] if (task["pid"], task["start"]) not in known]}
-    for kind in ("cpusets", "partitions", "interrupts"):
-        merged[kind] = dict(later[kind], **earlier[kind])
-    return merged
+    return {
+        "online": earlier["online"],
+        "tasks": earlier["tasks"] + [task for task in later["tasks"] if (task["pid"], task["start"]) not in known],
+        "cpusets": {**later["cpusets"], **earlier["cpusets"]},
+        "partitions": {**later["partitions"], **earlier["partitions"]},
+        "interrupts": {**later["interrupts"], **earlier["interrupts"]},
+    }
 
 
-def note_left(host: Host, captured: dict) -> None:
-    """Remember which mask the kernel left to each task, to see later whether somebody has given it another one since."""
+def note_left(host: Host, captured: Captured) -> None:
+    """Record in ``captured`` the mask that each task has now, after CPUs went offline, to detect later whether somebody has changed it since."""
     for task in captured["tasks"]:
-        task["left"] = _mask_text(host, task)
+        task["left"] = _current_mask(host, task)
 
 
-def masks_now(host: Host, captured: dict) -> dict:
-    """``{pid: mask}`` of those captured tasks whose mask somebody may have chosen; to be taken before CPUs come back.
+def masks_now(host: Host, captured: Captured) -> dict[int, str]:
+    """Return ``{pid: mask}`` of the captured tasks whose mask somebody may have chosen. Call it before CPUs come back.
 
-    A mask that takes all the CPUs there are for the task is not in it: the kernel widens the mask of a task that wakes up with no CPU left
-    at any time, not only when the CPUs go (select_fallback_rq).
+    A mask that holds all CPUs available to the task is left out. The kernel widens the mask of a task that wakes up without an online CPU at any time,
+    not only at the moment when the CPUs go offline (select_fallback_rq).
     """
     online = frozenset(smt_state.read(files=host)["online"])
     masks = {}
     for task in captured["tasks"]:
-        mask = _mask_text(host, task)
-        if mask is not None and not _cpus(mask) >= online & _cpuset_of(host, task["pid"], online):
+        mask = _current_mask(host, task)
+        if mask is not None and not kernel_files.parse_cpus(mask) >= online & cpusets.effective_cpus(host, task["pid"], online):
             masks[task["pid"]] = mask
     return masks
 
 
-def put_back(host: Host, captured: dict, masks_before: dict, online) -> tuple[list[str], dict]:
-    """Give back what the kernel did not, now that ``online`` are the CPUs.
+def put_back(host: Host, captured: Captured, masks_before: t.Mapping[int, str], online: t.Iterable[int]) -> tuple[list[str], Captured]:
+    """Put back what the kernel did not.
 
     Args:
+        host: the host
+        captured: from :func:`capture`
         masks_before: from :func:`masks_now`, before the CPUs came back
+        online: CPUs that are online now
 
     Returns:
-        what could not be put back (sentences), and what of ``captured`` waits for CPUs that are still offline
+        what could not be put back, one sentence each; and the part of ``captured`` that needs CPUs that are still offline
     """
-    online = frozenset(online)
-    missing = frozenset(captured["online"]) - online
+    now = frozenset(online)
+    missing = frozenset(captured["online"]) - now
     reports = []
-    waiting = {"online": captured["online"], "tasks": [], "cpusets": {}, "partitions": {}, "interrupts": {}}
+    pending: Captured = {"online": captured["online"], "tasks": [], "cpusets": {}, "partitions": {}, "interrupts": {}}
     # Parents first: a v1 cpuset cannot hold a CPU that its parent does not have.
     for path, text in sorted(captured["cpusets"].items()):
-        reports += _put_cpuset(host, path, _cpus(text), online)
-        if _cpus(text) & missing:
-            waiting["cpusets"][path] = text
+        cpus = kernel_files.parse_cpus(text)
+        reports += _put_cpuset(host, path, cpus, now)
+        if cpus & missing:
+            pending["cpusets"][path] = text
     for path, kind in sorted(captured["partitions"].items()):
         reports += _put_partition(host, path, kind, bool(missing))
         if missing:
-            waiting["partitions"][path] = kind
+            pending["partitions"][path] = kind
     for task in captured["tasks"]:
-        reports += _put_task(host, task, masks_before.get(task["pid"]), online)
-        if _cpus(task["mask"]) & missing:
-            waiting["tasks"].append(task)
+        reports += _put_task(host, task, masks_before.get(task["pid"]), now)
+        if kernel_files.parse_cpus(task["mask"]) & missing:
+            pending["tasks"].append(task)
     for number, text in sorted(captured["interrupts"].items()):
-        reports += _put_interrupt(host, number, _cpus(text), online)
-        if _cpus(text) & missing:
-            waiting["interrupts"][number] = text
-    return reports, waiting
+        cpus = kernel_files.parse_cpus(text)
+        reports += _put_interrupt(host, number, cpus, now)
+        if cpus & missing:
+            pending["interrupts"][number] = text
+    return reports, pending
 
 
-def check(captured) -> None:
-    """Raises ValueError when ``captured``, read from a file, does not have the form that :func:`capture` gives."""
+def check(captured: t.Any) -> None:
+    """Check data from a file; raise ValueError when ``captured`` does not have the format that :func:`capture` returns."""
 
-    def texts(value):
+    def is_mapping_to_text(value: object) -> bool:
         return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
 
     tasks = captured["tasks"]
-    whole = isinstance(tasks, list) and all(isinstance(task, dict) and isinstance(task.get("pid"), int) and task["pid"] > 0 for task in tasks)
-    if not (whole and all(isinstance(task.get(key), str) for task in tasks for key in ("start", "name", "mask"))):
-        raise ValueError("its tasks are none")
-    if not all(texts(captured[kind]) for kind in ("cpusets", "partitions", "interrupts")) or not isinstance(captured["online"], list):
-        raise ValueError("its cpusets or interrupts are none")
+    have_pids = isinstance(tasks, list) and all(isinstance(task, dict) and isinstance(task.get("pid"), int) and task["pid"] > 0 for task in tasks)
+    if not (have_pids and all(isinstance(task.get(key), str) for task in tasks for key in ("start", "name", "mask"))):
+        raise ValueError("its list of tasks is not valid")
+    if not all(is_mapping_to_text(captured[kind]) for kind in ("cpusets", "partitions", "interrupts")) or not isinstance(captured["online"], list):
+        raise ValueError("its cpusets, partitions, interrupts or CPUs are not valid")
 
 
-def is_empty(captured: dict) -> bool:
-    return not any(captured[kind] for kind in ("tasks", "cpusets", "partitions", "interrupts"))
+def is_empty(captured: Captured) -> bool:
+    """Return whether there is nothing to put back."""
+    return not (captured["tasks"] or captured["cpusets"] or captured["partitions"] or captured["interrupts"])
 
 
-def _cpus(text: str | None) -> frozenset:
-    """CPUs of a list that others wrote; empty when it is none."""
-    try:
-        return frozenset(cpulist.parse(text or ""))
-    except cpulist.CpuListError:
-        return frozenset()
-
-
-def _named(cpus) -> str:
-    return ("CPU %s" if len(cpus) == 1 else "CPUs %s") % cpulist.render(cpus)
-
-
-# Tasks ----------------------------------------------------------------------------------------------------------------------------------
-
-
-def _restricted_tasks(host: Host, online: frozenset) -> list[Task]:
-    """Threads of user space that may not run on all online CPUs. One stat a process, one status a thread (proc(5))."""
-    tasks = []
-    itself = str(os.getpid()) if host.is_live() else ""
-    first_user = _first_user(host)
-    for name in host.names("proc"):
-        if not name.isdigit() or name == itself:
-            continue
-        about = _stat(host, f"proc/{name}/stat")
-        if about is None or about[0] & KERNEL_THREAD:
-            continue
-        for thread in host.names(f"proc/{name}/task"):
-            task = _task(host, f"proc/{name}/task/{thread}", int(thread), online, first_user) if thread.isdigit() else None
-            if task:
-                tasks.append(task)
-    return tasks
-
-
-def _task(host: Host, folder: str, pid: int, online: frozenset, first_user: int) -> Task | None:
-    status = host.read(folder + "/status") or ""
-    found = re.search(r"^Cpus_allowed_list:\s*(\S+)", status, re.MULTILINE)
-    mask = _cpus(found.group(1)) if found else frozenset()
-    if not mask or mask >= online:
-        return None
-    about = _stat(host, folder + "/stat")
-    if about is None:
-        return None
-    name = re.search(r"^Name:\s*(.*)", status)
-    cgroups = [line.split(":", 2)[-1] for line in (host.read(folder + "/cgroup") or "").splitlines()]
-    unit = next((part for path in cgroups for part in reversed(path.split("/")) if part.endswith((".service", ".scope"))), None)
-    uid = _uid(status)
-    return Task(
-        pid,
-        about[1],
-        _printable(name.group(1) if name else "?"),
-        mask,
-        unit and _printable(unit, 128),
-        cgroups,
-        uid,
-        _whose(host, folder, uid, cgroups, first_user),
-    )
-
-
-def _uid(status: str) -> int:
-    """The real user id of a process, from its status."""
-    found = re.search(r"^Uid:\s*([0-9]{1,10})\b", status, re.MULTILINE)
-    return int(found.group(1)) if found else 0
-
-
-def _first_user(host: Host) -> int:
-    found = re.search(r"^[ \t]*UID_MIN[ \t]+([0-9]{1,9})[ \t]*$", host.read("etc/login.defs") or "", re.MULTILINE)
-    return int(found.group(1)) if found else FIRST_USER
-
-
-def _whose(host: Host, folder: str, uid: int, cgroups: list, first_user: int) -> int | None:
-    """The user whose own doing the mask of a task is, None where it is the machine's: root's, a system user's, or a service's.
-
-    A mask outlives exec(2), so a program that takes on another user's rights may still have one that an ordinary user gave it (``taskset -c 3 su``).
-    """
-    login, login_slice = _login(host, folder, cgroups, first_user)
-    if uid < first_user:
-        return login if login is not None and host.is_setuid(folder + "/exe") else None
-    if login is not None or login_slice:
-        return uid
-    # A service may well run as an ordinary user; what is in no unit at all was not started by the machine.
-    return None if any(part.endswith((".service", ".scope", ".slice")) for path in cgroups for part in path.split("/")) else uid
-
-
-def _login(host: Host, folder: str, cgroups: list, first_user: int) -> tuple[int | None, bool]:
-    """The ordinary user from whose login a task descends, None for none, and whether it lives in a login's slice.
-
-    The login uid is the kernel's: set once by PAM (pam_loginuid(8)), also for crontabs, and inherited. Without auditing there is systemd's slice of the user.
-    """
-    told = (host.read(folder + "/loginuid") or "").strip()
-    login = int(told) if told.isdigit() and len(told) < 11 else NO_LOGIN
-    slices = re.search(r"^/user\.slice/user-([0-9]{1,10})\.slice(?:/|$)", "\n".join(cgroups), re.MULTILINE)
-    if login == NO_LOGIN:
-        login = int(slices.group(1)) if slices else 0
-    return (login if login >= first_user else None), bool(slices)
-
-
-def _stat(host: Host, path: str) -> tuple[int, str] | None:
-    """(flags, start time in clock ticks) of proc(5)'s stat; the name in brackets may hold anything."""
-    fields = (host.read(path) or "").rpartition(")")[2].split()
-    if len(fields) < 20 or not fields[6].isdigit():
-        return None
-    return int(fields[6]), fields[19]
+def _label(cpus: frozenset[int]) -> str:
+    return f"{'CPU' if len(cpus) == 1 else 'CPUs'} {cpulist.render(cpus)}"
 
 
 def _printable(text: str, most: int = 64) -> str:
     return locks.printable(text, most)
 
 
-def _hurt_tasks(host: Host, tasks: list, hurt_sets: list, online: frozenset, going: frozenset) -> list[Finding]:
-    """One line for all threads of a unit that have the same mask, and one for all that a user pinned to the same CPUs by himself, so that no user fills
-    the list; a mask that is that of a listed cpuset is not listed again.
+# Tasks ----------------------------------------------------------------------------------------------------------------------------------
+
+
+def _task_conflicts(
+    host: Host, tasks: list[host_tasks.Task], listed_sets: list[cpusets.Cpuset], online: frozenset[int], going: frozenset[int]
+) -> list[Finding]:
+    """Return one finding for all threads of a unit with the same mask, and one for all that an ordinary user pinned, so that no user fills the list.
+
+    A task whose mask is that of a cpuset already listed is left out.
     """
-    groups = {}
+    groups: dict[tuple[object, ...], list[host_tasks.Task]] = {}
     for task in tasks:
-        if not any(task.mask & online == entry.cpus & online and _is_below(task.cgroups, entry.inside) for entry in hurt_sets):
-            owner = (task.unit or task.name, task.uid, task.mask) if task.user is None else task.user
-            groups.setdefault((task.user is None, owner), []).append(task)
+        if not any(task.mask & online == entry.cpus & online and cpusets.holds(entry, task.cgroups) for entry in listed_sets):
+            group = (task.unit or task.name, task.uid, task.mask) if task.user is None else (task.user,)
+            groups.setdefault(group, []).append(task)
     found = []
-    for (machines, _owner), members in groups.items():
+    for members in groups.values():
         first = members[0]
         mask = first.mask
-        who = f"pid {first.pid} {first.name} ({_described(host, first)})"
+        who = f"pid {first.pid} {first.name} ({host_tasks.describe(host, first)})"
         alike = len([task for task in members if task.mask == mask])
         if alike > 1:
             who += f" and {alike - 1} more threads like it"
@@ -360,285 +239,130 @@ def _hurt_tasks(host: Host, tasks: list, hurt_sets: list, online: frozenset, goi
             text = f"{who} {verb} pinned to {cpulist.render(mask & online)} alone"
         if len(members) > alike:
             text += f", and {len(members) - alike} more threads of this user are pinned to other CPUs"
-        lost = frozenset().union(*(task.mask & going for task in members))
-        found.append(Finding(True, f"{_named(lost)}: {text}", None if machines else host.user_name(first.user)))
+        lost = frozenset(cpu for task in members for cpu in task.mask & going)
+        found.append(Finding(True, f"{_label(lost)}: {text}", None if first.user is None else host.user_name(first.user)))
     return found
 
 
-def _described(host: Host, task: Task) -> str:
-    """Whose a task is and where it lives, for a person."""
-    place = f"unit {task.unit}" if task.unit else f"cgroup {_printable(next(iter(task.cgroups), '?'), 128)}"
-    own = "" if task.user is None else f", pinned by user {_user(host, task.user)}" if task.user != task.uid else ", by the user alone"
-    return f"user {_user(host, task.uid)}, {place}{own}"
+def _current_mask(host: Host, task: SavedTask) -> str | None:
+    """Return the mask of a captured task as a CPU list, or None if the task no longer exists."""
+    mask = host_tasks.current_mask(host, task["pid"], task["start"])
+    return None if mask is None else cpulist.render(mask)
 
 
-def _user(host: Host, uid: int) -> str:
-    name = host.user_name(uid)
-    return name if name == str(uid) else f"{name}, uid {uid}"
-
-
-def _is_below(cgroups: list, inside: str) -> bool:
-    return any((cgroup + "/").startswith(inside + "/") for cgroup in cgroups)
-
-
-def _current(host: Host, task: dict) -> str | None:
-    """The Cpus_allowed_list of a captured task, None when it is gone."""
-    folder = f"proc/{task['pid']}"
-    about = _stat(host, folder + "/stat")
-    if about is None or about[1] != task["start"]:
-        return None
-    found = re.search(r"^Cpus_allowed_list:\s*(\S+)", host.read(folder + "/status") or "", re.MULTILINE)
-    return found.group(1) if found else None
-
-
-def _mask_text(host: Host, task: dict) -> str | None:
-    current = _current(host, task)
-    return None if current is None else cpulist.render(_cpus(current))
-
-
-def _cpuset_of(host: Host, pid: int, online: frozenset) -> frozenset:
-    """The CPUs that the cpuset of a task has, as far as they are online; all online ones when it is in none."""
-    cgroups = [line.split(":", 2) for line in (host.read(f"proc/{pid}/cgroup") or "").splitlines()]
-    for mount, version in _cgroup_mounts(host):
-        name = "cpuset.cpus.effective" if version == 2 else "cpuset.effective_cpus"
-        for path in [entry[2] for entry in cgroups if len(entry) == 3 and (entry[1] == "" if version == 2 else "cpuset" in entry[1].split(","))]:
-            parts = path.strip("/").split("/")
-            for length in range(len(parts), -1, -1):
-                cpus = _cpus(host.read("/".join([mount, *parts[:length], name])))
-                if cpus:
-                    return cpus
-    return online
-
-
-def _put_task(host: Host, task: dict, mask_before: str | None, online: frozenset) -> list[str]:
+def _put_task(host: Host, task: SavedTask, mask_before: str | None, online: frozenset[int]) -> list[str]:
     who = f"pid {task['pid']} {task['name']}"
-    current = _mask_text(host, task)
+    current = _current_mask(host, task)
     if current is None:
         return [f"{who} is gone, its mask {task['mask']} was not needed any more"]
-    wanted = _cpus(task["mask"])
-    if _cpus(current) == wanted or not wanted & online:
+    wanted = kernel_files.parse_cpus(task["mask"])
+    if kernel_files.parse_cpus(current) == wanted or not wanted & online:
         return []
     left = task.get("left")
     if left is not None and mask_before is not None and mask_before != left:
-        return [f"{who} was given another mask ({mask_before}) while CPUs were offline: left as it is, {task['mask']} before"]
+        return [f"{who} was given another mask ({mask_before}) while CPUs were offline: it keeps that mask, {task['mask']} was not put back"]
     try:
         host.set_affinity(task["pid"], wanted)
-    except OSError as trouble:
-        return [f"{who}: mask {task['mask']} could not be put back: {trouble.strerror}"]
+    except OSError as error:
+        return [f"{who}: mask {task['mask']} could not be put back: {error.strerror}"]
     return []
 
 
 # Cpusets --------------------------------------------------------------------------------------------------------------------------------
 
 
-def _cpusets(host: Host) -> list[Cpuset]:
-    """All cpusets that name CPUs, below the root."""
+def _cpuset_conflicts(host: Host, sets: list[cpusets.Cpuset], going: frozenset[int]) -> list[Finding]:
+    """Return the cpusets that lose CPUs. One that an ordinary user owns is in a part of the tree that was delegated to that user."""
     found = []
-    for mount, version in _cgroup_mounts(host):
-        waiting = [mount]
-        for _count in range(MOST_CGROUPS):
-            if not waiting:
-                break
-            path = waiting.pop()
-            names = host.names(path)
-            has_cpus = "cpuset.cpus" in names
-            cpus = _cpus(host.read(path + "/cpuset.cpus")) if has_cpus and path != mount else None
-            if cpus:
-                partition = host.read(path + "/cpuset.cpus.partition") if version == 2 else None
-                found.append(Cpuset(version, path, path[len(mount) :], cpus, partition if partition in ("root", "isolated") else None))
-            if has_cpus or path == mount:
-                # Without the file the controller is not enabled here, so it is not further down either.
-                waiting += [path + "/" + name for name in names if os.path.isdir(os.path.join(host.sysroot, path, name))]
-    return found
-
-
-def _cgroup_mounts(host: Host) -> list[tuple[str, int]]:
-    found = []
-    for line in (host.read("proc/self/mounts") or "").splitlines():
-        fields = line.split(" ")
-        if len(fields) > 3 and (fields[2] == "cgroup2" or (fields[2] == "cgroup" and "cpuset" in fields[3].split(","))):
-            found.append((fields[1].lstrip("/"), 2 if fields[2] == "cgroup2" else 1))
-    return found
-
-
-def _hurt_cpusets(host: Host, sets: list, going: frozenset) -> list[Finding]:
-    """A cpuset that belongs to an ordinary user is in a part of the tree that was delegated to him."""
-    found = []
-    first_user = _first_user(host)
+    first_user = host_tasks.first_user(host)
     for entry in sets:
-        hurt, kept = entry.cpus & going, entry.cpus - going
-        if not hurt:
+        lost, kept = entry.cpus & going, entry.cpus - going
+        if not lost:
             continue
-        where = f"{_named(hurt)}: /{_printable(entry.path, 256)} (cgroup v{entry.version} cpuset, CPUs {cpulist.render(entry.cpus)})"
-        fate = f"would shrink to {cpulist.render(kept)}" if kept else "would lose all its CPUs"
+        where = f"{_label(lost)}: /{_printable(entry.path, 256)} (cgroup v{entry.version} cpuset, CPUs {cpulist.render(entry.cpus)})"
+        effect = f"would shrink to {cpulist.render(kept)}" if kept else "would lose all its CPUs"
         if entry.partition:
-            fate = f"is a partition ({entry.partition}) and {fate if kept else 'would turn invalid'}"
+            effect = f"is a partition ({entry.partition}) and {effect if kept else 'would become invalid'}"
         owner = host.owner(entry.path + "/cpuset.cpus")
-        whose = host.user_name(owner) if owner >= first_user else None
-        found.append(Finding(True, f"{where} {fate}" if whose is None else f"{where} of user {_user(host, owner)} {fate}", whose))
+        user = host.user_name(owner) if owner >= first_user else None
+        found.append(Finding(True, f"{where} {effect}" if user is None else f"{where} of user {host.user_label(owner)} {effect}", user))
     return found
 
 
-def _put_cpuset(host: Host, path: str, wanted: frozenset, online: frozenset) -> list[str]:
+def _put_cpuset(host: Host, path: str, wanted: frozenset[int], online: frozenset[int]) -> list[str]:
     current = host.read(path + "/cpuset.cpus")
     if current is None:
         return [f"/{_printable(path)} is gone, its cpuset {cpulist.render(wanted)} was not needed any more"]
-    if _cpus(current) >= wanted & online:
+    if kernel_files.parse_cpus(current) >= wanted & online:
         return []
     try:
         host.write(path + "/cpuset.cpus", cpulist.render(wanted & online))
-    except OSError as trouble:
-        return [f"/{_printable(path)}/cpuset.cpus could not be put back to {cpulist.render(wanted)}: {trouble.strerror}"]
+    except OSError as error:
+        return [f"/{_printable(path)}/cpuset.cpus could not be put back to {cpulist.render(wanted)}: {error.strerror}"]
     return []
 
 
-def _put_partition(host: Host, path: str, kind: str, waiting: bool) -> list[str]:
+def _put_partition(host: Host, path: str, kind: str, cpus_missing: bool) -> list[str]:
     current = host.read(path + "/cpuset.cpus.partition")
     if current is None:
         return [f"/{_printable(path)} is gone, its partition was not needed any more"]
-    if current == kind or waiting:
+    if current == kind or cpus_missing:
         return []
     try:
         host.write(path + "/cpuset.cpus.partition", kind)
-    except OSError as trouble:
-        return [f"/{_printable(path)}/cpuset.cpus.partition could not be put back to {kind}: {trouble.strerror}"]
+    except OSError as error:
+        return [f"/{_printable(path)}/cpuset.cpus.partition could not be put back to {kind}: {error.strerror}"]
     return []
 
 
 # Interrupts -----------------------------------------------------------------------------------------------------------------------------
 
 
-def _interrupts(host: Host, online: frozenset) -> list[tuple[str, frozenset]]:
-    """(number, CPUs) of interrupts that are not allowed everywhere."""
+def _interrupt_conflicts(host: Host, online: frozenset[int], going: frozenset[int]) -> list[Finding]:
     found = []
-    for number in host.names("proc/irq"):
-        cpus = _cpus(host.read(f"proc/irq/{number}/smp_affinity_list")) if number.isdigit() else frozenset()
-        if cpus and not cpus >= online:
-            found.append((number, cpus))
-    return found
-
-
-def _hurt_interrupts(host: Host, online: frozenset, going: frozenset) -> list[Finding]:
-    found = []
-    # Anybody's process may be called so.
-    balanced = any(
-        host.read(f"proc/{name}/comm") == "irqbalance" and _uid(host.read(f"proc/{name}/status") or "") == 0 for name in host.names("proc") if name.isdigit()
-    )
-    for number, cpus in _interrupts(host, online):
-        if not cpus & online or (cpus & online) - going or _placed_by_kernel(host, number, cpus):
+    balanced = host_tasks.runs_as_root(host, "irqbalance")
+    for number, cpus in bindings.interrupts(host, online):
+        if not cpus & online or (cpus & online) - going or bindings.is_placed_by_kernel(host, number, cpus):
             continue
-        names = _printable(" ".join(name for name in host.names("proc/irq/" + number) if os.path.isdir(os.path.join(host.sysroot, "proc/irq", number, name))))
-        what = f"{_named(cpus & going)}: interrupt {number}{(f' ({names})' if names else '')} is bound to {cpulist.render(cpus & online)} alone"
-        found.append(Finding(not balanced, what + (", by irqbalance, which will place it anew" if balanced else "")))
+        names = bindings.interrupt_devices(host, number)
+        what = f"{_label(cpus & going)}: interrupt {number}{f' ({names})' if names else ''} is bound to {cpulist.render(cpus & online)} alone"
+        found.append(Finding(not balanced, what + (", irqbalance will move it" if balanced else "")))
     return found
 
 
-def _placed_by_kernel(host: Host, number: str, cpus: frozenset) -> bool:
-    """Whether an interrupt's place is nobody's wish: the driver's hint, or managed by the kernel, which moves it there and back itself.
-
-    write_irq_affinity (kernel/irq/proc.c) answers EIO for a managed interrupt before it looks at the text, and EINVAL for a text that
-    is no CPU list: a write that can never change anything tells them apart.
-    """
-    try:
-        hinted = frozenset(cpulist.parse_mask(host.read(f"proc/irq/{number}/affinity_hint") or ""))
-    except cpulist.CpuListError:
-        hinted = frozenset()
-    if hinted == cpus:
-        return True
-    if not host.is_live():
-        return False
-    try:
-        host.write(f"proc/irq/{number}/smp_affinity_list", "none")
-    except OSError as trouble:
-        return trouble.errno == errno.EIO
-    return False
-
-
-def _put_interrupt(host: Host, number: str, wanted: frozenset, online: frozenset) -> list[str]:
-    path = f"proc/irq/{number}/smp_affinity_list"
+def _put_interrupt(host: Host, number: str, wanted: frozenset[int], online: frozenset[int]) -> list[str]:
+    path = bindings.interrupt_path(number)
     current = host.read(path)
     if current is None:
         return [f"interrupt {number} is gone, its CPUs {cpulist.render(wanted)} were not needed any more"]
-    if _cpus(current) == wanted or not wanted & online:
+    if kernel_files.parse_cpus(current) == wanted or not wanted & online:
         return []
     try:
         host.write(path, cpulist.render(wanted))
-    except OSError as trouble:
-        # EIO: managed by the kernel, which puts it where it wants it.
-        return [] if trouble.errno == errno.EIO else [f"interrupt {number} could not be put back to {cpulist.render(wanted)}: {trouble.strerror}"]
+    except OSError as error:
+        # EIO: the kernel manages this interrupt and chooses its CPUs.
+        return [] if error.errno == errno.EIO else [f"interrupt {number} could not be put back to {cpulist.render(wanted)}: {error.strerror}"]
     return []
 
 
-# What is written in configurations --------------------------------------------------------------------------------------------------------
+# Configuration --------------------------------------------------------------------------------------------------------------------------
 
 
-def _hurt_units(host: Host, going: frozenset) -> list[Finding]:
-    """``CPUAffinity=`` and ``AllowedCPUs=`` (systemd.exec(5), systemd.resource-control(5)) of unit files and their drop-ins."""
-    found = []
-    files = ["etc/systemd/system.conf"] + ["etc/systemd/system.conf.d/" + name for name in host.names("etc/systemd/system.conf.d")]
-    for directory in UNIT_DIRECTORIES:
-        for name in host.names(directory):
-            if name.endswith(".d"):
-                files += [f"{directory}/{name}/{part}" for part in host.names(directory + "/" + name) if part.endswith(".conf")]
-            elif name.endswith((".service", ".slice", ".scope")):
-                files.append(f"{directory}/{name}")
-    seen = set()
-    for path in files[:MOST_UNIT_FILES]:
-        real = os.path.realpath(os.path.join(host.sysroot, path))
-        if real in seen:
-            continue
-        seen.add(real)
-        for key, value in re.findall(r"^[ \t]*(CPUAffinity|AllowedCPUs)[ \t]*=[ \t]*(.+)$", host.read(path) or "", re.MULTILINE):
-            hurt = _cpus(",".join(value.replace(",", " ").split())) & going
-            if hurt:
-                found.append(Finding(True, f"{_named(hurt)}: /{_printable(path, 256)} sets {key}={_printable(value.strip())}"))
-    return found
+def _bound_conflicts(bound: list[bindings.Binding], going: frozenset[int]) -> list[Finding]:
+    texts = [f"{_label(binding.cpus & going)}: {binding.text}" for binding in bound if binding.cpus & going]
+    return [Finding(True, text) for text in texts]
 
 
-def _hurt_kubelet(host: Host, going: frozenset) -> list[Finding]:
-    try:
-        state = json.loads(host.read(KUBELET_STATE) or "{}")
-    except ValueError:
-        return []
-    if not isinstance(state, dict) or state.get("policyName") != "static":
-        return []
-    text = f"kubelet's CPU manager is static (/{KUBELET_STATE}): it does not start when the CPUs it knows are gone"
-    return [Finding(True, f"{_named(going)}: {text}")]
+def _kubelet_conflicts(host: Host, going: frozenset[int]) -> list[Finding]:
+    text = f"the CPU manager policy of kubelet is static (/{bindings.KUBELET_STATE}): kubelet does not start when CPUs recorded there are offline"
+    return [Finding(True, f"{_label(going)}: {text}")] if bindings.kubelet_is_static(host) else []
 
 
-def _hurt_guests(host: Host, going: frozenset) -> list[Finding]:
-    found = {}
-    for directory in LIBVIRT_DIRECTORIES:
-        for name in host.names(directory):
-            if name.endswith(".xml"):
-                text = host.read(directory + "/" + name) or ""
-                for element, value in re.findall(r"""<(vcpupin|emulatorpin|iothreadpin|vcpu)\b[^>]*\bcpuset=['"]([^'"]*)['"]""", text):
-                    hurt = _libvirt_cpus(value) & going
-                    if hurt:
-                        what = f"{_named(hurt)}: libvirt guest {_printable(name[:-4])} is pinned there ({element})"
-                        found[what] = Finding(True, what)
-    return list(found.values())
+def _isolation_conflicts(host: Host, going: frozenset[int]) -> list[Finding]:
+    isolated = [binding._replace(text=f"isolated at boot ({binding.text}) for a workload that would lose it") for binding in bindings.isolated(host)]
+    return _bound_conflicts(isolated, going)
 
 
-def _libvirt_cpus(text: str) -> frozenset:
-    """Libvirt's own lists may take CPUs out again: ``0-3,^2``."""
-    parts = [part.strip() for part in text.split(",")]
-    return _cpus(",".join(part for part in parts if part[:1] != "^")) - _cpus(",".join(part[1:] for part in parts if part[:1] == "^"))
-
-
-def _hurt_isolated(host: Host, going: frozenset) -> list[Finding]:
-    found = []
-    for name, argument in (("isolated", "isolcpus="), ("nohz_full", "nohz_full=")):
-        hurt = _cpus(host.read(f"{smt_state.CPU_DIRECTORY}/{name}")) & going
-        if hurt:
-            found.append(Finding(True, f"{_named(hurt)}: set aside at boot ({argument}) for work that would lose it"))
-    return found
-
-
-def _hurt_nodes(host: Host, online: frozenset, going: frozenset) -> list[Finding]:
-    found = []
-    for name in host.names("sys/devices/system/node"):
-        cpus = _cpus(host.read(f"sys/devices/system/node/{name}/cpulist")) & online if re.fullmatch(r"node[0-9]+", name) else frozenset()
-        if cpus and cpus <= going:
-            found.append(Finding(True, f"{_named(cpus)}: NUMA {name} would be left without a CPU"))
-    return found
+def _node_conflicts(host: Host, online: frozenset[int], going: frozenset[int]) -> list[Finding]:
+    lost = [node._replace(cpus=node.cpus & online) for node in bindings.nodes(host)]
+    return [Finding(True, f"{_label(node.cpus)}: NUMA {node.text} would be left without a CPU") for node in lost if node.cpus and node.cpus <= going]

@@ -1,13 +1,16 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The run-time setting kept over boots, for hosts whose boot arguments may not be touched.
+"""The run-time setting made persistent over boots, for hosts whose boot arguments must not be changed.
 
-Either a file of systemd-tmpfiles (tmpfiles.d(5), type ``w``) or a unit that runs before sysinit.target. Both write the control, and where the
-control cannot say it, the CPUs one by one.
+Either a file for systemd-tmpfiles (tmpfiles.d(5), type ``w``) or a unit that runs before sysinit.target. Both write the control, and switch single
+CPUs if the control alone cannot express the state.
 """
 
 from __future__ import annotations
 
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 
 NONE, TMPFILES, SYSTEMD = "none", "tmpfiles", "systemd"
@@ -38,29 +41,29 @@ WantedBy=sysinit.target
 )
 
 
-def writes(state: dict, cores) -> list[tuple[str, str]]:
-    """(file below /, text) that bring a freshly booted host to ``state``: the control, and siblings that it leaves online."""
+def writes(state: smt_state.State, cores: t.Sequence[t.Sequence[int]]) -> list[tuple[str, str]]:
+    """Return path below / and text of each write that leads to ``state`` after a boot: the control, and each sibling that the control leaves online."""
     control = state["control"]
-    kept = [] if control in smt_state.WITHOUT_CONTROL else [(smt_state.CONTROL, "off" if control == "forceoff" else control)]
+    control_write = [] if control in smt_state.WITHOUT_CONTROL else [(smt_state.CONTROL, "off" if control == "forceoff" else control)]
     if control in smt_state.OFF:
-        return kept
+        return control_write
     online = set(state["online"])
     most = int(control) if control.isdigit() else max([len(core) for core in cores] + [0])
-    gone = sorted(cpu for core in cores if online.intersection(core) for cpu in core[:most] if cpu not in online)
-    return kept + [(f"{smt_state.CPU_DIRECTORY}/cpu{cpu}/online", "0") for cpu in gone]
+    offline = sorted(cpu for core in cores if online.intersection(core) for cpu in core[:most] if cpu not in online)
+    return control_write + [(f"{smt_state.CPU_DIRECTORY}/cpu{cpu}/online", "0") for cpu in offline]
 
 
-def wanted(mode: str, state: dict, cores) -> dict:
-    """``{path: text}`` of the files that should be there; None for each that should not."""
-    files = dict.fromkeys(PATHS)
+def wanted(mode: str, state: smt_state.State, cores: t.Sequence[t.Sequence[int]]) -> dict[str, str | None]:
+    """Return the text of each file that makes the setting persistent in this mode; None for a file that must not exist."""
+    files: dict[str, str | None] = dict.fromkeys(PATHS)
     if mode == TMPFILES:
-        files[TMPFILES_PATH] = HEADER + "".join("w /{} - - - - {}\n".format(*entry) for entry in writes(state, cores))
+        files[TMPFILES_PATH] = HEADER + "".join(f"w /{path} - - - - {text}\n" for path, text in writes(state, cores))
     elif mode == SYSTEMD:
         files[UNIT_PATH] = UNIT % "".join(f"ExecStart=/bin/sh -c 'echo {text} > /{path}'\n" for path, text in writes(state, cores))
         files[WANTED_BY] = LINK
     return files
 
 
-def is_kept(fs) -> bool:
-    """Whether a setting is kept over boots on this host."""
+def is_kept(fs: host_files.HostFs) -> bool:
+    """Return whether a setting is persistent over boots on this host."""
     return any(fs.status(path) is not None for path in PATHS)

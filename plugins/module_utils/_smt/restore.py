@@ -1,12 +1,12 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bring a host back to a record of it: its CPUs, and then the masks of those that ran there.
+"""Restore a host from a record of its state: its CPUs, then the CPU masks of tasks, cpusets and interrupts.
 
-The guard and a failed change call it; a copy on the host is the program of the dead man's hand, ``python3 -m PACKAGE.restorer SYSROOT``.
-It imports nothing but what is copied with it, by relative imports.
+The watchdog and a failed change call it. A copy on the host is the rollback program that the rollback timer starts: ``python3 -m PACKAGE._smt.restore
+SYSROOT``. It imports only files that are copied with it, by relative imports.
 
-Whether a change is taken back or stays is decided by one thing: the file `PENDING`, while the host's lock is held. A confirmation removes it, the timer's
-program restores and renames it to `REVERTED`; whoever comes second finds it gone.
+The file `PENDING` alone decides whether a change is rolled back or stays; it is only changed while the host's lock is held. A confirmation removes it.
+The rollback program restores the state and renames the file to `REVERTED`. Of the two, the one that gets the lock later no longer finds it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import json
 import math
 import os
 import sys
+import typing as t
 
 from .._host import locks
 from . import affinity, state as smt_state
@@ -22,27 +23,36 @@ from . import affinity, state as smt_state
 PENDING = "var/lib/threadwise-smt/revert.json"
 REVERTED = "var/lib/threadwise-smt/reverted.json"
 BOOT_ID = "proc/sys/kernel/random/boot_id"
-PURPOSE = "the timer that takes an unconfirmed change back"
+PURPOSE = "the rollback timer of a change that was not confirmed"
 
 
-def put_back(host: affinity.Host, record: dict) -> list[str]:
-    """Restore, and remove the files that only the change to be undone had written.
+class Record(t.TypedDict):
+    """What a rollback restores."""
+
+    cpu: smt_state.State  # before the change
+    bystanders: affinity.Captured  # masks to put back
+    remove: list[str]  # paths below the sysroot of files that only this change has written
+
+
+def put_back(host: affinity.Host, record: t.Mapping[str, t.Any]) -> list[str]:
+    """Restore the state, and remove the files that only the change had written.
 
     Args:
-        record: ``{"cpu": state, "bystanders": captured, "remove": [path, ...]}``
+        host: the host
+        record: a :class:`Record`, possibly from a file
 
     Returns:
-        what is not as it was, one sentence each
+        what could not be restored, one sentence each
 
     Raises:
-        StateError: when ``record`` is none
+        StateError: when ``record`` is not a valid record.
     """
     try:
         captured, remove = record["bystanders"], record["remove"]
         masks = affinity.masks_now(host, captured)
         problems = smt_state.restore(host.sysroot, record["cpu"], host)
-    except (KeyError, TypeError) as trouble:
-        raise smt_state.StateError(f"not a record of a host: {trouble!r}") from trouble
+    except (KeyError, TypeError) as error:
+        raise smt_state.StateError(f"not a valid record of a host's state: {error!r}") from error
     online = smt_state.read(files=host)["online"]
     problems += affinity.put_back(host, captured, masks, online)[0]
     if not problems:
@@ -52,27 +62,24 @@ def put_back(host: affinity.Host, record: dict) -> list[str]:
     return problems
 
 
-def pending(host: affinity.Host, path: str = PENDING) -> dict | None:
-    """The record that an unconfirmed change of this boot goes back to, None where none waits. What lasts needs the host's lock."""
+def pending(host: affinity.Host, path: str = PENDING) -> Record | None:
+    """Return the record of the pending rollback of this boot, or None if there is none. Hold the host's lock if the result has to stay true."""
     try:
         with open(os.path.join(host.sysroot, path), encoding="ascii") as handle:
             record = json.load(handle)
-        return record if record["boot_id"] == host.read(BOOT_ID) else None
+        same_boot: bool = record["boot_id"] == host.read(BOOT_ID)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
+    return record if same_boot else None
 
 
 def was_reverted(host: affinity.Host) -> bool:
-    """Whether the last change of this boot that waited for its confirmation was taken back."""
+    """Return whether the last change of this boot that needed a confirmation was rolled back."""
     return pending(host, REVERTED) is not None
 
 
 def revert(host: affinity.Host) -> list[str]:
-    """What the timer does: wait until no other run changes this host, and take back what is then still unconfirmed.
-
-    Returns:
-        what is not as it was, one sentence each
-    """
+    """Roll back what is not confirmed, once no other run changes this host, and return sentences on what could not be restored. The timer starts this."""
     with locks.HostLock(host.sysroot, PURPOSE, math.inf):
         record = pending(host)
         if record is None:
@@ -83,6 +90,7 @@ def revert(host: affinity.Host) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
+    """Run the rollback program for a sysroot and return its exit status: 1 when something could not be restored."""
     problems = revert(affinity.Host(arguments[0]))
     for problem in problems:
         sys.stderr.write(f"threadwise-smt: {problem}\n")

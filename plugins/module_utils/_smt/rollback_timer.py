@@ -1,9 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The dead man's hand: a systemd timer that brings the host back unless somebody confirms in time that it can still be reached.
+"""The rollback timer: a systemd timer that restores the host unless somebody confirms in time that it can still be reached.
 
-The timer starts a copy of the restoring files, because what Ansible sent is gone when a module ends. Who changes or confirms anything here holds the
-host's lock; restore.py says what decides.
+The timer starts a copy of the files that restore the state, because Ansible removes its own copy when a module ends. Callers hold the host's lock.
+restore.py describes what decides between a rollback and a confirmation.
 """
 
 from __future__ import annotations
@@ -13,56 +13,56 @@ import json
 import os
 import shutil
 import sys
+import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, locks
+from ansible_collections.threadwise.smt.plugins.module_utils._host import bindings, cpulist, cpusets, files as host_files, kernel_files, locks, tasks
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, restore as smt_restore, state as smt_state
 
 PROGRAM = "var/lib/threadwise-smt/restore"
 PACKAGE = "threadwise_smt"
 UNIT = "threadwise-smt-revert"
 UNITS = (UNIT + ".timer", UNIT + ".service")
+# All files of the rollback program. They import only each other, by relative imports.
+MODULES = (cpulist, locks, kernel_files, tasks, cpusets, bindings, smt_state, affinity, smt_restore)
 LONGEST_SECONDS = 7 * 24 * 3600
 # systemctl(1): the unit is not loaded.
 NOT_LOADED = 5
 
+RunCommand = t.Callable[[t.List[str]], t.Tuple[int, str, str]]
+"""Runs a command and returns (status, stdout, stderr), as AnsibleModule.run_command."""
+
 
 class DeadManError(Exception):
-    """The timer cannot be armed or stopped; nothing else was changed."""
+    """The timer cannot be armed or stopped. Nothing else was changed."""
 
 
 class DeadMan:
-    """The timer of one host.
+    """The rollback timer of one host; ``host`` and ``fs`` are the files of the same host."""
 
-    Args:
-        host: ``affinity.Host``
-        fs: ``files.HostFs`` of the same host
-        run_command: ``callable(list of str) -> (status, stdout, stderr)``, as AnsibleModule.run_command
-    """
-
-    def __init__(self, host: affinity.Host, fs, run_command):
+    def __init__(self, host: affinity.Host, fs: host_files.HostFs, run_command: RunCommand) -> None:
         self._host = host
         self._fs = fs
         self._run = run_command
 
-    def see_that_it_can_be_armed(self) -> None:
-        """Raises DeadManError."""
+    def check_can_be_armed(self) -> None:
+        """Check the host's requirements; raise DeadManError when systemd does not run on the host."""
         if self._fs.status("run/systemd/system") is None or shutil.which("systemd-run") is None:
             raise DeadManError(
-                "revert_after needs systemd (systemd-run), which does not run this host: nothing was changed. Leave revert_after out, "
-                "or arm another way back yourself"
+                "revert_after needs systemd (systemd-run), which does not run on this host: nothing was changed. Leave revert_after out, "
+                "or set up another rollback yourself"
             )
 
-    def arm(self, record: dict, seconds: int) -> None:
-        """Restore ``record`` (as in smt_restore.put_back) after so many seconds; an armed timer is replaced. Raises DeadManError."""
-        self.see_that_it_can_be_armed()
+    def arm(self, record: smt_restore.Record, seconds: int) -> None:
+        """Start the timer, which restores ``record`` after so many seconds; replace an armed one; raise DeadManError when that is not possible."""
+        self.check_can_be_armed()
         try:
-            for module in (cpulist, smt_state, locks, affinity, smt_restore):
+            for module in MODULES:
                 folder, name = module.__name__.split(".")[-2:]
                 self._fs.write(f"{PROGRAM}/{PACKAGE}/{folder}/{name}.py", inspect.getsource(module))
             self._stop()
             self.keep(record)
-        except OSError as trouble:
-            raise DeadManError(f"the restoring program cannot be put below /var/lib/threadwise-smt: {trouble}") from trouble
+        except OSError as error:
+            raise DeadManError(f"the rollback program cannot be written below /var/lib/threadwise-smt: {error}") from error
         command = [
             "systemd-run",
             "--unit=" + UNIT,
@@ -75,17 +75,17 @@ class DeadMan:
             PACKAGE + "._smt.restore",
             self._fs.sysroot,
         ]
-        status, _out, error = self._run(command)
+        status, _out, message = self._run(command)
         if status != 0:
             self._clean()
-            raise DeadManError(f"systemd-run did not arm the timer (status {status}): {error.strip()[:500]}")
+            raise DeadManError(f"systemd-run did not start the rollback timer (status {status}): {message.strip()[:500]}")
 
-    def keep(self, record: dict) -> None:
-        """Have the timer, which is armed or about to be, restore this record. Raises OSError."""
+    def keep(self, record: smt_restore.Record) -> None:
+        """Write the record that the timer restores; raise OSError when it cannot be written."""
         self._fs.write(smt_restore.PENDING, json.dumps(dict(record, boot_id=self._host.read(smt_restore.BOOT_ID))) + "\n", mode=0o600)
 
-    def with_unconfirmed(self, record: dict) -> dict:
-        """A record that also takes back what waits to be confirmed already: what nobody confirmed is undone together."""
+    def with_pending(self, record: smt_restore.Record) -> smt_restore.Record:
+        """Return a record that also rolls back an earlier change that is not confirmed: all of it is rolled back at once."""
         earlier = smt_restore.pending(self._host)
         if earlier is None:
             return record
@@ -96,31 +96,31 @@ class DeadMan:
         }
 
     def is_armed(self) -> bool:
-        """Whether a change of this boot waits to be confirmed, and would be taken back."""
+        """Return whether a change of this boot is not confirmed and the timer will roll it back."""
         if smt_restore.pending(self._host) is None:
             return False
-        # Status 3: not active. Once the timer has elapsed its service is active, until it has restored.
-        return self._run(["systemctl", "is-active", "--quiet", *list(UNITS)])[0] == 0
+        # Status 3: not active. When the timer has elapsed, its service is active until the state is restored.
+        return self._run(["systemctl", "is-active", "--quiet", *UNITS])[0] == 0
 
     def disarm(self) -> None:
-        """The change is confirmed, or was undone. Raises DeadManError when the timer cannot be stopped."""
+        """Stop the timer after a confirmation or a rollback; raise DeadManError when the timer cannot be stopped."""
         if self._fs.status(smt_restore.PENDING) is None:
             return
         self._stop()
         self._clean()
 
     def forget(self) -> None:
-        """That a change was taken back no longer counts once another one follows it."""
+        """Remove the mark that a change was rolled back, because another change follows."""
         if self._fs.status(smt_restore.REVERTED) is not None:
             os.unlink(self._fs.path(smt_restore.REVERTED))
 
     def _stop(self) -> None:
-        # Without its record the program does nothing, whatever becomes of the timer. One that waits for the lock would take a later record for its own.
+        # Without its record the program does nothing, even if the timer elapses. One that waits for the lock would otherwise use the record of a later change.
         self._remove_record()
-        status, _out, error = self._run(["systemctl", "stop", *list(UNITS)])
+        status, _out, message = self._run(["systemctl", "stop", *UNITS])
         if status not in (0, NOT_LOADED):
-            raise DeadManError(f"the timer {UNIT}.timer could not be stopped: {error.strip()[:500]}")
-        self._run(["systemctl", "reset-failed", *list(UNITS)])
+            raise DeadManError(f"the timer {UNIT}.timer could not be stopped: {message.strip()[:500]}")
+        self._run(["systemctl", "reset-failed", *UNITS])
 
     def _clean(self) -> None:
         shutil.rmtree(self._fs.path(PROGRAM), ignore_errors=True)

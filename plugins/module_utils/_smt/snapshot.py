@@ -1,9 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The state of a host from before the first change: what ``restored`` goes back to.
+"""The snapshot of a host's state before the first change, which ``restored`` restores.
 
-It belongs to the boot in which it was saved: run-time changes end with a boot, and so do the tasks and interrupts whose masks it holds.
-Only where the setting is kept over boots (persistence.py) do the CPUs of an earlier boot's state still count.
+It is valid for the boot in which it was saved: a reboot ends run-time changes, and also the tasks and interrupts whose masks the snapshot holds.
+Only if the setting is persistent (persistence.py) are the CPUs of a snapshot from an earlier boot still valid.
 """
 
 from __future__ import annotations
@@ -11,22 +11,35 @@ from __future__ import annotations
 import json
 import stat
 import time
+import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import durable
+from ansible_collections.threadwise.smt.plugins.module_utils._host import durable, files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, state as smt_state
 
 PATH = "var/lib/threadwise-smt/state.json"
 SCHEMA = "threadwise.smt/state"
 SCHEMA_VERSION = 1
 BOOT_ID = "proc/sys/kernel/random/boot_id"
-NOBODY = {"online": [], "tasks": [], "cpusets": {}, "partitions": {}, "interrupts": {}}
+
+
+class Snapshot(t.TypedDict):
+    """The content of the file, plain JSON data."""
+
+    schema: str
+    schema_version: int
+    boot_id: str | None
+    saved_at: str
+    cpu: smt_state.State  # before the first change
+    bystanders: affinity.Captured  # masks to put back
+    cores: t.Sequence[t.Sequence[int]]  # CPUs of each core that were seen in this boot
 
 
 class SavedStateError(Exception):
-    """The saved state is there and cannot be used; the text names the file and the way out."""
+    """The snapshot exists and cannot be used. The text names the file, the reason and the way out."""
 
 
-def new(host: affinity.Host, state: dict, captured: dict) -> dict:
+def new(host: affinity.Host, state: smt_state.State, captured: affinity.Captured) -> Snapshot:
+    """Return a snapshot of this boot from the state before the first change and the masks that the change may lose."""
     return {
         "schema": SCHEMA,
         "schema_version": SCHEMA_VERSION,
@@ -38,44 +51,52 @@ def new(host: affinity.Host, state: dict, captured: dict) -> dict:
     }
 
 
-def save(fs, saved: dict) -> None:
-    """Whole or not at all, for root only, because it lists processes. Raises OSError."""
+def save(fs: host_files.HostFs, saved: Snapshot) -> None:
+    """Write the snapshot atomically, readable by root only, because it lists processes; raise OSError when it cannot be written."""
     fs.write(PATH, json.dumps(saved) + "\n", mode=0o600)
 
 
-def remove(fs) -> None:
+def remove(fs: host_files.HostFs) -> None:
+    """Remove the snapshot; raise OSError when it cannot be removed."""
     durable.unlink(fs.path(PATH))
 
 
-def load(host: affinity.Host, fs, kept_over_boots: bool) -> dict | None:
-    """The saved state, None when there is none that counts in this boot. Raises SavedStateError.
+def load(host: affinity.Host, fs: host_files.HostFs, is_persistent: bool) -> Snapshot | None:
+    """Return the snapshot, or None if there is none that is valid in this boot.
 
     Args:
-        fs: ``files.HostFs`` of the same host
-        kept_over_boots: whether a setting is kept over boots, so that the state is one that this collection brought about
+        host: the host
+        fs: files of the same host
+        is_persistent: whether a setting is persistent over boots, so that this collection caused the state after a boot
+
+    Raises:
+        SavedStateError: when the snapshot cannot be used.
     """
     status = fs.status(PATH)
     if status is None:
         return None
-    way_out = "remove it if the state before is no longer wanted"
+    way_out = "remove it if the state before the first change is no longer needed"
     if fs.is_host and (not stat.S_ISREG(status.st_mode) or status.st_uid != 0 or status.st_mode & 0o022):
-        raise SavedStateError(f"{fs.path(PATH)} is no regular file of root, or others may write it: {way_out}")
+        raise SavedStateError(f"{fs.path(PATH)} is not a regular file that only root can write: {way_out}")
     try:
-        saved = json.loads(fs.read(PATH, 64 << 20) or "")
+        saved: Snapshot = json.loads(fs.read(PATH, host_files.LARGE) or "")
         if saved["schema"] != SCHEMA or saved["schema_version"] != SCHEMA_VERSION:
-            raise ValueError(f"it is no {SCHEMA} of version {SCHEMA_VERSION}")
+            raise ValueError(f"it is not a {SCHEMA} of version {SCHEMA_VERSION}")
         smt_state.check_state(saved["cpu"])
         affinity.check(saved["bystanders"])
         _check_cores(saved["cores"])
         boot_id = saved["boot_id"]
-    except (ValueError, KeyError, TypeError, RecursionError, smt_state.StateError) as trouble:
-        raise SavedStateError(f"{fs.path(PATH)} cannot be used ({trouble!s:.200}): {way_out}") from trouble
+    except (ValueError, KeyError, TypeError, RecursionError, smt_state.StateError) as error:
+        raise SavedStateError(f"{fs.path(PATH)} cannot be used ({error!s:.200}): {way_out}") from error
     if boot_id == host.read(BOOT_ID):
         return saved
-    return dict(saved, bystanders=dict(NOBODY, online=saved["cpu"]["online"]), cores=[]) if kept_over_boots else None
+    if not is_persistent:
+        return None
+    nothing: affinity.Captured = {"online": saved["cpu"]["online"], "tasks": [], "cpusets": {}, "partitions": {}, "interrupts": {}}
+    return {**saved, "bystanders": nothing, "cores": []}
 
 
-def _check_cores(cores) -> None:
+def _check_cores(cores: t.Sequence[t.Sequence[int]]) -> None:
     cpus = [cpu for core in cores for cpu in core]
     if not smt_state.is_cpus(cpus) or len(set(cpus)) != len(cpus):
-        raise ValueError("its cores are none")
+        raise ValueError("its cores are not valid")

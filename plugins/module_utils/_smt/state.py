@@ -2,20 +2,21 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The SMT state of a host as data, and the transaction that brings it from one state to another.
 
-A *state* is plain JSON data: ``{"control": str, "active": bool | None, "online": [int], "present": [int]}``. ``control`` is what
-``/sys/devices/system/cpu/smt/control`` reads, ``absent`` where the kernel has no such file.
+A *state* is plain JSON data, see :class:`State`.
 
-This file imports nothing from the collection: its source is copied to a host as part of the program that restores it.
+This file is copied to a host as part of the rollback program: it imports only files that are copied with it, by relative imports.
 
-Kernel behaviour is from Documentation/ABI/testing/sysfs-devices-system-cpu and kernel/cpu.c (4.19 to 6.17). The running kernel has the last
-word: every write is read back.
+Kernel behaviour is from Documentation/ABI/testing/sysfs-devices-system-cpu and kernel/cpu.c (4.19 to 6.17). The running kernel decides:
+every write is read back.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections import namedtuple
+import typing as t
+
+from .._host import kernel_files
 
 CPU_DIRECTORY = "sys/devices/system/cpu"
 CONTROL = CPU_DIRECTORY + "/smt/control"
@@ -24,7 +25,13 @@ METHODS = ("auto", "smt_control", "cpu_online")
 
 # The kernel's own limit (NR_CPUS) is 8192 on the largest configurations; a list beyond this is not a CPU list.
 MOST_CPUS = 65536
-LONGEST_FILE = 1 << 20
+
+# Other packages import these from here.
+LONGEST_FILE = kernel_files.LONGEST_FILE
+SysFiles = kernel_files.SysFiles
+
+Cores = t.Iterable[t.Sequence[int]]
+"""CPUs of each core, sorted by thread."""
 
 WITHOUT_CONTROL = ("absent", "notsupported", "notimplemented")
 OFF = ("off", "forceoff")
@@ -35,80 +42,73 @@ MEANINGS = {
     "EACCES": "no permission to write (not root, or a container or security policy forbids it)",
     "EBUSY": "SCHED_DEADLINE bandwidth would not fit, or CPU hotplug is held by a suspend",
     "EOPNOTSUPP": "the platform forbids taking this CPU offline or online (TDX, MADT wakeup)",
-    "EINVAL": "the kernel does not take this value, or the CPU is not present",
+    "EINVAL": "the kernel does not accept this value, or the CPU is not present",
     "ENODEV": "the kernel has no SMT to control here (no SMT, or it is off in firmware)",
-    "ENOENT": "the kernel offers no file for it: this CPU cannot be hot-plugged",
-    "ENOSPC": "no interrupt vectors are left on the other CPUs",
-    "ENOMEM": "the kernel has no memory for it",
+    "ENOENT": "the kernel has no file for it: this CPU cannot be hot-plugged",
+    "ENOSPC": "the other CPUs have no free interrupt vectors",
+    "ENOMEM": "the kernel is out of memory",
     "EROFS": "sysfs is mounted read-only (a container?)",
     "EIO": "the CPU did not come up or go down",
 }
 
-Target = namedtuple("Target", ["online", "offline", "writes", "width"])
-Target.__doc__ = """Where a transaction goes.
 
-online, offline: frozensets of CPUs that are to be in that state; a CPU in neither may stay as it is.
-writes: control values to try in this order (the next only after EINVAL); empty leaves the control as it is.
-width: threads per core the control has to allow; 1 means that the control has to read off, 0 that any reading will do.
-"""
+class State(t.TypedDict):
+    """The SMT state of a host.
+
+    ``control`` is what ``/sys/devices/system/cpu/smt/control`` reads, ``absent`` if the kernel has no such file. ``active`` is what smt/active reads, None
+    if the kernel has no such file. ``online`` and ``present`` are sorted CPU numbers.
+    """
+
+    control: str
+    active: bool | None
+    online: list[int]
+    present: list[int]
+
+
+class Target(t.NamedTuple):
+    """The goal of a transaction.
+
+    A CPU in neither set may stay as it is. ``writes`` are control values to try in this order (the next only after EINVAL); empty leaves the control as it is.
+    ``width`` is how many threads per core the control has to allow; 1: it has to read off; 0: it may read anything; None: it has to read ``writes``.
+    """
+
+    online: frozenset[int]
+    offline: frozenset[int]
+    writes: tuple[str, ...]
+    width: int | None
 
 
 class StateError(Exception):
-    """The SMT state cannot be read or changed. The text names the CPU or file, the reason, and whether the state before is back."""
+    """The SMT state cannot be read or changed. The text names the CPU or file, the reason, and whether the previous state was restored."""
 
 
-class SysFiles:
-    """The files of one host below ``sysroot``; paths are relative to it. A subclass may stand in for a kernel."""
-
-    def __init__(self, sysroot: str = "/"):
-        self.sysroot = sysroot
-
-    def _full(self, path: str) -> str:
-        return os.path.join(self.sysroot, path)
-
-    def read(self, path: str) -> str | None:
-        """Stripped text of at most ``LONGEST_FILE`` bytes, or None when missing or unreadable."""
-        try:
-            with open(self._full(path), "rb") as handle:
-                return handle.read(LONGEST_FILE).decode("ascii", errors="replace").strip()
-        except OSError:
-            return None
-
-    def write(self, path: str, text: str) -> None:
-        """Write in one system call, because the kernel takes each as a request of its own. Raises OSError."""
-        handle = os.open(self._full(path), os.O_WRONLY | os.O_TRUNC)
-        try:
-            os.write(handle, (text + "\n").encode("ascii"))
-        finally:
-            os.close(handle)
-
-    def exists(self, path: str) -> bool:
-        return os.path.exists(self._full(path))
+_OnRefusal = t.Callable[[StateError], None]
+_Learned = t.Optional[t.List[t.Tuple[int, ...]]]
 
 
 def parse_cpulist(text: str, where: str) -> list[int]:
-    """CPUs of a kernel list (``0-3,8``; strides are never printed by the kernel), sorted. Raises StateError naming ``where``."""
-    cpus = set()
+    """Return the sorted CPUs of a kernel list (``0-3,8``; the kernel never prints strides); raise StateError naming the file ``where`` if it is not valid."""
+    cpus: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if not first and not dash:
             continue
         if not (first.isdigit() and (last.isdigit() or not dash)):
-            raise StateError(f"{where}: {text!r:.60} is not a CPU list")
+            raise StateError(f"{where}: {text!r:.60} is not a valid CPU list")
         low, high = int(first), int(last or first)
         if low > high or high >= MOST_CPUS:
-            raise StateError(f"{where}: {text!r:.60} is not a CPU list")
+            raise StateError(f"{where}: {text!r:.60} is not a valid CPU list")
         cpus.update(range(low, high + 1))
     return sorted(cpus)
 
 
-def read(sysroot: str = "/", files: SysFiles | None = None) -> dict:
-    """The state of a host as plain JSON data. Raises StateError when the kernel does not tell which CPUs are online."""
+def read(sysroot: str = "/", files: SysFiles | None = None) -> State:
+    """Return the state of a host, from ``files`` or the files below ``sysroot``; raise StateError when the kernel does not show which CPUs are online."""
     files = files or SysFiles(sysroot)
     online_file = CPU_DIRECTORY + "/online"
     online = files.read(online_file)
     if not online:
-        raise StateError(f"/{online_file}: missing or empty, so the state of the CPUs is not known")
+        raise StateError(f"/{online_file}: missing or empty, so the state of the CPUs is unknown")
     present = files.read(CPU_DIRECTORY + "/present") or online
     control = files.read(CONTROL)
     return {
@@ -119,132 +119,140 @@ def read(sysroot: str = "/", files: SysFiles | None = None) -> dict:
     }
 
 
-def differences(before: dict, after: dict) -> list[str]:
-    """What of ``before`` is not so in ``after``, one sentence each; empty when the states are equal."""
+def differences(before: State, after: State) -> list[str]:
+    """Return how ``after`` differs from ``before``, one sentence for each difference."""
     found = []
     if before["control"] != after["control"]:
         found.append(f"smt/control was {before['control']}, is {after['control']}")
     was, now = set(before["online"]), set(after["online"])
-    gone = set(after["present"])
-    found += [f"CPU {cpu} was online, is {'offline' if cpu in gone else 'no longer present'}" for cpu in sorted(was - now)]
+    present = set(after["present"])
+    found += [f"CPU {cpu} was online, is {'offline' if cpu in present else 'no longer present'}" for cpu in sorted(was - now)]
     found += [f"CPU {cpu} was offline, is online" for cpu in sorted((now - was) & set(before["present"]))]
     return found
 
 
-def disable(sysroot: str, cores, method: str = "auto", origin: dict | None = None, files: SysFiles | None = None) -> dict:
-    """One thread of each core that is online stays; see :func:`set_threads_per_core`."""
+def disable(sysroot: str, cores: Cores, method: str = "auto", origin: State | None = None, files: SysFiles | None = None) -> State:
+    """Keep one thread of each core online; see :func:`set_threads_per_core`."""
     return set_threads_per_core(sysroot, cores, 1, method, origin, files)
 
 
-def enable(sysroot: str, cores, method: str = "auto", origin: dict | None = None, files: SysFiles | None = None, learned: list | None = None) -> dict:
-    """The siblings of all cores that are online come up; those that were off on purpose in ``origin`` stay off.
+def enable(sysroot: str, cores: Cores, method: str = "auto", origin: State | None = None, files: SysFiles | None = None, learned: _Learned = None) -> State:
+    """Bring all siblings of the cores in use online, except those that were off on purpose in ``origin``.
 
-    Off on purpose is a thread that was offline while other cores had more than one thread online. Arguments, result and errors as
-    in :func:`set_threads_per_core`.
+    A thread was off on purpose if it was offline while other cores had more than one thread online. Arguments, result and errors are those of
+    :func:`set_threads_per_core`.
     """
     return _transaction(files or SysFiles(sysroot), cores, None, method, origin, learned)
 
 
 def set_threads_per_core(
-    sysroot: str, cores, threads: int, method: str = "auto", origin: dict | None = None, files: SysFiles | None = None, learned: list | None = None
-) -> dict:
-    """The first ``threads`` threads of each core that is online, as one transaction.
+    sysroot: str, cores: Cores, threads: int, method: str = "auto", origin: State | None = None, files: SysFiles | None = None, learned: _Learned = None
+) -> State:
+    """Keep the first ``threads`` threads of each core in use online, as one transaction.
 
     Args:
-        cores: sequence of CPU tuples, one a core, sorted by thread (``Topology.cores``), offline siblings included
-        threads: threads per core; 1 keeps of each core the first thread that is online
-        method: ``smt_control``, ``cpu_online`` (cpuN/online, CPU by CPU) or ``auto`` (the control where the kernel has it)
-        origin: the state before the first change of this host: cores that were wholly off in it stay off
-        learned: gets the cores (tuples) of CPUs whose place was not known and that had to come up for a moment to show it
+        sysroot: root of the host's files
+        cores: CPUs of each core, sorted by thread (``Topology.cores``), with offline siblings
+        threads: threads per core; 1 keeps the first thread of each core that is online
+        method: ``smt_control``, ``cpu_online`` (cpuN/online, one CPU at a time) or ``auto`` (the control if the kernel has it)
+        origin: the state before the first change of this host: cores that were completely offline in it stay offline
+        files: the host's files, instead of those below ``sysroot``
+        learned: list that receives the cores of CPUs whose core was unknown and that were brought online to find it out
 
     Returns:
         the state after the change
 
     Raises:
-        StateError: when the host cannot have that state, or a write was refused; the state before is put back then
+        StateError: when the host cannot have that state, or the kernel refused a write; the previous state is restored then.
     """
     return _transaction(files or SysFiles(sysroot), cores, threads, method, origin, learned)
 
 
-def predict(sysroot: str, cores, threads: int | None, method: str = "auto", origin: dict | None = None, files: SysFiles | None = None) -> dict:
-    """The state that a change would lead to, as far as the topology tells, without writing. ``threads`` None means :func:`enable`.
+def predict(sysroot: str, cores: Cores, threads: int | None, method: str = "auto", origin: State | None = None, files: SysFiles | None = None) -> State:
+    """Return the state that a change would lead to, as far as the topology is known, without writing.
 
-    CPUs whose place is not known count as staying as they are. Raises StateError when the host cannot have that state.
+    Arguments are those of :func:`set_threads_per_core`; ``threads`` None predicts :func:`enable`.
+
+    Raises:
+        StateError: when the host cannot have that state.
     """
     files = files or SysFiles(sysroot)
     before = read(files=files)
-    target = _target(before, _all_cores(cores, before), threads, method, origin)
-    looks = _must_look_behind(before, _all_cores(cores, before), threads, origin)
-    if reached(before, target) and not looks:
+    all_cores = _all_cores(cores, before)
+    target = _target(before, all_cores, threads, method, origin)
+    explores = _must_explore(before, all_cores, threads, origin)
+    if reached(before, target) and not explores:
         return before
     online = (set(before["online"]) | target.online) - target.offline
     control = before["control"]
     if _control_is_written(before, target):
         # Only powerpc takes a number between 1 and the maximum (CONFIG_SMT_NUM_THREADS_DYNAMIC).
         control = target.writes[0 if os.uname().machine.startswith("ppc64") else -1]
-    if looks:
-        # Most often they are siblings that are wanted.
-        placed = set().union(*map(set, _all_cores(cores, before)))
-        online |= set(before["present"]) - placed
-    per_core = [len(online.intersection(core)) for core in _all_cores(cores, before)]
+    if explores:
+        # CPUs without a known core. Usually they are siblings that come online.
+        online |= set(before["present"]) - _cpus_of(all_cores)
+    per_core = [len(online.intersection(core)) for core in all_cores]
     active = None if before["active"] is None else max([*per_core, 0]) > 1
     return {"control": control, "active": active, "online": sorted(online), "present": before["present"]}
 
 
-def restore(sysroot: str, state: dict, files: SysFiles | None = None) -> list[str]:
-    """Bring a host back to a state that :func:`read` gave, CPU by CPU where the control alone does not.
+def restore(sysroot: str, state: State, files: SysFiles | None = None) -> list[str]:
+    """Restore a state from :func:`read`, one CPU at a time where the control alone is not enough.
+
+    Args:
+        sysroot: root of the host's files
+        state: the state to restore, for example from a file
+        files: the host's files, instead of those below ``sysroot``
 
     Returns:
-        the differences that could not be put back, each with its reason where the kernel gave one; empty when all is as before.
+        the differences that remain, each with the kernel's reason if it gave one; empty when the state is restored
 
     Raises:
-        StateError: only when the present state cannot be read at all, or ``state`` is not a state
+        StateError: only when the present state cannot be read, or ``state`` is not a valid state.
     """
     files = files or SysFiles(sysroot)
     target = _exactly(state, read(files=files))
-    refusals = []
+    refusals: list[StateError] = []
     _apply(files, target, refusals.append)
     left = differences(state, read(files=files))
     reasons = sorted({str(refusal) for refusal in refusals})
     return [f"{line} ({'; '.join(reasons)})" for line in left] if reasons else left
 
 
-def bring_back(sysroot: str, state: dict, files: SysFiles | None = None) -> dict:
-    """As :func:`restore`, but whole or not at all: the result is the state after it. Raises StateError when the state before was put back."""
+def bring_back(sysroot: str, state: State, files: SysFiles | None = None) -> State:
+    """Restore a state as :func:`restore`, but completely or not at all, and return the state after it.
+
+    Raises:
+        StateError: when the kernel refused a write; the previous state is restored then.
+    """
     files = files or SysFiles(sysroot)
     before = read(files=files)
     target = _exactly(state, before)
 
-    def change():
+    def change() -> Target:
         _apply(files, target, _refuse)
         return target
 
-    return _whole_or_not_at_all(files, before, change)
+    return _all_or_nothing(files, before, change)
 
 
-def _exactly(state: dict, now: dict) -> Target:
-    """The target that is a saved state, as far as its CPUs are still present."""
+def _exactly(state: State, now: State) -> Target:
+    """Return a saved state as a target, without CPUs that are no longer present."""
     check_state(state)
     present = set(now["present"])
     control = state["control"]
-    if control in ("on", "off") or (control.isdigit() and int(control) > 1):
-        writes, width = (control,), None
-    elif control == "1":
-        # A half-done off of 6.6 and later: the CPUs can be put back, the control's reading cannot.
-        writes, width = ("on",), 2
-    else:
-        writes, width = (), 0
     online = frozenset(state["online"]) & present
-    return Target(online, (frozenset(state["present"]) & present) - online, writes, width)
+    offline = (frozenset(state["present"]) & present) - online
+    if control in ("on", "off") or (control.isdigit() and int(control) > 1):
+        return Target(online, offline, (control,), None)
+    if control == "1":
+        # An incomplete off of 6.6 and later: the CPUs can be restored, but the control cannot read 1 again.
+        return Target(online, offline, ("on",), 2)
+    return Target(online, offline, (), 0)
 
 
-def _is_number(value) -> bool:
-    """JSON's true is an int to Python, and no number to us."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def is_cpus(value) -> bool:
-    """Whether ``value``, read from a file perhaps, is a list of CPU numbers."""
+def is_cpus(value: object) -> bool:
+    """Return whether ``value``, for example from a file, is a list of CPU numbers."""
     return (
         isinstance(value, list)
         and len(value) <= MOST_CPUS
@@ -252,47 +260,51 @@ def is_cpus(value) -> bool:
     )
 
 
-def check_state(state: dict) -> None:
-    """Raises StateError when ``state``, read from a file perhaps, is not a state."""
+def check_state(state: object) -> None:
+    """Check a state, for example from a file; raise StateError when ``state`` is not a valid state."""
     if not (isinstance(state, dict) and isinstance(state.get("control"), str) and is_cpus(state.get("online")) and is_cpus(state.get("present"))):
         raise StateError(f"not a saved SMT state: {state!r:.80}")
 
 
-def reached(state: dict, target: Target) -> bool:
-    """Whether nothing needs to be written."""
+def reached(state: State, target: Target) -> bool:
+    """Return whether the target is reached, so that nothing has to be written."""
     online = set(state["online"])
     return target.online <= online and not target.offline & online and (not target.writes or _control_fits(state["control"], target.width, target.writes))
 
 
-def _control_is_written(state: dict, target: Target) -> bool:
-    """Whether the way to the target starts at the control: it has to, or the kernel may take a number of threads in one write."""
+def _control_is_written(state: State, target: Target) -> bool:
+    """Return whether the control is written first: because it has to be, or because the kernel may set a number of threads with one write."""
     if not target.writes or reached(state, target):
         return False
     return target.writes[0].isdigit() or not _control_fits(state["control"], target.width, target.writes)
 
 
-def _control_fits(control: str, width: int | None, writes=()) -> bool:
-    """Whether a reading of the control allows ``width`` threads per core; ``None`` asks for exactly the value that would be written."""
+def _control_fits(control: str, width: int | None, writes: tuple[str, ...] = ()) -> bool:
+    """Return whether a control that reads ``control`` allows ``width`` threads per core. With None it has to be a value in ``writes``."""
     if width == 0:
         return True
     if width is None:
         return control in writes
     if width == 1:
         return control in OFF
-    # A reading of 1 is a half-done off (6.6+), whatever the number of threads online.
+    # 1 is an incomplete off (6.6 and later), for any number of threads online.
     return control == "on" or (control.isdigit() and int(control) >= width)
 
 
-def _all_cores(cores, state: dict) -> list[tuple[int, ...]]:
-    """The cores that hold a present CPU, and each online CPU without a known core as a core of its own."""
+def _all_cores(cores: Cores, state: State) -> list[tuple[int, ...]]:
+    """Return the cores that hold a present CPU, and each online CPU without a known core as a core of its own."""
     present = set(state["present"])
     known = [tuple(cpu for cpu in core if cpu in present) for core in cores]
-    placed = set().union(*map(set, known))
+    placed = _cpus_of(known)
     return sorted([core for core in known if core] + [(cpu,) for cpu in state["online"] if cpu not in placed])
 
 
-def _threads_of(core: tuple[int, ...], threads: int | None, reference: set, smt_was_on: bool) -> tuple[int, ...]:
-    """Which threads of one core are to be online."""
+def _cpus_of(cores: Cores) -> set[int]:
+    return {cpu for core in cores for cpu in core}
+
+
+def _threads_of(core: tuple[int, ...], threads: int | None, reference: set[int], smt_was_on: bool) -> tuple[int, ...]:
+    """Return the threads of one core that have to be online."""
     online = tuple(cpu for cpu in core if cpu in reference)
     if not online:
         return ()
@@ -303,15 +315,15 @@ def _threads_of(core: tuple[int, ...], threads: int | None, reference: set, smt_
     return core[:threads]
 
 
-def _target(before: dict, cores: list, threads: int | None, method: str, origin: dict | None) -> Target:
-    """The target of a change. Raises StateError when the host cannot have it."""
+def _target(before: State, cores: list[tuple[int, ...]], threads: int | None, method: str, origin: State | None) -> Target:
+    """Return the target of a change; raise StateError when the host cannot have that state."""
     if method not in METHODS:
         raise StateError(f"method {method} is not one of {', '.join(METHODS)}")
     control = before["control"]
     most = max(len(core) for core in cores)
-    unplaced = set(before["present"]) - set().union(*map(set, cores))
+    unplaced = set(before["present"]) - _cpus_of(cores)
     if threads is not None and threads < 1:
-        raise StateError(f"{threads} threads per core cannot be had: the least is 1")
+        raise StateError(f"{threads} threads per core are not possible: the minimum is 1")
     if method == "smt_control" and control in WITHOUT_CONTROL:
         raise StateError(f"/{CONTROL}: {control}, so the method smt_control cannot be used here; use auto or cpu_online")
     if control == "forceoff" and threads != 1:
@@ -319,37 +331,38 @@ def _target(before: dict, cores: list, threads: int | None, method: str, origin:
     if most == 1 and threads != 1 and (not unplaced or control == "notsupported"):
         raise StateError(f"no core has a second thread (smt/control: {control}): there is no SMT here, or it is off in firmware")
     if threads is not None and threads > most and not unplaced:
-        raise StateError(f"{threads} threads per core cannot be had: the cores here have at most {most}")
+        raise StateError(f"{threads} threads per core are not possible: the cores of this host have at most {most}")
 
     origin = origin or before
     was_online, is_online = set(origin["online"]), set(before["online"])
     smt_was_on = smt_in_use(origin["online"], cores)
-    online = set()
+    online: set[int] = set()
     width = 1
     for core in cores:
         reference = was_online if was_online.intersection(core) else is_online
         kept = _threads_of(core, threads, reference, smt_was_on)
         online.update(kept)
         width = max([width] + [core.index(cpu) + 1 for cpu in kept])
-    offline = set().union(*map(set, cores)) - online
+    offline = _cpus_of(cores) - online
     writes, width = _control_writes(control, method, threads, width, most)
     return Target(frozenset(online), frozenset(offline), writes, width)
 
 
-def smt_in_use(online, cores) -> bool:
-    """Whether a core has more than one thread online: then a thread that is offline is off on purpose."""
-    return any(len(set(online).intersection(core)) > 1 for core in cores)
+def smt_in_use(online: t.Iterable[int], cores: Cores) -> bool:
+    """Return whether a core has more than one thread online. If so, a thread that is offline is off on purpose."""
+    cpus = set(online)
+    return any(len(cpus.intersection(core)) > 1 for core in cores)
 
 
 def _control_writes(control: str, method: str, threads: int | None, width: int, most: int) -> tuple[tuple[str, ...], int]:
-    """Which values of the control would allow ``width`` threads per core, the best first, and what it has to allow."""
+    """Return the values of the control that allow ``width`` threads per core, the best first, and the threads per core that it has to allow."""
     if control in WITHOUT_CONTROL:
         return (), 0
     if threads == 1 and width == 1 and method != "cpu_online":
         return ("off",), 1
     if threads == 1 and width == 1 and control != "1":
         return (), 0
-    # A control that is off, or numeric and too low, refuses siblings: whatever the method, it has to be raised first.
+    # A control that is off, or a number that is too low, refuses siblings. It has to be raised first, with any method.
     allowed = max(width, 2)
     if threads is None or threads >= most or method == "cpu_online" or width > threads:
         return ("on",), allowed
@@ -358,9 +371,9 @@ def _control_writes(control: str, method: str, threads: int | None, width: int, 
     return (str(threads), "on"), allowed
 
 
-def _siblings_now(files: SysFiles, cpus) -> set[tuple[int, ...]]:
-    """Cores of those of ``cpus`` that are online, from their topology folders (``core_cpus_list`` since 5.4, else ``thread_siblings_list``)."""
-    cores = set()
+def _siblings_now(files: SysFiles, cpus: t.Iterable[int]) -> set[tuple[int, ...]]:
+    """Return the cores of the CPUs that are online, from their topology directories (``core_cpus_list`` since 5.4, else ``thread_siblings_list``)."""
+    cores: set[tuple[int, ...]] = set()
     for cpu in cpus:
         folder = f"{CPU_DIRECTORY}/cpu{cpu}/topology/"
         text = files.read(folder + "core_cpus_list") or files.read(folder + "thread_siblings_list")
@@ -369,46 +382,45 @@ def _siblings_now(files: SysFiles, cpus) -> set[tuple[int, ...]]:
     return cores
 
 
-def _transaction(files: SysFiles, cores, threads: int | None, method: str, origin: dict | None, learned: list | None) -> dict:
+def _transaction(files: SysFiles, cores: Cores, threads: int | None, method: str, origin: State | None, learned: list[tuple[int, ...]] | None) -> State:
     before = read(files=files)
     placed = _all_cores(cores, before)
     target = _target(before, placed, threads, method, origin)
-    looks = _must_look_behind(before, placed, threads, origin)
-    if reached(before, target) and not looks:
+    explores = _must_explore(before, placed, threads, origin)
+    if reached(before, target) and not explores:
         return before
 
-    def change():
+    def change() -> Target:
         goal = target
-        if looks:
-            found = _look_behind(files, before, placed)
+        if explores:
+            found = _explore(files, before, placed)
             goal = _target(before, found, threads, method, origin)
             if learned is not None:
                 learned.extend(found)
         _apply(files, goal, _refuse)
         return goal
 
-    return _whole_or_not_at_all(files, before, change)
+    return _all_or_nothing(files, before, change)
 
 
-def _whole_or_not_at_all(files: SysFiles, before: dict, change) -> dict:
-    """Run ``change() -> Target`` and see that the target is reached; whatever goes wrong, the state before is put back."""
+def _all_or_nothing(files: SysFiles, before: State, change: t.Callable[[], Target]) -> State:
+    """Run ``change`` and check that its target is reached. Restore the previous state after any error."""
     try:
         target = change()
         after = read(files=files)
         _verify(after, target)
         return after
-    except BaseException as trouble:
+    except BaseException as error:
         left = _put_back(files, before)
         outcome = f"could not be put back: {'; '.join(left)}" if left else "the state before is back"
-        if isinstance(trouble, StateError):
-            raise StateError(f"{trouble}; {outcome}") from trouble
+        if isinstance(error, StateError):
+            raise StateError(f"{error}; {outcome}") from error
         raise
 
 
-def _look_behind(files: SysFiles, before: dict, placed: list) -> list[tuple[int, ...]]:
-    """All cores, once the CPUs without a known place are up: they have no topology folder while they are offline, and no map was saved."""
-    known = set().union(*map(set, placed))
-    unplaced = set(before["present"]) - known
+def _explore(files: SysFiles, before: State, placed: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Bring the CPUs without a known core online and return all cores. An offline CPU has no topology directory, and no topology cache was saved."""
+    unplaced = set(before["present"]) - _cpus_of(placed)
     if before["control"] not in ("on", *WITHOUT_CONTROL):
         _write_control(files, ("on",), _refuse)
     for cpu in sorted(unplaced - set(read(files=files)["online"])):
@@ -416,8 +428,8 @@ def _look_behind(files: SysFiles, before: dict, placed: list) -> list[tuple[int,
     return join_cores(placed, _siblings_now(files, unplaced))
 
 
-def join_cores(cores, more) -> list[tuple[int, ...]]:
-    """Cores from two looks at one machine, of which each may know threads that the other does not."""
+def join_cores(cores: Cores, more: Cores) -> list[tuple[int, ...]]:
+    """Return the cores of one host from two observations. Each may know threads that the other does not."""
     joined = [set(core) for core in cores]
     for core in more:
         fits = [known for known in joined if known.intersection(core)]
@@ -425,28 +437,28 @@ def join_cores(cores, more) -> list[tuple[int, ...]]:
     return sorted(tuple(sorted(core)) for core in joined)
 
 
-def _put_back(files: SysFiles, before: dict) -> list[str]:
+def _put_back(files: SysFiles, before: State) -> list[str]:
     try:
         return restore(files.sysroot, before, files)
-    except StateError as trouble:
-        return [str(trouble)]
+    except StateError as error:
+        return [str(error)]
 
 
-def _must_look_behind(before: dict, cores: list, threads: int | None, origin: dict | None) -> bool:
-    """Whether CPUs of unknown place must come up before it can be said which of them are wanted."""
-    unplaced = set(before["present"]) - set().union(*map(set, cores))
+def _must_explore(before: State, cores: list[tuple[int, ...]], threads: int | None, origin: State | None) -> bool:
+    """Return whether CPUs without a known core have to come online first, to find out which of them have to stay online."""
+    unplaced = set(before["present"]) - _cpus_of(cores)
     if not unplaced or threads == 1:
         return False
-    # Where SMT is in use and its control allows siblings, a CPU that is offline is so on purpose, and enable leaves it.
+    # If SMT is in use and the control allows siblings, an offline CPU is off on purpose, and enable leaves it offline.
     return threads is not None or before["control"] not in ("on", *WITHOUT_CONTROL) or not smt_in_use((origin or before)["online"], cores)
 
 
-def _refuse(trouble: StateError) -> None:
-    raise trouble
+def _refuse(error: StateError) -> None:
+    raise error
 
 
-def _apply(files: SysFiles, target: Target, on_refusal) -> None:
-    """Control first, then what it left, CPU by CPU: up before down, so that there is never less than is needed. ``on_refusal`` gets a StateError."""
+def _apply(files: SysFiles, target: Target, on_refusal: _OnRefusal) -> None:
+    """Write the control, then switch the remaining CPUs one at a time: first online, then offline, so that there are never too few CPUs."""
     state = read(files=files)
     if _control_is_written(state, target):
         _write_control(files, target.writes, on_refusal)
@@ -457,62 +469,62 @@ def _apply(files: SysFiles, target: Target, on_refusal) -> None:
         _switch_cpu(files, cpu, False, on_refusal)
 
 
-def _write_control(files: SysFiles, values, on_refusal) -> None:
-    """Write the first of ``values`` that the kernel takes, and see to it that it was really done."""
+def _write_control(files: SysFiles, values: tuple[str, ...], on_refusal: _OnRefusal) -> None:
+    """Write the first of ``values`` that the kernel accepts. Repeat an off that the kernel did not complete."""
     before = read(files=files)
     for value in values:
         try:
             files.write(CONTROL, value)
             if value in OFF and read(files=files)["control"] not in OFF:
-                # After a half-done off, 6.6 and later take a second off for done already: only on leads out of it.
+                # After an incomplete off, 6.6 and later ignore a second off. Only on resets the control.
                 files.write(CONTROL, "on")
                 files.write(CONTROL, value)
-        except OSError as trouble:
-            if trouble.errno == errno.EINVAL and value != values[-1]:
+        except OSError as error:
+            if error.errno == errno.EINVAL and value != values[-1]:
                 continue
-            on_refusal(_control_refused(files, before, value, trouble))
+            on_refusal(_control_refused(files, before, value, error))
         return
 
 
-def _control_refused(files: SysFiles, before: dict, value: str, trouble: OSError) -> StateError:
-    """The kernel gives one errno for the whole write and stops at the CPU that refused: name it where it can be told."""
-    name = errno.errorcode.get(trouble.errno or 0, str(trouble.errno))
+def _control_refused(files: SysFiles, before: State, value: str, error: OSError) -> StateError:
+    """Return the error of a refused write. The kernel returns one errno for all CPUs and stops at the one that refused: name that CPU if possible."""
+    name = errno.errorcode.get(error.errno or 0, str(error.errno))
     after = read(files=files)
-    went = set(before["online"]) ^ set(after["online"])
-    culprit = ""
+    switched = set(before["online"]) ^ set(after["online"])
+    refusing = ""
     if name not in ("EPERM", "ENODEV", "EROFS", "EACCES", "EINVAL", "ENOENT"):
-        # for_each_online_cpu and for_each_present_cpu go upwards, so the first sibling in the way is the one that refused.
+        # for_each_online_cpu and for_each_present_cpu ascend, so the first sibling that was not switched is the one that refused.
         candidates = after["online"] if value in OFF else [cpu for cpu in after["present"] if cpu not in after["online"]]
-        siblings = [cpu for cpu in candidates if not _is_first_thread(files, cpu) and cpu > max(went or [-1])]
-        culprit = f"CPU {siblings[0]}: " if siblings else ""
-    return StateError(f"{culprit}{name}: {_meaning(name, after)} (writing {value} to /{CONTROL})")
+        siblings = [cpu for cpu in candidates if not _is_first_thread(files, cpu) and cpu > max(switched or [-1])]
+        refusing = f"CPU {siblings[0]}: " if siblings else ""
+    return StateError(f"{refusing}{name}: {_meaning(name, after)} (writing {value} to /{CONTROL})")
 
 
 def _is_first_thread(files: SysFiles, cpu: int) -> bool:
     return any(core[0] == cpu for core in _siblings_now(files, [cpu]))
 
 
-def _meaning(name: str, state: dict, isolated: str | None = None) -> str:
+def _meaning(name: str, state: State, isolated: str | None = None) -> str:
     if name == "EBUSY" and len(state["online"]) == 1:
-        return "it is the last CPU that is online"
+        return "it is the last online CPU"
     if name == "EBUSY" and isolated:
         return f"SCHED_DEADLINE bandwidth would not fit, or it is the last housekeeping CPU (isolated: {isolated!s:.60})"
     return MEANINGS.get(name, "the kernel refused")
 
 
-def _switch_cpu(files: SysFiles, cpu: int, online: bool, on_refusal) -> None:
+def _switch_cpu(files: SysFiles, cpu: int, online: bool, on_refusal: _OnRefusal) -> None:
     path = f"{CPU_DIRECTORY}/cpu{cpu}/online"
     try:
         files.write(path, "1" if online else "0")
-    except OSError as trouble:
-        name = errno.errorcode.get(trouble.errno or 0, str(trouble.errno))
+    except OSError as error:
+        name = errno.errorcode.get(error.errno or 0, str(error.errno))
         isolated = files.read(CPU_DIRECTORY + "/isolated")
         meaning = _meaning(name, read(files=files), isolated)
-        on_refusal(StateError(f"CPU {cpu}: {name}: {meaning} (writing {online} to /{path})"))
+        on_refusal(StateError(f"CPU {cpu}: {name}: {meaning} (writing {int(online)} to /{path})"))
 
 
-def _verify(after: dict, target: Target) -> None:
-    """Raises StateError when the kernel took the writes and the host is not where it should be."""
+def _verify(after: State, target: Target) -> None:
+    """Check the state after a change; raise StateError when the kernel accepted all writes, but the target is not reached."""
     if reached(after, target):
         return
     online = set(after["online"])
@@ -520,4 +532,4 @@ def _verify(after: dict, target: Target) -> None:
     wrong += [f"CPU {cpu} is online" for cpu in sorted(target.offline & online)]
     if not wrong:
         wrong = [f"smt/control reads {after['control']}"]
-    raise StateError(f"the kernel took the writes, but afterwards {', '.join(wrong)}")
+    raise StateError(f"the kernel accepted the writes, but afterwards {', '.join(wrong)}")

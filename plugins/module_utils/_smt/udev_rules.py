@@ -1,33 +1,36 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""udev rules that bring CPUs online on their "add" event, and a way to have them rest.
+"""udev rules that bring CPUs online on their "add" event, and override files that disable them.
 
-They undo what was done by cpuN/online (and ``maxcpus=``), at boot and after each hot-plug; they cannot undo a control that reads off. A rules
-file is hidden by one of the same name in /etc/udev/rules.d (udev(7)).
+Such rules undo changes of cpuN/online (and ``maxcpus=``) at boot and after each hot-plug; they cannot undo a control that reads off. A file of the
+same name in /etc/udev/rules.d overrides a rules file in another directory (udev(7)).
 """
 
 from __future__ import annotations
 
 import fnmatch
 import re
+import typing as t
 
-# udev(7): a name that is in several is taken from the first.
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+
+# udev(7): if several directories have a file of the same name, the first one is used.
 DIRECTORIES = ("etc/udev/rules.d", "run/udev/rules.d", "usr/local/lib/udev/rules.d", "usr/lib/udev/rules.d", "lib/udev/rules.d")
 OVERRIDES = DIRECTORIES[0]
 BACKUPS = "var/lib/threadwise-smt/udev-rules"
 HEADER = "# Written by the Ansible role threadwise.smt.smt_runtime (smt_runtime_neutralise_udev_rules): rules that online CPUs are commented out.\n"
-RESTING = "# threadwise.smt: "
+DISABLED_MARK = "# threadwise.smt: "
 
 _PART = re.compile(r'\s*,?\s*([A-Z_]+(?:\{[^}]*\})?)\s*(==|!=|\+=|-=|:=|=)\s*e?"((?:[^"\\]|\\.)*)"')
 
 
 def brings_cpus_online(rule: str) -> bool:
-    """Whether one rule (a line, continuations joined) writes 1 to ``online`` of a CPU that is added."""
+    """Return whether one rule (a line, continuations joined) writes 1 to ``online`` of a CPU that is added."""
     parts = _PART.findall(rule)
     if rule.lstrip().startswith("#"):
         return False
 
-    def admits(key, value):
+    def matches(key: str, value: str) -> bool:
         return all(
             any(fnmatch.fnmatchcase(value, one) for one in text.split("|")) == (operator == "==")
             for name, operator, text in parts
@@ -36,37 +39,38 @@ def brings_cpus_online(rule: str) -> bool:
 
     is_about_cpus = any(name in ("SUBSYSTEM", "KERNEL", "DEVPATH") and operator == "==" and "cpu" in text for name, operator, text in parts)
     sets = any(name == "ATTR{online}" and operator in ("=", ":=") and text == "1" for name, operator, text in parts)
-    return sets and is_about_cpus and admits("SUBSYSTEM", "cpu") and admits("ACTION", "add")
+    return sets and is_about_cpus and matches("SUBSYSTEM", "cpu") and matches("ACTION", "add")
 
 
 def without_them(text: str) -> str:
-    """The text of a rules file with those rules commented out."""
+    """Return the text of a rules file with the rules that bring CPUs online commented out."""
     lines = []
     for rule in re.findall(r"(?:[^\n]*\\\n)*[^\n]*\n?", text):
         if brings_cpus_online(rule.replace("\\\n", " ")):
-            rule = "".join(RESTING + line.rstrip("\\\n") + "\n" for line in rule.splitlines(True))
-        lines.append(rule)
+            lines += [DISABLED_MARK + line.rstrip("\\\n") + "\n" for line in rule.splitlines(True)]
+        else:
+            lines.append(rule)
     return "".join(lines)
 
 
-def active(fs) -> list[str]:
-    """Paths of the rules files in force that bring CPUs online."""
+def active(fs: host_files.HostFs) -> list[str]:
+    """Return the sorted paths of the effective rules files that bring CPUs online."""
     found = []
-    for name, path in sorted(_in_force(fs, DIRECTORIES).items()):
+    for _name, path in sorted(_effective(fs, DIRECTORIES).items()):
         text = fs.read(path) or ""
         if without_them(text) != text:
             found.append(path)
     return found
 
 
-def wanted(fs, neutralise: bool) -> dict:
-    """``{path: text or None}``: override files and backups that should be there, or should not any more."""
-    files = {}
+def wanted(fs: host_files.HostFs, neutralise: bool) -> dict[str, str | None]:
+    """Return the text of each override file and backup; None for a file that must not exist. Without ``neutralise`` the rules are restored."""
+    files: dict[str, str | None] = {}
     for path in active(fs) if neutralise else []:
         name = path.rpartition("/")[2]
         text = fs.read(path) or ""
         if path.startswith(OVERRIDES + "/"):
-            # The administrator's own file: it is kept aside and comes back.
+            # The administrator's own file: it is backed up and restored later.
             files[f"{BACKUPS}/{name}"] = text
         files[f"{OVERRIDES}/{name}"] = HEADER + without_them(text)
     if not neutralise:
@@ -79,8 +83,9 @@ def wanted(fs, neutralise: bool) -> dict:
     return files
 
 
-def _in_force(fs, directories) -> dict:
-    found = {}
+def _effective(fs: host_files.HostFs, directories: t.Iterable[str]) -> dict[str, str]:
+    """Return name and path of each rules file that no file of the same name in an earlier directory overrides."""
+    found: dict[str, str] = {}
     for directory in directories:
         for name in fs.names(directory):
             if name.endswith(".rules"):

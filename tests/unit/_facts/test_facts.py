@@ -27,9 +27,9 @@ def gather_machine(root, machine, **further):
     return gather(root, dict(sysfs_tree.files(machine), **further))
 
 
-def test_every_name_users_rely_on_is_there(tmp_path):
-    told = gather_machine(tmp_path, MACHINE)
-    assert set(told) == {
+def test_all_documented_keys_exist(tmp_path):
+    facts = gather_machine(tmp_path, MACHINE)
+    assert set(facts) == {
         "supported",
         "control",
         "active",
@@ -54,36 +54,36 @@ def test_every_name_users_rely_on_is_there(tmp_path):
         "unconfirmed",
         "problems",
     }
-    assert json.loads(json.dumps(told)) == told
-    assert (told["supported"], told["control"], told["active"], told["sockets"], told["cores"]) == (True, "on", True, 2, 18)
-    assert told["cpus"] == {"present": "0-35", "possible": "0-35", "online": "0-35", "offline": "", "isolated": ""}
-    assert told["packages"] == ["0-8,18-26", "9-17,27-35"]
-    assert told["sibling_groups"][:2] == ["0,18", "1,19"]
-    assert (told["primaries"], told["secondaries"], told["numbering"]) == ("0-17", "18-35", "split")
-    assert told["threads_per_core"] == {"min": 2, "max": 2, "online_max": 2}
-    assert told["nodes"] == {"0": "0-8,18-26", "1": "9-17,27-35"}
-    assert told["measured"] is None and told["problems"] == []
+    assert json.loads(json.dumps(facts)) == facts
+    assert (facts["supported"], facts["control"], facts["active"], facts["sockets"], facts["cores"]) == (True, "on", True, 2, 18)
+    assert facts["cpus"] == {"present": "0-35", "possible": "0-35", "online": "0-35", "offline": "", "isolated": ""}
+    assert facts["packages"] == ["0-8,18-26", "9-17,27-35"]
+    assert facts["sibling_groups"][:2] == ["0,18", "1,19"]
+    assert (facts["primaries"], facts["secondaries"], facts["numbering"]) == ("0-17", "18-35", "split")
+    assert facts["threads_per_core"] == {"min": 2, "max": 2, "online_max": 2}
+    assert facts["nodes"] == {"0": "0-8,18-26", "1": "9-17,27-35"}
+    assert facts["measured"] is None and facts["problems"] == []
 
 
-def test_siblings_off_without_a_map_is_unknown_not_no_smt(tmp_path):
-    told = gather_machine(tmp_path, SIBLINGS_OFF)
-    assert (told["supported"], told["active"], told["complete"], told["secondaries"]) == (True, False, False, "")
-    assert (told["cores"], told["threads_per_core"]["max"]) == (18, 1)
-    assert told["hardware_class"] is None
-    assert "is not known" in told["methods"]["runtime"]["impossible"]["cpu_online"] or "reads off" in told["methods"]["runtime"]["impossible"]["cpu_online"]
+def test_siblings_off_without_a_topology_cache_is_unknown_not_no_smt(tmp_path):
+    facts = gather_machine(tmp_path, SIBLINGS_OFF)
+    assert (facts["supported"], facts["active"], facts["complete"], facts["secondaries"]) == (True, False, False, "")
+    assert (facts["cores"], facts["threads_per_core"]["max"]) == (18, 1)
+    assert facts["hardware_class"] is None
+    assert "is not known" in facts["methods"]["runtime"]["impossible"]["cpu_online"] or "reads off" in facts["methods"]["runtime"]["impossible"]["cpu_online"]
 
 
-def test_siblings_off_with_a_map_names_them(tmp_path):
+def test_siblings_off_with_a_topology_cache_names_them(tmp_path):
     fs = host_files.HostFs(sysfs_tree.write(tmp_path, sysfs_tree.files(MACHINE)))
     before = smt_facts_module.gather(fs)
     assert topology_cache.save(fs, topology.read_topology(fs))
     (tmp_path / "sys").rename(tmp_path / "before")
-    told = gather_machine(tmp_path, SIBLINGS_OFF)
-    assert (told["source"], told["complete"], told["secondaries"], told["sibling_groups"][0]) == ("saved", True, "18-35", "0,18")
-    assert told["threads_per_core"] == {"min": 2, "max": 2, "online_max": 1}
+    facts = gather_machine(tmp_path, SIBLINGS_OFF)
+    assert (facts["source"], facts["complete"], facts["secondaries"], facts["sibling_groups"][0]) == ("saved", True, "18-35", "0,18")
+    assert facts["threads_per_core"] == {"min": 2, "max": 2, "online_max": 1}
     assert before["hardware_class"] is not None
-    assert told["hardware_class"] == before["hardware_class"]
-    assert told["active"] is False
+    assert facts["hardware_class"] == before["hardware_class"]
+    assert facts["active"] is False
 
 
 @pytest.mark.parametrize(
@@ -121,25 +121,25 @@ def test_active(tmp_path, active, machine, wanted):
     assert gather_machine(tmp_path, machine, **{CPU + "smt/active": active})["active"] is wanted
 
 
-def test_active_is_unknown_where_no_core_is(tmp_path):
+def test_active_is_unknown_if_no_core_is_known(tmp_path):
     assert gather(tmp_path, {"proc/cpuinfo": "processor : 0\n"})["active"] is None
 
 
 def test_an_active_that_contradicts_the_lists_is_a_problem(tmp_path):
-    told = gather_machine(tmp_path, MACHINE, **{CPU + "smt/active": "0\n"})
-    assert "smt/active reads 0" in told["problems"][0]
+    facts = gather_machine(tmp_path, MACHINE, **{CPU + "smt/active": "0\n"})
+    assert "smt/active reads 0" in facts["problems"][0]
 
 
 def test_a_tree_without_smt_files_has_an_absent_control(tmp_path):
-    told = gather(tmp_path, sysfs_tree.without(sysfs_tree.files(MACHINE), "smt/control", "smt/active"))
-    assert (told["control"], told["active"], told["supported"]) == ("absent", True, True)
+    facts = gather(tmp_path, sysfs_tree.without(sysfs_tree.files(MACHINE), "smt/control", "smt/active"))
+    assert (facts["control"], facts["active"], facts["supported"]) == ("absent", True, True)
 
 
 # ---- methods --------------------------------------------------------------------------------------------------------------------------------------
 
 
 class RootFs(host_files.HostFs):
-    """A tree that passes for `/`, so that what only the running system allows can be looked at."""
+    """A tree that stands for `/`, to test what only the running system allows."""
 
     is_host = True
 
@@ -150,7 +150,7 @@ def methods(root, monkeypatch, machine, user=0, mounts=""):
     return smt_facts_module.gather(RootFs(sysfs_tree.write(root, tree)))["methods"]["runtime"]
 
 
-def test_on_a_host_with_smt_both_ways_are_possible(tmp_path, monkeypatch):
+def test_on_a_host_with_smt_both_methods_are_possible(tmp_path, monkeypatch):
     assert methods(tmp_path, monkeypatch, MACHINE) == {"chosen": "smt_control", "possible": ["smt_control", "cpu_online"], "impossible": {}}
 
 
@@ -170,36 +170,36 @@ def test_on_a_host_with_smt_both_ways_are_possible(tmp_path, monkeypatch):
     ],
 )
 def test_methods_at_run_time(tmp_path, monkeypatch, machine, user, mounts, chosen, control_reason, online_reason):
-    told = methods(tmp_path, monkeypatch, machine, user, mounts)
-    assert told["chosen"] == chosen
+    facts = methods(tmp_path, monkeypatch, machine, user, mounts)
+    assert facts["chosen"] == chosen
     for name, reason in (("smt_control", control_reason), ("cpu_online", online_reason)):
-        assert (name in told["possible"]) == (reason is None)
-        assert reason is None or reason in told["impossible"][name]
+        assert (name in facts["possible"]) == (reason is None)
+        assert reason is None or reason in facts["impossible"][name]
 
 
 def test_a_kernel_without_hotplug_offers_no_cpu_online(tmp_path, monkeypatch):
     monkeypatch.setattr(smt_facts_module.os, "geteuid", lambda: 0)
     tree = {path: text for path, text in sysfs_tree.files(MACHINE).items() if not (path.startswith(CPU + "cpu") and path.endswith("/online"))}
-    told = smt_facts_module.gather(RootFs(sysfs_tree.write(tmp_path, tree)))["methods"]["runtime"]
-    assert "no CPU hot-plug" in told["impossible"]["cpu_online"]
+    facts = smt_facts_module.gather(RootFs(sysfs_tree.write(tmp_path, tree)))["methods"]["runtime"]
+    assert "no CPU hot-plug" in facts["impossible"]["cpu_online"]
 
 
 def test_in_a_recorded_tree_nothing_can_be_changed(tmp_path):
-    told = gather_machine(tmp_path, MACHINE)["methods"]
-    assert told["runtime"]["chosen"] is told["boot"]["chosen"] is None
-    assert "recorded tree" in told["runtime"]["impossible"]["smt_control"]
+    facts = gather_machine(tmp_path, MACHINE)["methods"]
+    assert facts["runtime"]["chosen"] is facts["boot"]["chosen"] is None
+    assert "recorded tree" in facts["runtime"]["impossible"]["smt_control"]
 
 
 # ---- hardware class -------------------------------------------------------------------------------------------------------------------------------
 
 
-def test_the_hardware_class_reads_well_and_is_stable(tmp_path):
-    told = gather_machine(tmp_path, MACHINE)["hardware_class"]
-    assert told.startswith("x86_64-2s18c36t-split-") and len(told.rpartition("-")[2]) == 8
+def test_the_format_of_the_hardware_class(tmp_path):
+    name = gather_machine(tmp_path, MACHINE)["hardware_class"]
+    assert name.startswith("x86_64-2s18c36t-split-") and len(name.rpartition("-")[2]) == 8
 
 
 @pytest.mark.parametrize("change", [{"microcode": ("microcode\t: 0x1", "microcode\t: 0x2")}, {"clock": ("stepping\t: 7", "stepping\t: 7\ncpu MHz\t: 900")}])
-def test_the_hardware_class_does_not_follow_what_changes_by_itself(tmp_path, change):
+def test_the_hardware_class_does_not_depend_on_what_may_change(tmp_path, change):
     tree = sysfs_tree.files(MACHINE)
     other = dict(tree, **{"proc/cpuinfo": tree["proc/cpuinfo"].replace(*next(iter(change.values())))})
     assert other != tree
@@ -216,7 +216,7 @@ def test_the_hardware_class_does_not_follow_what_changes_by_itself(tmp_path, cha
         dataclasses.replace(MACHINE, flags="fpu lm ht hypervisor"),
     ],
 )
-def test_the_hardware_class_tells_other_machines_apart(tmp_path, other):
+def test_the_hardware_class_of_another_machine_differs(tmp_path, other):
     assert gather_machine(tmp_path / "a", MACHINE)["hardware_class"] != gather_machine(tmp_path / "b", other)["hardware_class"]
 
 
@@ -305,6 +305,6 @@ def test_the_module_returns_the_facts_in_check_mode_too_and_writes_nothing(tmp_p
     assert sorted(os.walk(root)) == before
 
 
-def test_the_module_says_that_a_sysroot_is_missing(tmp_path, monkeypatch, capsys):
+def test_the_module_reports_a_missing_sysroot(tmp_path, monkeypatch, capsys):
     code, result = run_module(monkeypatch, capsys, sysroot=str(tmp_path / "nothing"))
     assert code == 1 and "is not a directory" in result["msg"]

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who would be hurt, on synthetic trees: what a guest cannot hold all at once. Masks given back are the guests' business."""
+"""Affinity conflicts on synthetic trees, with more cases than a guest can have at once. Masks put back are also tested on guests."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import errno
 import json
 
 import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, tasks
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity
 
 ONLINE = range(8)
@@ -40,7 +41,7 @@ class Tree(affinity.Host):
     def owner(self, path):
         return self.owners.get(path, 0)
 
-    def task(self, pid, name, mask, unit=None, thread=None, kernel=False, start=1000, cgroup=None, uid=0, login=affinity.NO_LOGIN):
+    def task(self, pid, name, mask, unit=None, thread=None, kernel=False, start=1000, cgroup=None, uid=0, login=tasks.NO_LOGIN):
         cgroup = cgroup or ("/system.slice/" + unit if unit else "/")
         fields = ["S", "1"] + ["0"] * 4 + [str(0x00200000 if kernel else 0x400000)] + ["0"] * 12 + [str(start)] + ["0"] * 20
         for folder in (f"proc/{pid}", f"proc/{pid}/task/{thread or pid}"):
@@ -53,7 +54,7 @@ class Tree(affinity.Host):
     def set_affinity(self, pid, cpus):
         if pid in self.refused:
             raise OSError(self.refused[pid], "refused")
-        self.task(pid, "sleep", affinity.cpulist.render(cpus))
+        self.task(pid, "sleep", cpulist.render(cpus))
 
 
 @pytest.fixture(name="tree")
@@ -61,11 +62,11 @@ def empty_tree(tmp_path):
     return Tree(tmp_path)
 
 
-def hurt(tree):
+def conflicts(tree):
     return [finding.text for finding in affinity.find(tree, ONLINE, GOING) if finding.hurts]
 
 
-def test_nobody(tree):
+def test_no_restricted_tasks(tree):
     tree.task(1, "systemd", "0-7")
     tree.task(2, "kthreadd/3", "3", kernel=True)
     tree.task(5, "even", "0,2,4")
@@ -77,7 +78,7 @@ def test_tasks_by_unit_and_mask(tree):
     tree.task(900, "java) R 1", "2-3", unit="db.service")
     for thread in (901, 902, 903):
         tree.task(900, "java) R 1", "2-3", unit="db.service", thread=thread)
-    assert hurt(tree) == [
+    assert conflicts(tree) == [
         "CPU 3: pid 812 sleep (user root, uid 0, unit foo.service) is pinned to 3 alone",
         "CPU 3: pid 900 java) R 1 (user root, uid 0, unit db.service) and 3 more threads like it may run on 2-3 only and would keep 2",
     ]
@@ -85,20 +86,20 @@ def test_tasks_by_unit_and_mask(tree):
 
 def test_name_of_a_hostile_task(tree):
     tree.task(6, "a\x1b[2Jb", "7")
-    assert hurt(tree) == ["CPU 7: pid 6 a?[2Jb (user root, uid 0, cgroup /) is pinned to 7 alone"]
+    assert conflicts(tree) == ["CPU 7: pid 6 a?[2Jb (user root, uid 0, cgroup /) is pinned to 7 alone"]
 
 
 def test_names_of_a_hostile_cgroup(tree):
     tree.task(6, "sleep", "7", cgroup="/user.slice/user-1001.slice/user@1001.service/a\x1b[2J\u202eb.scope", uid=1001)
     tree.task(7, "sleep", "7", cgroup="/user.slice/user-1002.slice/\x9b2J", uid=1002)
     tree.names_of_users[1002] = "1002"
-    assert all(text.isprintable() for text in hurt(tree)) and len(hurt(tree)) == 2
+    assert all(text.isprintable() for text in conflicts(tree)) and len(conflicts(tree)) == 2
 
 
 SESSION = "/user.slice/user-1001.slice/session-3.scope"
 CRON = "/system.slice/cron.service"
-# Whose it is: the name of the user whose own doing it is, None for the machine's.
-WHOSE = {
+# The name of the user who set the mask, None for the system.
+ORIGINS = {
     "a login": ({"uid": 1001, "cgroup": SESSION, "login": 1001}, "alice"),
     "a login, in a kernel without auditing": ({"uid": 1001, "cgroup": SESSION}, "alice"),
     "a unit of the user": ({"uid": 1001, "cgroup": "/user.slice/user-1001.slice/user@1001.service/app.slice/postgresql.service"}, "alice"),
@@ -120,23 +121,23 @@ WHOSE = {
 }
 
 
-@pytest.mark.parametrize("case", WHOSE)
-def test_whose_a_pinned_task_is(tree, case):
-    given, whose = WHOSE[case]
+@pytest.mark.parametrize("case", ORIGINS)
+def test_origin_of_a_pinned_task(tree, case):
+    given, user = ORIGINS[case]
     given = dict(given)
     if given.pop("setuid", False):
         tree.setuid.add("proc/5/task/5")
     tree.task(5, "sleep", "3", **given)
     found = affinity.find(tree, ONLINE, GOING)
-    assert [finding.user for finding in found] == [whose], found
-    assert affinity.counting(found, ["services"]) == ([] if whose else found)
+    assert [finding.user for finding in found] == [user], found
+    assert affinity.counting(found, ["services"]) == ([] if user else found)
     assert affinity.counting(found, ["all"]) == found
-    assert affinity.counting(found, ["services", "bob", whose or "x"]) == found
+    assert affinity.counting(found, ["services", "bob", user or "x"]) == found
     assert affinity.counting(found, []) == []
     assert f"user {tree.user_name(given['uid'])}" in found[0].text and "pid 5 sleep" in found[0].text
 
 
-def test_ordinary_users_begin_where_the_host_says(tree):
+def test_ordinary_users_start_at_uid_min(tree):
     tree.put("etc/login.defs", "#UID_MIN 1\nUID_MIN\t\t 2000\n")
     tree.task(5, "sleep", "3", cgroup=SESSION, uid=1001, login=1001)
     assert [finding.user for finding in affinity.find(tree, ONLINE, GOING)] == [None]
@@ -146,14 +147,14 @@ def test_no_user_fills_the_list(tree):
     for pid in range(100, 160):
         tree.task(pid, f"x{pid}", str(1 + 2 * (pid % 4)), cgroup=f"{SESSION}/{pid}.scope", uid=1001, login=1001)
     tree.task(5, "db", "3", unit="db.service")
-    assert sorted(hurt(tree)) == [
+    assert sorted(conflicts(tree)) == [
         "CPU 3: pid 5 db (user root, uid 0, unit db.service) is pinned to 3 alone",
         (
             "CPUs 1,3,5,7: pid 100 x100 (user alice, uid 1001, unit 100.scope, by the user alone) and 14 more threads like it are pinned to 1 alone, "
             "and 45 more threads of this user are pinned to other CPUs"
         ),
     ]
-    assert len(affinity.capture(tree, ONLINE, GOING)["tasks"]) == 61, "their masks are given back as the others are"
+    assert len(affinity.capture(tree, ONLINE, GOING)["tasks"]) == 61, "their masks are put back like all others"
 
 
 def test_a_cpuset_that_was_delegated_to_a_user(tree):
@@ -164,11 +165,11 @@ def test_a_cpuset_that_was_delegated_to_a_user(tree):
     tree.put(place + "/cpuset.cpus", "3")
     tree.owners[place + "/cpuset.cpus"] = 1001
     assert [finding.user for finding in affinity.find(tree, ONLINE, GOING)] == ["alice"]
-    assert hurt(tree) == [f"CPU 3: /{place} (cgroup v2 cpuset, CPUs 3) of user alice, uid 1001 would lose all its CPUs"]
+    assert conflicts(tree) == [f"CPU 3: /{place} (cgroup v2 cpuset, CPUs 3) of user alice, uid 1001 would lose all its CPUs"]
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_cpusets_and_who_lives_in_them(tree, version):
+def test_cpusets_and_their_tasks(tree, version):
     kind = "cgroup2 rw" if version == 2 else "cgroup rw,cpuset"
     tree.put("proc/self/mounts", f"x /sys/fs/cgroup {kind} 0 0\n")
     tree.put("sys/fs/cgroup/cpuset.cpus", "0-7")
@@ -179,7 +180,7 @@ def test_cpusets_and_who_lives_in_them(tree, version):
     tree.put("sys/fs/cgroup/unmanaged/below/cpuset.cpus", "7")
     tree.task(10, "inside", "2-3", cgroup="/a.slice/b.scope/deep")
     tree.task(11, "narrower", "3", cgroup="/a.slice/b.scope")
-    assert sorted(hurt(tree)) == [
+    assert sorted(conflicts(tree)) == [
         f"CPU 3: /sys/fs/cgroup/a.slice/b.scope (cgroup v{version} cpuset, CPUs 2-3) would shrink to 2",
         "CPU 3: pid 11 narrower (user root, uid 0, unit b.scope) is pinned to 3 alone",
         f"CPU 5: /sys/fs/cgroup/a.slice/c.scope (cgroup v{version} cpuset, CPUs 5) would lose all its CPUs",
@@ -191,27 +192,27 @@ def test_partition(tree):
     for name, cpus in (("one", "5"), ("two", "6-7")):
         tree.put(f"sys/fs/cgroup/{name}/cpuset.cpus", cpus)
         tree.put(f"sys/fs/cgroup/{name}/cpuset.cpus.partition", "root")
-    assert sorted(hurt(tree)) == [
-        "CPU 5: /sys/fs/cgroup/one (cgroup v2 cpuset, CPUs 5) is a partition (root) and would turn invalid",
+    assert sorted(conflicts(tree)) == [
+        "CPU 5: /sys/fs/cgroup/one (cgroup v2 cpuset, CPUs 5) is a partition (root) and would become invalid",
         "CPU 7: /sys/fs/cgroup/two (cgroup v2 cpuset, CPUs 6-7) is a partition (root) and would shrink to 6",
     ]
 
 
 @pytest.mark.parametrize(
-    ("path", "text", "told"),
+    ("path", "text", "conflict"),
     [
         ("etc/systemd/system/db.service", "[Service]\nCPUAffinity=0 1 2-3\n", "CPUs 1,3: /etc/systemd/system/db.service sets CPUAffinity=0 1 2-3"),
         ("etc/systemd/system/db.service.d/x.conf", "[Service]\n AllowedCPUs = 4,5\n", "CPU 5: /etc/systemd/system/db.service.d/x.conf sets AllowedCPUs=4,5"),
         ("etc/systemd/system.conf", "CPUAffinity=7\n", "CPU 7: /etc/systemd/system.conf sets CPUAffinity=7"),
         ("etc/libvirt/qemu/vm.xml", "<vcpupin vcpu='0' cpuset='2-3,^2'/>", "CPU 3: libvirt guest vm is pinned there (vcpupin)"),
-        ("sys/devices/system/cpu/isolated", "3,6\n", "CPU 3: set aside at boot (isolcpus=) for work that would lose it"),
+        ("sys/devices/system/cpu/isolated", "3,6\n", "CPU 3: isolated at boot (isolcpus=) for a workload that would lose it"),
         ("sys/devices/system/node/node1/cpulist", "5,7\n", "CPUs 5,7: NUMA node1 would be left without a CPU"),
         ("proc/irq/24/smp_affinity_list", "3\n", "CPU 3: interrupt 24 is bound to 3 alone"),
     ],
 )
-def test_what_is_written_somewhere(tree, path, text, told):
+def test_configured_bindings(tree, path, text, conflict):
     tree.put(path, text)
-    assert hurt(tree) == [told]
+    assert conflicts(tree) == [conflict]
 
 
 @pytest.mark.parametrize(
@@ -229,23 +230,23 @@ def test_what_is_written_somewhere(tree, path, text, told):
         ("sys/devices/system/node/node1/cpulist", "4-5\n"),
     ],
 )
-def test_what_hurts_nobody(tree, path, text):
+def test_no_conflict(tree, path, text):
     tree.put(path, text)
-    assert hurt(tree) == []
+    assert conflicts(tree) == []
 
 
 def test_kubelet(tree):
     tree.put("var/lib/kubelet/cpu_manager_state", json.dumps({"policyName": "static", "defaultCpuSet": "0-7"}))
-    assert hurt(tree)[0].startswith("CPUs 1,3,5,7: kubelet's CPU manager is static")
+    assert conflicts(tree)[0].startswith("CPUs 1,3,5,7: the CPU manager policy of kubelet is static")
 
 
-def test_interrupts_where_nobody_put_them(tree):
+def test_interrupts_placed_by_the_kernel_or_irqbalance(tree):
     tree.put("proc/irq/24/smp_affinity_list", "3")
     tree.put("proc/irq/24/affinity_hint", "08")
     assert affinity.find(tree, ONLINE, GOING) == []
     tree.put("proc/irq/25/smp_affinity_list", "5")
     tree.task(50, "irqbalance", "0-7", uid=1001)
-    assert [finding.hurts for finding in affinity.find(tree, ONLINE, GOING)] == [True], "anybody may call a process so"
+    assert [finding.hurts for finding in affinity.find(tree, ONLINE, GOING)] == [True], "any user can give a process this name"
     tree.task(50, "irqbalance", "0-7")
     assert [finding.hurts for finding in affinity.find(tree, ONLINE, GOING)] == [False]
 
@@ -253,7 +254,7 @@ def test_interrupts_where_nobody_put_them(tree):
 def test_long_list_is_cut_for_reading_only(tree):
     for pid in range(100, 160):
         tree.task(pid, f"worker{pid}", "3")
-    assert len(hurt(tree)) == 60
+    assert len(conflicts(tree)) == 60
     text = affinity.readable(affinity.counting(affinity.find(tree, ONLINE, GOING), ["services"]))
     assert text.splitlines()[-1] == "- and 40 more" and len(text.splitlines()) == 21
 
@@ -268,7 +269,7 @@ def lose(tree, **tasks):
     return captured
 
 
-def give_back(tree, captured, online=ONLINE):
+def put_back(tree, captured, online=ONLINE):
     return affinity.put_back(tree, captured, affinity.masks_now(tree, captured), online)
 
 
@@ -276,21 +277,21 @@ def mask(tree, pid):
     return tree.read(f"proc/{pid}/status").rpartition("\t")[2]
 
 
-def test_masks_are_given_back(tree):
+def test_masks_are_put_back(tree):
     tree.task(5, "sleep", "3")
     tree.task(6, "sleep", "4-5")
     captured = lose(tree)
-    reports, waiting = give_back(tree, captured)
-    assert (reports, affinity.is_empty(waiting)) == ([], True)
+    reports, pending = put_back(tree, captured)
+    assert (reports, affinity.is_empty(pending)) == ([], True)
     assert (mask(tree, 5), mask(tree, 6)) == ("3", "4-5")
 
 
 def test_a_mask_waits_for_its_cpus(tree):
     tree.task(5, "sleep", "3")
     captured = lose(tree)
-    reports, waiting = give_back(tree, captured, online=[0, 1, 2, 4, 5, 6])
-    assert (reports, [task["pid"] for task in waiting["tasks"]], mask(tree, 5)) == ([], [5], "0-7")
-    assert give_back(tree, waiting)[0] == []
+    reports, pending = put_back(tree, captured, online=[0, 1, 2, 4, 5, 6])
+    assert (reports, [task["pid"] for task in pending["tasks"]], mask(tree, 5)) == ([], [5], "0-7")
+    assert put_back(tree, pending)[0] == []
     assert mask(tree, 5) == "3"
 
 
@@ -298,22 +299,22 @@ def test_a_mask_that_somebody_chose_since_stays(tree):
     tree.task(5, "sleep", "3")
     captured = lose(tree)
     tree.task(5, "sleep", "0")
-    assert "was given another mask (0)" in give_back(tree, captured)[0][0]
+    assert "was given another mask (0) while CPUs were offline" in put_back(tree, captured)[0][0]
     assert mask(tree, 5) == "0"
 
 
-def test_a_mask_widened_long_after_the_cpus_went_is_nobodys_wish(tree):
+def test_a_mask_that_the_kernel_widened_later_is_put_back(tree):
     """Seen on 6.1: a sleeping task keeps its mask until it wakes up."""
     tree.task(5, "sleep", "3")
     captured = json.loads(json.dumps(affinity.capture(tree, ONLINE, GOING)))
     affinity.note_left(tree, captured)
     tree.task(5, "sleep", "0-7")
-    assert give_back(tree, captured)[0] == []
+    assert put_back(tree, captured)[0] == []
     assert mask(tree, 5) == "3"
 
 
 @pytest.mark.parametrize(("version", "kind", "name"), [(1, "cgroup rw,cpuset", "cpuset.effective_cpus"), (2, "cgroup2 rw", "cpuset.cpus.effective")])
-def test_a_mask_widened_to_its_cpuset_is_nobodys_wish(tree, version, kind, name):
+def test_a_mask_that_the_kernel_widened_to_the_cpuset_is_put_back(tree, version, kind, name):
     tree.put("proc/self/mounts", f"x /sys/fs/cgroup {kind} 0 0\n")
     tree.put(f"sys/fs/cgroup/a/{name}", "2")
     tree.task(5, "sleep", "3")
@@ -321,23 +322,23 @@ def test_a_mask_widened_to_its_cpuset_is_nobodys_wish(tree, version, kind, name)
     affinity.note_left(tree, captured)
     tree.task(5, "sleep", "2")
     tree.put("proc/5/cgroup", f"{'0:' if version == 2 else '4:cpuset'}:/a/below\n")
-    assert give_back(tree, captured)[0] == []
+    assert put_back(tree, captured)[0] == []
     assert mask(tree, 5) == "3"
 
 
-def test_a_pid_given_anew_is_another_task(tree):
+def test_a_reused_pid_is_another_task(tree):
     tree.task(5, "sleep", "3")
     captured = lose(tree)
     tree.task(5, "sleep", "0-7", start=2000)
-    assert give_back(tree, captured)[0] == ["pid 5 sleep is gone, its mask 3 was not needed any more"]
+    assert put_back(tree, captured)[0] == ["pid 5 sleep is gone, its mask 3 was not needed any more"]
     assert mask(tree, 5) == "0-7"
 
 
-def test_a_refused_mask_is_told(tree):
+def test_a_refused_mask_is_reported(tree):
     tree.task(5, "sleep", "3")
     captured = lose(tree)
     tree.refused[5] = errno.EINVAL
-    assert give_back(tree, captured)[0] == ["pid 5 sleep: mask 3 could not be put back: refused"]
+    assert put_back(tree, captured)[0] == ["pid 5 sleep: mask 3 could not be put back: refused"]
 
 
 def test_cpusets_grow_back_from_the_top(tree):
@@ -351,7 +352,7 @@ def test_cpusets_grow_back_from_the_top(tree):
     for path in ("a", "a/b"):
         tree.put(f"sys/fs/cgroup/cpuset/{path}/cpuset.cpus", "2")
     (tree.root / "sys/fs/cgroup/cpuset/gone/cpuset.cpus").unlink()
-    reports, _waiting = give_back(tree, captured)
+    reports, _pending = put_back(tree, captured)
     assert reports == ["/sys/fs/cgroup/cpuset/gone is gone, its cpuset 2-3 was not needed any more"]
     assert written == ["sys/fs/cgroup/cpuset/a/cpuset.cpus", "sys/fs/cgroup/cpuset/a/b/cpuset.cpus"]
     assert tree.read("sys/fs/cgroup/cpuset/a/b/cpuset.cpus") == "2-3"
@@ -361,11 +362,11 @@ def test_interrupts_go_back(tree):
     tree.put("proc/irq/24/smp_affinity_list", "3")
     captured = lose(tree)
     tree.put("proc/irq/24/smp_affinity_list", "0-7")
-    assert give_back(tree, captured)[0] == []
+    assert put_back(tree, captured)[0] == []
     assert tree.read("proc/irq/24/smp_affinity_list") == "3"
 
 
-def test_first_capture_wins(tree):
+def test_the_first_capture_is_kept(tree):
     tree.task(5, "sleep", "3")
     first = lose(tree)
     tree.task(5, "sleep", "1,3")
@@ -378,5 +379,5 @@ def test_first_capture_wins(tree):
 def test_damaged_capture(damage):
     whole = {"online": [], "tasks": [], "cpusets": {}, "partitions": {}, "interrupts": {}}
     affinity.check(whole)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"not valid"):
         affinity.check(dict(whole, **damage))

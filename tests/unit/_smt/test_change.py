@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whole requests on a fake kernel: what is saved, what a second run does, what a reboot makes of it, and the files that keep a setting."""
+"""Whole requests on a fake kernel: the snapshot, a second run, a reboot, and the files that make a setting persistent."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def test_back_to_the_state_before_the_first_change(host):
     host.ask("disabled")
     host.ask(threads=2)
     assert host.saved()["cpu"] == before
-    assert smt_state.read(files=host)["online"] == ALL, "so many threads are asked for by number"
+    assert smt_state.read(files=host)["online"] == ALL, "a number of threads was requested"
     host.ask("enabled")
     assert smt_state.read(files=host) == before
-    assert host.saved() is None, "as before the first change: nothing is left to restore"
+    assert host.saved() is None, "the state is that before the first change: there is nothing to restore"
     host.ask("disabled")
     assert host.ask("restored")["changed"] is True
     assert smt_state.read(files=host) == before
     assert (host.ask("restored")["changed"], host.saved()) == (False, None)
 
 
-def test_places_seen_once_are_remembered(tmp_path):
-    """CPU 5 is off from the beginning, so no map is saved, and later changes take more CPUs off: where they belong must not be forgotten."""
+def test_known_cores_are_remembered(tmp_path):
+    """CPU 5 is offline from the start, so no topology cache is saved, and later changes take more CPUs offline: their cores have to stay known."""
     host = Host(tmp_path, offline=[5])
     host.ask(threads=2)
     assert smt_state.read(files=host)["online"] == ALL
@@ -60,10 +60,10 @@ def test_places_seen_once_are_remembered(tmp_path):
     assert smt_state.read(files=host)["online"] == ALL
 
 
-def test_a_core_of_unknown_place_is_looked_at_once(tmp_path):
+def test_an_unknown_core_is_explored_once(tmp_path):
     host = Host(tmp_path, offline=[6, 7])
     host.ask(threads=2)
-    assert host.writes and smt_state.read(files=host)["online"] == [0, 1, 2, 3, 4, 5], "it was wholly off, and stays so"
+    assert host.writes and smt_state.read(files=host)["online"] == [0, 1, 2, 3, 4, 5], "the core was completely offline and stays so"
     host.writes.clear()
     assert host.ask(threads=2)["changed"] is False
     assert host.writes == []
@@ -78,25 +78,25 @@ def test_second_run_writes_nothing(host, state):
 
 
 @pytest.mark.parametrize("request_options", [{"state": "disabled", "persist": "systemd"}, {"threads": 1, "method": "cpu_online", "persist": "tmpfiles"}])
-def test_check_mode_tells_what_happens(host, request_options):
-    told = host.ask(check=True, **request_options)
+def test_check_mode_predicts_the_result(host, request_options):
+    predicted = host.ask(check=True, **request_options)
     assert (host.writes, host.saved()) == ([], None)
     done = host.ask(**request_options)
-    assert {key: done[key] for key in ("changed", "before", "after", "diff")} == {key: told[key] for key in ("changed", "before", "after", "diff")}
+    assert {key: done[key] for key in ("changed", "before", "after", "diff")} == {key: predicted[key] for key in ("changed", "before", "after", "diff")}
     assert host.ask(check=True, **request_options)["changed"] is False
 
 
-def test_reboot_ends_a_change_that_was_not_kept(host, tmp_path):
+def test_reboot_ends_a_change_that_is_not_persistent(host, tmp_path):
     host.ask("disabled")
     again = Host(tmp_path)
     again.boot("second")
     assert again.ask("restored")["changed"] is False
     again.write(smt_state.CPU_DIRECTORY + "/cpu3/online", "0")
     again.ask("disabled")
-    assert again.saved()["cpu"]["online"] == [0, 1, 2, 4, 5, 6, 7], "the first change of this boot saves anew"
+    assert again.saved()["cpu"]["online"] == [0, 1, 2, 4, 5, 6, 7], "the first change of this boot saves a new snapshot"
 
 
-def test_reboot_into_a_kept_setting(host, tmp_path):
+def test_reboot_into_a_persistent_setting(host, tmp_path):
     host.ask("disabled", persist="tmpfiles")
     again = Host(tmp_path, control="off")
     again.boot("second")
@@ -107,27 +107,27 @@ def test_reboot_into_a_kept_setting(host, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"schema": 1}', '{"schema": "threadwise.smt/state", "schema_version": 1, "cpu": {}}', "[" * 5000])
-def test_damaged_saved_state(host, text):
+def test_damaged_snapshot(host, text):
     host.put(smt_snapshot.PATH, text)
     with pytest.raises(smt_snapshot.SavedStateError, match=r"state.json cannot be used .*remove it"):
         host.ask("disabled")
     assert host.writes == []
 
 
-def test_refused_half_way(host):
+def test_refused_on_the_third_cpu(host):
     host.refusals = {(5, False): 16}
     with pytest.raises(smt_state.StateError, match=r"CPU 5: EBUSY"):
         host.ask("disabled")
     assert smt_state.read(files=host)["online"] == ALL
 
 
-def test_no_dead_man_without_systemd(host):
+def test_no_rollback_timer_without_systemd(host):
     with pytest.raises(smt_change.rollback_timer.DeadManError, match=r"needs systemd"):
         host.ask("disabled", revert_after=60)
     assert (host.writes, host.saved()) == ([], None)
 
 
-def test_dead_man_first_then_the_writes(host):
+def test_the_rollback_timer_is_armed_before_the_writes(host):
     (host_files.HostFs(host.sysroot)).write("run/systemd/system/x", "")
     assert host.ask("disabled", revert_after=60, persist="tmpfiles")["revert_pending"] is True
     armed = [command for command in host.commands if command[0] == "systemd-run"]
@@ -139,14 +139,14 @@ def test_dead_man_first_then_the_writes(host):
     assert host.ask("disabled", revert_after=60, persist="tmpfiles")["changed"] is False
 
 
-def test_confirming_what_has_gone_back(host):
+def test_nothing_to_confirm(host):
     with pytest.raises(smt_change.ChangeRefused, match=r"nothing to confirm"):
         host.ask("disabled", confirm=True)
     assert host.writes == []
 
 
 @pytest.mark.parametrize(
-    ("method", "kept"),
+    ("method", "lines"),
     [
         ("auto", ["w /sys/devices/system/cpu/smt/control - - - - off"]),
         (
@@ -155,9 +155,9 @@ def test_confirming_what_has_gone_back(host):
         ),
     ],
 )
-def test_lines_that_keep_a_setting(host, method, kept):
+def test_lines_of_a_persistent_setting(host, method, lines):
     host.ask("disabled", method=method, persist="tmpfiles")
-    assert (host.read(persistence.TMPFILES_PATH) or "").splitlines()[1:] == kept
+    assert (host.read(persistence.TMPFILES_PATH) or "").splitlines()[1:] == lines
     assert host.ask("disabled", method=method, persist="systemd")["changed"] is True
     assert not host.exists(persistence.TMPFILES_PATH)
     assert host.ask("disabled", method=method)["changed"] is True
@@ -190,11 +190,11 @@ def test_rules_that_online_cpus(tmp_path, rule, counts):
 
 
 @pytest.mark.parametrize("directory", ["usr/lib/udev/rules.d", "etc/udev/rules.d"])
-def test_rules_rest_and_come_back(host, directory):
+def test_rules_are_disabled_and_restored(host, directory):
     path = directory + "/40-redhat.rules"
     host.put(path, REDHAT)
-    warned = host.ask("disabled", method="cpu_online")["warnings"]
-    assert any("/" + path in warning for warning in warned)
+    warnings = host.ask("disabled", method="cpu_online")["warnings"]
+    assert any("/" + path in warning for warning in warnings)
     assert host.ask("disabled", method="cpu_online", neutralise=True)["changed"] is True
     assert udev_rules.active(host_files.HostFs(host.sysroot)) == []
     assert host.ask("disabled", method="cpu_online", neutralise=True)["changed"] is False
@@ -204,7 +204,7 @@ def test_rules_rest_and_come_back(host, directory):
     assert not host.exists(udev_rules.BACKUPS)
 
 
-def test_no_warning_where_the_control_is_off(host):
+def test_no_warning_if_the_control_is_off(host):
     host.put("usr/lib/udev/rules.d/40-redhat.rules", REDHAT)
     assert host.ask("disabled")["warnings"] == []
 
@@ -221,21 +221,22 @@ def put_task(host, uid, cgroup, login):
             host.put(f"{folder}/{name}", text)
 
 
-def test_a_user_who_pins_a_task_stops_nobody_unless_it_was_asked_for(host):
+def test_a_task_pinned_by_a_user_prevents_a_change_only_on_request(host):
     put_task(host, 1001, "/user.slice/user-1001.slice/session-3.scope", 1001)
     what = r"pid 5 sleep \(user 1001, unit session-3.scope, by the user alone\) is pinned to 3 alone"
     for whose in (["all"], ["services", "1001"]):
         with pytest.raises(smt_change.ChangeRefused, match=what):
             host.ask("disabled", conflicts_of=whose)
     assert host.writes == []
-    told = host.ask("disabled", check=True)
-    assert (told["after"]["online"], [re.search("would be hurt: CPU 3: " + what, warning) is not None for warning in told["warnings"]]) == ("0,2,4,6", [True])
+    predicted = host.ask("disabled", check=True)
+    warned = [re.match("expected affinity conflict: CPU 3: " + what, warning) is not None for warning in predicted["warnings"]]
+    assert (predicted["after"]["online"], warned) == ("0,2,4,6", [True])
     done = host.ask("disabled")
-    assert re.search("is hurt: CPU 3: " + what, done["warnings"][0]) and [task["pid"] for task in host.saved()["bystanders"]["tasks"]] == [5]
+    assert re.match("affinity conflict: CPU 3: " + what, done["warnings"][0]) and [task["pid"] for task in host.saved()["bystanders"]["tasks"]] == [5]
 
 
-def test_a_service_that_is_pinned_stops_a_change(host):
+def test_a_pinned_service_prevents_a_change(host):
     put_task(host, 1001, "/system.slice/db.service", 4294967295)
-    with pytest.raises(smt_change.ChangeRefused, match=r"unit db.service") as refused:
+    with pytest.raises(smt_change.ChangeRefused, match=r"1 affinity conflict.*\n.*unit db.service") as refused:
         host.ask("disabled")
     assert len(refused.value.findings) == 1 and host.writes == []

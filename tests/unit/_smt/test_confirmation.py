@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A confirmation and the timer that takes a change back, at the same moment: one lock decides which of them comes first, and both tell the truth."""
+"""A confirmation and the rollback timer at the same time: the lock decides which of them is first, and both report correctly."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt import change 
 from fake_host import Host
 
 ALL, FIRST = list(range(8)), [0, 2, 4, 6]
-# Only there to end what hangs.
-PATIENCE = 600
+# Time limit in seconds, to end what hangs.
+TIME_LIMIT = 600
 
 
 @pytest.fixture(name="host")
 def changed_host(tmp_path):
-    """A host whose change waits for its confirmation, and whose timer has elapsed."""
+    """A host with a pending rollback whose timer has elapsed."""
     host = Host(tmp_path)
     host_files.HostFs(host.sysroot).write("run/systemd/system/x", "")
     host.ask("disabled", revert_after=60)
@@ -30,7 +30,7 @@ def changed_host(tmp_path):
 
 
 class Background(threading.Thread):
-    """Work beside the test, with what came of it."""
+    """Work in the background, with its result or error."""
 
     def __init__(self, work):
         super().__init__(daemon=True)
@@ -44,14 +44,14 @@ class Background(threading.Thread):
             self.error = error
 
     def ended(self):
-        self.join(PATIENCE)
+        self.join(TIME_LIMIT)
         assert not self.is_alive()
         return self
 
 
 @pytest.fixture(name="waiting")
-def somebody_waits_for_the_lock(monkeypatch):
-    """Set when somebody waits for the host's lock."""
+def lock_is_awaited(monkeypatch):
+    """An event that is set when a process waits for the host's lock."""
     seen = threading.Event()
     sleep = locks.time.sleep
 
@@ -71,12 +71,12 @@ def confirm(host):
     return Background(lambda: host.ask("disabled", confirm=True))
 
 
-def test_what_holds_the_lock_decides_nothing(host, waiting):
-    """Whichever of the two gets the lock first once a third one lets it go: what is said is what is."""
-    with locks.HostLock(host.sysroot, "a third one"):
+def test_a_third_holder_of_the_lock_does_not_matter(host, waiting):
+    """Either of the two may get the lock first when a third one releases it. The reported result is correct."""
+    with locks.HostLock(host.sysroot, "a third run"):
         confirming = confirm(host)
         timer = Background(lambda: smt_restore.revert(host))
-        assert waiting.wait(PATIENCE)
+        assert waiting.wait(TIME_LIMIT)
         assert confirming.is_alive() and timer.is_alive() and online(host) == FIRST
     timer.ended()
     if confirming.ended().error is None:
@@ -85,60 +85,62 @@ def test_what_holds_the_lock_decides_nothing(host, waiting):
         assert online(host) == ALL and "too late" in str(confirming.error)
 
 
-def test_a_confirmation_while_the_timer_restores_comes_too_late(host, waiting, monkeypatch):
-    going_on, begun = threading.Event(), threading.Event()
+def test_a_confirmation_during_the_rollback_is_too_late(host, waiting, monkeypatch):
+    may_continue, started = threading.Event(), threading.Event()
     restore = smt_state.restore
 
     def held(*given):
-        begun.set()
-        assert going_on.wait(PATIENCE)
+        started.set()
+        assert may_continue.wait(TIME_LIMIT)
         return restore(*given)
 
     monkeypatch.setattr(smt_state, "restore", held)
     timer = Background(lambda: smt_restore.revert(host))
-    assert begun.wait(PATIENCE)
+    assert started.wait(TIME_LIMIT)
     confirming = confirm(host)
-    assert waiting.wait(PATIENCE)
-    going_on.set()
+    assert waiting.wait(TIME_LIMIT)
+    may_continue.set()
     assert timer.ended().result == []
     error = confirming.ended().error
-    assert isinstance(error, smt_change.ChangeRefused) and "too late" in str(error) and "was brought back" in str(error)
+    assert isinstance(error, smt_change.ChangeRefused) and "too late" in str(error) and "was restored" in str(error)
     assert online(host) == ALL
-    # Neither later, until somebody changes the host again.
+    # A later confirmation is refused, too, until somebody changes the host again.
     assert "too late" in str(confirm(host).ended().error)
     host.ask("disabled")
     assert host.ask("disabled", confirm=True)["changed"] is False
 
 
 def test_a_timer_that_gets_the_lock_after_the_confirmation_does_nothing(host, waiting):
-    going_on, begun = threading.Event(), threading.Event()
+    may_continue, started = threading.Event(), threading.Event()
 
     def held(command):
         if command[:2] == ["systemctl", "stop"]:
-            begun.set()
-            assert going_on.wait(PATIENCE)
+            started.set()
+            assert may_continue.wait(TIME_LIMIT)
 
     host.before_command = held
     confirming = confirm(host)
-    assert begun.wait(PATIENCE)
+    assert started.wait(TIME_LIMIT)
     timer = Background(lambda: smt_restore.revert(host))
-    assert waiting.wait(PATIENCE)
-    going_on.set()
+    assert waiting.wait(TIME_LIMIT)
+    may_continue.set()
     assert confirming.ended().error is None and confirming.result["revert_pending"] is False
     assert timer.ended().result == [] and online(host) == FIRST
     stopped = next(command for command in host.commands if command[:2] == ["systemctl", "stop"])
-    assert {rollback_timer.UNIT + ".timer", rollback_timer.UNIT + ".service"} <= set(stopped), "one that waits for the lock would take the next change back"
+    assert {rollback_timer.UNIT + ".timer", rollback_timer.UNIT + ".service"} <= set(stopped), (
+        "a service that waits for the lock would roll back the next change"
+    )
 
 
-def test_a_confirmation_does_not_repeat_a_change_that_is_no_longer_there(host):
+def test_a_confirmation_does_not_repeat_a_change(host):
     host.write(smt_state.CONTROL, "on")
     with pytest.raises(smt_change.ChangeRefused, match=r"is not in the state asked for.*still armed"):
         host.ask("disabled", confirm=True)
     assert online(host) == ALL and smt_restore.pending(host)
 
 
-def test_a_second_change_goes_back_with_the_first(host):
-    """What nobody confirmed is undone as a whole."""
+def test_a_second_change_is_rolled_back_with_the_first(host):
+    """All changes that are not confirmed are rolled back at once."""
     host.status = {}
     host.ask(threads=2, revert_after=60)
     host.write(smt_state.CPU_DIRECTORY + "/cpu5/online", "0")
@@ -147,7 +149,7 @@ def test_a_second_change_goes_back_with_the_first(host):
     assert (online(host), host.saved()) == (ALL, None)
 
 
-def test_a_second_change_that_fails_leaves_the_first_one_to_the_timer(host):
+def test_a_second_change_that_fails_keeps_the_pending_rollback(host):
     host.refusals = {(3, True): 16}
     with pytest.raises(smt_state.StateError):
         host.ask("enabled", revert_after=60)
@@ -156,21 +158,21 @@ def test_a_second_change_that_fails_leaves_the_first_one_to_the_timer(host):
     assert smt_restore.revert(host) == [] and online(host) == ALL
 
 
-def test_going_back_waits_for_its_confirmation_too_where_that_is_asked_for(host):
+def test_restored_can_wait_for_a_confirmation_too(host):
     host.status = {}
     assert host.ask("restored", revert_after=60)["revert_pending"] is True and smt_restore.pending(host)
     assert host.ask("restored", confirm=True)["revert_pending"] is False and online(host) == ALL and not smt_restore.pending(host)
 
 
-def test_a_record_of_another_boot_is_nobodys(host):
+def test_a_record_of_another_boot_is_ignored(host):
     host.boot("second")
     assert smt_restore.pending(host) is None
     assert smt_restore.revert(host) == [] and online(host) == FIRST
     assert host.ask("disabled", confirm=True)["revert_pending"] is False
 
 
-def test_the_program_that_the_timer_starts_stands_alone(host):
-    """It has nothing but Python and what was copied beside it. No kernel stands behind the files here, so it tells which CPUs did not come back."""
+def test_the_rollback_program_needs_only_its_own_files(host):
+    """It uses only Python and its copied files. There is no kernel behind the files here, so it reports the CPUs that did not come online."""
     program = f"import runpy, sys; sys.path.insert(0, '.'); runpy.run_module({rollback_timer.PACKAGE + '._smt.restore'!r}, run_name='__main__')"
     done = subprocess.run(
         [sys.executable, "-I", "-c", program, host.sysroot], cwd=host.sysroot + "/" + rollback_timer.PROGRAM, capture_output=True, text=True, check=False
@@ -179,7 +181,7 @@ def test_the_program_that_the_timer_starts_stands_alone(host):
     assert smt_restore.pending(host) is None and smt_restore.was_reverted(host)
 
 
-def test_an_evaluation_does_not_begin_while_a_change_waits(host):
+def test_no_evaluation_starts_while_a_rollback_is_pending(host):
     with pytest.raises(locks.HostLockError, match=r"waits to be confirmed"):
         steps._see_that_no_change_waits(host)
     host.ask("disabled", confirm=True)

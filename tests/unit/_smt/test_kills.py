@@ -1,9 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Programs that write on a host, killed before each of their changes: the next call works, and what was there before is there or what was wanted.
+"""Programs that write on a host, killed before each of their changes: the next call works, and each file has its old or its new content.
 
-Those of an evaluation's run are in test_run_directory.py, single files in test_hostfs.py; changes of the SMT state are killed on a real kernel
-(molecule/smt_runtime), and whole guests in molecule/smt_hostile_host.
+Tests of an evaluation's run are in test_run_directory.py. Changes of the SMT state are killed on a real kernel (molecule/smt_runtime), and whole
+guests in molecule/smt_hostile_host.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def switch(root, smt):
 
 
 def remade(root, before):
-    """The grub tree, its tools with the tree's own path in them, where a first change was made and confirmed."""
+    """A new grub tree, whose tools use the paths of this tree, after a first change."""
     shutil.rmtree(root, ignore_errors=True)
     boot_maker.grub_tree(root)
     boot_maker.running(root)
@@ -44,7 +44,7 @@ def test_boot_arguments(tmp_path, before, wanted):
     assert old != new
 
     def check(_number, _killed):
-        # Each file that can be booted from is whole: as it was, or as it is to be.
+        # Each boot file is complete, with its old or its new content.
         for path in ("etc/default/grub", "boot/grub/grub.cfg"):
             assert boot_maker.snapshot(root)[path] in (old[path], new[path])
         switch(root, wanted)
@@ -53,7 +53,7 @@ def test_boot_arguments(tmp_path, before, wanted):
     assert killed_at_each(lambda: remade(root, before), lambda: switch(root, wanted), check) > 8
 
 
-def test_boot_arguments_last_once_they_are_said_to(tmp_path):
+def test_boot_arguments_are_durable(tmp_path):
     remade(tmp_path, None)
     assert_durable(lambda: switch(tmp_path, "disabled"))
 
@@ -70,7 +70,7 @@ def test_configuration_files(tmp_path, wanted):
     root, template = tmp_path / "tree", tmp_path / "template"
     template.mkdir()
     before = host_files.HostFs(str(template))
-    config_files.apply(before, config_files.changes(before, {"etc/sysctl.d/90-own.conf": "of others\n"}))
+    config_files.apply(before, config_files.changes(before, {"etc/sysctl.d/90-own.conf": "other\n"}))
     if None in wanted.values():
         config_files.apply(before, config_files.changes(before, WANTED))
     fs = host_files.HostFs(str(root))
@@ -86,7 +86,7 @@ def test_configuration_files(tmp_path, wanted):
 
 
 @pytest.mark.parametrize("saved", [{"sysctls": {"vm.panic_on_oom": 1}, "units": {}}, {"sysctls": {}, "units": {}}], ids=["more", "nothing"])
-def test_the_memory_policy_from_before(tmp_path, saved):
+def test_the_snapshot_of_the_memory_policy(tmp_path, saved):
     root = tmp_path / "tree"
     fs = host_files.HostFs(str(root))
     first = {"sysctls": {"vm.overcommit_memory": 0}, "units": {}}
@@ -104,8 +104,8 @@ def test_the_memory_policy_from_before(tmp_path, saved):
     assert killed_at_each(prepare, lambda: memory_snapshot.save(fs, saved), check) >= 1
 
 
-def test_what_was_removed_stays_so(tmp_path):
-    """Its directory is flushed as well."""
+def test_a_removal_is_durable(tmp_path):
+    """The directory is flushed, too."""
     fs = host_files.HostFs(str(tmp_path))
     fs.write("a/b", "x")
     assert changes(lambda: config_files.apply(fs, {"a/b": ("x", None)}))[0][-2:] == ["unlink", "fsync directory"]

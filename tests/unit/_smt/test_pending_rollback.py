@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The way back that a rollout leaves on a host."""
+"""The pending rollback that a rollout stores on a host."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ def load(root, text):
     return pending_rollback.load(fs), fs.problems
 
 
-def test_what_was_written_is_read(tmp_path):
+def test_a_valid_file(tmp_path):
     assert pending_rollback.load(HostFs(str(tmp_path))) is None
     assert load(tmp_path, b'{"running": {"state": "enabled"}}') == ({"running": {"state": "enabled"}}, [])
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000, b'{"a": ' * 100_000])
-def test_a_damaged_one_still_tells_that_there_was_a_change(tmp_path, text):
-    way, problems = load(tmp_path, text)
-    assert way == {} and pending_rollback.PATH in problems[0]
+def test_a_damaged_file_still_shows_that_there_was_a_change(tmp_path, text):
+    rollback, problems = load(tmp_path, text)
+    assert rollback == {} and pending_rollback.PATH in problems[0]
 
 
-def test_one_that_others_may_write_is_not_believed(tmp_path, monkeypatch):
+def test_a_file_that_others_may_write_is_ignored(tmp_path, monkeypatch):
     path = tmp_path / pending_rollback.PATH
     load(tmp_path, b'{"reboot": true}')
     monkeypatch.setattr(HostFs, "is_host", True)
     os.chmod(path, 0o666)
     fs = HostFs(str(tmp_path))
-    assert pending_rollback.load(fs) == {} and "others may write it" in fs.problems[0]
+    assert pending_rollback.load(fs) == {} and "is not owned by root, or" in fs.problems[0]

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The transaction on a fake kernel: what a guest cannot show (k-th refusals, POWER, half-done writes), and many sequences."""
+"""The transaction on a fake kernel: cases that a guest does not have (refusal on the k-th CPU, POWER, incomplete writes), and many sequences."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_power_takes_a_number_in_one_write(tmp_path):
 
 
 def test_random_sequences(tmp_path):
-    """Two hundred sequences: after each step exactly the right CPUs, at the end the state before the first change, dropped CPUs included."""
+    """Two hundred sequences: after each step exactly the right CPUs, at the end the state before the first change, with CPUs that were offline."""
     chance = random.Random(4)
     for number in range(200):
         shape = chance.choice(SHAPES)
@@ -86,22 +86,22 @@ def test_random_sequences(tmp_path):
         kernel = FakeKernel(sysroot, cores, offline=offline, **chance.choice(list(KERNELS.values())))
         origin = smt_state.read(sysroot)
         online = set(origin["online"])
-        living = [core for core in cores if online.intersection(core)]
+        in_use = [core for core in cores if online.intersection(core)]
         for _step in range(chance.randint(1, 6)):
             step = chance.choice(["enabled", "disabled", "restored", *list(range(1, shape[1] + 1))])
             if step == "enabled":
                 smt_state.enable(sysroot, cores, origin=origin, files=kernel)
-                want = sorted(online)
+                expected = sorted(online)
             elif step in ("disabled", 1):
                 smt_state.disable(sysroot, cores, origin=origin, files=kernel)
-                want = sorted(min(online.intersection(core)) for core in living)
+                expected = sorted(min(online.intersection(core)) for core in in_use)
             elif step == "restored":
                 assert smt_state.restore(sysroot, origin, files=kernel) == []
-                want = sorted(online)
+                expected = sorted(online)
             else:
                 smt_state.set_threads_per_core(sysroot, cores, step, origin=origin, files=kernel)
-                want = first(living, step)
-            assert smt_state.read(sysroot)["online"] == want, (number, shape, offline, step)
+                expected = first(in_use, step)
+            assert smt_state.read(sysroot)["online"] == expected, (number, shape, offline, step)
         assert smt_state.restore(sysroot, origin, files=kernel) == []
         assert smt_state.read(sysroot) == origin
 
@@ -121,13 +121,13 @@ def test_refused_on_the_way_up(kernel, cores):
     before = smt_state.read(kernel.sysroot)
     for cpu in sorted(set(every(cores)) - set(first(cores, 1))):
         kernel.refusals = {(cpu, True): errno.ENOSPC}
-        with pytest.raises(smt_state.StateError, match=f"CPU {cpu}: ENOSPC: no interrupt vectors.*the state before is back"):
+        with pytest.raises(smt_state.StateError, match=f"CPU {cpu}: ENOSPC: the other CPUs have no free interrupt vectors.*the state before is back"):
             smt_state.enable(kernel.sysroot, cores, files=kernel)
         assert smt_state.read(kernel.sysroot) == before
 
 
 @pytest.mark.parametrize("modern", [False, True])
-def test_off_that_only_says_so(tmp_path, modern):
+def test_an_off_that_is_reported_but_not_done(tmp_path, modern):
     cores = numbered_cores(4, 2, "split")
     kernel = FakeKernel(tmp_path, cores, modern=modern)
     kernel.swallow_off = 1
@@ -136,8 +136,8 @@ def test_off_that_only_says_so(tmp_path, modern):
 
 
 @pytest.mark.parametrize("goal", ["disable", "enable"])
-def test_half_done_off_found(tmp_path, goal):
-    """6.6+: somebody's off failed half way, control reads 1, and another off would change nothing."""
+def test_an_incomplete_off_from_before(tmp_path, goal):
+    """6.6 and later: an earlier off was not completed, control reads 1, and another off changes nothing."""
     cores = numbered_cores(4, 2, "adjacent")
     kernel = FakeKernel(tmp_path, cores, modern=True)
     kernel.swallow_off = 1
@@ -152,7 +152,7 @@ def test_off_that_never_works_is_rolled_back(tmp_path):
     kernel = FakeKernel(tmp_path, cores, modern=True)
     kernel.swallow_off = 99
     before = smt_state.read(tmp_path)
-    with pytest.raises(smt_state.StateError, match=r"the kernel took the writes, but afterwards CPU 1 is online|smt/control"):
+    with pytest.raises(smt_state.StateError, match=r"the kernel accepted the writes, but afterwards CPU 1 is online|smt/control"):
         smt_state.disable("", cores, method="smt_control", files=kernel)
     assert smt_state.read(tmp_path) == before
 
@@ -185,22 +185,22 @@ def test_no_smt(tmp_path):
 
 
 @pytest.mark.parametrize("modern", [False, True])
-def test_siblings_of_unknown_place(tmp_path, modern):
-    """Booted with nosmt, no map saved: where the siblings belong shows only when they are up. CPU 6 and its core were off on purpose."""
+def test_siblings_of_unknown_cores(tmp_path, modern):
+    """Booted with nosmt, no topology cache: the cores of the siblings are known only once they are online. CPU 6 and its core were off on purpose."""
     known = numbered_cores(4, 2, "split")
     kernel = FakeKernel(tmp_path, known, control="off", modern=modern, offline=[3])
     after = smt_state.enable("", [(0,), (1,), (2,)], files=kernel)
     assert after["online"] == [0, 1, 2, 4, 5, 6]
 
 
-def test_unknown_place_of_one_thread_of_four(tmp_path):
+def test_unknown_core_of_one_thread_of_four(tmp_path):
     kernel = FakeKernel(tmp_path, numbered_cores(2, 4, "adjacent"), control="off", modern=True)
     assert smt_state.set_threads_per_core("", [(0,), (4,)], 2, files=kernel)["online"] == [0, 1, 4, 5]
 
 
 @pytest.mark.parametrize("control", ["on", None])
-def test_unknown_place_of_a_sibling_that_is_asked_for_by_number(tmp_path, control):
-    """No map, one sibling off on purpose: enabled leaves it, a number of threads has it come up; 3 and 7 are a core that is wholly off."""
+def test_unknown_core_with_a_number_of_threads(tmp_path, control):
+    """No topology cache, one sibling off on purpose: enabled leaves it, a number of threads brings it online; 3 and 7 are a core that is offline."""
     kernel = FakeKernel(tmp_path, numbered_cores(4, 2, "split"), control=control, offline=[5, 3, 7])
     cores = [(0, 4), (1,), (2, 6)]
     assert smt_state.enable("", cores, files=kernel)["online"] == [0, 1, 2, 4, 6]
@@ -210,12 +210,12 @@ def test_unknown_place_of_a_sibling_that_is_asked_for_by_number(tmp_path, contro
     assert smt_state.join_cores(cores, learned) == [(0, 4), (1, 5), (2, 6), (3, 7)]
 
 
-def test_siblings_that_somebody_took_off_one_by_one(tmp_path):
+def test_siblings_taken_offline_one_at_a_time(tmp_path):
     kernel = FakeKernel(tmp_path, numbered_cores(4, 2, "split"), offline=[4, 5, 6, 7])
     assert smt_state.enable("", [(0,), (1,), (2,), (3,)], files=kernel)["online"] == list(range(8))
 
 
-def test_no_look_behind_where_the_kernel_says_no_smt(tmp_path):
+def test_unknown_cores_are_not_explored_without_smt(tmp_path):
     kernel = FakeKernel(tmp_path, [(0,), (1,)], control="notsupported", offline=[1])
     with pytest.raises(smt_state.StateError, match=r"notsupported"):
         smt_state.enable("", [(0,)], files=kernel)
@@ -229,7 +229,7 @@ def test_core_whose_first_thread_is_off_keeps_a_thread(tmp_path):
     assert kernel.control == "on", "off would have taken CPU 3 as well"
 
 
-def test_only_the_method_asked_for(tmp_path):
+def test_only_the_requested_method(tmp_path):
     cores = numbered_cores(4, 2, "adjacent")
     kernel = FakeKernel(tmp_path, cores)
     smt_state.disable("", cores, method="cpu_online", files=kernel)
@@ -239,7 +239,7 @@ def test_only_the_method_asked_for(tmp_path):
         smt_state.disable("", cores, method="smt_control", files=bare)
 
 
-def test_restore_reports_what_is_gone(tmp_path):
+def test_restore_reports_what_remains(tmp_path):
     cores = numbered_cores(4, 2, "adjacent")
     kernel = FakeKernel(tmp_path, cores)
     state = smt_state.read(tmp_path)
@@ -247,7 +247,7 @@ def test_restore_reports_what_is_gone(tmp_path):
     kernel.refusals = {(5, True): errno.EIO}
     left = smt_state.restore("", state, files=kernel)
     assert [line for line in left if line.startswith("CPU 5 was online, is offline (CPU 5: EIO")]
-    assert smt_state.read(tmp_path)["online"] == [0, 1, 2, 3, 4, 6, 7], "one that refuses keeps none of the others down"
+    assert smt_state.read(tmp_path)["online"] == [0, 1, 2, 3, 4, 6, 7], "one CPU that refuses does not keep others offline"
 
 
 @pytest.mark.parametrize("text", ["", "x", "3-1", "0-", "-3", "0-99999999", "1,,b"])
@@ -259,17 +259,17 @@ def test_hostile_lists(tmp_path, text):
 
 
 @pytest.mark.parametrize("state", [None, {}, {"control": "on", "online": ["0"], "present": [0]}, {"control": 3, "online": [], "present": []}])
-def test_hostile_saved_state(tmp_path, state):
+def test_hostile_state(tmp_path, state):
     kernel = FakeKernel(tmp_path, [(0, 1)])
     with pytest.raises(smt_state.StateError, match=r"not a saved SMT state"):
         smt_state.restore("", state, files=kernel)
     assert kernel.writes == []
 
 
-def test_prediction_is_what_happens(kernel, cores):
+def test_prediction_equals_the_result(kernel, cores):
     for threads in (1, None, len(cores[0])):
-        told = smt_state.predict("", cores, threads, files=kernel)
+        predicted = smt_state.predict("", cores, threads, files=kernel)
         if threads is None:
-            assert told == smt_state.enable("", cores, files=kernel)
+            assert predicted == smt_state.enable("", cores, files=kernel)
         else:
-            assert told == smt_state.set_threads_per_core("", cores, threads, files=kernel)
+            assert predicted == smt_state.set_threads_per_core("", cores, threads, files=kernel)

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The guard and the lock, with real processes and real signals on synthetic trees."""
+"""The watchdog and the lock, with real processes and real signals on synthetic trees."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CORES = numbered_cores(4, 2, "adjacent")
 
 
 class Dying(FakeKernel):
-    """A kernel under a writer that is killed for good before its n-th write."""
+    """A kernel whose writer is killed before its n-th write."""
 
     left = 0
 
@@ -33,7 +33,7 @@ class Dying(FakeKernel):
 
 
 def fresh(sysroot):
-    """A kernel with the CPUs that the tree shows now, as a process sees it that did not make the changes."""
+    """A kernel with the CPUs that the tree shows now, as another process sees it."""
     state = smt_state.read(sysroot)
     kernel = FakeKernel.__new__(FakeKernel)
     online = set(state["online"])
@@ -53,10 +53,10 @@ def in_child(work):
     return os.waitpid(pid, 0)[1]
 
 
-def wait_until(condition):
-    # Only there to end what hangs.
+def wait_until(is_true):
+    # The limit only ends what hangs.
     for _attempt in range(12000):
-        if condition():
+        if is_true():
             return
         time.sleep(0.05)
     pytest.fail("did not come true")
@@ -85,19 +85,19 @@ def test_killed_between_two_writes(tmp_path, writes):
     assert os.WTERMSIG(status) == signal.SIGKILL
     wait_until(lambda: log.read_text().endswith("restored\n"))
     assert smt_state.read(tmp_path) == before
-    assert "ended without a word" in log.read_text()
+    assert "ended before its change was complete" in log.read_text()
 
 
-def test_exception_restores_before_it_goes_on(tmp_path):
+def test_an_exception_restores_before_it_is_raised_further(tmp_path):
     done = tmp_path / "done"
-    with pytest.raises(ValueError), watchdog.Guard(str(tmp_path), {}, str(tmp_path / "log"), restore=lambda: done.write_text("x") and []):
+    with pytest.raises(ValueError, match=r"on purpose"), watchdog.Guard(str(tmp_path), {}, str(tmp_path / "log"), restore=lambda: done.write_text("x") and []):
         raise ValueError("on purpose")
     assert done.exists()
 
 
-def test_guard_outlives_the_session_and_a_child_that_holds_the_pipe(tmp_path):
+def test_the_watchdog_outlives_the_session_and_a_child_that_holds_the_pipe(tmp_path):
     done = tmp_path / "done"
-    where = tmp_path / "guard.pid"
+    pid_file = tmp_path / "child.pid"
 
     def restore():
         done.write_text("x")
@@ -111,17 +111,17 @@ def test_guard_outlives_the_session_and_a_child_that_holds_the_pipe(tmp_path):
             os.setsid()
             time.sleep(60)
             os._exit(0)
-        where.write_text(str(child))
+        pid_file.write_text(str(child))
         os.killpg(0, signal.SIGKILL)
 
     assert os.WTERMSIG(in_child(change)) == signal.SIGKILL
     try:
         wait_until(done.exists)
     finally:
-        os.kill(int(where.read_text()), signal.SIGKILL)
+        os.kill(int(pid_file.read_text()), signal.SIGKILL)
 
 
-def test_what_kills_by_name_does_not_hit_the_guard(tmp_path):
+def test_a_kill_by_name_does_not_hit_the_watchdog(tmp_path):
     with watchdog.Guard(str(tmp_path), {}, str(tmp_path / "log"), keep=[]):
         mine = pathlib.Path("/proc/self/cmdline").read_bytes()
         shown = [(path / "cmdline").read_bytes() for path in pathlib.Path("/proc").glob("[0-9]*") if comm(path) == "smt-guard\n"]
@@ -135,7 +135,7 @@ def comm(process):
         return None
 
 
-def test_time_over(tmp_path):
+def test_time_limit(tmp_path):
     done = tmp_path / "done"
 
     def change():
@@ -152,14 +152,17 @@ def test_nothing_without_a_log(tmp_path):
 
 
 def test_one_at_a_time(tmp_path):
-    with locks.HostLock(str(tmp_path), "the first"), pytest.raises(locks.HostLockError, match=f"changed by the first, pid {os.getpid()}"):
-        with locks.HostLock(str(tmp_path), "the second"):
-            pytest.fail("two at once")
+    with (
+        locks.HostLock(str(tmp_path), "the first"),
+        pytest.raises(locks.HostLockError, match=f"changed by the first, pid {os.getpid()}"),
+        locks.HostLock(str(tmp_path), "the second"),
+    ):
+        pytest.fail("two at once")
     with locks.HostLock(str(tmp_path), "the third"):
         pass
 
 
-def test_lock_lasts_until_the_guard_has_restored(tmp_path):
+def test_the_lock_is_held_until_the_watchdog_has_restored(tmp_path):
     go = tmp_path / "go"
 
     def restore():
@@ -173,7 +176,7 @@ def test_lock_lasts_until_the_guard_has_restored(tmp_path):
 
     in_child(change)
     with pytest.raises(locks.HostLockError, match=r"is being put back after smt_state .pid [0-9]+. died"), locks.HostLock(str(tmp_path), "the next"):
-        pytest.fail("while the guard restores")
+        pytest.fail("while the watchdog restores")
     go.write_text("")
     with locks.HostLock(str(tmp_path), "the next", seconds=600):
         pass
@@ -185,8 +188,8 @@ def test_lock_on_a_read_only_host(tmp_path):
         pytest.fail("no lock")
 
 
-def test_the_lock_says_for_whom_it_is_held(tmp_path):
-    """Sudo takes the connection out of the environment: it is found with a forebear. Here that is a shell, and the one that asks is its child."""
+def test_the_lock_names_the_user_of_its_holder(tmp_path):
+    """Sudo removes the connection from the environment: it is found in that of an ancestor. Here that is a shell, and its child takes the lock."""
     held = tmp_path / "held"
     program = (
         f"import sys, time; sys.path[:0] = {sys.path!r}\nfrom ansible_collections.threadwise.smt.plugins.module_utils._host import locks\n"
@@ -195,33 +198,38 @@ def test_the_lock_says_for_whom_it_is_held(tmp_path):
     environment = dict(os.environ, SSH_CONNECTION="192.0.2.7 50123 192.0.2.1 22", PROGRAM=program)
     with subprocess.Popen(["sh", "-c", 'env -u SSH_CONNECTION "$0" -c "$PROGRAM"; true', sys.executable], stdin=subprocess.PIPE, env=environment) as shell:
         wait_until(held.exists)
-        with pytest.raises(locks.HostLockError, match=r"changed by smt_state, pid [0-9]+ for user \S+ from 192\.0\.2\.7 port 50123 since 2"):
-            with locks.HostLock(str(tmp_path), "the second"):
-                pytest.fail("two at once")
+        with (
+            pytest.raises(locks.HostLockError, match=r"changed by smt_state, pid [0-9]+ for user \S+ from 192\.0\.2\.7 port 50123 since 2"),
+            locks.HostLock(str(tmp_path), "the second"),
+        ):
+            pytest.fail("two at once")
         shell.stdin.close()
 
 
-@pytest.mark.parametrize("told", ["1.2.3.4 1\x1b[2J", "x", "", "1.2.3.4 22 1.2.3.4", "a b c d"])
-def test_a_connection_that_is_none(told):
+@pytest.mark.parametrize("connection", ["1.2.3.4 1\x1b[2J", "x", "", "1.2.3.4 22 1.2.3.4", "a b c d"])
+def test_a_connection_that_is_not_valid(connection):
     program = f"import sys; sys.path[:0] = {sys.path!r}\nfrom ansible_collections.threadwise.smt.plugins.module_utils._host import locks\nprint(locks.asker())"
-    done = subprocess.run([sys.executable, "-c", program], env=dict(os.environ, SSH_CONNECTION=told), capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", program], env=dict(os.environ, SSH_CONNECTION=connection), capture_output=True, text=True, check=True)
     assert "for user" in done.stdout and done.stdout.strip().isprintable() and "[2J" not in done.stdout
 
 
-def test_hostile_words_of_a_holder(tmp_path):
+def test_hostile_text_of_a_holder(tmp_path):
     with locks.HostLock(str(tmp_path), "x"):
         (tmp_path / locks.LOCK).write_text(f"{os.getpid()} a\x1b[2Jb\nfor user \x07\n")
-        with pytest.raises(locks.HostLockError) as told, locks.HostLock(str(tmp_path), "y"):
+        with pytest.raises(locks.HostLockError) as error, locks.HostLock(str(tmp_path), "y"):
             pytest.fail("two at once")
-    assert str(told.value).isprintable()
+    assert str(error.value).isprintable()
 
 
 def test_evaluations_of_one_ordinary_user_are_one_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1001)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    with steps._alone("an evaluation (run a)"), pytest.raises(locks.HostLockError, match=r"by an evaluation \(run a\), pid [0-9]+ for user "):
-        with steps._alone("an evaluation (run b)"):
-            pytest.fail("two at once")
+    with (
+        steps._alone("an evaluation (run a)"),
+        pytest.raises(locks.HostLockError, match=r"by an evaluation \(run a\), pid [0-9]+ for user "),
+        steps._alone("an evaluation (run b)"),
+    ):
+        pytest.fail("two at once")
     assert (tmp_path / "threadwise-smt/lock").stat().st_mode & 0o777 == 0o600
     with steps._alone("an evaluation (run b)"):
         pass
