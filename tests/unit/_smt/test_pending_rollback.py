@@ -36,4 +36,4 @@ def test_a_file_that_others_may_write_is_ignored(tmp_path, monkeypatch):
     monkeypatch.setattr(HostFs, "is_host", True)
     os.chmod(path, 0o666)
     fs = HostFs(str(tmp_path))
-    assert pending_rollback.load(fs) == {} and "others may write it" in fs.problems[0]
+    assert pending_rollback.load(fs) == {} and "is not owned by root, or" in fs.problems[0]
