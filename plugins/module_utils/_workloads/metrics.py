@@ -124,7 +124,7 @@ def _measured(metric: Metric, worker: t.Mapping[str, t.Any], directory: str, own
 def _number(text: object) -> float:
     try:
         return float(text) if isinstance(text, (str, int, float)) else math.nan
-    except ValueError:
+    except (ValueError, OverflowError):
         return math.nan
 
 
@@ -142,7 +142,10 @@ def in_json(text: str, path: t.Sequence[str]) -> float:
 
 def _quantile(matches: t.Sequence[t.Any], share: float) -> float:
     """Return the smallest value that at least this share of all values does not exceed, or NaN."""
-    values = sorted((_number(match[0]), int(match[1])) if isinstance(match, tuple) else (_number(match), 1) for match in matches)
+    pairs = [(_number(match[0]), _number(match[1])) if isinstance(match, tuple) else (_number(match), 1.0) for match in matches]
+    if not all(math.isfinite(number) for pair in pairs for number in pair):
+        return math.nan
+    values = sorted(pairs)
     remaining = share * sum(count for _value, count in values)
     for value, count in values:
         remaining -= count

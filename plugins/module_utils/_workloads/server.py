@@ -41,6 +41,8 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._host import processes, users
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in import ServerDeclaration, WorkloadError
 
+# What the keeper says when the server answers. No reason for a failure reads like this.
+READY = "\0ready"
 # On an emulated or overloaded host, filling a database takes minutes instead of a second.
 STEP_SECONDS = 600
 READY_SECONDS = 120
@@ -78,9 +80,9 @@ class Server:
         except BaseException:
             self.stop()
             raise
-        if error:
+        if error != READY:
             self.stop()
-            raise WorkloadError(error)
+            raise WorkloadError(error or "the process that keeps the server was killed")
 
     def stop(self) -> str | None:
         """End the server and remove its directory. A second call does nothing.
@@ -94,7 +96,10 @@ class Server:
         status = os.waitpid(self._keeper, 0)[1]
         self._keeper = None
         # A keeper that was killed has not removed the directory. One that could not remove it has no way to report the reason.
-        return users.remove_folder(self.folder, self._owner) or f"not all of {self.folder} could be removed" if status != 0 else None
+        if status == 0:
+            return None
+        left = f"not all of {self.folder} could be removed" if os.WIFEXITED(status) else None
+        return users.remove_folder(self.folder, self._owner) or left
 
 
 def owner(declaration: ServerDeclaration) -> tuple[int, int]:
@@ -123,7 +128,7 @@ def _raise_ended(_number: int, _frame: types.FrameType | None) -> t.NoReturn:
 def _keep(declaration: ServerDeclaration, user: tuple[int, int], folder: str, path: str, error_write: int) -> t.NoReturn:
     """Run the keeper: start the server, wait for SIGTERM, end the server and remove its directory.
 
-    The keeper closes the pipe when the server is ready. If the server does not start, it writes the reason to the pipe first.
+    The keeper writes ``READY`` to the pipe when the server is ready, or the reason why it did not start; a keeper that was killed writes nothing.
     """
     wake = None
     status = 1
@@ -140,6 +145,7 @@ def _keep(declaration: ServerDeclaration, user: tuple[int, int], folder: str, pa
         # Without this, a signal that arrives just before select() would be noticed only with the next signal.
         signal.set_wakeup_fd(wake_write)
         _start(declaration, user, folder, path)
+        os.write(error_write, READY.encode())
         os.close(error_write)
         select.select([wake], [], [])
     except _Ended:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import built_in, metrics as workload_metrics
 
@@ -124,3 +126,12 @@ def test_the_last_lines_are_limited():
     with pytest.raises(built_in.WorkloadError) as raised:
         read(built_in.GZIP, 1, worker("line\n" * 10000 + "x" * 100000, status=1))
     assert len(str(raised.value)) < 1200
+
+
+@pytest.mark.parametrize("value", ["9" * 400, "1e999", '"' + "9" * 400 + '"'])
+def test_numbers_beyond_any_measurement_are_no_number(value):
+    assert not math.isfinite(workload_metrics.in_json('{"rate": ' + value + "}", ["rate"]))
+
+
+def test_counts_beyond_any_measurement_are_no_number():
+    assert math.isnan(workload_metrics._quantile([("1.5", "9" * 5000)], 0.99))

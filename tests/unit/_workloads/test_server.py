@@ -102,6 +102,13 @@ def test_postgresql_listens_on_a_unix_socket_only_and_does_not_run_as_root(files
     assert gone(server.folder)
 
 
+def test_a_keeper_that_is_killed_while_it_starts_is_no_running_server(files):
+    """The keeper is the parent of each of its commands: this one kills it."""
+    with pytest.raises(built_in.WorkloadError, match="the process that keeps the server was killed"):
+        started({**SERVER, "prepare": [["sh", "-c", "kill -KILL $PPID"]]}, files)
+    assert gone(files.file("own.server"))
+
+
 @pytest.mark.parametrize(
     ("changed", "error"),
     [
