@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
@@ -33,10 +34,11 @@ class ActionModule(ActionBase):
     _supports_check_mode = True
     _requires_connection = False
 
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Run the task."""
         super().run(tmp, task_vars)
         _dummy, given = self.validate_argument_spec(argument_spec=ARGUMENTS)
-        stem = result_files.file_stem(task_vars["inventory_hostname"])
+        stem = result_files.file_stem((task_vars or {})["inventory_hostname"])
         try:
             run_dir = places.file(given["run_dir"])
             legs = []
@@ -48,7 +50,8 @@ class ActionModule(ActionBase):
             if not legs:
                 return {"changed": False, "path": None, "samples": 0, "restored": None, "outcome": "failed", **COMPARED}
             # Any module that a role calls on the host can have changed what Ansible keeps as its facts.
-            before, after = (None if given[name] is None else facts.accept(json.loads(json.dumps(given[name]))) for name in ("before", "after"))
+            before = facts.accept(json.loads(json.dumps(given["before"])))
+            after = None if given["after"] is None else facts.accept(json.loads(json.dumps(given["after"])))
             joined = boots.join(given["run"], legs, given["boots"], before, after, given["trouble"])
             path, written = result_files.save(run_dir, joined) if not self._task.check_mode else (run_dir / f"{stem}.json", False)
         except BorderError as error:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import datetime
+import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
@@ -18,7 +19,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_
 display = Display()
 
 FORMS = {"json": compliance_report.document, "metrics": compliance_report.metrics, "page": compliance_report.page}
-ARGUMENTS = {"verdicts": {"type": "str", "required": True}, **{name: {"type": "path"} for name in FORMS}}
+ARGUMENTS: dict[str, dict[str, t.Any]] = {"verdicts": {"type": "str", "required": True}, **{name: {"type": "path"} for name in FORMS}}
 
 
 class ActionModule(ActionBase):
@@ -28,10 +29,12 @@ class ActionModule(ActionBase):
     _supports_check_mode = True
     _requires_connection = False
 
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Run the task."""
         super().run(tmp, task_vars)
         _dummy, options = self.validate_argument_spec(argument_spec=ARGUMENTS)
-        judged = [(host, compliance.told(task_vars["hostvars"][host].get(options["verdicts"]))) for host in sorted(task_vars["ansible_play_hosts_all"])]
+        known = task_vars or {}
+        judged = [(host, compliance.told(known["hostvars"][host].get(options["verdicts"]))) for host in sorted(known["ansible_play_hosts_all"])]
         for line in compliance_report.table(judged):
             display.display(line)
         now = datetime.datetime.now(datetime.UTC)
@@ -44,8 +47,8 @@ class ActionModule(ActionBase):
             "summary": compliance_report.sentence(judged),
         }
 
-    def _write(self, dest, text):
-        """Writes a file, but not in check mode. Returns its path."""
+    def _write(self, dest: str, text: str) -> str:
+        """Write a file, but not in check mode; return its path."""
         if not self._task.check_mode:
             try:
                 result_files.write_text(places.file(dest), text)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import datetime
+import typing as t
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
@@ -19,7 +20,8 @@ class ActionModule(ActionBase):
     _supports_check_mode = True
     _requires_connection = False
 
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Run the task."""
         super().run(tmp, task_vars)
         _dummy, options = self.validate_argument_spec(argument_spec={"path": {"type": "path", "required": True}})
         missing = [str(library) for library in (result_files.MISSING_LIBRARY, paired.MISSING_LIBRARY) if library]
@@ -29,7 +31,9 @@ class ActionModule(ActionBase):
             paths = decisions.result_files_below(options["path"])
         except result_files.ResultError as error:
             return self._nothing(str(error))
-        witnesses, refused, now = [], [], datetime.datetime.now(datetime.UTC)
+        witnesses: list[decisions.Witness | None] = []
+        refused: list[dict[str, str]] = []
+        now = datetime.datetime.now(datetime.UTC)
         for path in paths:
             try:
                 witnesses.append(decisions.witness(result_files.load(path), now))
@@ -39,5 +43,5 @@ class ActionModule(ActionBase):
         return {"changed": False, "classes": classes, "trouble": None, "refused": refused}
 
     @staticmethod
-    def _nothing(trouble):
-        return {"changed": False, "classes": {}, "trouble": trouble, "refused": []}
+    def _nothing(error: str) -> dict[str, t.Any]:
+        return {"changed": False, "classes": {}, "trouble": error, "refused": []}

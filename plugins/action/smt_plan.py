@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import itertools
 import json
 import os
 import pathlib
 import shlex
 import time
+import typing as t
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, results, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailed
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import progress, result_files, time_limits
 
 MODULE = "smt_plan"
@@ -51,24 +51,26 @@ display = Display()
 SOURCES = pathlib.Path(__file__).resolve().parents[1] / "module_utils" / "_workloads" / "native"
 
 
-def sources():
-    """{file name: C source} of the workloads that are compiled on the host."""
+def sources() -> dict[str, str]:
+    """Return the C source of each workload that is compiled on the host, by file name."""
     return {path.name: path.read_text(encoding="utf-8") for path in sorted(SOURCES.glob("*.c"))}
 
 
 class ActionModule(HostAction):
     """The controller's side of smt_plan."""
 
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Run the task."""
         super().run(tmp, task_vars)
         try:
-            return self._evaluate(task_vars)
-        except HostFailed as failure:
+            return self._evaluate(task_vars or {})
+        except HostFailedError as failure:
             return failure.answer
         except text.BorderError as error:
             raise AnsibleActionFail(str(error)) from None
 
-    def _evaluate(self, task_vars):
+    def _evaluate(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Measure, collect, and return the task's result."""
         # Ansible's own strings are not the plain ones that a schema knows.
         host, run = json.loads(json.dumps([task_vars["inventory_hostname"], self._task.args.get("run")]))
         # Before anything is measured: what cannot be kept on the controller is not worth the host's time.
@@ -82,9 +84,9 @@ class ActionModule(HostAction):
         for earlier in described["uncollected"]:
             self._bring_home_earlier(task_vars, host, earlier)
         job = self._measure(task_vars, host, os.path.join(described["directory"], run))
-        # What the plan answered: where the disk was full it could not leave word of its end.
-        trouble = job["msg"] if job.get("failed") else job.get("message")
-        result = self._bring_home(task_vars, host, run, trouble)
+        # The job's own answer: with a full disk the plan could not write down how it ended.
+        error = job["msg"] if job.get("failed") else job.get("message")
+        result = self._bring_home(task_vars, host, run, error)
         ended = {key: result[key] for key in ("outcome", "restored", "path")}
         if "exception" in job:
             ended["exception"] = job["exception"]
@@ -97,7 +99,7 @@ class ActionModule(HostAction):
             msg=result["message"] or f"{len(result['samples'])} samples: {result['path']}",
         )
 
-    def _directory(self, run):
+    def _directory(self, run: str) -> pathlib.Path:
         """Where the files of a run lie on the controller.
 
         Raises:
@@ -105,11 +107,11 @@ class ActionModule(HostAction):
         """
         return places.run_directory(self._task.args.get("dest") or DEST, run)
 
-    def _step(self, task_vars, step, **arguments):
+    def _step(self, task_vars: dict[str, t.Any], step: str, **arguments: t.Any) -> dict[str, t.Any]:
         """One call of the module on the host; the task fails as the module does."""
         return self.ask(step, MODULE, dict(self._task.args, step=step, **arguments), task_vars)
 
-    def _measure(self, task_vars, host, directory):
+    def _measure(self, task_vars: dict[str, t.Any], host: str, directory: str) -> dict[str, t.Any]:
         """Start the plan, show its progress until it has ended. Returns what its job answered."""
         self._task.async_val = int(self._task.args.get("budget") or DEFAULT_BUDGET) + EXTRA_SECONDS
         try:
@@ -117,23 +119,25 @@ class ActionModule(HostAction):
         finally:
             self._task.async_val = 0
         job = self._watch(task_vars, host, directory, job_id)
-        with contextlib.suppress(HostFailed):
+        with contextlib.suppress(HostFailedError):
             self._job(task_vars, "job_cleanup", job_id)
         return job
 
-    def _watch(self, task_vars, host, directory, job_id):
+    def _watch(self, task_vars: dict[str, t.Any], host: str, directory: str, job_id: str) -> dict[str, t.Any]:
         begun = seen_at = alive_at = time.monotonic()
         # A host that only says that its plan goes on must not hold up the others for ever.
         longest = int(self._task.args.get("budget") or DEFAULT_BUDGET) + EXTRA_SECONDS + LOST_SECONDS
         shown = None
         gone = 0
-        for look in itertools.count(1):
+        look = 0
+        while True:
+            look += 1
             time.sleep(LOOK_SECONDS)
             if time.monotonic() - begun > longest:
-                raise HostFailed(
+                raise HostFailedError(
                     {
-                        "msg": "%s: its plan has not ended %d s after its start, which is %d s more than its budget: it was left alone. The next run "
-                        "of smt_plan fetches its samples" % (host, longest, EXTRA_SECONDS + LOST_SECONDS)
+                        "msg": f"{host}: its plan has not ended {longest} s after its start, which is {EXTRA_SECONDS + LOST_SECONDS} s more than its "
+                        "budget: it was left alone. The next run of smt_plan fetches its samples"
                     }
                 )
             try:
@@ -153,8 +157,8 @@ class ActionModule(HostAction):
             except AnsibleConnectionFailure as error:
                 if time.monotonic() - seen_at > LOST_SECONDS:
                     raise AnsibleConnectionFailure(
-                        "%s: no answer for %d s (%s). Its plan goes on alone, puts the host back, and keeps its samples: the next run of smt_plan "
-                        "fetches them" % (host, LOST_SECONDS, error)
+                        f"{host}: no answer for {LOST_SECONDS} s ({error}). Its plan goes on alone, puts the host back, and keeps its samples: "
+                        "the next run of smt_plan fetches them"
                     ) from error
                 # What is kept open between calls leads nowhere.
                 self._connection.reset()
@@ -163,48 +167,48 @@ class ActionModule(HostAction):
                 display.display(f"{host}: {progress.line(told)}")
                 shown = told
 
-    def _look(self, directory):
+    def _look(self, directory: str) -> tuple[dict[str, t.Any] | None, bool]:
         """Returns the plan's progress, or None before there is any, and whether its process is there."""
         answer = self._low_level_execute_command(f"cd {shlex.quote(directory)} && {LOOK}")
         told, _dummy, rest = answer.get("stdout", "")[:MOST_LOOKED_AT].partition("\n")
         return progress.parse(told), rest.strip() == "lives"
 
-    def _status(self, task_vars, job_id):
+    def _status(self, task_vars: dict[str, t.Any], job_id: str) -> dict[str, t.Any]:
         """What the plan's job says: how it ended, when it has, or how it failed."""
         try:
             return self._job(task_vars, "job_status", job_id)
-        except HostFailed as failure:
+        except HostFailedError as failure:
             return failure.answer
 
-    def _job(self, task_vars, kind, job_id):
+    def _job(self, task_vars: dict[str, t.Any], kind: str, job_id: str) -> dict[str, t.Any]:
         # As Ansible's own action async_status asks; that one takes its arguments from a task of its own.
         where = self.get_shell_option("async_dir", default="~/.ansible_async")
         return self.ask(kind, ASYNC_STATUS, {"jid": job_id, "mode": kind.partition("_")[2], "_async_dir": where}, task_vars)
 
-    def _bring_home(self, task_vars, host, run, trouble=None):
+    def _bring_home(self, task_vars: dict[str, t.Any], host: str, run: str, error: str | None = None) -> dict[str, t.Any]:
         """Fetch a run, keep it on the controller, and only then let the host forget it."""
         directory = self._directory(run)
         try:
             document = self._step(task_vars, "collect", run=run)["result"]
-        except HostFailed as failure:
-            if trouble:
-                raise HostFailed({"msg": f"{trouble} ({failure})"}) from failure
+        except HostFailedError as failure:
+            if error:
+                raise HostFailedError({"msg": f"{error} ({failure})"}) from failure
             raise
-        result = results.accept(dict(document, host=host, collected=_now(), **({"message": text.showable(trouble)} if trouble else {})), host)
+        result = results.accept(dict(document, host=host, collected=_now(), **({"message": text.showable(error)} if error else {})), host)
         if result["run"] != run:
             raise results.ResultError(f"{host}: it was asked for run {run} and sent run {result['run']}")
         path, _written = result_files.save(directory, result)
         self._step(task_vars, "forget", run=run)
         return dict(result, path=str(path))
 
-    def _bring_home_earlier(self, task_vars, host, run):
+    def _bring_home_earlier(self, task_vars: dict[str, t.Any], host: str, run: str) -> None:
         try:
             result = self._bring_home(task_vars, host, run)
-        except (HostFailed, text.BorderError) as error:
+        except (HostFailedError, text.BorderError) as error:
             display.warning(f"{host}: the earlier run {run} stays on the host: {text.line(error)}")
         else:
             display.display(f"{host}: fetched {len(result['samples'])} samples of run {run}, which no controller had collected: {result['path']}")
 
 
-def _now():
+def _now() -> str:
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

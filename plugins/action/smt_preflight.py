@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import shutil
+import typing as t
 
 from ansible import constants
 from ansible.plugins.action import ActionBase
@@ -21,15 +22,17 @@ class ActionModule(ActionBase):
     _supports_check_mode = True
     _requires_connection = False
 
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Run the task."""
         super().run(tmp, task_vars)
         self.validate_argument_spec(argument_spec={})
         # What holds for a host that does not say: `--connection`, or the configuration.
         connection = self._task.connection or constants.config.get_config_value("DEFAULT_TRANSPORT")
         executable = constants.config.get_config_value("ssh_executable", plugin_type="connection", plugin_name="ssh")
         ways = []
-        for host in task_vars["ansible_play_hosts_all"]:
-            known = task_vars["hostvars"][host]
+        play = task_vars or {}
+        for host in play["ansible_play_hosts_all"]:
+            known = play["hostvars"][host]
             ways.append(transport.Way(host, str(known.get("ansible_connection") or connection), str(known.get("ansible_ssh_executable") or executable)))
         lost = transport.unreachable(ways, shutil.which)
         reason = transport.sentence(lost, len(ways))

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import json
+import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailed
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, policy
 
-ARGUMENTS = {
+ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "policy": {"type": "raw"},
     "scope": {"type": "str", "default": policy.RUNTIME},
     "classes": {"type": "raw"},
@@ -24,18 +25,19 @@ ARGUMENTS = {
 class ActionModule(HostAction):
     """Thin: arguments in, one module call on the host (another one for memory), a verdict out."""
 
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Run the task."""
         super().run(tmp, task_vars)
         _dummy, options = self.validate_argument_spec(argument_spec=ARGUMENTS)
         try:
-            facts = self.ask("smt_facts", "smt_facts", {"sysroot": options["sysroot"]}, task_vars)["ansible_facts"]["smt"]
-            memory = self._memory(options, task_vars)
-        except HostFailed as failure:
+            facts = self.ask("smt_facts", "smt_facts", {"sysroot": options["sysroot"]}, task_vars or {})["ansible_facts"]["smt"]
+            memory = self._memory(options, task_vars or {})
+        except HostFailedError as failure:
             return failure.answer
         return {"changed": False, "verdict": self._judge(facts, options, memory)}
 
     @staticmethod
-    def _judge(facts, options, memory):
+    def _judge(facts: dict[str, t.Any], options: dict[str, t.Any], memory: dict[str, t.Any] | None) -> compliance.Verdict:
         known = facts["hardware_class"]
         evidence = options["evidence"] or {}
         try:
@@ -45,7 +47,7 @@ class ActionModule(HostAction):
             return compliance.refused(str(error), hardware_class=known)
         return compliance.judge(facts, wish, scope, memory)
 
-    def _memory(self, options, task_vars):
+    def _memory(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any] | None:
         """The verdict's aspects of memory; None where no memory policy is asked for."""
         if not options["memory"] and options["protect"] is None:
             return None
@@ -56,6 +58,6 @@ class ActionModule(HostAction):
         return compliance.memory_aspects(answer["ansible_facts"]["smt_memory"])
 
 
-def _plain(value):
+def _plain(value: t.Any) -> t.Any:
     """Without Ansible's tags and lazy containers."""
     return None if value is None else json.loads(json.dumps(value))

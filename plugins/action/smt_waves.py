@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
@@ -24,14 +25,17 @@ class ActionModule(ActionBase):
     _supports_check_mode = True
     _requires_connection = False
 
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Run the task."""
         super().run(tmp, task_vars)
         _dummy, options = self.validate_argument_spec(
             argument_spec={"verdicts": {"type": "str", "required": True}, "sizes": {"type": "list", "elements": "str", "required": True}}
         )
-        members, left_out = [], {}
-        for host in task_vars["ansible_play_hosts_all"]:
-            known = task_vars["hostvars"][host]
+        members: list[rollout.Member] = []
+        left_out: dict[str, str] = {}
+        play = task_vars or {}
+        for host in play["ansible_play_hosts_all"]:
+            known = play["hostvars"][host]
             verdict = compliance.told(known.get(options["verdicts"]))
             reboot_ok = boolean(known.get("smt_policy_reboot_ok", False), strict=False)
             group = known.get("smt_policy_group")
@@ -53,5 +57,5 @@ class ActionModule(ActionBase):
         for host, reason in left_out.items():
             display.warning(f"{host} is left out: {reason}")
         after = rollout.predecessors(waves, groups)
-        members = [{"host": host, "wave": number, "after": after.get(host)} for number, hosts in enumerate(waves, 1) for host in hosts]
-        return {"changed": False, "members": members, "left_out": left_out}
+        placed = [{"host": host, "wave": number, "after": after.get(host)} for number, hosts in enumerate(waves, 1) for host in hosts]
+        return {"changed": False, "members": placed, "left_out": left_out}

@@ -117,7 +117,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders impor
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 
-def main():
+def main() -> None:
+    """Set the boot arguments."""
     module = AnsibleModule(
         argument_spec={
             "smt": {"type": "str", "choices": ["enabled", "disabled", "forced_off", "mitigations_nosmt"]},
@@ -133,8 +134,8 @@ def main():
     request = boot_change.Request(given["smt"], given["maxcpus"], given["force"], module.check_mode)
     try:
         result = boot_change.run(host_files.HostFs("/"), request)
-    except boot_change.ERRORS as trouble:
-        module.fail_json(msg=str(trouble))
+    except boot_change.ERRORS as error:
+        module.fail_json(msg=str(error))
     for warning in result.pop("warnings"):
         module.warn(warning)
     module.exit_json(**result)

@@ -171,7 +171,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 
-def main():
+def main() -> None:
+    """Read the SMT facts."""
     module = AnsibleModule(argument_spec={"sysroot": {"type": "path", "default": "/"}}, supports_check_mode=True)
     sysroot = module.params["sysroot"]
     if not os.path.isdir(sysroot):

@@ -190,7 +190,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._memory.snapshot im
 POLICY = ("overcommit", "overcommit_ratio", "overcommit_kbytes", "on_oom", "panic_reboot_after", "nr_hugepages")
 
 
-def main():
+def main() -> None:
+    """Read the memory facts."""
     module = AnsibleModule(
         argument_spec={
             "overcommit": {"type": "str", "choices": ["heuristic", "always", "strict"]},

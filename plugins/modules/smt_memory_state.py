@@ -84,7 +84,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._memory.snapshot im
 SYSCTLS = ["vm.overcommit_memory", "vm.overcommit_ratio", "vm.overcommit_kbytes", "vm.panic_on_oom", "kernel.panic", "vm.nr_hugepages"]
 
 
-def main():
+def main() -> None:
+    """Save or restore memory settings."""
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["saved", "restored"], "required": True},

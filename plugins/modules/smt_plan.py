@@ -300,7 +300,8 @@ CUSTOM = {
 }
 
 
-def main():
+def main() -> None:
+    """Run one step of a benchmark plan."""
     module = AnsibleModule(
         argument_spec={
             "run": {"type": "str", "required": True},

@@ -148,7 +148,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change, rollback_timer
 
 
-def main():
+def main() -> None:
+    """Change the running SMT state."""
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["enabled", "disabled", "restored"]},
@@ -183,10 +184,10 @@ def main():
     change = smt_change.RuntimeChange(request, module.run_command)
     try:
         result = change.run()
-    except smt_change.ChangeRefused as trouble:
-        module.fail_json(msg=str(trouble), bystanders=trouble.findings)
-    except smt_change.ERRORS as trouble:
-        module.fail_json(msg=str(trouble), bystanders=[finding.text for finding in change.findings])
+    except smt_change.ChangeRefused as error:
+        module.fail_json(msg=str(error), bystanders=error.findings)
+    except smt_change.ERRORS as error:
+        module.fail_json(msg=str(error), bystanders=[finding.text for finding in change.findings])
     for warning in change.warnings:
         module.warn(warning)
     module.exit_json(**result)

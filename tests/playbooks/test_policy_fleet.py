@@ -97,7 +97,7 @@ def test_a_rollout_is_checked_done_once_also_when_it_is_killed_and_kept(fleet):
 
 def test_a_wave_that_fails_is_rolled_back_also_after_a_kill_and_the_next_run_goes_on(fleet):
     fleet.set("h3", configured=["nosmt"])
-    before = dict(dict.fromkeys(HOSTS, []), h1=["nosmt"], h3=["nosmt"])
+    before = dict({host: [] for host in HOSTS}, h1=["nosmt"], h3=["nosmt"])
     code, seen = fleet.play("smt_enforce", **WAVES, smt_enforce_health_check="health.yml", sick=["h3"])
     assert code != 0 and "h3 was brought back to the state before the wave: the service is down" in seen, seen
     assert "h2 was brought back to the state before the wave: too many hosts of its wave failed: h3" in seen

@@ -180,11 +180,12 @@ def _by_key(result: Result, unit: str = "block") -> dict[Key, dict[int, list[flo
 def _pairs(result: Result, samples: dict[Key, t.Any]) -> list[Pair]:
     """The families of comparisons that this result may hold."""
     conditions = {condition for _workload, _placement, condition, _point in samples}
-    pairs = []
-    before, after = sides(result) or (None, None)
-    if {before, after} <= conditions:
-        for placement in _placements_of(result, samples, before):
-            pairs.append(("change", "smt_off" if after == SMT_OFF else "policy", placement, (placement, before), (placement, after)))
+    pairs: list[Pair] = []
+    compared = sides(result)
+    if compared and set(compared) <= conditions:
+        before, after = compared
+        effect = "smt_off" if after == SMT_OFF else "policy"
+        pairs.extend(("change", effect, placement, (placement, before), (placement, after)) for placement in _placements_of(result, samples, before))
     condition = SMT_ON if SMT_ON in conditions else AS_FOUND
     two_cores = ((result["plan"].get("placements") or {}).get(condition) or {}).get("cores") or {}
     for (candidate, baseline), effect in PLACEMENT_PAIRS.items():

@@ -166,7 +166,7 @@ def _observed(result: Result) -> list[str]:
     """What a process got under each memory policy that asked for more than there is."""
     told = []
     for one in result.get("observations") or []:
-        outcome = OVERREACH.get((one.get("overreach") or {}).get("outcome"))
+        outcome = OVERREACH.get((one.get("overreach") or {}).get("outcome", ""))
         if outcome and one.get("asked_bytes"):
             where = arms.title(one["condition"])
             told.append(f"A process that asked for {one['asked_bytes'] / MIB:.0f} MiB and was confined to a part of them, {where}: {outcome}.")
@@ -244,7 +244,7 @@ def _evidence(used: t.Sequence[Comparison]) -> str:
 
 
 def _costs(result: Result, comparisons: t.Sequence[Comparison]) -> list[str]:
-    costs = []
+    costs: list[str] = []
     for one in comparisons:
         if one["effect"] in ("cost_of_sharing", "cost_of_sharing_alone") and one["verdict"] != "inconclusive":
             cost = smt_metrics.of_comparison(one["effect"], one)
@@ -252,9 +252,11 @@ def _costs(result: Result, comparisons: t.Sequence[Comparison]) -> list[str]:
                 f"Cost of sharing a core, {one['title']}: a worker loses {estimate(cost['value'], cost['low'], cost['high'])} "
                 "while another runs on its sibling."
             )
-    for one in comparisons:
-        if one["kind"] == "change" and one["placement"] == "single" and one["verdict"] in ("gain", "loss") and not one["confounded"]:
-            costs.append(f"One worker alone does {signed(one['ratio'])} with SMT off ({one['title']}).")
+    costs.extend(
+        f"One worker alone does {signed(one['ratio'])} with SMT off ({one['title']})."
+        for one in comparisons
+        if one["kind"] == "change" and one["placement"] == "single" and one["verdict"] in ("gain", "loss") and not one["confounded"]
+    )
     names = exposed(result)
     if names:
         costs.append(f"With SMT on the kernel calls this host vulnerable to {_join(names)}; speed says nothing about that.")
@@ -332,8 +334,8 @@ def more_to_measure(result: Result, main: t.Sequence[Comparison]) -> dict[str, t
     open_ones = [one for one in main if one["verdict"] == "inconclusive"]
     if not open_ones:
         return None
-    needs = [_blocks_needed(one) for one in open_ones]
-    if any(need is None for need in needs):
+    needs = [need for need in map(_blocks_needed, open_ones) if need is not None]
+    if len(needs) < len(open_ones):
         return {"blocks": None, "seconds": None, "words": "Measure more blocks: there are too few to say how many it would take."}
     most = max(needs)
     if most > MOST_BLOCKS:
@@ -353,7 +355,8 @@ def _blocks_needed(one: Comparison) -> int | None:
     distance = abs(math.log(one["ratio"]))
     # Beyond the margin the interval has to let go of 1; within it, it has to fit into the margin.
     wanted = max(distance if distance > margin else margin - distance, margin / 4)
-    return max(one["n"] + 1, paired.LEAST_BLOCKS, math.ceil(one["n"] * (half / wanted) ** 2))
+    blocks: int = one["n"]
+    return max(blocks + 1, paired.LEAST_BLOCKS, math.ceil(blocks * (half / wanted) ** 2))
 
 
 def seconds_a_block(result: Result) -> float | None:

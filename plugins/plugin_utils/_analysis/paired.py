@@ -47,7 +47,7 @@ MOST = 1e100
 LEAST = 1e-100
 
 Result = dict[str, t.Any]
-Block = t.Union[float, t.Sequence[float]]
+Block = float | t.Sequence[float]
 
 
 class SampleError(ValueError):
@@ -152,7 +152,7 @@ def enough(result: Result, width: float) -> bool:
         result: of :func:`compare`
         width: the widest interval that is enough, as ci_high / ci_low - 1
     """
-    return result["n"] >= LEAST_BLOCKS and result["ci_high"] / result["ci_low"] - 1 <= width
+    return bool(result["n"] >= LEAST_BLOCKS and result["ci_high"] / result["ci_low"] - 1 <= width)
 
 
 class _Samples:
@@ -202,17 +202,17 @@ class _Samples:
         return centre, min(low, centre - self._least_half), max(high, centre + self._least_half)
 
     def _ranked(self, alpha: float) -> tuple[float, float, float]:
-        student = _student(self.ratios, alpha)
+        _centre, student_low, student_high = _student(self.ratios, alpha)
         critical = _quantile(1 - alpha / 2, self.n - 1)
         # Where the statistic is zero over a stretch, its middle is the estimate.
         centre = (self._lowest(0.0) + self._highest(0.0)) / 2
         low, high = self._lowest(critical), self._highest(critical)
         least, most = self._gaps[0], self._gaps[-1]
         # Even with all values of one side beyond the other's, few blocks may not reach a very high confidence: then ranks set no bound.
-        if self._rank_statistic(least) <= critical:
-            low = min(low, student[1])
-        if self._rank_statistic(most) >= -critical:
-            high = max(high, student[2])
+        if student_low is not None and self._rank_statistic(least) <= critical:
+            low = min(low, student_low)
+        if student_high is not None and self._rank_statistic(most) >= -critical:
+            high = max(high, student_high)
         return centre, low, high
 
     @functools.cached_property
@@ -319,7 +319,7 @@ def _result(samples: _Samples, p_value: float, p_adjusted: float, alpha: float, 
         "n": samples.n,
         "margin": margin,
         "minimum_detectable": _minimum_detectable(low, high, samples.n, alpha, math.log1p(margin)),
-        "verdict": INCONCLUSIVE if samples.n < LEAST_BLOCKS else _verdict(centre, low, high, math.log1p(margin)),
+        "verdict": INCONCLUSIVE if low is None or high is None or samples.n < LEAST_BLOCKS else _verdict(centre, low, high, math.log1p(margin)),
         "method": _method(samples),
         "p_value": p_value,
         "p_adjusted": p_adjusted,

@@ -76,8 +76,8 @@ def of_comparison(effect: str, comparison: t.Mapping[str, t.Any]) -> dict[str, t
         ``{name, value, low, high}``; low and high are None where the comparison has no interval
     """
     name, measure = EFFECTS[effect]
-    ends = [None if comparison[end] is None else measure(comparison[end]) for end in ("ci_low", "ci_high")]
-    low, high = ends if None in ends else sorted(ends)
+    ends = sorted(measure(comparison[end]) for end in ("ci_low", "ci_high") if comparison[end] is not None)
+    low, high = (ends[0], ends[1]) if len(ends) == 2 else (None, None)
     return {"name": name, "value": measure(comparison["ratio"]), "low": low, "high": high}
 
 
@@ -210,6 +210,10 @@ def _positive(name: str, value: t.Any) -> float:
     Raises:
         DerivedError: no number, not finite, or not above zero
     """
-    if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0 < value < math.inf:
+    if not _is_number(value) or not 0 < value < math.inf:
         raise DerivedError(f"{name} is {str(value)[:60]}: it must be a number above zero")
     return float(value)
+
+
+def _is_number(value: t.Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)

@@ -10,15 +10,35 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleError
-from ansible.plugins.action import ActionBase
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers, schema, text
+
+if t.TYPE_CHECKING:
+
+    class ActionBase:
+        """What actions that ask a host use of Ansible's own base class, which has no type hints."""
+
+        _task: t.Any
+        _connection: t.Any
+
+        def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]: ...
+
+        def validate_argument_spec(self, argument_spec: dict[str, dict[str, t.Any]]) -> tuple[t.Any, dict[str, t.Any]]: ...
+
+        def get_shell_option(self, option: str, default: str) -> str: ...
+
+        def _execute_module(self, module_name: str, module_args: dict[str, t.Any], **how: t.Any) -> dict[str, t.Any]: ...
+
+        def _low_level_execute_command(self, cmd: str) -> dict[str, t.Any]: ...
+
+else:
+    from ansible.plugins.action import ActionBase
 
 COLLECTION = "threadwise.smt."
 # Of what a host printed that is no answer, as much as tells a person what is wrong there.
 MOST_WORDS = 300
 
 
-class HostFailed(Exception):
+class HostFailedError(Exception):
     """A module failed on the host, or its answer was refused.
 
     Attributes:
@@ -53,30 +73,38 @@ class HostAction(ActionBase):
             The answer: plain data of its kind.
 
         Raises:
-            HostFailed: the module failed, or its answer was refused.
+            HostFailedError: the module failed, or its answer was refused.
             AnsibleConnectionFailure: the host cannot be reached.
         """
         missing = [str(library) for library in (schema.MISSING_LIBRARY, text.MISSING_LIBRARY) if library]
         if missing:
-            raise HostFailed({"msg": f"answers of hosts cannot be checked on this controller ({'; '.join(missing)}): pip install jsonschema-rs orjson"})
+            raise HostFailedError({"msg": f"answers of hosts cannot be checked on this controller ({'; '.join(missing)}): pip install jsonschema-rs orjson"})
         self._kind, self._host, self._crossed = kind, text.line(task_vars["inventory_hostname"], 100), False
         answer = self._execute_module(module if "." in module else COLLECTION + module, dict(arguments), task_vars=task_vars, **how)
         if not self._crossed:
-            raise HostFailed(
+            raise HostFailedError(
                 {
                     "msg": "this version of ansible-core hands a host's answer over in a way that this version of threadwise.smt does not know, "
                     "so it cannot be checked: use one of the versions that the collection names"
                 }
             )
         if answer.get("failed"):
-            raise HostFailed({name: value for name, value in answer.items() if not name.startswith("_")})
+            raise HostFailedError({name: value for name, value in answer.items() if not name.startswith("_")})
         return answer
 
     def pass_on(self, module: str, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        """Call a module of this collection with the task's own arguments; its answer, or its failure, is the task's."""
+        """Call a module of this collection with the task's own arguments.
+
+        Args:
+            module: its name.
+            task_vars: variables of the task.
+
+        Returns:
+            The task's result: the module's answer, or its failure.
+        """
         try:
             return self.ask(module, module, self._task.args, task_vars)
-        except HostFailed as failure:
+        except HostFailedError as failure:
             return failure.answer
 
     def _parse_returned_data(self, res: dict[str, t.Any], profile: str) -> dict[str, t.Any]:

@@ -130,8 +130,9 @@ def accept(data: t.Any) -> dict[str, t.Any]:
         BorderError: with the place of the first thing that is wrong.
     """
     _CHECKER.check(data)
-    check(data)
-    return data
+    facts: dict[str, t.Any] = data
+    check(facts)
+    return facts
 
 
 def check(facts: dict[str, t.Any]) -> None:

@@ -31,7 +31,7 @@ MAX_NAME = 255
 MAX_CPU_LIST = 65_536
 
 
-def strict(required: t.Sequence[str] = (), **properties: Schema) -> Schema:
+def strict(required: t.Sequence[str] = (), /, **properties: Schema) -> Schema:
     """An object with these fields and no other."""
     return {"type": "object", "required": list(required), "properties": properties, "additionalProperties": False}
 

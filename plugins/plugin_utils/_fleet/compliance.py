@@ -127,7 +127,8 @@ def running(facts: Facts, wish: policy.Wish) -> dict[str, t.Any]:
     try:
         now = smt_state.read(files=files)
         cores = [cpulist.parse(core) for core in _list(facts, "sibling_groups")[: smt_state.MOST_CPUS]]
-        goal = smt_state.predict("/", cores, {policy.ENABLED: None, policy.DISABLED: 1}.get(wish.state, wish.threads), files=files)
+        threads = {policy.ENABLED: None, policy.DISABLED: 1}[wish.state] if wish.state else wish.threads
+        goal = smt_state.predict("/", cores, threads, files=files)
     except cpulist.CpuListError as error:
         return _aspect(UNKNOWN, [str(error)])
     except smt_state.StateError as error:

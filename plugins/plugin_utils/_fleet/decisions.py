@@ -120,8 +120,8 @@ def _decide(told: list[Witness], now: datetime.datetime) -> dict[str, t.Any]:
     sentence = heard[0].sentence
     if len(sides) > 1:
         sentence = "Its hosts do not agree: " + ", ".join(f"{one.host} says {one.choice}" for one in heard[: NAMED * 2]) + "."
-    times = [one.at for one in heard]
-    age = None if None in times else max(0, (now - min(times)).days)
+    times = [one.at for one in heard if one.at is not None]
+    age = None if len(times) < len(heard) else max(0, (now - min(times)).days)
     hosts = sorted(one.host for one in heard)
     runs = list(dict.fromkeys(one.run for one in heard))
     return {"decision": decision, "whose": _whose(hosts, runs, age), "sentence": sentence, "hosts": hosts, "runs": runs, "age_days": age}

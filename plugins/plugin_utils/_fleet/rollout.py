@@ -48,7 +48,8 @@ def predecessors(waves_of_hosts: t.Iterable[t.Sequence[str]], groups: t.Mapping[
         waves_of_hosts: as :func:`waves` gives them.
         groups: host to group.
     """
-    found, last = {}, {}
+    found: dict[str, str] = {}
+    last: dict[str, str] = {}
     for host in (host for wave in waves_of_hosts for host in wave):
         group = groups.get(host)
         if group is not None:
@@ -116,7 +117,7 @@ def obstacle(verdict: Verdict, reboot_ok: bool) -> str | None:
     run = verdict["running"]
     for name in ("configured", "memory", "memory_configured"):
         if verdict[name] and verdict[name]["status"] == compliance.DRIFTED and verdict[name]["hindrance"]:
-            return verdict[name]["hindrance"]
+            return str(verdict[name]["hindrance"])
     if run and run["status"] == compliance.DRIFTED and run["hindrance"] and not (verdict["change"]["reboot"] and reboot_ok):
-        return run["hindrance"]
+        return str(run["hindrance"])
     return None

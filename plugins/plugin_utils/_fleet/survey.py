@@ -99,12 +99,13 @@ def _state(facts: dict[str, t.Any]) -> str:
 
 def _shape(facts: dict[str, t.Any]) -> str:
     threads = _dict(facts, "threads_per_core")
-    counts = (facts.get("sockets"), facts.get("cores"), threads.get("min"), threads.get("max"))
-    if not all(isinstance(count, int) and not isinstance(count, bool) for count in counts[1:]):
+    packages = facts.get("sockets")
+    counts = [count for count in (facts.get("cores"), threads.get("min"), threads.get("max")) if isinstance(count, int) and not isinstance(count, bool)]
+    if len(counts) < 3:
         return ""
-    packages = [_counted(counts[0], "package")] if isinstance(counts[0], int) else []
-    each = str(counts[3]) if counts[2] == counts[3] else f"{counts[2]}-{counts[3]}"
-    return ", ".join([*packages, f"{_counted(counts[1], 'core')} x {each}"])
+    cores, least, most = counts
+    each = str(most) if least == most else f"{least}-{most}"
+    return ", ".join([*([_counted(packages, "package")] if isinstance(packages, int) else []), f"{_counted(cores, 'core')} x {each}"])
 
 
 def _counted(count: int, what: str) -> str:

@@ -14,6 +14,7 @@ import concurrent.futures.process
 import contextlib
 import dataclasses
 import functools
+import io
 import multiprocessing
 import os
 import shutil
@@ -97,15 +98,13 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
     """
     paths = list(paths)
     alone, later = len(paths) == 1, len(paths) > MOST_HOSTS_DRAWN
-    written, refused, rows, missing = [], [], [], []
+    refused: list[Refused] = []
+    rows: list[hardware_classes.Row] = []
+    missing: list[str] = []
+    written = _Written(run_dir, dry_run)
+    keep = written.keep
     with contextlib.ExitStack() as stack:
         whole = _Whole(stack)
-
-        def keep(name: str, content: str | t.IO[bytes]) -> None:
-            write = result_files.write_text if isinstance(content, str) else result_files.write_stream
-            if write(run_dir / name, content, dry_run=dry_run):
-                written.append(str(run_dir / name))
-
         for made in _accepted(_each(paths, functools.partial(_make, settings=settings, alone=alone, later=later))):
             if isinstance(made, Refused):
                 refused.append(made)
@@ -128,7 +127,23 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
         before = result_files.read_text(run_dir / "summary.md") or ""
         for name, content in whole.files(refused):
             keep(name, content)
-        return Built(written, refused, rows, (before, whole.text("summary.md")), missing)
+        return Built(written.paths, refused, rows, (before, whole.text("summary.md")), missing)
+
+
+class _Written:
+    """The files of a report in its directory, written where their content is new."""
+
+    def __init__(self, run_dir: Path, dry_run: bool):
+        self._run_dir = run_dir
+        self._dry_run = dry_run
+        self.paths: list[str] = []
+
+    def keep(self, name: str, content: str | t.IO[bytes]) -> None:
+        """Write a file unless it holds this content already."""
+        path = self._run_dir / name
+        stream = io.BytesIO(content.encode("utf-8")) if isinstance(content, str) else content
+        if result_files.write_stream(path, stream, self._dry_run):
+            self.paths.append(str(path))
 
 
 def summarise(result: dict[str, t.Any], file: str, settings: Settings) -> dict[str, t.Any]:
@@ -228,7 +243,8 @@ def _each(paths: t.Sequence[Path], make: t.Callable[[Path], Made]) -> t.Iterator
     if processes < 2:
         yield from map(make, paths)
         return
-    left, waiting = collections.deque(paths), collections.deque()
+    left = collections.deque(paths)
+    waiting: collections.deque[tuple[Path, concurrent.futures.Future[Made]]] = collections.deque()
     while left:
         try:
             with _forked(processes) as pool:
@@ -270,13 +286,20 @@ def _accepted(made: t.Iterable[_Host | hardware_classes.Row | Refused]) -> t.Ite
     """The same, with the second result that claims to be the same host refused: nobody could tell which one is right."""
     seen: dict[str, str] = {}
     for one in made:
-        if not isinstance(one, Refused):
-            row = one.row if isinstance(one, _Host) else one
-            if row["host"] in seen:
-                one = Refused(row["file"], f"{row['file']}: says it is host {row['host'][:MOST_TEXT]}, as {seen[row['host']]} does: remove one")
-            else:
-                seen[row["host"]] = row["file"]
-        yield one
+        if isinstance(one, Refused):
+            yield one
+            continue
+        row = one.row if isinstance(one, _Host) else one
+        if row["host"] in seen:
+            yield Refused(row["file"], f"{row['file']}: says it is host {row['host'][:MOST_TEXT]}, as {seen[row['host']]} does: remove one")
+        else:
+            seen[row["host"]] = row["file"]
+            yield one
+
+
+def _held() -> tempfile.SpooledTemporaryFile[bytes]:
+    """Return a new temporary file that stays in memory up to ``MOST_HELD`` bytes."""
+    return tempfile.SpooledTemporaryFile(MOST_HELD)
 
 
 class _Whole:
@@ -284,7 +307,7 @@ class _Whole:
 
     def __init__(self, stack: contextlib.ExitStack):
         names = ("results.csv", "comparisons.csv", "summary.md", "results.json", parquet.NAME, *texts.METRICS)
-        self._held = {name: stack.enter_context(tempfile.SpooledTemporaryFile(MOST_HELD)) for name in names}
+        self._held = {name: stack.enter_context(_held()) for name in names}
         self._hosts = 0
         self._write("results.csv", texts.csv_text([texts.SAMPLE_COLUMNS]))
         self._write("comparisons.csv", texts.csv_text([texts.COMPARISON_COLUMNS]))

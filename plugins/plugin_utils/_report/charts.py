@@ -51,6 +51,8 @@ LONGEST_LABEL = 46
 LABEL_WIDTH = 56
 # Labels of numbers keep clear of each other in the widest of the fonts that they may be shown in.
 SPARSE = {"labelFlush": False, "labelOverlap": "greedy", "labelSeparation": 16}
+# How the page's own script reaches the library.
+BROWSER_NAMES = "window.vegaEmbed = vegaEmbed; window.vega = vega; window.vegaLite = vegaLite;"
 # Separates what tells rows of the same words apart from the words that are shown.
 MARK = "\x01"
 
@@ -106,7 +108,7 @@ def as_json(value: t.Any) -> str:
 def browser_script() -> str:
     """What pages need to draw their pictures by themselves: the library (Vega-Lite, from vl-convert's package) and :data:`TEMPLATES`."""
     told = json.dumps({"config": CONFIG, "templates": TEMPLATES}, sort_keys=True)
-    return f"(() => {{{vl_convert.javascript_bundle()}}})();\nwindow.smtCharts = {told};\n"
+    return f"(() => {{{vl_convert.javascript_bundle(BROWSER_NAMES)}}})();\nwindow.smtCharts = {told};\n"
 
 
 # The pieces that templates are made of

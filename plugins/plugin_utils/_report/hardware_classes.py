@@ -78,7 +78,7 @@ def series(one: dict[str, t.Any]) -> str:
 def _title(one: dict[str, t.Any]) -> str:
     """The same as a person reads it."""
     if one["effect"] == "smt_off":
-        return one["title"]
+        return str(one["title"])
     where = [] if one["placement"] == host_comparisons.WHOLE_MACHINE else [host_comparisons.placement_title(one["placement"])]
     return ", ".join([one["title"], *where, arms.title(one["candidate"]["condition"])])
 

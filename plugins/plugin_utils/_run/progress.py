@@ -52,7 +52,7 @@ def parse(written: str) -> dict[str, t.Any] | None:
     if len(written) > MAX_BYTES:
         return None
     try:
-        told = text.parse(written)
+        told: dict[str, t.Any] = text.parse(written)
         _CHECKER.check(told)
     except text.BorderError:
         return None
@@ -74,11 +74,12 @@ def line(told: dict[str, t.Any]) -> str:
     return ", ".join(parts)
 
 
-def _last(last):
+def _last(last: dict[str, t.Any]) -> str:
     metric = last["metric"]
     where = f"{PLACES.get(last['placement'], last['placement'])}, {arms.title(last['condition'])}"
     return text.line(f"{last['workload']} {metric['name']} ({where}): {metric['value'] or 0:.4g} {metric['unit']}", 200)
 
 
-def _length(seconds):
-    return "%d:%02d" % divmod(int(seconds), 60)
+def _length(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}:{rest:02d}"

@@ -15,8 +15,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results, schema, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.results import MAX_BYTES, ResultError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.results import MAX_BYTES
 
+ResultError = results.ResultError
 MISSING_LIBRARY = schema.MISSING_LIBRARY or text.MISSING_LIBRARY
 
 # Of a file that is compared or copied, in bytes.

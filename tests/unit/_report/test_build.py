@@ -41,7 +41,7 @@ def built(directory, *documents, **settings):
 class Page(html.parser.HTMLParser):
     """What a browser would make of a page, as far as these tests ask."""
 
-    VOID = {"meta", "link", "input", "br", "img"}
+    VOID = frozenset({"meta", "link", "input", "br", "img"})
 
     def __init__(self, text):
         super().__init__()

@@ -53,7 +53,8 @@ def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, mar
     shown = set(map(id, main))
     policy = host_comparisons.policy_of(result["change"])
     sides = report_text.SIDES_OF_CHANGE if host_comparisons.primary(comparisons) else report_text.SIDES_OF_POLICY
-    change = host_comparisons.sides(result) and " against ".join(map(arms.title, reversed(host_comparisons.sides(result))))
+    compared = host_comparisons.sides(result)
+    change = compared and " against ".join(map(arms.title, reversed(compared)))
     workloads = _workloads(result, summary, margin)
     return frame.render(
         "host.html.j2",
@@ -241,10 +242,10 @@ def _sequence(result: dict[str, t.Any]) -> charts.Picture | None:
     """Every good sample as its distance from the median of its kind, in the order taken."""
     kinds: dict[tuple[t.Any, ...], list[float]] = {}
     good = [
-        (place, (sample["workload"], sample["placement"], sample["condition"], host_comparisons.point_of(sample)), host_comparisons.good_value(sample))
+        (place, (sample["workload"], sample["placement"], sample["condition"], host_comparisons.point_of(sample)), value)
         for place, sample in enumerate(result["samples"])
+        if (value := host_comparisons.good_value(sample)) is not None
     ]
-    good = [one for one in good if one[2] is not None]
     for _place, kind, value in good:
         kinds.setdefault(kind, []).append(value)
     medians = {kind: plain_statistics.median(values) for kind, values in kinds.items()}

@@ -94,7 +94,8 @@ def _groups(result: host_comparisons.Result, samples: t.Sequence[Sample], levels
 def _rate(samples: t.Sequence[Sample]) -> float | None:
     if any(sample["metric"].get("better") == "lower" for sample in samples):
         return None
-    return sum(sample["metric"]["value"] for sample in samples) / len(samples)
+    values: list[float] = [sample["metric"]["value"] for sample in samples]
+    return sum(values) / len(values)
 
 
 def _usage(samples: t.Sequence[Sample]) -> tuple[float, float] | tuple[None, None]:
