@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Brings the answer of smt_memory_facts through the border."""
+"""Call smt_memory_facts on the host and validate its answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action impo
 
 
 class ActionModule(HostAction):
-    """Thin: the task's arguments in, one module call on the host, its checked answer out."""
+    """The action of smt_memory_facts: one module call with the task's arguments."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Run the task."""

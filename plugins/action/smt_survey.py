@@ -1,7 +1,7 @@
 # Copyright: threadwise.smt contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Shows the facts of the play's hosts as a table on the terminal and writes them as a page on the controller."""
+"""Show the facts of the play's hosts as a table and write them to a page on the controller."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ display = Display()
 
 
 class ActionModule(ActionBase):
-    """The controller's side of smt_survey; no host is asked anything."""
+    """The action of smt_survey; makes no call on any host."""
 
     TRANSFERS_FILES = False
     _supports_check_mode = True
@@ -42,7 +42,7 @@ class ActionModule(ActionBase):
         if isinstance(facts, dict) and "smt" in facts:
             return survey.row(host, facts["smt"])
         reason = result.get("msg") if isinstance(result, dict) else None
-        return survey.unreached(host, reason or "it was not asked: an earlier task failed on it")
+        return survey.unreached(host, reason or "it was not checked: an earlier task failed on it")
 
     def _write(self, dest: str, rows: t.Sequence[survey.Row]) -> bool:
         """Write the page, but not in check mode; return whether it changes."""

@@ -1,7 +1,7 @@
 # Copyright: threadwise.smt contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads a host's facts and judges them on the controller. Only the verdict is kept, however long the facts are."""
+"""Read a host's facts and compare them with its policy on the controller. Only the result is kept, not the facts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
 
 
 class ActionModule(HostAction):
-    """Thin: arguments in, one module call on the host (another one for memory), a verdict out."""
+    """The action of smt_verdict: one module call on the host, and another one for a memory policy."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Run the task."""
@@ -37,18 +37,18 @@ class ActionModule(HostAction):
         return {"changed": False, "verdict": self._judge(facts, options, memory)}
 
     @staticmethod
-    def _judge(facts: dict[str, t.Any], options: dict[str, t.Any], memory: dict[str, t.Any] | None) -> compliance.Verdict:
+    def _judge(facts: dict[str, t.Any], options: dict[str, t.Any], memory: dict[str, t.Any] | None) -> compliance.ComplianceResult:
         known = facts["hardware_class"]
         evidence = options["evidence"] or {}
         try:
             scope = policy.scope(options["scope"])
-            wish = policy.wish(_plain(options["policy"]), _plain(options["classes"]), known, evidence.get("classes"), evidence.get("trouble"))
+            desired = policy.desired_state(_plain(options["policy"]), _plain(options["classes"]), known, evidence.get("classes"), evidence.get("trouble"))
         except policy.PolicyError as error:
             return compliance.refused(str(error), hardware_class=known)
-        return compliance.judge(facts, wish, scope, memory)
+        return compliance.judge(facts, desired, scope, memory)
 
     def _memory(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any] | None:
-        """The verdict's aspects of memory; None where no memory policy is asked for."""
+        """Return the memory aspects of the result, or None without a memory policy."""
         if not options["memory"] and options["protect"] is None:
             return None
         arguments = dict(options["memory"] or {}, sysroot=options["sysroot"])
@@ -59,5 +59,5 @@ class ActionModule(HostAction):
 
 
 def _plain(value: t.Any) -> t.Any:
-    """Without Ansible's tags and lazy containers."""
+    """Convert a value to plain data without Ansible's tags and lazy containers."""
     return None if value is None else json.loads(json.dumps(value))

@@ -1,7 +1,7 @@
 # Copyright: threadwise.smt contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lays out on the controller which hosts are changed in which wave, and says so."""
+"""Plan and show the waves of a rollout on the controller."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_NAMES = 20
 
 
 class ActionModule(ActionBase):
-    """The controller's side of smt_waves; no host is asked anything."""
+    """The action of smt_waves; makes no call on any host."""
 
     _supports_check_mode = True
     _requires_connection = False
@@ -36,13 +36,13 @@ class ActionModule(ActionBase):
         play = task_vars or {}
         for host in play["ansible_play_hosts_all"]:
             known = play["hostvars"][host]
-            verdict = compliance.told(known.get(options["verdicts"]))
+            result = compliance.from_registered(known.get(options["verdicts"]))
             reboot_ok = boolean(known.get("smt_policy_reboot_ok", False), strict=False)
             group = known.get("smt_policy_group")
-            pending = rollout.is_pending(verdict, reboot_ok)
-            members.append(rollout.Member(host, None if group in (None, "") else str(group), pending, verdict["status"] != compliance.UNREACHABLE))
-            if verdict["status"] == compliance.DRIFTED and not pending:
-                left_out[host] = f"it cannot be mended: {rollout.obstacle(verdict, reboot_ok)}"
+            pending = rollout.is_pending(result, reboot_ok)
+            members.append(rollout.Member(host, None if group in (None, "") else str(group), pending, result["status"] != compliance.UNREACHABLE))
+            if result["status"] == compliance.DRIFTED and not pending:
+                left_out[host] = f"it cannot be changed: {rollout.blocked_by(result, reboot_ok)}"
         groups = {member.host: member.group for member in members}
         waiting = rollout.waiting(members)
         left_out.update({host: f"{gone} of its smt_policy_group {groups[host]} cannot be reached" for host, gone in waiting.items()})

@@ -79,7 +79,7 @@ EXAMPLES = r"""
 - name: Read the facts
   threadwise.smt.smt_memory_facts:
 
-- name: Ask what a strict policy would allow
+- name: Compute what a strict policy would allow
   threadwise.smt.smt_memory_facts:
     overcommit: strict
     overcommit_ratio: 80
@@ -169,7 +169,7 @@ ansible_facts:
           type: dict
           returned: always
         protect_differences:
-          description: A sentence for each service that is not spared as wanted, or is and should not be; null when none are named.
+          description: A sentence for each service whose protection from the OOM killer differs from O(protect); null without O(protect).
           type: list
           elements: str
           returned: always
@@ -208,7 +208,7 @@ def main() -> None:
     )
     protect, sysroot = module.params["protect"], module.params["sysroot"]
     if protect is not None and sysroot != "/":
-        module.fail_json(msg=f"protect asks the running systemd, which the tree {sysroot} does not have: leave one of the two out")
+        module.fail_json(msg=f"protect needs the running systemd, which the tree {sysroot} does not have: set only one of protect and sysroot")
     options = None
     if any(module.params[name] is not None for name in POLICY):
         options = {name: module.params[name] for name in (*POLICY, "margin")}

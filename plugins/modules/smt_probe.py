@@ -71,7 +71,7 @@ measured:
       type: list
       elements: str
     singles:
-      description: CPU list of the CPUs that share a core with none of the others.
+      description: CPU list of the CPUs that share a core with no other.
       type: str
     unclear:
       description: CPU list of the CPUs whose core is not clear.
@@ -92,7 +92,7 @@ measured:
       description: How long it took.
       type: float
     confidence:
-      description: With what confidence none of the claims is wrong.
+      description: Family-wise confidence of all statements.
       type: float
     measured_at:
       description: When, in UTC.
