@@ -1,11 +1,12 @@
 # Copyright: threadwise.smt contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Joins what a host measured in several boots into one result, on the controller."""
+"""Combine a host's results of several boots into one result on the controller."""
 
 from __future__ import annotations
 
 import json
+import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
@@ -23,33 +24,35 @@ ARGUMENTS = {
     "after": {"type": "dict"},
     "trouble": {"type": "str"},
 }
-# As smt_plan returns it: whoever asks for boots has two conditions.
+# As smt_plan returns it: a run with boots always compares two arms.
 COMPARED = {"compared": True, "reason": None}
 
 
 class ActionModule(ActionBase):
-    """Thin: files of one boot each in, one file out; the host is asked nothing."""
+    """The action of smt_boots: reads one file per boot and writes one file; makes no call on the host."""
 
     _supports_check_mode = True
     _requires_connection = False
 
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Run the task."""
         super().run(tmp, task_vars)
         _dummy, given = self.validate_argument_spec(argument_spec=ARGUMENTS)
-        stem = result_files.file_stem(task_vars["inventory_hostname"])
+        stem = result_files.file_stem((task_vars or {})["inventory_hostname"])
         try:
             run_dir = places.file(given["run_dir"])
-            legs = []
+            measured: list[boots.BootResult] = []
             for number, condition in enumerate(given["conditions"], 1):
                 path = run_dir / "boots" / f"{given['run']}-boot-{number}" / f"{stem}.json"
-                # A boot in which nothing could be measured left no file.
+                # A boot without any measurement has no file.
                 if path.exists():
-                    legs.append(boots.Leg(number, condition, result_files.load(path)))
-            if not legs:
+                    measured.append(boots.BootResult(number, condition, result_files.load(path)))
+            if not measured:
                 return {"changed": False, "path": None, "samples": 0, "restored": None, "outcome": "failed", **COMPARED}
-            # Any module that a role calls on the host can have changed what Ansible keeps as its facts.
-            before, after = (None if given[name] is None else facts.accept(json.loads(json.dumps(given[name]))) for name in ("before", "after"))
-            joined = boots.join(given["run"], legs, given["boots"], before, after, given["trouble"])
+            # Any module called on the host can have changed Ansible's facts of it: validate them.
+            before = facts.accept(json.loads(json.dumps(given["before"])))
+            after = None if given["after"] is None else facts.accept(json.loads(json.dumps(given["after"])))
+            joined = boots.join(given["run"], measured, given["boots"], before, after, given["trouble"])
             path, written = result_files.save(run_dir, joined) if not self._task.check_mode else (run_dir / f"{stem}.json", False)
         except BorderError as error:
             raise AnsibleActionFail(f"smt_boots: {error}") from error

@@ -1,11 +1,12 @@
 # Copyright: threadwise.smt contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Shows the verdicts on a play's hosts and writes them as files on the controller."""
+"""Show the compliance of a play's hosts and write it to files on the controller."""
 
 from __future__ import annotations
 
 import datetime
+import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
@@ -17,25 +18,27 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_
 
 display = Display()
 
-FORMS = {"json": compliance_report.document, "metrics": compliance_report.metrics, "page": compliance_report.page}
-ARGUMENTS = {"verdicts": {"type": "str", "required": True}, **{name: {"type": "path"} for name in FORMS}}
+FORMATS = {"json": compliance_report.document, "metrics": compliance_report.metrics, "page": compliance_report.page}
+ARGUMENTS: dict[str, dict[str, t.Any]] = {"verdicts": {"type": "str", "required": True}, **{name: {"type": "path"} for name in FORMATS}}
 
 
 class ActionModule(ActionBase):
-    """The controller's side of smt_compliance; no host is asked anything."""
+    """The action of smt_compliance; makes no call on any host."""
 
     TRANSFERS_FILES = False
     _supports_check_mode = True
     _requires_connection = False
 
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Run the task."""
         super().run(tmp, task_vars)
         _dummy, options = self.validate_argument_spec(argument_spec=ARGUMENTS)
-        judged = [(host, compliance.told(task_vars["hostvars"][host].get(options["verdicts"]))) for host in sorted(task_vars["ansible_play_hosts_all"])]
+        known = task_vars or {}
+        judged = [(host, compliance.from_registered(known["hostvars"][host].get(options["verdicts"]))) for host in sorted(known["ansible_play_hosts_all"])]
         for line in compliance_report.table(judged):
             display.display(line)
         now = datetime.datetime.now(datetime.UTC)
-        written = [self._write(options[name], form(judged, now)) for name, form in FORMS.items() if options[name]]
+        written = [self._write(options[name], make(judged, now)) for name, make in FORMATS.items() if options[name]]
         return {
             "changed": bool(written),
             "files": written,
@@ -44,8 +47,8 @@ class ActionModule(ActionBase):
             "summary": compliance_report.sentence(judged),
         }
 
-    def _write(self, dest, text):
-        """Writes a file, but not in check mode. Returns its path."""
+    def _write(self, dest: str, text: str) -> str:
+        """Write a file, but not in check mode; return its path."""
         if not self._task.check_mode:
             try:
                 result_files.write_text(places.file(dest), text)

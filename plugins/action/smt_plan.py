@@ -1,95 +1,97 @@
 # Copyright: threadwise.smt contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs the plan under async, shows its progress while it measures, and brings the result to the controller."""
+"""Run the plan under async, show its progress, and fetch the result to the controller."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime
-import itertools
 import json
 import os
 import pathlib
 import shlex
 import time
+import typing as t
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, results, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailed
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import progress, result_files, time_limits
 
 MODULE = "smt_plan"
 ASYNC_STATUS = "ansible.legacy.async_status"
 DEST = "smt_eval_results"
-# A look at the progress is one command on the host. More often would disturb what is measured.
+# Seconds between reads of the progress, one command on the host each: shorter intervals would disturb the measurement.
 LOOK_SECONDS = 5
-# The names of a boot and of a process as RunDirectory writes them: JSON, so the first is in quotes.
+# RunDirectory writes boot id and process id as JSON, so the boot id is in quotes.
 LOOK = """cat progress.json && echo && \\
 test "\\"$(cat /proc/sys/kernel/random/boot_id)\\"" = "$(cat boot.json)" && test -d "/proc/$(cat pid.json)" && echo lives"""
-# Each so many looks Ansible is asked whether the job has ended; that starts Python on the host.
+# Polls of the progress per query of Ansible's job status, which starts Python on the host.
 LOOKS_PER_STATUS = 6
-# Ansible does not notice when both the plan and its own process beside it are killed. A plan that has just ended is still reported by Ansible.
+# Polls without the plan's process until it counts as lost: Ansible does not notice when both the plan and its wrapper are killed.
 LOOKS_WITHOUT_PROCESS = 3
-# So long may a job take, on a busy host, until its plan has said a first word. Before that nothing tells a plan that is late from one that was lost.
+# Time limit for a plan's first progress on a busy host: before that a late plan cannot be distinguished from a lost one.
 STARTING_SECONDS = 300
-# One call that takes so long has lost its host.
+# Time limit of a single call on the host.
 ANSWER_SECONDS = 60
-# A host that does not answer for so long is given up; its plan goes on and puts the host back without us. A large server takes minutes to restart.
+# Time without an answer until a host counts as lost; its plan continues and restores the host. A large server takes minutes to restart.
 LOST_SECONDS = 900
-# A plan may end later than its budget by its last block and by putting the host back. Only one that hangs takes longer than this.
+# A plan may exceed its budget by its last block and by restoring the host; only a plan that hangs takes longer than this.
 EXTRA_SECONDS = 900
 DEFAULT_BUDGET = 300
-# Of what a host sends as its progress: a few hundred bytes are expected.
+# Longest progress that is read from a host: a few hundred bytes are expected.
 MOST_LOOKED_AT = 2 * progress.MAX_BYTES
 
 display = Display()
 
 
-# What workloads compile on the host.
+# Sources that workloads compile on the host.
 SOURCES = pathlib.Path(__file__).resolve().parents[1] / "module_utils" / "_workloads" / "native"
 
 
-def sources():
-    """{file name: C source} of the workloads that are compiled on the host."""
+def sources() -> dict[str, str]:
+    """Return the C source of each workload that is compiled on the host, by file name."""
     return {path.name: path.read_text(encoding="utf-8") for path in sorted(SOURCES.glob("*.c"))}
 
 
 class ActionModule(HostAction):
-    """The controller's side of smt_plan."""
+    """The action of smt_plan."""
 
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Run the task."""
         super().run(tmp, task_vars)
         try:
-            return self._evaluate(task_vars)
-        except HostFailed as failure:
+            return self._evaluate(task_vars or {})
+        except HostFailedError as failure:
             return failure.answer
         except text.BorderError as error:
             raise AnsibleActionFail(str(error)) from None
 
-    def _evaluate(self, task_vars):
-        # Ansible's own strings are not the plain ones that a schema knows.
+    def _evaluate(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Measure, collect, and return the task's result."""
+        # Convert Ansible's tagged strings to plain ones for the schema.
         host, run = json.loads(json.dumps([task_vars["inventory_hostname"], self._task.args.get("run")]))
-        # Before anything is measured: what cannot be kept on the controller is not worth the host's time.
+        # Check the destination first: a result that cannot be saved is not worth measuring.
         self._directory(run)
         described = self._step(task_vars, "describe")
-        told = {key: described[key] for key in ("announcement", "compared", "reason", "missing_packages")}
+        announced = {key: described[key] for key in ("announcement", "compared", "reason", "missing_packages")}
         for sentence in described["announcement"]:
             display.display(f"{host}: {text.line(sentence)}")
         if self._task.check_mode:
-            return dict(told, changed=False)
+            return dict(announced, changed=False)
         for earlier in described["uncollected"]:
-            self._bring_home_earlier(task_vars, host, earlier)
+            self._fetch_earlier(task_vars, host, earlier)
         job = self._measure(task_vars, host, os.path.join(described["directory"], run))
-        # What the plan answered: where the disk was full it could not leave word of its end.
-        trouble = job["msg"] if job.get("failed") else job.get("message")
-        result = self._bring_home(task_vars, host, run, trouble)
+        # The job's own answer: with a full disk the plan could not write down how it ended.
+        error = job["msg"] if job.get("failed") else job.get("message")
+        result = self._fetch(task_vars, host, run, error)
         ended = {key: result[key] for key in ("outcome", "restored", "path")}
         if "exception" in job:
             ended["exception"] = job["exception"]
         return dict(
-            told,
+            announced,
             **ended,
             samples=len(result["samples"]),
             changed=False,
@@ -97,114 +99,118 @@ class ActionModule(HostAction):
             msg=result["message"] or f"{len(result['samples'])} samples: {result['path']}",
         )
 
-    def _directory(self, run):
-        """Where the files of a run lie on the controller.
+    def _directory(self, run: str) -> pathlib.Path:
+        """Return the directory of a run on the controller.
 
         Raises:
-            BorderError: the name is not one of a run, or no file of a host belongs there.
+            BorderError: the run's name is not valid, or Ansible reads from this path.
         """
         return places.run_directory(self._task.args.get("dest") or DEST, run)
 
-    def _step(self, task_vars, step, **arguments):
-        """One call of the module on the host; the task fails as the module does."""
+    def _step(self, task_vars: dict[str, t.Any], step: str, **arguments: t.Any) -> dict[str, t.Any]:
+        """Call one step of the module on the host."""
         return self.ask(step, MODULE, dict(self._task.args, step=step, **arguments), task_vars)
 
-    def _measure(self, task_vars, host, directory):
-        """Start the plan, show its progress until it has ended. Returns what its job answered."""
+    def _measure(self, task_vars: dict[str, t.Any], host: str, directory: str) -> dict[str, t.Any]:
+        """Start the plan and show its progress until it ends; return the job's answer."""
         self._task.async_val = int(self._task.args.get("budget") or DEFAULT_BUDGET) + EXTRA_SECONDS
         try:
             job_id = self.ask("job_started", MODULE, dict(self._task.args, step="measure", sources=sources()), task_vars, wrap_async=True)["ansible_job_id"]
         finally:
             self._task.async_val = 0
         job = self._watch(task_vars, host, directory, job_id)
-        with contextlib.suppress(HostFailed):
+        with contextlib.suppress(HostFailedError):
             self._job(task_vars, "job_cleanup", job_id)
         return job
 
-    def _watch(self, task_vars, host, directory, job_id):
+    def _watch(self, task_vars: dict[str, t.Any], host: str, directory: str, job_id: str) -> dict[str, t.Any]:
+        """Show the progress of a job until it ends; return its answer."""
         begun = seen_at = alive_at = time.monotonic()
-        # A host that only says that its plan goes on must not hold up the others for ever.
+        # A host that always reports a running plan must not block the play.
         longest = int(self._task.args.get("budget") or DEFAULT_BUDGET) + EXTRA_SECONDS + LOST_SECONDS
         shown = None
         gone = 0
-        for look in itertools.count(1):
+        look = 0
+        while True:
+            look += 1
             time.sleep(LOOK_SECONDS)
             if time.monotonic() - begun > longest:
-                raise HostFailed(
+                raise HostFailedError(
                     {
-                        "msg": "%s: its plan has not ended %d s after its start, which is %d s more than its budget: it was left alone. The next run "
-                        "of smt_plan fetches its samples" % (host, longest, EXTRA_SECONDS + LOST_SECONDS)
+                        "msg": f"{host}: its plan has not ended {longest} s after its start, {EXTRA_SECONDS + LOST_SECONDS} s over its budget. "
+                        "It continues without supervision: the next run of smt_plan fetches its samples"
                     }
                 )
             try:
                 with time_limits.within(ANSWER_SECONDS):
-                    told, lives = self._look(directory)
+                    seen, lives = self._look(directory)
                 gone = 0 if lives else gone + 1
                 alive_at = time.monotonic() if lives else alive_at
-                if look % LOOKS_PER_STATUS == 0 or gone or told is None or told.get("phase") == "ended":
+                if look % LOOKS_PER_STATUS == 0 or gone or seen is None or seen.get("phase") == "ended":
                     with time_limits.within(ANSWER_SECONDS):
                         job = self._status(task_vars, job_id)
                     if job.get("finished") or job.get("failed"):
                         return job
-                # After a restart Ansible's record of the job, if there is one, says for ever that it goes on.
-                if gone >= LOOKS_WITHOUT_PROCESS and (told is not None or time.monotonic() - alive_at > STARTING_SECONDS):
-                    return {"failed": True, "msg": "the plan's process is gone without a word: it was killed, or the host was restarted"}
+                # After a restart Ansible's job status, if any, stays at running.
+                if gone >= LOOKS_WITHOUT_PROCESS and (seen is not None or time.monotonic() - alive_at > STARTING_SECONDS):
+                    return {"failed": True, "msg": "the plan's process has ended without a result: it was killed, or the host was restarted"}
                 seen_at = time.monotonic()
             except AnsibleConnectionFailure as error:
                 if time.monotonic() - seen_at > LOST_SECONDS:
                     raise AnsibleConnectionFailure(
-                        "%s: no answer for %d s (%s). Its plan goes on alone, puts the host back, and keeps its samples: the next run of smt_plan "
-                        "fetches them" % (host, LOST_SECONDS, error)
+                        f"{host}: no answer for {LOST_SECONDS} s ({error}). Its plan continues, restores the host, and saves its samples: "
+                        "the next run of smt_plan fetches them"
                     ) from error
-                # What is kept open between calls leads nowhere.
+                # A persistent connection is dead: open a new one.
                 self._connection.reset()
                 continue
-            if told is not None and told != shown:
-                display.display(f"{host}: {progress.line(told)}")
-                shown = told
+            if seen is not None and seen != shown:
+                display.display(f"{host}: {progress.line(seen)}")
+                shown = seen
 
-    def _look(self, directory):
-        """Returns the plan's progress, or None before there is any, and whether its process is there."""
+    def _look(self, directory: str) -> tuple[dict[str, t.Any] | None, bool]:
+        """Return the plan's progress (None before the first one), and whether its process exists."""
         answer = self._low_level_execute_command(f"cd {shlex.quote(directory)} && {LOOK}")
-        told, _dummy, rest = answer.get("stdout", "")[:MOST_LOOKED_AT].partition("\n")
-        return progress.parse(told), rest.strip() == "lives"
+        written, _dummy, rest = answer.get("stdout", "")[:MOST_LOOKED_AT].partition("\n")
+        return progress.parse(written), rest.strip() == "lives"
 
-    def _status(self, task_vars, job_id):
-        """What the plan's job says: how it ended, when it has, or how it failed."""
+    def _status(self, task_vars: dict[str, t.Any], job_id: str) -> dict[str, t.Any]:
+        """Return the status of the plan's job, or its failure."""
         try:
             return self._job(task_vars, "job_status", job_id)
-        except HostFailed as failure:
+        except HostFailedError as failure:
             return failure.answer
 
-    def _job(self, task_vars, kind, job_id):
-        # As Ansible's own action async_status asks; that one takes its arguments from a task of its own.
+    def _job(self, task_vars: dict[str, t.Any], kind: str, job_id: str) -> dict[str, t.Any]:
+        """Call async_status as Ansible's own action does, which reads its arguments from its own task."""
         where = self.get_shell_option("async_dir", default="~/.ansible_async")
         return self.ask(kind, ASYNC_STATUS, {"jid": job_id, "mode": kind.partition("_")[2], "_async_dir": where}, task_vars)
 
-    def _bring_home(self, task_vars, host, run, trouble=None):
-        """Fetch a run, keep it on the controller, and only then let the host forget it."""
+    def _fetch(self, task_vars: dict[str, t.Any], host: str, run: str, error: str | None = None) -> dict[str, t.Any]:
+        """Fetch a run, save it on the controller, and only then delete it on the host."""
         directory = self._directory(run)
         try:
             document = self._step(task_vars, "collect", run=run)["result"]
-        except HostFailed as failure:
-            if trouble:
-                raise HostFailed({"msg": f"{trouble} ({failure})"}) from failure
+        except HostFailedError as failure:
+            if error:
+                raise HostFailedError({"msg": f"{error} ({failure})"}) from failure
             raise
-        result = results.accept(dict(document, host=host, collected=_now(), **({"message": text.showable(trouble)} if trouble else {})), host)
+        result = results.accept(dict(document, host=host, collected=_now(), **({"message": text.showable(error)} if error else {})), host)
         if result["run"] != run:
-            raise results.ResultError(f"{host}: it was asked for run {run} and sent run {result['run']}")
+            raise results.ResultError(f"{host}: it sent run {result['run']} instead of run {run}")
         path, _written = result_files.save(directory, result)
         self._step(task_vars, "forget", run=run)
         return dict(result, path=str(path))
 
-    def _bring_home_earlier(self, task_vars, host, run):
+    def _fetch_earlier(self, task_vars: dict[str, t.Any], host: str, run: str) -> None:
+        """Fetch an earlier run; a failure is a warning."""
         try:
-            result = self._bring_home(task_vars, host, run)
-        except (HostFailed, text.BorderError) as error:
+            result = self._fetch(task_vars, host, run)
+        except (HostFailedError, text.BorderError) as error:
             display.warning(f"{host}: the earlier run {run} stays on the host: {text.line(error)}")
         else:
             display.display(f"{host}: fetched {len(result['samples'])} samples of run {run}, which no controller had collected: {result['path']}")
 
 
-def _now():
+def _now() -> str:
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

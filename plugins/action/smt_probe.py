@@ -1,15 +1,18 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Brings the answer of smt_probe through the border."""
+"""Call smt_probe on the host and validate its answer."""
 
 from __future__ import annotations
+
+import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction
 
 
 class ActionModule(HostAction):
-    """Thin: the task's arguments in, one module call on the host, its checked answer out."""
+    """The action of smt_probe: one module call with the task's arguments."""
 
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Run the task."""
         super().run(tmp, task_vars)
-        return self.pass_on("smt_probe", task_vars)
+        return self.pass_on("smt_probe", task_vars or {})

@@ -1,11 +1,12 @@
 # Copyright: threadwise.smt contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Builds the report of a run on the controller."""
+"""Build the report of a run on the controller."""
 
 from __future__ import annotations
 
 import math
+import typing as t
 from pathlib import Path
 
 from ansible.errors import AnsibleActionFail
@@ -28,12 +29,13 @@ ARGUMENTS = {
 
 
 class ActionModule(ActionBase):
-    """Thin: arguments in, the report's files out."""
+    """The action of smt_report; makes no call on any host."""
 
     _supports_check_mode = True
     _requires_connection = False
 
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Run the task."""
         super().run(tmp, task_vars)
         _checked, arguments = self.validate_argument_spec(argument_spec=ARGUMENTS)
         missing = [str(library) for library in (charts.MISSING_LIBRARY, result_files.MISSING_LIBRARY, paired.MISSING_LIBRARY) if library]
@@ -46,12 +48,13 @@ class ActionModule(ActionBase):
         except (BorderError, paired.SampleError) as error:
             raise AnsibleActionFail(f"smt_report: {error}") from error
 
-    def _build(self, run_dir, arguments):
+    def _build(self, run_dir: Path, arguments: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Build the report; return the task's result."""
         paths = [Path(path) for path in arguments["results"]] if arguments["results"] else result_files.result_paths(run_dir)
         if not paths:
-            raise AnsibleActionFail(f"smt_report: {run_dir} holds no result of a host (HOST.json): run the evaluation first, or name another run_dir")
+            raise AnsibleActionFail(f"smt_report: {run_dir} has no result of a host (HOST.json): run the evaluation first, or set another run_dir")
         built = build.build(paths, run_dir, self._settings(arguments), dry_run=self._task.check_mode)
-        result = {
+        result: dict[str, t.Any] = {
             "changed": bool(built.written),
             "index": str(run_dir / "index.html"),
             "files": built.written,
@@ -68,10 +71,10 @@ class ActionModule(ActionBase):
         return result
 
     @staticmethod
-    def _settings(arguments):
+    def _settings(arguments: dict[str, t.Any]) -> build.Settings:
         price = arguments["licence_price"]
         if (price is None) != (arguments["licence_per"] is None):
-            raise AnsibleActionFail("smt_report: licence_per and licence_price say together what software costs: give both or none")
+            raise AnsibleActionFail("smt_report: licence_per and licence_price belong to each other: give both or none")
         if price is not None and not 0 < price < math.inf:
             raise AnsibleActionFail(f"smt_report: licence_price is {price}: it must be a number above zero")
         before = tuple(result_files.result_paths(arguments["before"])) if arguments["before"] else ()

@@ -1,11 +1,12 @@
 # Copyright: threadwise.smt contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Shows the facts of the play's hosts as a table on the terminal and writes them as a page on the controller."""
+"""Show the facts of the play's hosts as a table and write them to a page on the controller."""
 
 from __future__ import annotations
 
 import datetime
+import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
@@ -19,31 +20,32 @@ display = Display()
 
 
 class ActionModule(ActionBase):
-    """The controller's side of smt_survey; no host is asked anything."""
+    """The action of smt_survey; makes no call on any host."""
 
     TRANSFERS_FILES = False
     _supports_check_mode = True
     _requires_connection = False
 
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Run the task."""
         super().run(tmp, task_vars)
         _dummy, options = self.validate_argument_spec({"results": {"type": "str", "required": True}, "dest": {"type": "path", "required": True}})
-        hosts = task_vars["ansible_play_hosts_all"]
-        rows = [self._row(host, task_vars["hostvars"][host].get(options["results"])) for host in sorted(hosts)]
+        play = task_vars or {}
+        rows = [self._row(host, play["hostvars"][host].get(options["results"])) for host in sorted(play["ansible_play_hosts_all"])]
         for line in survey.table(rows):
             display.display(line)
         return {"changed": self._write(options["dest"], rows), "dest": options["dest"], "summary": survey.sentence(rows)}
 
     @staticmethod
-    def _row(host, result):
+    def _row(host: str, result: t.Any) -> survey.Row:
         facts = result.get("ansible_facts") if isinstance(result, dict) else None
         if isinstance(facts, dict) and "smt" in facts:
             return survey.row(host, facts["smt"])
         reason = result.get("msg") if isinstance(result, dict) else None
-        return survey.unreached(host, reason or "it was not asked: an earlier task failed on it")
+        return survey.unreached(host, reason or "it was not checked: an earlier task failed on it")
 
-    def _write(self, dest, rows):
-        """Writes the page and says whether it did. In check mode nothing is written."""
+    def _write(self, dest: str, rows: t.Sequence[survey.Row]) -> bool:
+        """Write the page, but not in check mode; return whether it changes."""
         if not self._task.check_mode:
             now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
             try:

@@ -1,16 +1,17 @@
 # Copyright: threadwise.smt contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads a host's facts and judges them on the controller. Only the verdict is kept, however long the facts are."""
+"""Read a host's facts and compare them with its policy on the controller. Only the result is kept, not the facts."""
 
 from __future__ import annotations
 
 import json
+import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailed
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, policy
 
-ARGUMENTS = {
+ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "policy": {"type": "raw"},
     "scope": {"type": "str", "default": policy.RUNTIME},
     "classes": {"type": "raw"},
@@ -22,31 +23,32 @@ ARGUMENTS = {
 
 
 class ActionModule(HostAction):
-    """Thin: arguments in, one module call on the host (another one for memory), a verdict out."""
+    """The action of smt_verdict: one module call on the host, and another one for a memory policy."""
 
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Run the task."""
         super().run(tmp, task_vars)
         _dummy, options = self.validate_argument_spec(argument_spec=ARGUMENTS)
         try:
-            facts = self.ask("smt_facts", "smt_facts", {"sysroot": options["sysroot"]}, task_vars)["ansible_facts"]["smt"]
-            memory = self._memory(options, task_vars)
-        except HostFailed as failure:
+            facts = self.ask("smt_facts", "smt_facts", {"sysroot": options["sysroot"]}, task_vars or {})["ansible_facts"]["smt"]
+            memory = self._memory(options, task_vars or {})
+        except HostFailedError as failure:
             return failure.answer
         return {"changed": False, "verdict": self._judge(facts, options, memory)}
 
     @staticmethod
-    def _judge(facts, options, memory):
+    def _judge(facts: dict[str, t.Any], options: dict[str, t.Any], memory: dict[str, t.Any] | None) -> compliance.ComplianceResult:
         known = facts["hardware_class"]
         evidence = options["evidence"] or {}
         try:
             scope = policy.scope(options["scope"])
-            wish = policy.wish(_plain(options["policy"]), _plain(options["classes"]), known, evidence.get("classes"), evidence.get("trouble"))
+            desired = policy.desired_state(_plain(options["policy"]), _plain(options["classes"]), known, evidence.get("classes"), evidence.get("trouble"))
         except policy.PolicyError as error:
             return compliance.refused(str(error), hardware_class=known)
-        return compliance.judge(facts, wish, scope, memory)
+        return compliance.judge(facts, desired, scope, memory)
 
-    def _memory(self, options, task_vars):
-        """The verdict's aspects of memory; None where no memory policy is asked for."""
+    def _memory(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any] | None:
+        """Return the memory aspects of the result, or None without a memory policy."""
         if not options["memory"] and options["protect"] is None:
             return None
         arguments = dict(options["memory"] or {}, sysroot=options["sysroot"])
@@ -56,6 +58,6 @@ class ActionModule(HostAction):
         return compliance.memory_aspects(answer["ansible_facts"]["smt_memory"])
 
 
-def _plain(value):
-    """Without Ansible's tags and lazy containers."""
+def _plain(value: t.Any) -> t.Any:
+    """Convert a value to plain data without Ansible's tags and lazy containers."""
     return None if value is None else json.loads(json.dumps(value))

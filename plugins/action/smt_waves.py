@@ -1,11 +1,12 @@
 # Copyright: threadwise.smt contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lays out on the controller which hosts are changed in which wave, and says so."""
+"""Plan and show the waves of a rollout on the controller."""
 
 from __future__ import annotations
 
 import dataclasses
+import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
@@ -19,26 +20,29 @@ MOST_NAMES = 20
 
 
 class ActionModule(ActionBase):
-    """The controller's side of smt_waves; no host is asked anything."""
+    """The action of smt_waves; makes no call on any host."""
 
     _supports_check_mode = True
     _requires_connection = False
 
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Run the task."""
         super().run(tmp, task_vars)
         _dummy, options = self.validate_argument_spec(
             argument_spec={"verdicts": {"type": "str", "required": True}, "sizes": {"type": "list", "elements": "str", "required": True}}
         )
-        members, left_out = [], {}
-        for host in task_vars["ansible_play_hosts_all"]:
-            known = task_vars["hostvars"][host]
-            verdict = compliance.told(known.get(options["verdicts"]))
+        members: list[rollout.Member] = []
+        left_out: dict[str, str] = {}
+        play = task_vars or {}
+        for host in play["ansible_play_hosts_all"]:
+            known = play["hostvars"][host]
+            result = compliance.from_registered(known.get(options["verdicts"]))
             reboot_ok = boolean(known.get("smt_policy_reboot_ok", False), strict=False)
             group = known.get("smt_policy_group")
-            pending = rollout.is_pending(verdict, reboot_ok)
-            members.append(rollout.Member(host, None if group in (None, "") else str(group), pending, verdict["status"] != compliance.UNREACHABLE))
-            if verdict["status"] == compliance.DRIFTED and not pending:
-                left_out[host] = f"it cannot be mended: {rollout.obstacle(verdict, reboot_ok)}"
+            pending = rollout.is_pending(result, reboot_ok)
+            members.append(rollout.Member(host, None if group in (None, "") else str(group), pending, result["status"] != compliance.UNREACHABLE))
+            if result["status"] == compliance.DRIFTED and not pending:
+                left_out[host] = f"it cannot be changed: {rollout.blocked_by(result, reboot_ok)}"
         groups = {member.host: member.group for member in members}
         waiting = rollout.waiting(members)
         left_out.update({host: f"{gone} of its smt_policy_group {groups[host]} cannot be reached" for host, gone in waiting.items()})
@@ -53,5 +57,5 @@ class ActionModule(ActionBase):
         for host, reason in left_out.items():
             display.warning(f"{host} is left out: {reason}")
         after = rollout.predecessors(waves, groups)
-        members = [{"host": host, "wave": number, "after": after.get(host)} for number, hosts in enumerate(waves, 1) for host in hosts]
-        return {"changed": False, "members": members, "left_out": left_out}
+        placed = [{"host": host, "wave": number, "after": after.get(host)} for number, hosts in enumerate(waves, 1) for host in hosts]
+        return {"changed": False, "members": placed, "left_out": left_out}

@@ -39,15 +39,23 @@ _value:
   type: raw
 """
 
+import typing as t
+
 from ansible.errors import AnsibleFilterError
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist as kernel_cpulist
 
 
-def cpulist(value):
-    """A CPU list (str) as a list of int, or an iterable of int as a CPU list (str).
+def cpulist(value: t.Any) -> list[int] | str:
+    """Convert a CPU list to CPU numbers, or CPU numbers to a CPU list.
+
+    Args:
+        value: a CPU list (str), or CPU numbers (list, tuple, set or range of int).
+
+    Returns:
+        The CPU numbers of a text; the text of CPU numbers.
 
     Raises:
-        AnsibleFilterError: for anything else, saying what is wrong.
+        AnsibleFilterError: neither of the two; the message names the part that is wrong.
     """
     try:
         if isinstance(value, str):
@@ -60,7 +68,8 @@ def cpulist(value):
 
 
 class FilterModule:
-    """The filter of this file, by name."""
+    """The filter of this file."""
 
-    def filters(self):
+    def filters(self) -> dict[str, t.Callable[[t.Any], list[int] | str]]:
+        """Return the filter by name."""
         return {"cpulist": cpulist}

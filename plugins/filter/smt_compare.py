@@ -94,11 +94,15 @@ _value:
       type: str
 """
 
+import typing as t
+
 from ansible.errors import AnsibleFilterError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 
 
-def smt_compare(before, after, better="higher", margin=0.01, confidence=0.95):
+def smt_compare(
+    before: t.Sequence[paired.Block], after: t.Sequence[paired.Block], better: str = "higher", margin: float = 0.01, confidence: float = 0.95
+) -> paired.Result:
     """Compare two lists of samples, block by block.
 
     Args:
@@ -123,8 +127,8 @@ def smt_compare(before, after, better="higher", margin=0.01, confidence=0.95):
 
 
 class FilterModule:
-    """Jinja filters of this file."""
+    """The filter of this file."""
 
-    def filters(self):
-        """Name -> function."""
+    def filters(self) -> dict[str, t.Callable[..., paired.Result]]:
+        """Return the filter by name."""
         return {"smt_compare": smt_compare}

@@ -14,15 +14,15 @@ description:
     away all that turn SMT off. An argument is replaced, never repeated.
   - The boot loader is chosen from what is installed. Grub on Debian and Ubuntu gets a file of its own in C(/etc/default/grub.d), the RHEL family and
     Fedora are changed by grubby, SUSE by a block in C(/etc/default/grub), systemd-boot by C(/etc/kernel/cmdline) and its entries. Any other one is refused.
-  - The new configuration is made beside the old one, checked, and put in place by a rename. When anything fails, everything is as it was.
+  - The new configuration is written beside the old one, checked, and activated by a rename. After a failure the old configuration is unchanged.
   - Nothing is rebooted. The role P(threadwise.smt.smt_boot#role) can do that.
 options:
   smt:
     description:
-      - V(enabled) takes away every argument that turns SMT off, by whomever it was set, and says what was found.
+      - V(enabled) removes every argument that turns SMT off, whoever set it, and returns what it removed.
       - V(disabled) boots with C(nosmt). SMT can be turned on again at run time.
       - V(forced_off) boots with C(nosmt=force). SMT stays off until a reboot without it.
-      - V(mitigations_nosmt) boots with C(mitigations=auto,nosmt), which turns SMT off on processors alone whose vulnerabilities ask for it.
+      - V(mitigations_nosmt) boots with C(mitigations=auto,nosmt), which turns SMT off only on processors whose vulnerabilities require it.
         Attack vectors that another C(mitigations) takes out (Linux 6.17 and later) stay out, in a second one behind it. C(no_cross_thread) goes.
     type: str
     choices: [enabled, disabled, forced_off, mitigations_nosmt]
@@ -79,13 +79,13 @@ arguments:
   elements: str
   sample: [nosmt]
 found:
-  description: Arguments in others' settings that had to go, and where each comes from.
+  description: Removed arguments from settings outside this collection, and where each was set.
   returned: success
   type: list
   elements: dict
   sample: [{"argument": "maxcpus=4", "where": "/etc/default/grub"}]
 configured_before:
-  description: Arguments that bear on SMT which every boot entry had.
+  description: SMT-related arguments that every boot entry had.
   returned: success
   type: list
   elements: str
@@ -95,16 +95,16 @@ configured:
   type: list
   elements: str
 running:
-  description: Arguments that bear on SMT which the running kernel was started with.
+  description: SMT-related arguments of the running kernel.
   returned: success
   type: list
   elements: str
 reboot_required:
-  description: Whether the next boot has other arguments that bear on SMT than the running kernel.
+  description: Whether the next boot has other SMT-related arguments than the running kernel.
   returned: success
   type: bool
 differences:
-  description: What the running system has other than it should after a boot with these arguments. Empty when they are in force.
+  description: Differences of the running system from a boot with these arguments. Empty when they are active.
   returned: success
   type: list
   elements: str
@@ -117,7 +117,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders impor
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 
-def main():
+def main() -> None:
+    """Set the boot arguments."""
     module = AnsibleModule(
         argument_spec={
             "smt": {"type": "str", "choices": ["enabled", "disabled", "forced_off", "mitigations_nosmt"]},
@@ -133,8 +134,8 @@ def main():
     request = boot_change.Request(given["smt"], given["maxcpus"], given["force"], module.check_mode)
     try:
         result = boot_change.run(host_files.HostFs("/"), request)
-    except boot_change.ERRORS as trouble:
-        module.fail_json(msg=str(trouble))
+    except boot_change.ERRORS as error:
+        module.fail_json(msg=str(error))
     for warning in result.pop("warnings"):
         module.warn(warning)
     module.exit_json(**result)

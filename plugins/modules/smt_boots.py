@@ -29,7 +29,7 @@ options:
     choices: [smt_on, smt_off]
     required: true
   boots:
-    description: How many boots of each condition are wanted.
+    description: Number of boots per arm.
     type: int
     required: true
   before:
@@ -88,7 +88,7 @@ reason:
   returned: success
   type: str
 restored:
-  description: Whether the host is as it was. C(ok), C(before), C(after) and C(differences), a sentence each; null before the last boot.
+  description: Whether the host is restored. C(ok), C(before), C(after) and C(differences), a sentence each; null before the last boot.
   returned: success
   type: dict
 """

@@ -10,7 +10,7 @@ module: smt_compliance
 short_description: The verdicts on a play's hosts as a table, JSON, metrics and a page
 version_added: 0.1.0
 description:
-  - Shows on the terminal which hosts are not as their SMT policy wants them, and writes all verdicts as files on the controller.
+  - Shows on the terminal which hosts do not comply with their SMT policy, and writes all results to files on the controller.
   - Takes what M(threadwise.smt.smt_verdict) returned on all hosts of the play, those that could not be reached included. Run it once.
 options:
   verdicts:
@@ -41,7 +41,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Judge each host
+- name: Check each host
   threadwise.smt.smt_verdict:
     policy: disabled
   register: smt_verdict_result

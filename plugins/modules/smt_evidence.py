@@ -10,9 +10,9 @@ module: smt_evidence
 short_description: What collected evaluations decide for each hardware class
 version_added: 0.1.0
 description:
-  - Reads the results of evaluations on the controller and says for each hardware class what they decide about SMT, whose they are and how old.
+  - Reads the results of evaluations on the controller and returns for each hardware class the decision about SMT, its source hosts and its age.
   - Each host of a class counts once, by its latest run that compared SMT on and off. Hosts that do not agree, or one that is not decided, leave
-    the class undecided. Where one host alone decides for all others of its class, C(whose) says so.
+    the class undecided. C(whose) shows where a single host decides for its class.
   - When a run was taken is the time at which the controller fetched it. A result with a time in the future is refused.
   - It does not fail where there are no results or they cannot be read, because only hosts whose policy is V(auto) need them.
 options:

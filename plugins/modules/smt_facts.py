@@ -64,14 +64,14 @@ ansible_facts:
       returned: always
       contains:
         supported:
-          description: Whether this machine has SMT, on or off; null when nothing tells.
+          description: Whether this machine has SMT, on or off; null when unknown.
           type: bool
         control:
           description: C(smt/control) as the kernel writes it, or V(absent) where it has no such file.
           type: str
           sample: "on"
         active:
-          description: Whether two siblings of some core are online; null when nothing tells.
+          description: Whether two siblings of some core are online; null when unknown.
           type: bool
         sockets:
           description: Number of packages.
@@ -104,7 +104,7 @@ ansible_facts:
           description: The CPUs that share a core with a primary.
           type: str
         nodes:
-          description: NUMA node to CPU list, as the kernel tells them now.
+          description: NUMA node to CPU list, as the kernel reports them now.
           type: dict
           sample: {"0": "0-3"}
         numbering:
@@ -125,7 +125,7 @@ ansible_facts:
           type: dict
         boot:
           description:
-            - Boot arguments that bear on SMT. C(running) are those of the running kernel, C(configured) those that the boot loader's configuration
+            - SMT-related boot arguments. C(running) are those of the running kernel, C(configured) those that the boot loader's configuration
               gives at the next start, C(loader) is the boot loader, C(reboot_required) is true when the two differ. Null where unknown.
           type: dict
           sample: {"running": [], "configured": ["nosmt"], "loader": "grub_debian", "reboot_required": true}
@@ -171,7 +171,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 
-def main():
+def main() -> None:
+    """Read the SMT facts."""
     module = AnsibleModule(argument_spec={"sysroot": {"type": "path", "default": "/"}}, supports_check_mode=True)
     sysroot = module.params["sysroot"]
     if not os.path.isdir(sysroot):

@@ -79,7 +79,7 @@ EXAMPLES = r"""
 - name: Read the facts
   threadwise.smt.smt_memory_facts:
 
-- name: Ask what a strict policy would allow
+- name: Compute what a strict policy would allow
   threadwise.smt.smt_memory_facts:
     overcommit: strict
     overcommit_ratio: 80
@@ -169,7 +169,7 @@ ansible_facts:
           type: dict
           returned: always
         protect_differences:
-          description: A sentence for each service that is not spared as wanted, or is and should not be; null when none are named.
+          description: A sentence for each service whose protection from the OOM killer differs from O(protect); null without O(protect).
           type: list
           elements: str
           returned: always
@@ -190,7 +190,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._memory.snapshot im
 POLICY = ("overcommit", "overcommit_ratio", "overcommit_kbytes", "on_oom", "panic_reboot_after", "nr_hugepages")
 
 
-def main():
+def main() -> None:
+    """Read the memory facts."""
     module = AnsibleModule(
         argument_spec={
             "overcommit": {"type": "str", "choices": ["heuristic", "always", "strict"]},
@@ -207,7 +208,7 @@ def main():
     )
     protect, sysroot = module.params["protect"], module.params["sysroot"]
     if protect is not None and sysroot != "/":
-        module.fail_json(msg=f"protect asks the running systemd, which the tree {sysroot} does not have: leave one of the two out")
+        module.fail_json(msg=f"protect needs the running systemd, which the tree {sysroot} does not have: set only one of protect and sysroot")
     options = None
     if any(module.params[name] is not None for name in POLICY):
         options = {name: module.params[name] for name in (*POLICY, "margin")}

@@ -63,7 +63,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._memory.oom_score i
 from ansible_collections.threadwise.smt.plugins.module_utils._memory.snapshot import MemoryStateError
 
 
-def main():
+def main() -> None:
+    """Protect services from the OOM killer."""
     module = AnsibleModule(argument_spec={"units": {"type": "list", "elements": "str", "required": True}}, supports_check_mode=True)
     try:
         result = memory_change.protect(module.run_command, module.params["units"], module.check_mode)

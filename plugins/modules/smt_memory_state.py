@@ -14,7 +14,7 @@ description:
     already stays what it was, so that the first one counts.
   - With O(state=restored) writes what was kept back to the running kernel, in an order that is safe in each step, gives protected services back
     the OOM scores they had, and removes C(/etc/sysctl.d/99-threadwise-smt-memory.conf), the drop-ins and what was kept.
-  - A strict policy that would be brought back on a host that has promised more meanwhile is refused with the figures, and nothing is changed.
+  - Restoring a strict policy is refused, with the numbers and without any change, when the host has committed more memory than it allows.
 options:
   state:
     description: Whether to save or to bring back.
@@ -84,7 +84,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._memory.snapshot im
 SYSCTLS = ["vm.overcommit_memory", "vm.overcommit_ratio", "vm.overcommit_kbytes", "vm.panic_on_oom", "kernel.panic", "vm.nr_hugepages"]
 
 
-def main():
+def main() -> None:
+    """Save or restore memory settings."""
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["saved", "restored"], "required": True},

@@ -14,7 +14,7 @@ description:
     writes the result to a file on the controller.
   - The plan runs under Ansible's own async and needs no controller while it measures. The task shows how far it is and what it measured
     last, waits for its end, and fetches the result.
-  - Afterwards the host is as it was, also when the plan failed, was killed, or lost its controller. Samples are kept on the host until
+  - Afterwards the host is restored, also when the plan failed, was killed, or lost its controller. Samples are kept on the host until
     the controller has them; those of an earlier run whose controller was lost are fetched first.
   - C(SIGTERM) to the plan on the host ends it early; it puts the host back first.
 options:
@@ -33,7 +33,7 @@ options:
         V(none) leaves the host alone and measures the placements.
       - On a host where it cannot be switched the placements are measured alone, and the result says why.
       - With V(panic_on_oom) a real out-of-memory during the plan makes the host panic and restart. With either memory policy it is also recorded
-        what a process is promised, and what one gets that asks for more than there is.
+        what a process can allocate, and what happens to one that allocates more than there is.
     type: str
     choices: [none, smt_runtime, overcommit_strict, panic_on_oom]
     default: smt_runtime
@@ -150,13 +150,13 @@ options:
     default: 1.0
   bystanders:
     description:
-      - What happens when something would be hurt by siblings going offline, such as a task pinned to one. V(refuse) does not switch and
-        measures the placements alone, V(warn) switches all the same. What the kernel takes from them is given back at the end.
+      - What to do about affinity conflicts, such as a task pinned to a sibling that would go offline. V(refuse) does not switch and only
+        measures the placements, V(warn) switches. Changed affinities are restored at the end.
     type: str
     choices: [refuse, warn]
     default: refuse
   affinity_conflicts_of:
-    description: Whose conflicts O(bystanders=refuse) counts, as in M(threadwise.smt.smt_state). The others are named before the start.
+    description: Owners whose affinity conflicts O(bystanders=refuse) counts, as in M(threadwise.smt.smt_state). Others are shown before the start.
     type: list
     elements: str
     default: [services]
@@ -179,7 +179,7 @@ attributes:
     details: Says what would be switched and for how long.
   diff_mode:
     support: none
-    details: The host is left as it was found.
+    details: The host is not changed.
   action:
     support: full
     description: Starts the plan under async, shows its progress and writes the result on the controller.
@@ -231,7 +231,7 @@ reason:
   returned: always
   type: str
 missing_packages:
-  description: Packages that bring the commands which the workloads need and the host has not got.
+  description: Packages with commands that the workloads need and the host does not have.
   returned: always
   type: list
   elements: str
@@ -248,7 +248,7 @@ samples:
   returned: when it ran
   type: int
 restored:
-  description: What was put back. C(ok), C(before) and C(after) (C(control) and C(online)), and C(differences), a sentence each.
+  description: The restored state. C(ok), C(before) and C(after) (C(control) and C(online)), and C(differences), a sentence each.
   returned: when it ran
   type: dict
 """
@@ -300,7 +300,8 @@ CUSTOM = {
 }
 
 
-def main():
+def main() -> None:
+    """Run one step of a benchmark plan."""
     module = AnsibleModule(
         argument_spec={
             "run": {"type": "str", "required": True},

@@ -40,7 +40,7 @@ unreachable_hosts:
   elements: str
   sample: [db1, db2]
 reason:
-  description: What is missing, for whom, and the way out; null where nothing is.
+  description: The missing program, the hosts that need it and the remedy; null when nothing is missing.
   returned: success
   type: str
   sample: "this controller has no ssh, by which 2 of 3 hosts would be reached (db1, db2): install it (Debian's package openssh-client), or name yours by

@@ -71,7 +71,7 @@ measured:
       type: list
       elements: str
     singles:
-      description: CPU list of the CPUs that share a core with none of the others.
+      description: CPU list of the CPUs that share a core with no other.
       type: str
     unclear:
       description: CPU list of the CPUs whose core is not clear.
@@ -92,7 +92,7 @@ measured:
       description: How long it took.
       type: float
     confidence:
-      description: With what confidence none of the claims is wrong.
+      description: Family-wise confidence of all statements.
       type: float
     measured_at:
       description: When, in UTC.
@@ -103,6 +103,8 @@ ansible_facts:
   type: dict
 """
 
+import typing as t
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
@@ -112,7 +114,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._siblings.workers i
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import topology
 
 
-def main():
+def main() -> None:
+    """Measure which CPUs share a core."""
     module = AnsibleModule(
         argument_spec={
             "mode": {"type": "str", "choices": list(rounds.MODES), "default": "always"},
@@ -133,20 +136,34 @@ def main():
     module.exit_json(changed=False, probed=True, measured=measured, ansible_facts={"smt": smt_facts.gather(fs)})
 
 
-def give_up(module, reason):
-    """Who asked for a measurement must hear that there is none; who left it to the module gets on with what the kernel says."""
+def give_up(module: AnsibleModule, reason: str) -> None:
+    """End the module without a measurement: as a failure, or in mode ``auto`` with a warning.
+
+    Args:
+        module: the running module.
+        reason: why nothing was measured.
+    """
     if module.params["mode"] != "auto":
         module.fail_json(msg=reason)
     module.warn(f"Which CPUs share a core was not measured: {reason}")
     module.exit_json(changed=False, probed=False, measured=None)
 
 
-def measure(fs, seconds):
-    """Measure, compare with the kernel, keep. Nobody else measures or switches meanwhile."""
+def measure(fs: HostFs, seconds: float) -> dict[str, t.Any]:
+    """Measure, compare with the kernel and save, while the host's lock keeps others from measuring or switching.
+
+    Args:
+        fs: the host's files.
+        seconds: time limit of the measurement.
+
+    Returns:
+        The facts' ``measured``.
+    """
     with HostLock("/", "smt_probe"):
-        told = topology.read_topology(fs)
-        result = rounds.run(rounds.measurable(told.online), seconds)
-        return sibling_cache.save(fs, dict(result, agrees_with_kernel=rounds.compare_with_kernel(result, told)))
+        kernel = topology.read_topology(fs)
+        result = rounds.run(rounds.measurable(kernel.online), seconds)
+        measured: dict[str, t.Any] = sibling_cache.save(fs, dict(result, agrees_with_kernel=rounds.compare_with_kernel(result, kernel)))
+        return measured
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ version_added: 0.1.0
 description:
   - Reads the result files of a run on the controller and writes what a person or another program reads beside them -
     C(index.html), for more than one host a page for each (C(HOST.html)), C(results.csv) (a row a sample), C(comparisons.csv) (a row a
-    comparison), C(summary.md), C(results.json), C(metrics.prom) (OpenMetrics text) and C(samples.parquet) (all samples, to be asked in SQL).
-  - A page needs no network. It answers on its first screen whether SMT should be on, and how sure that is, and leads down to the samples.
+    comparison), C(summary.md), C(results.json), C(metrics.prom) (OpenMetrics text) and C(samples.parquet) (all samples, for SQL queries).
+  - A page needs no network. Its first screen shows whether SMT should be on and how certain that is; details down to the samples follow.
   - What comes from a host is data. A file that is no sound result is refused by name, and the other hosts' pages are built.
   - The same results give the same files, so a second build changes nothing.
 options:
@@ -72,7 +72,7 @@ EXAMPLES = r"""
     margin: 0.02
   run_once: true
 
-- name: Ask what the new kernel changed
+- name: Compare with the run before the new kernel
   threadwise.smt.smt_report:
     run_dir: smt_eval_results/20260202T030405Z
     before: smt_eval_results/20260102T030405Z

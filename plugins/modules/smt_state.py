@@ -40,18 +40,18 @@ options:
     default: auto
   bystanders:
     description:
-      - What to do when taking CPUs offline would hurt tasks pinned there, cpusets, units, guests, interrupts or isolated CPUs.
+      - What to do about affinity conflicts of CPUs that go offline with pinned tasks, cpusets, units, guests, interrupts or isolated CPUs.
       - V(refuse) fails with the list before anything is changed, V(warn) goes on. In check mode the list is shown and nothing is changed either way.
     type: str
     choices: [refuse, warn]
     default: refuse
   affinity_conflicts_of:
     description:
-      - Whose conflicts O(bystanders=refuse) refuses. The others are warned of by name, and what they lose is saved and given back as everybody's.
+      - Owners whose affinity conflicts O(bystanders=refuse) refuses. Others only cause a warning; all affinities are saved and restored.
       - V(services) is what the machine's administrators set up - units, cpusets, guests, interrupts, isolated CPUs, and tasks of root, of system users and
         of services, whoever they run as.
-      - A user's name is what this user pinned by himself, such as a C(taskset) in a login or a crontab. V(all) is everybody's. Any user may pin a task of his
-        own, so with V(all) any user can stop a change of the host.
+      - A user's name stands for tasks that this user pinned, such as with C(taskset) in a login or a crontab. V(all) means all owners. Any user may pin
+        own tasks, so with V(all) any user can block a change of the host.
     type: list
     elements: str
     default: [services]
@@ -64,8 +64,8 @@ options:
     default: none
   neutralise_udev_rules:
     description:
-      - Has udev rules rest that bring CPUs online on their C(add) event, by a file of the same name in C(/etc/udev/rules.d).
-        With V(false) they come back as they were.
+      - Disables udev rules that bring CPUs online on their C(add) event, by a file of the same name in C(/etc/udev/rules.d).
+        With V(false) the rules are enabled again.
     type: bool
     default: false
   revert_after:
@@ -110,7 +110,7 @@ EXAMPLES = r"""
     state: disabled
     affinity_conflicts_of: [services, oracle]
 
-- name: As it was before the first change
+- name: Restore the state from before the first change
   threadwise.smt.smt_state:
     state: restored
 """
@@ -122,18 +122,18 @@ before:
   type: dict
   sample: {"control": "on", "active": true, "online": "0-7"}
 after:
-  description: The state after, in check mode as far as it can be told.
+  description: The state after the change, in check mode as predicted.
   returned: success
   type: dict
   sample: {"control": "off", "active": false, "online": "0,2,4,6"}
 bystanders:
-  description: What is hurt by CPUs going offline, one sentence each, and what is put right by itself. Also of a change that was refused because of it.
+  description: Affinity conflicts, one sentence each, and what is corrected automatically. Also returned for a change that was refused because of them.
   returned: always
   type: list
   elements: str
   sample: ["CPU 3: pid 812 sleep (user root, uid 0, unit foo.service) is pinned to 3 alone"]
 not_restored:
-  description: What could not be given back when CPUs came back, one sentence each.
+  description: Affinities that could not be restored when CPUs came online, one sentence each.
   returned: success
   type: list
   elements: str
@@ -148,7 +148,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change, rollback_timer
 
 
-def main():
+def main() -> None:
+    """Change the running SMT state."""
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["enabled", "disabled", "restored"]},
@@ -183,10 +184,10 @@ def main():
     change = smt_change.RuntimeChange(request, module.run_command)
     try:
         result = change.run()
-    except smt_change.ChangeRefused as trouble:
-        module.fail_json(msg=str(trouble), bystanders=trouble.findings)
-    except smt_change.ERRORS as trouble:
-        module.fail_json(msg=str(trouble), bystanders=[finding.text for finding in change.findings])
+    except smt_change.ChangeRefused as error:
+        module.fail_json(msg=str(error), bystanders=error.findings)
+    except smt_change.ERRORS as error:
+        module.fail_json(msg=str(error), bystanders=[finding.text for finding in change.findings])
     for warning in change.warnings:
         module.warn(warning)
     module.exit_json(**result)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: smt_verdict
-short_description: Whether a host is as its SMT policy wants it
+short_description: Whether a host complies with its SMT policy
 version_added: 0.1.0
 description:
-  - Reads the facts of a host by one call of M(threadwise.smt.smt_facts), and by another one where a memory policy is wanted, holds them against
-    the policy on the controller, and returns the verdict alone. A host is compliant where M(threadwise.smt.smt_state) and
+  - Reads the facts of a host by one call of M(threadwise.smt.smt_facts), and by another one for a memory policy, compares them with
+    the policy on the controller, and returns only the result. A host is compliant where M(threadwise.smt.smt_state) and
     M(threadwise.smt.smt_boot_args) would change no CPU and no argument.
   - Nothing is written and the facts are not kept.
 options:
@@ -20,25 +20,25 @@ options:
     type: raw
   scope:
     description:
-      - Whether the running system (V(runtime)), the boot arguments (V(boot)) or both are judged.
+      - Whether the running system (V(runtime)), the boot arguments (V(boot)) or both are checked.
     type: str
     choices: [runtime, boot, both]
     default: runtime
   classes:
-    description: Mapping of hardware classes to policies, which go before O(policy) on hosts of these classes.
+    description: Mapping of hardware classes to policies, which override O(policy) on hosts of these classes.
     type: raw
   evidence:
     description: What M(threadwise.smt.smt_evidence) returned. Needed by V(auto).
     type: dict
   memory:
-    description: A wanted memory policy, as options of M(threadwise.smt.smt_memory_facts). It takes one more call on the host.
+    description: The desired memory policy, as options of M(threadwise.smt.smt_memory_facts). It takes one more call on the host.
     type: dict
   protect:
-    description: Services that the OOM killer should spare, asked by the same call as O(memory).
+    description: Services to protect from the OOM killer, read by the same call as O(memory).
     type: list
     elements: str
   sysroot:
-    description: Directory that stands for C(/) on the host. With another value than V(/) a recorded tree is judged.
+    description: Directory that stands for C(/) on the host. Another value than V(/) checks a recorded tree.
     type: path
     default: /
 extends_documentation_fragment:
@@ -56,13 +56,13 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Judge a host
+- name: Check a host
   threadwise.smt.smt_verdict:
     policy: disabled
     scope: both
   register: smt_verdict_result
 
-- name: Judge hosts of one hardware class otherwise
+- name: Check hosts of one hardware class against another policy
   threadwise.smt.smt_verdict:
     policy: disabled
     classes:
@@ -72,7 +72,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 verdict:
-  description: The verdict. What does not apply is null.
+  description: The result of the comparison. What does not apply is null.
   returned: success
   type: dict
   contains:
@@ -80,7 +80,7 @@ verdict:
       description: V(compliant), V(drifted), or V(unknown) where facts or a decision are missing.
       type: str
     sentence:
-      description: What is not as wanted; empty on a compliant host.
+      description: The differences from the policy; empty on a compliant host.
       type: str
       sample: "running: CPUs 4-7 are online"
     wanted:
@@ -91,25 +91,25 @@ verdict:
       description: As in O(scope).
       type: str
     evidence:
-      description: Whose evaluation decided under V(auto), and how old it is.
+      description: Source and age of the evaluation that decided under V(auto).
       type: str
     hardware_class:
       description: Of this host.
       type: str
     running:
-      description: The running system - C(status), C(reasons), and C(hindrance), why it cannot be changed while the host runs.
+      description: The running system - C(status), C(reasons), and C(hindrance), what blocks a change while the host runs.
       type: dict
     configured:
-      description: The next boot, likewise.
+      description: The same for the next boot.
       type: dict
     memory:
-      description: The memory policy of the running kernel, likewise.
+      description: The same for the memory policy of the running kernel.
       type: dict
     memory_configured:
-      description: The memory policy that the host's files make at the next boot, likewise.
+      description: The same for the memory policy of the next boot.
       type: dict
     reboot_pending:
-      description: Whether the next boot has other arguments that bear on SMT than the running kernel.
+      description: Whether the next boot has other SMT-related arguments than the running kernel.
       type: bool
     change:
       description:
@@ -118,7 +118,7 @@ verdict:
       type: dict
       sample: {"running": {"state": "disabled"}, "configured": {"smt": "disabled"}, "reboot": false}
     before:
-      description: What brings the present state back, likewise.
+      description: The same for a return to the present state.
       type: dict
     unconfirmed:
       description:

@@ -56,8 +56,8 @@ members:
   elements: dict
   sample: [{"host": "db1", "wave": 1, "after": null}]
 left_out:
-  description: Hosts that cannot be mended, or not now, and why.
+  description: Hosts that cannot be changed, or not now, with the reason.
   returned: success
   type: dict
-  sample: {"db2": "it cannot be mended: only root may write it: use become"}
+  sample: {"db2": "it cannot be changed: only root may write it: use become"}
 """

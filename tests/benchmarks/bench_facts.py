@@ -48,10 +48,8 @@ def main():
             ours = least(lambda: our_seconds("topology", root), options.repeats)
             everything = least(lambda: our_seconds("facts", root), options.repeats)
             theirs = least(lambda: lscpu_seconds(root), options.repeats)
-        print(
-            "%6d %14.2f %14.2f %14s %20.1f"
-            % (size, ours * 1e3, everything * 1e3, "cannot read" if theirs is None else "%.2f" % (theirs * 1e3), ours / size * 1e6)
-        )
+        lscpu = "cannot read" if theirs is None else f"{theirs * 1e3:.2f}"
+        print(f"{size:6d} {ours * 1e3:14.2f} {everything * 1e3:14.2f} {lscpu:>14} {ours / size * 1e6:20.1f}")
 
 
 def least(measure, repeats):

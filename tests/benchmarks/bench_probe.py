@@ -22,7 +22,8 @@ def main():
         runs = 5 if count < 64 else 1
         begun = time.process_time()
         results = [
-            test_siblings.measured(test_siblings.machine_of(count, threads, order=seed, cost=0.6, spread=0.02, seed=seed), 60.0, seed)[1] for seed in range(runs)
+            test_siblings.measured(test_siblings.machine_of(count, threads, order=seed, cost=0.6, spread=0.02, seed=seed), 60.0, seed)[1]
+            for seed in range(runs)
         ]
         rounds = statistics.median(result["rounds"] for result in results)
         unclear = sum(bool(result["unclear"]) for result in results)

@@ -28,6 +28,7 @@ import result_maker
 from selenium import webdriver
 from selenium.webdriver.support.ui import WebDriverWait
 
+FIRST_PAINT = "return performance.getEntriesByName('first-contentful-paint').map((one) => one.startTime)"
 BUILD = """
 import sys
 from pathlib import Path
@@ -115,8 +116,7 @@ def first_content(page):
         times = []
         for _turn in range(5):
             driver.get(page.as_uri())
-            asked = "return performance.getEntriesByName('first-contentful-paint').map((one) => one.startTime)"
-            times += WebDriverWait(driver, 60).until(lambda browser: browser.execute_script(asked))
+            times += WebDriverWait(driver, 60).until(lambda browser: browser.execute_script(FIRST_PAINT))
         return min(times)
     finally:
         driver.quit()

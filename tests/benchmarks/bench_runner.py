@@ -47,10 +47,8 @@ def main():
         for ours in (False, True) if pair % 2 == 0 else (True, False):
             (pinned if ours else bare).append((by_runner if ours else by_taskset)(argv, cpu))
     found = paired.compare(bare, pinned, better="higher", margin=MARGIN)
-    print(
-        "runner / taskset on CPU %d, %d pairs: %.4f (%.4f to %.4f, 95 %%), %s with a margin of %.1f %%"
-        % (cpu, found["n"], found["ratio"], found["ci_low"], found["ci_high"], found["verdict"], 100 * MARGIN)
-    )
+    interval = f"{found['ratio']:.4f} ({found['ci_low']:.4f} to {found['ci_high']:.4f}, 95 %)"
+    print(f"runner / taskset on CPU {cpu}, {found['n']} pairs: {interval}, {found['verdict']} with a margin of {100 * MARGIN:.1f} %")
 
 
 if __name__ == "__main__":

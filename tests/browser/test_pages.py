@@ -229,7 +229,7 @@ def test_hosts_are_filtered_by_words(browser, three_hosts):
 
 def test_a_refused_file_is_named_first(browser, three_hosts):
     show(browser, three_hosts / "index.html")
-    assert "broken.json: not a whole JSON document" in browser.find_element(By.CSS_SELECTOR, "[role=alert]").text
+    assert "broken.json: not a complete JSON document" in browser.find_element(By.CSS_SELECTOR, "[role=alert]").text
 
 
 def test_every_picture_is_read_out_and_every_wide_part_is_reached_by_keyboard(browser, one_host):

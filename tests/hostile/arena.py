@@ -150,9 +150,10 @@ def play(
     Args:
         directory: a new one.
         answers: a folder of what real modules answered, by key.
+        wanted: the playbook and its variables.
         hosts: in the order of the inventory.
-        baseline: the same call without the hosts in question: what takes more memory than that and `MOST_BYTES`, or is not done `patience` seconds after
-            it would have been, is killed.
+        baseline: the same call without the hosts in question: what takes more memory than that and `MOST_BYTES` is killed.
+        patience: seconds after which the call is killed, counted from when `baseline` was done.
         place: called with the folder of the call, to put further files there.
     """
     project = _prepare(directory, hosts, answers)
@@ -331,8 +332,8 @@ def _snapshot(place):
 
 
 def _differences(place, before, after):
-    told = []
-    for path in sorted(before.keys() | after.keys()):
-        if before.get(path) != after.get(path):
-            told.append(f"{path}: {'made' if path not in before else 'gone' if path not in after else 'changed'}")
-    return told
+    return [
+        f"{path}: {'made' if path not in before else 'gone' if path not in after else 'changed'}"
+        for path in sorted(before.keys() | after.keys())
+        if before.get(path) != after.get(path)
+    ]

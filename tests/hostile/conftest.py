@@ -16,6 +16,8 @@ import pytest
 HERE = pathlib.Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "unit" / "support"), str(HERE.parent / "playbooks")]
 
+import recorded
+
 # What makes and reads documents that are nested deeply has to go deeper than what is tried with them, from wherever pytest calls it.
 sys.setrecursionlimit(10_000)
 
@@ -23,8 +25,6 @@ sys.setrecursionlimit(10_000)
 @pytest.fixture(scope="session", name="recordings")
 def _recordings(tmp_path_factory):
     """What real modules answered, recorded once for all workers."""
-    import recorded
-
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     shared = tmp_path_factory.getbasetemp().parent if worker else tmp_path_factory.getbasetemp()
     with (shared / "recordings.lock").open("w") as lock:

@@ -16,10 +16,12 @@ KEY is the module and what it was asked for (`smt_plan.collect`); `KEY.N` is the
 of times.
 """
 
+import json
 import os
 import re
 import subprocess
 import sys
+import time
 
 MODULE = re.compile(rb"^module_fqn='[a-z_.]*?([a-z0-9_]+)'", re.MULTILINE)
 PARAMETERS = re.compile(rb"^params=(.*),$", re.MULTILINE)
@@ -67,7 +69,7 @@ def _asked(command, python, piped):
 
 
 def _record(home, key, command, piped, run):
-    done = subprocess.run(["/bin/sh", "-c", command], input=piped, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    done = subprocess.run(["/bin/sh", "-c", command], input=piped, capture_output=True, check=False)
     with open(os.path.join(home, "said", f"{key}.{_nth(home, key)}"), "wb") as file:
         file.write(done.stdout)
     _log(home, f"{key} said {run}\n")
@@ -89,12 +91,8 @@ def _answer(home, key, run):
 
 
 def _say(path):
-    import json
-
     how = json.loads(_read(path + ".how") or b"{}")
     if how.get("sleep"):
-        import time
-
         time.sleep(how["sleep"])
     errors = how.get("stderr", "").encode("utf-8", "surrogatepass")
     # Ansible may close its end before all is said.

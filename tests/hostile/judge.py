@@ -32,6 +32,7 @@ def faults(run: arena.Run, baseline: arena.Run) -> list[str]:
     """What is not as it would be without the compromised hosts.
 
     Args:
+        run: a call with compromised hosts.
         baseline: the same call with the honest hosts alone.
     """
     found = [f"it was killed: {run.killed}"] if run.killed else []
@@ -88,20 +89,33 @@ def _files(run):
             continue
         if STEERS.search(name):
             found.append(f"a file's name: {name!r}")
-        if path.suffix == ".json" and path.stem in ("results", "smt"):
-            try:
-                json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
-            except ValueError as error:
-                found.append(f"{name}: {error}")
-        if BELIEVED.encode() in path.read_bytes():
-            found.append(f"{name}: a host's own verdict is in it")
-        if path.suffix == ".prom":
-            series = [line.rpartition(" ")[0] for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
-            twice = sorted({one for one in series if series.count(one) > 1}) if len(series) != len(set(series)) else []
-            found += [f"{name}: twice: {one[:200]}" for one in twice[:3]]
+        found += [f"{name}: {wrong}" for wrong in _content(path)]
     for path in sorted(run.out.glob("results/*/*.json")):
         if path.stem in run.logs:
             found += [f"{path.relative_to(run.out)}: {wrong}" for wrong in _not_of_its_place(path)]
+    return found + _forgotten(run)
+
+
+def _content(path):
+    """What is wrong with the content of a file that was written."""
+    found = []
+    if path.suffix == ".json" and path.stem in ("results", "smt"):
+        try:
+            json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
+        except ValueError as error:
+            found.append(str(error))
+    if BELIEVED.encode() in path.read_bytes():
+        found.append("a host's own verdict is in it")
+    if path.suffix == ".prom":
+        series = [line.rpartition(" ")[0] for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+        twice = sorted({one for one in series if series.count(one) > 1}) if len(series) != len(set(series)) else []
+        found += [f"twice: {one[:200]}" for one in twice[:3]]
+    return found
+
+
+def _forgotten(run):
+    """Runs that hosts were told to forget although the controller does not have them, or cannot read them."""
+    found = []
     for host, log in run.logs.items():
         # A host forgets a run when it is told that the controller has it.
         forgotten = {line.split(" ")[2] for line in log if line.startswith("smt_plan.forget ")}
@@ -135,6 +149,7 @@ def honest_parts(run: arena.Run, tables: bool = False) -> dict[str, object]:
     """What tells of an honest host, by where it stands; moments and the run's own folder are made the same.
 
     Args:
+        run: a call of a playbook.
         tables: whether of a page of the report its tables alone are taken.
     """
     parts: dict[str, object] = {}
@@ -178,10 +193,13 @@ def _of_host(path, host, tables):
         return "\n".join(re.findall(r"<tr\b.*?</tr>", page, re.DOTALL)) if tables else page
     if path.stem == host:
         return path.read_bytes().decode("latin-1")
+    lines = None
     if path.suffix in (".prom", ".csv", ".md"):
-        return "\n".join(line for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if re.search(rf"\b{host}\b", line))
-    if path.suffix == ".html" and path.stem != "index":
-        return "\n".join(_rows(path.read_text(encoding="utf-8", errors="replace"), host))
+        lines = [line for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if re.search(rf"\b{host}\b", line)]
+    elif path.suffix == ".html" and path.stem != "index":
+        lines = _rows(path.read_text(encoding="utf-8", errors="replace"), host)
+    if lines is not None:
+        return "\n".join(lines)
     if path.suffix == ".json" and path.stem in ("results", "smt"):
         try:
             return json.dumps([one for one in json.loads(path.read_text(encoding="utf-8"))["hosts"] if one["host"] == host])

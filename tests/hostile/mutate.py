@@ -330,6 +330,7 @@ class Mutator:
         """What is said instead of `real` (plain JSON data, or None where the real answer is no JSON).
 
         Args:
+            real: the real answer.
             large: whether it is one of those that want the controller's memory or time, by megabytes.
         """
         choose = self._random.random()

@@ -1,7 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hosts whose SMT can be switched without a machine: playbooks, roles and what runs on the controller are the collection's own, and three modules are
-stand-ins that keep a host's state in a file. What a kernel and a boot loader do, and reboots, are for scenarios on guests.
+"""Hosts whose SMT can be switched without a machine.
+
+Playbooks, roles and what runs on the controller are the collection's own. Three modules are stand-ins that keep a host's state in a file. What a kernel
+and a boot loader do, and reboots, are tested by the scenarios on guests.
 """
 
 from __future__ import annotations

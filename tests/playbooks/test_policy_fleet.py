@@ -77,7 +77,7 @@ def test_a_rollout_is_checked_done_once_also_when_it_is_killed_and_kept(fleet):
     fleet.set("h5", configured=[])
     code, seen = fleet.play("smt_compliance", **COMPLIANCE)
     assert code == 2 and {host for host, status in table(seen).items() if status == "drifted"} == {"h2", "h5"}, seen
-    assert "running: smt/control reads 'on', wanted is off; CPUs 2-3 are online" in seen and "configured: nosmt is missing" in seen
+    assert "running: smt/control reads 'on' instead of off; CPUs 2-3 are online" in seen and "configured: nosmt is missing" in seen
     assert json.loads((fleet.directory / "smt_compliance.json").read_text())["counts"]["drifted"] == 2
     assert (
         'threadwise_smt_drifted{host="h5",hardware_class="x86_64-1s2c4t-split-00000000",aspect="configured"} 1'
@@ -97,7 +97,7 @@ def test_a_rollout_is_checked_done_once_also_when_it_is_killed_and_kept(fleet):
 
 def test_a_wave_that_fails_is_rolled_back_also_after_a_kill_and_the_next_run_goes_on(fleet):
     fleet.set("h3", configured=["nosmt"])
-    before = dict(dict.fromkeys(HOSTS, []), h1=["nosmt"], h3=["nosmt"])
+    before = dict({host: [] for host in HOSTS}, h1=["nosmt"], h3=["nosmt"])
     code, seen = fleet.play("smt_enforce", **WAVES, smt_enforce_health_check="health.yml", sick=["h3"])
     assert code != 0 and "h3 was brought back to the state before the wave: the service is down" in seen, seen
     assert "h2 was brought back to the state before the wave: too many hosts of its wave failed: h3" in seen
@@ -154,7 +154,7 @@ def test_a_group_waits_for_its_host_that_is_gone_and_the_others_for_nobody(tmp_p
 def test_a_controller_without_ssh_says_so_once_for_all_hosts_and_asks_the_others(tmp_path):
     lost = {"ansible_connection": "ssh", "ansible_ssh_executable": "no-such-ssh"}
     fleet = Fleet(tmp_path, {"h1": lost, "h2": {"smt_policy": "auto"}, "h3": lost, "h4": {"smt_policy": "enabled"}})
-    told = "this controller has no no-such-ssh, by which 2 of 4 hosts would be reached (h1, h3): install it"
+    told = "this controller has no no-such-ssh, which 2 of 4 hosts need for their connection (h1, h3): install it"
     code, seen = fleet.play("smt_compliance", smt_policy_evidence="nowhere")
     assert code == 2 and table(seen) == {"h1": "unreachable", "h3": "unreachable", "h2": "unknown", "h4": "compliant"}, seen
     assert seen.count(told) == 1 and "Unable to execute" not in seen

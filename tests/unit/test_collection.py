@@ -44,9 +44,8 @@ def test_each_role_variable_is_explained_in_its_readme(role):
 def test_links_between_pages_lead_somewhere():
     lost = []
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "roles").glob("*/README.md"))]:
-        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
-            if not (page.parent / target).exists():
-                lost.append(f"{page.relative_to(ROOT)} -> {target}")
+        targets = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
+        lost.extend(f"{page.relative_to(ROOT)} -> {target}" for target in targets if not (page.parent / target).exists())
     assert lost == []
 
 

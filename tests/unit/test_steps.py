@@ -104,5 +104,5 @@ def test_whoever_ends_it_ends_what_it_started(tmp_path):
     running.terminate()
     assert running.wait() == 143
     child = int((tmp_path / "pid").read_text(encoding="ascii"))
-    while os.path.exists(f"/proc/{child}") and open(f"/proc/{child}/stat", encoding="ascii").read().rsplit(")", 1)[1].split()[0] != "Z":
+    while os.path.exists(f"/proc/{child}") and pathlib.Path(f"/proc/{child}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0] != "Z":
         time.sleep(0.05)

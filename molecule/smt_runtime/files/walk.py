@@ -17,7 +17,7 @@ def steps(threads: int) -> list:
     """A de Bruijn sequence, from the Lyndon words of length 1 and 2 in order: it has each step after each step once."""
     names = ["enabled", "disabled", "restored", *list(range(1, threads + 1))]
     words = [[first] + [step for second in names[place + 1 :] for step in (first, second)] for place, first in enumerate(names)]
-    return sum(words, []) + names[:1]
+    return [step for word in words for step in word] + names[:1]
 
 
 def run_command(command: list) -> tuple:

@@ -1,11 +1,11 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What one host measured in several boots -> one result, as if its conditions had been switched.
+"""Combine the results of several boots of one host into one result with two arms.
 
-A change that takes a reboot cannot be interleaved within seconds: what else differs between two boots (where memory lies, which services run, how
-warm the machine is) lies between the sides of each comparison. With one boot a condition nothing tells it from the change, and the result is
-``confounded``. With several the boot is what is repeated: conditions are compared pair by pair of boots, one in each condition, and not sample by
-sample; placements, which are compared within a boot, keep their blocks.
+A change that needs a reboot cannot be interleaved within seconds: whatever else differs between two boots (memory layout, running services,
+temperature) lies between the two sides of each comparison. With one boot per arm this cannot be separated from the change, and the result is
+``confounded``. With several boots the boot is the repeated unit: arms are compared by pairs of boots, one boot of each arm, and not sample by
+sample. Placements are compared within a boot and keep their blocks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import SMT_OFF, SMT_ON, Result, cpus_of
 
 NAME = "smt_boot"
-# What has to be as before, of ``ansible_facts['smt']``: how a difference calls it, and where it stands.
+# Parts of ``ansible_facts['smt']`` that must be restored: name in a reported difference -> path in the facts.
 AS_BEFORE = {
     "smt/control": ("control",),
     "CPUs online": ("cpus", "online"),
@@ -25,13 +25,13 @@ AS_BEFORE = {
 }
 
 
-class Leg(t.NamedTuple):
-    """What was measured in one boot.
+class BootResult(t.NamedTuple):
+    """The measurement of one boot.
 
     Attributes:
-        number: of the boot, from 1 on; 1 and 2 are the first pair
-        condition: ``smt_on`` or ``smt_off``
-        result: a document that :func:`result_files.load` has accepted, in which nothing was switched
+        number: number of the boot, from 1; boots 1 and 2 are the first pair.
+        condition: the arm, ``smt_on`` or ``smt_off``.
+        result: a document accepted by :func:`result_files.load`, in which nothing was switched.
     """
 
     number: int
@@ -39,67 +39,71 @@ class Leg(t.NamedTuple):
     result: Result
 
 
-def join(run: str, legs: t.Sequence[Leg], boots: int, before: dict[str, t.Any], after: dict[str, t.Any] | None, trouble: str | None = None) -> Result:
-    """The result of a host over all of its boots.
+def join(run: str, results: t.Sequence[BootResult], boots: int, before: dict[str, t.Any], after: dict[str, t.Any] | None, error: str | None = None) -> Result:
+    """Combine the results of all boots of a host.
 
     Args:
-        run: the run's name
-        legs: in the order measured, at least one
-        boots: how many boots of each condition were asked for
-        before: ``ansible_facts['smt']`` before the first boot
-        after: the same after the last one, None while the host is not yet as before
-        trouble: what ended it early, if anything did
+        run: the run's name.
+        results: the measured boots in order, at least one.
+        boots: the requested number of boots per arm.
+        before: ``ansible_facts['smt']`` before the first boot.
+        after: the same facts after the last boot; None while the host is not restored.
+        error: why the run ended early, or None.
+
+    Returns:
+        A result document.
     """
-    first = legs[0].result
-    whole = next((leg.result for leg in legs if leg.condition == SMT_ON), first)
-    failed = trouble or next((_trouble(leg) for leg in legs if leg.result["outcome"] != "completed"), None)
-    done = len(legs) == 2 * boots and after is not None
-    samples = list(_samples(legs))
+    first = results[0].result
+    whole = next((one.result for one in results if one.condition == SMT_ON), first)
+    failed = error or next((_error(one) for one in results if one.result["outcome"] != "completed"), None)
+    done = len(results) == 2 * boots and after is not None
+    samples = list(_samples(results))
     return {
         **{key: first.get(key) for key in ("schema", "schema_version", "host", "collection_version", "started")},
         "run": run,
-        "finished": legs[-1].result.get("finished"),
+        "finished": results[-1].result.get("finished"),
         "outcome": "failed" if failed else "completed" if done else "interrupted",
-        "message": failed or (None if done else f"{len(legs)} of {2 * boots} boots were measured, or the host is not yet booted as before"),
+        "message": failed
+        or (None if done else f"{len(results)} of {2 * boots} boots were measured, or the host is not yet booted with its original arguments"),
         "facts": whole["facts"],
-        "environment": {**first["environment"], "busy": {"others": max((_others(leg.result) for leg in legs), default=0.0)}},
+        "environment": {**first["environment"], "busy": {"others": max((_others(one.result) for one in results), default=0.0)}},
         "change": {"name": NAME, "compared": True, "reason": None, "before": SMT_ON, "after": SMT_OFF, "confounded": boots < 2, "boots": boots},
         "plan": {
             **first["plan"],
             "stopped": "blocks",
             "blocks_done": len({sample["block"] for sample in samples}),
-            "seconds_budget": sum(leg.result["plan"].get("seconds_budget") or 0 for leg in legs),
-            "placements": {leg.condition: spots for leg in legs for spots in list((leg.result["plan"].get("placements") or {}).values())[:1]},
+            "seconds_budget": sum(one.result["plan"].get("seconds_budget") or 0 for one in results),
+            "placements": {one.condition: spots for one in results for spots in list((one.result["plan"].get("placements") or {}).values())[:1]},
             "order": "boots in the order A B, B A, ..., nothing switched within one",
         },
         "samples": samples,
         "observations": [],
-        "skipped": [{**skip, "condition": leg.condition} for leg in legs for skip in leg.result.get("skipped") or []],
-        "events": [event for leg in legs for event in _events(leg)],
+        "skipped": [{**skip, "condition": one.condition} for one in results for skip in one.result.get("skipped") or []],
+        "events": [event for one in results for event in _events(one)],
         "restored": None if after is None else proof(before, after),
     }
 
 
-def _samples(legs: t.Sequence[Leg]) -> t.Iterator[dict[str, t.Any]]:
-    """All samples with their condition, their boot and its pair; the blocks of a pair follow those of the one before."""
+def _samples(results: t.Sequence[BootResult]) -> t.Iterator[dict[str, t.Any]]:
+    """Yield all samples with their arm, boot and pair; blocks are numbered on from pair to pair."""
     begin = 0
-    for pair, together in itertools.groupby(legs, key=lambda leg: (leg.number - 1) // 2):
-        both = list(together)
-        for leg in both:
-            about = {"condition": leg.condition, "boot": leg.number, "pair": pair}
-            yield from ({**sample, **about, "block": begin + sample["block"]} for sample in leg.result["samples"])
-        begin += 1 + max((sample["block"] for leg in both for sample in leg.result["samples"]), default=0)
+    for pair, group in itertools.groupby(results, key=lambda one: (one.number - 1) // 2):
+        both = list(group)
+        for one in both:
+            about = {"condition": one.condition, "boot": one.number, "pair": pair}
+            yield from ({**sample, **about, "block": begin + sample["block"]} for sample in one.result["samples"])
+        begin += 1 + max((sample["block"] for one in both for sample in one.result["samples"]), default=0)
 
 
-def _trouble(leg: Leg) -> str:
-    return f"boot {leg.number}: {leg.result.get('message') or leg.result['outcome']}"
+def _error(one: BootResult) -> str:
+    return f"boot {one.number}: {one.result.get('message') or one.result['outcome']}"
 
 
-def _events(leg: Leg) -> t.Iterator[dict[str, t.Any]]:
-    environment = leg.result["environment"]
-    told = f"boot {leg.number}, {leg.condition}: kernel {environment.get('kernel')}, {environment.get('cmdline')}"
-    yield {"at": leg.result.get("started"), "event": "boot", "detail": told}
-    yield from leg.result.get("events") or []
+def _events(one: BootResult) -> t.Iterator[dict[str, t.Any]]:
+    environment = one.result["environment"]
+    detail = f"boot {one.number}, {one.condition}: kernel {environment.get('kernel')}, {environment.get('cmdline')}"
+    yield {"at": one.result.get("started"), "event": "boot", "detail": detail}
+    yield from one.result.get("events") or []
 
 
 def _others(result: Result) -> float:
@@ -107,14 +111,14 @@ def _others(result: Result) -> float:
 
 
 def proof(before: dict[str, t.Any], after: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Hold a host as it is now against how it was found.
+    """Compare a host's present state with its state before the run.
 
     Args:
-        before: ``ansible_facts['smt']`` then
-        after: ``ansible_facts['smt']`` now
+        before: ``ansible_facts['smt']`` before the run.
+        after: ``ansible_facts['smt']`` now.
 
     Returns:
-        ``{ok, before, after, differences}``, as a result's ``restored`` has it
+        ``{ok, before, after, differences}``, the ``restored`` part of a result.
     """
     differences = [
         f"{name}: {_shown(before, path)} before, {_shown(after, path)} now" for name, path in AS_BEFORE.items() if _at(before, path) != _at(after, path)

@@ -1,10 +1,10 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One host's result -> comparisons with their verdicts -> the sentence a person reads first.
+"""The comparisons of one host's result, with their verdicts.
 
-A comparison pairs two keys (workload, placement, condition, point) block by block; the point is the value of a workload's parameter (clients, load)
-where it is measured at several. A block in which one side has no good sample is dropped from
-that comparison alone, and counted. Ratios are candidate by baseline with above 1 = better, whichever way the metric points.
+A comparison pairs two keys (workload, placement, arm, parameter value) block by block; the parameter (clients, load) is set only for workloads that
+are measured at several of its values. A block without a good sample on one side is dropped from that comparison alone, and counted. Ratios are
+candidate / baseline, turned so that above 1 is better whichever direction the metric has.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import pa
 Result = dict[str, t.Any]
 Comparison = dict[str, t.Any]
 Key = tuple[str, str, str, float | None]
-# kind, effect, placement, then (placement, condition) of baseline and candidate
+# kind, effect, placement, then (placement, arm) of baseline and candidate
 Pair = tuple[str, str, str, tuple[str, str], tuple[str, str]]
 
 SMT_ON = "smt_on"
@@ -29,7 +29,7 @@ AS_FOUND = "as_found"
 CONDITIONS = (SMT_ON, SMT_OFF, AS_FOUND)
 
 WHOLE_MACHINE = "all_threads"
-# From one worker to all CPUs, as a person reads them; streams and others come after.
+# In display order, from one worker to all CPUs; streams and unknown placements follow.
 PLACEMENTS = ("single", "same_cpu", "siblings", "cores", "one_per_core", WHOLE_MACHINE, "unpinned")
 STREAMS = re.compile(r"streams_([0-9]{1,4})\Z")
 
@@ -42,54 +42,53 @@ PLACEMENT_TITLES = {
     WHOLE_MACHINE: "every online thread busy",
     "unpinned": "as many workers, not pinned",
 }
-# From all CPUs down to one worker: another setting than SMT is judged where the most of a machine was measured. Streams stand before two workers.
+# From all CPUs to one worker: settings other than SMT are compared at the widest measured placement. Streams rank before two workers.
 WIDEST_FIRST = (WHOLE_MACHINE, "unpinned", "one_per_core", "streams", "cores", "siblings", "same_cpu", "single")
-# Names of what a run was to switch that are about SMT.
+# Names of changes that concern SMT.
 CHANGES_OF_SMT = (None, "none", "smt_runtime", "smt_boot")
 
-# What each comparison between placements is for: (candidate, baseline) -> the field's name of the effect.
+# (candidate, baseline) placements -> name of the effect that their comparison measures.
 PLACEMENT_PAIRS = {
     ("siblings", "cores"): "cost_of_sharing",
     ("all_threads", "one_per_core"): "smt_yield",
     ("same_cpu", "cores"): "cost_of_one_cpu",
     ("cores", "single"): "second_core",
-    # Of a machine with one core, where there are no two to be compared with.
+    # For machines with a single core.
     ("siblings", "single"): "cost_of_sharing_alone",
 }
-# The sides of these have different numbers of workers: they can be compared only where the workers' values together say how much was done.
+# Effects whose sides have different numbers of workers: they need a metric that adds up over workers.
 UNEQUAL_SIDES = ("smt_yield", "second_core", "cost_of_sharing_alone")
 ADDING_UP = ("sum", workload_metrics.PER_JOB)
 
 
 def compare_host(result: Result, margin: float = 0.01, confidence: float = 0.95) -> list[Comparison]:
-    """Every comparison that a host's samples allow.
+    """Compute every comparison that a host's samples allow.
 
     Args:
-        result: a document that :func:`result_files.load` has accepted
-        margin: effects within +- this share of 1 count as none
-        confidence: of each interval, after the correction for the number of workloads
+        result: a document accepted by :func:`result_files.load`.
+        margin: effects within this share of 1 count as none.
+        confidence: family-wise confidence of the verdicts, from 0.5 to 0.9999.
 
     Returns:
-        ``{workload, title, metric, unit, better, kind, effect, placement, confounded, baseline, candidate, baseline_value, candidate_value,
-            dropped_blocks, ...what smt_compare returns}``, and ``point`` for a workload that has some. ``effect`` is
-            ``smt_off`` or (of another setting) ``policy`` for a change of the condition, else a value of
-            :data:`PLACEMENT_PAIRS`; ``baseline`` and ``candidate`` are ``{condition, placement}``. The workloads of one effect and
-            placement are one family for the correction.
+        One ``{workload, title, metric, unit, better, kind, effect, placement, confounded, baseline, candidate, baseline_value, candidate_value,
+        dropped_blocks, ...fields of smt_compare}`` each, with ``point`` for a workload with a parameter. ``effect`` is ``smt_off`` or, for
+        another setting, ``policy`` when arms are compared, else a value of :data:`PLACEMENT_PAIRS`; ``baseline`` and ``candidate`` are
+        ``{condition, placement}``. The workloads of one effect and placement form one family for the correction.
     """
     samples = _by_key(result)
-    # Between boots nothing is paired but the boots themselves.
+    # Across boots only whole boots are paired.
     of_change = _by_key(result, "pair") if (result["change"].get("boots") or 0) > 1 else samples
     families = [_family(result, of_change if pair[0] == "change" else samples, pair, margin, confidence) for pair in _pairs(result, samples)]
     return [comparison for family in families for comparison in family]
 
 
 def primary(comparisons: t.Iterable[Comparison]) -> list[Comparison]:
-    """Those that answer the question: the whole machine with every online thread busy, SMT off against SMT on."""
+    """Return the comparisons of the whole machine (every online thread busy), SMT off against SMT on."""
     return [one for one in comparisons if one["effect"] == "smt_off" and one["placement"] == WHOLE_MACHINE]
 
 
 def of_policy(comparisons: t.Iterable[Comparison]) -> list[Comparison]:
-    """Where not SMT but another setting was switched, such as the memory policy: each workload's comparison at the widest placement it was measured in."""
+    """Return each workload's comparison of a setting other than SMT, such as the memory policy, at the widest measured placement."""
     widest: dict[tuple[str, float | None], Comparison] = {}
     for one in sorted((one for one in comparisons if one["effect"] == "policy"), key=lambda one: _narrowness(one["placement"])):
         widest.setdefault((one["workload"], one.get("point")), one)
@@ -104,10 +103,13 @@ def _narrowness(placement: str) -> tuple[int, int]:
 
 
 def policy_of(change: dict[str, t.Any]) -> str | None:
-    """The setting other than SMT that a run switched, or was to switch; None where it is about SMT.
+    """Return the name of the setting other than SMT that a run switched or was to switch.
 
     Args:
-        change: of a result
+        change: the ``change`` of a result.
+
+    Returns:
+        The name, or None for a run that concerns SMT.
     """
     if change["compared"]:
         return None if (change.get("after") or SMT_OFF) == SMT_OFF else change["after"]
@@ -115,7 +117,7 @@ def policy_of(change: dict[str, t.Any]) -> str | None:
 
 
 def placement_title(name: str) -> str:
-    """A placement as a person reads it."""
+    """Return the display name of a placement."""
     if name in PLACEMENT_TITLES:
         return PLACEMENT_TITLES[name]
     match = STREAMS.match(name)
@@ -123,20 +125,20 @@ def placement_title(name: str) -> str:
 
 
 def sides(result: Result) -> tuple[str, str] | None:
-    """The conditions before and after the change that a result compares, None where nothing was switched."""
+    """Return the arms before and after the change that a result compares, or None when nothing was switched."""
     change = result["change"]
     return (change.get("before") or SMT_ON, change.get("after") or SMT_OFF) if change["compared"] else None
 
 
 def sampled_as(result: Result, placement: str, condition: str) -> str:
-    """The placement under which the samples of ``placement`` were taken: the plan measures the same set of CPUs only once."""
+    """Return the placement whose samples stand for ``placement``: the plan measures the same set of CPUs only once."""
     spots = ((result["plan"].get("placements") or {}).get(condition)) or {}
     same = (spots.get(placement) or {}).get("same_as")
     return same if isinstance(same, str) else placement
 
 
 def good_value(sample: dict[str, t.Any]) -> float | None:
-    """The metric of a sample that worked, else None. A rate or a time of zero or less has no ratio, one beyond any machine's no meaning."""
+    """Return the metric of a successful sample, else None; also None for values that are not above zero or are implausibly large."""
     if not sample["ok"] or not sample["metric"]:
         return None
     value = sample["metric"]["value"]
@@ -144,7 +146,7 @@ def good_value(sample: dict[str, t.Any]) -> float | None:
 
 
 def cpus_of(text: t.Any) -> tuple[int, ...]:
-    """The CPUs of a list as the kernel writes it, none when it is not one."""
+    """Return the CPUs of a kernel CPU list, or none for a value that is not one."""
     try:
         return cpulist.parse(text) if isinstance(text, str) else ()
     except cpulist.CpuListError:
@@ -152,20 +154,21 @@ def cpus_of(text: t.Any) -> tuple[int, ...]:
 
 
 def cores_of(facts: dict[str, t.Any]) -> list[tuple[int, ...]]:
-    """The CPUs of each core, as far as the host tells which belong together."""
+    """Return the CPUs of each core, as far as the host's facts have them."""
     return [core for core in map(cpus_of, facts.get("sibling_groups") or []) if core]
 
 
 def point_of(sample: dict[str, t.Any]) -> float | None:
-    """The value of the parameter at which a sample was taken, None where its workload has none."""
+    """Return the parameter value at which a sample was taken, or None for a workload without a parameter."""
     return (sample.get("point") or {}).get("value")
 
 
 def _by_key(result: Result, unit: str = "block") -> dict[Key, dict[int, list[float]]]:
-    """Key -> block -> values; a block in which a sample failed is there with an empty list.
+    """Group the values of good samples by key and block; a block with failed samples only has an empty list.
 
     Args:
-        unit: the field that says which samples belong together: ``block``, or ``pair`` (of boots)
+        result: a document accepted by :func:`result_files.load`.
+        unit: the field that groups samples: ``block``, or ``pair`` (of boots).
     """
     found: dict[Key, dict[int, list[float]]] = {}
     for sample in result["samples"]:
@@ -178,13 +181,14 @@ def _by_key(result: Result, unit: str = "block") -> dict[Key, dict[int, list[flo
 
 
 def _pairs(result: Result, samples: dict[Key, t.Any]) -> list[Pair]:
-    """The families of comparisons that this result may hold."""
+    """Return the families of comparisons that this result may contain."""
     conditions = {condition for _workload, _placement, condition, _point in samples}
-    pairs = []
-    before, after = sides(result) or (None, None)
-    if {before, after} <= conditions:
-        for placement in _placements_of(result, samples, before):
-            pairs.append(("change", "smt_off" if after == SMT_OFF else "policy", placement, (placement, before), (placement, after)))
+    pairs: list[Pair] = []
+    compared = sides(result)
+    if compared and set(compared) <= conditions:
+        before, after = compared
+        effect = "smt_off" if after == SMT_OFF else "policy"
+        pairs.extend(("change", effect, placement, (placement, before), (placement, after)) for placement in _placements_of(result, samples, before))
     condition = SMT_ON if SMT_ON in conditions else AS_FOUND
     two_cores = ((result["plan"].get("placements") or {}).get(condition) or {}).get("cores") or {}
     for (candidate, baseline), effect in PLACEMENT_PAIRS.items():
@@ -195,14 +199,14 @@ def _pairs(result: Result, samples: dict[Key, t.Any]) -> list[Pair]:
 
 
 def _placements_of(result: Result, samples: dict[Key, t.Any], before: str) -> list[str]:
-    """The placements to compare across conditions: the whole machine first."""
+    """Return the placements to compare across arms, the whole machine first."""
     planned = (result["plan"].get("placements") or {}).get(before) or {}
     taken = [placement for _workload, placement, condition, _point in samples if condition == before]
     return [WHOLE_MACHINE, *sorted({*planned, *taken} - {WHOLE_MACHINE}, key=lambda name: (_rank(name), name))]
 
 
 def _family(result: Result, samples: dict[Key, dict[int, list[float]]], pair: Pair, margin: float, confidence: float) -> list[Comparison]:
-    """The same comparison for each workload that has both sides."""
+    """Compare the two sides of a pair for each workload that has both."""
     kind, effect, placement, baseline, candidate = pair
     family, values = [], []
     for workload, point in dict.fromkeys((key[0], key[3]) for key in samples):
@@ -232,17 +236,17 @@ def _family(result: Result, samples: dict[Key, dict[int, list[float]]], pair: Pa
 
 
 def _adds_up(result: Result, name: str) -> bool:
-    """Whether the values of a workload's workers together say how much work was done."""
+    """Return whether the sum of the workers' values is the total amount of work."""
     return declaration(result, name)["aggregate"] in ADDING_UP
 
 
 def declaration(result: Result, name: str) -> dict[str, t.Any]:
-    """What the plan says of one of its workloads: at least its name, title, metric, unit, better and aggregate."""
+    """Return the plan's declaration of a workload: at least its name, title, metric, unit, better and aggregate."""
     return next(one for one in result["plan"]["workloads"] if one["name"] == name)
 
 
 def describe_workload(result: Result, name: str, point: float | None = None) -> dict[str, t.Any]:
-    """``{workload, title, metric, unit, better}`` as the plan declares it; with ``point`` where there is one."""
+    """Return ``{workload, title, metric, unit, better}`` as declared in the plan, with ``point`` where there is one."""
     declared = declaration(result, name)
     title = declared["title"] or name
     if point is not None:
@@ -253,12 +257,16 @@ def describe_workload(result: Result, name: str, point: float | None = None) -> 
 
 
 def levels(result: Result, confidence: float = 0.95) -> list[dict[str, t.Any]]:
-    """What was measured, by itself: each workload in each placement under each condition.
+    """Summarise each workload in each placement and arm by itself.
+
+    Args:
+        result: a document accepted by :func:`result_files.load`.
+        confidence: of each interval, from 0.5 to 0.9999.
 
     Returns:
-        ``{workload, placement, condition, point, value, low, high, n, failed, measured_as}`` in the plan's order; ``value`` None when every
-            sample failed; ``low`` and ``high`` None for a single block; ``n`` and ``failed`` count blocks. These intervals hold the drift from
-            block to block as well: to compare two of them, look at the comparison, which is paired.
+        ``{workload, placement, condition, point, value, low, high, n, failed, measured_as}`` each, in the plan's order; ``value`` is None when
+        every sample failed, ``low`` and ``high`` are None for a single block; ``n`` and ``failed`` count blocks. These intervals include the
+        drift from block to block: use the paired comparison to compare two of them.
     """
     samples = _by_key(result)
     found = []
@@ -283,7 +291,7 @@ def levels(result: Result, confidence: float = 0.95) -> list[dict[str, t.Any]]:
 
 
 def _planned_keys(result: Result, samples: dict[Key, t.Any]) -> list[Key]:
-    """Every key that was planned, and any other that has samples."""
+    """Return every planned key, then any other key with samples."""
     points: dict[str, dict[float | None, None]] = {}
     for key in samples:
         points.setdefault(key[0], {})[key[3]] = None
@@ -310,18 +318,18 @@ def _rank_condition(condition: str) -> int:
 
 
 def failures(result: Result) -> list[dict[str, t.Any]]:
-    """Samples that did not work, counted by workload, placement, condition and reason."""
+    """Count the failed samples by workload, placement, arm and reason."""
     counts: dict[tuple[str, str, str, str], int] = {}
     for sample in result["samples"]:
         if good_value(sample) is None:
-            reason = sample.get("error") or "its value is no rate or time above zero"
+            reason = sample.get("error") or "its value is not a rate or time above zero"
             key = (sample["workload"], sample["placement"], sample["condition"], reason)
             counts[key] = counts.get(key, 0) + 1
     return [{"workload": w, "placement": p, "condition": c, "reason": reason, "samples": count} for (w, p, c, reason), count in counts.items()]
 
 
 def not_measured(result: Result) -> list[dict[str, t.Any]]:
-    """What was planned and has no sample, with the reason: ``{workload, placement, condition, reason}``, None = all of them."""
+    """Return what was planned and has no sample as ``{workload, placement, condition, reason}``, where None means all."""
     absent = [
         {"workload": None, "placement": placement, "condition": condition, "reason": spot.get("reason") or "no reason given"}
         for condition, spots in (result["plan"].get("placements") or {}).items()

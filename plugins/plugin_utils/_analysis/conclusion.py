@@ -1,9 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One host's comparisons -> what a person reads first: should SMT be on here, how sure is that, what does it cost.
+"""The conclusion of one host's comparisons in plain text: whether SMT should be on, how certain that is, and what it costs.
 
-The words are never stronger than the evidence: one workload that is not decided leaves the host undecided, and where nothing was
-switched the sentence says why and what the placements tell instead.
+The text never claims more than the data: a single undecided workload leaves the host undecided, and where nothing was switched the sentence
+gives the reason and what the placements show instead.
 """
 
 from __future__ import annotations
@@ -22,34 +22,33 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.compariso
 ON, OFF, EITHER, BY_WORKLOAD, UNDECIDED, NOT_COMPARED = "on", "off", "either", "by_workload", "undecided", "not_compared"
 WORSE, BETTER, EQUAL = "worse", "better", "equal"
 
-# A share of stolen time or of failed samples above this is worth a word.
+# Shares of stolen time above this are reported.
 NOTABLE_SHARE = 0.01
-# A pinned worker that computes gets all of its CPU's time but for interrupts and short-lived neighbours.
+# A pinned, CPU-bound worker gets nearly all of its CPU's time: the rest goes to interrupts and short-lived tasks.
 LEAST_CPU_SHARE = 0.9
 MIB = 1024 * 1024
-OVERREACH = {
+OVERCOMMIT_TESTS = {
     "enomem": "it was refused at once (ENOMEM)",
     "oom_killed": "it was promised them, and killed when it used them",
     "survived": "it was promised them, and could use them",
 }
-# More workloads than this are counted instead of named.
+# More workloads than this are counted, not named.
 NAMED = 3
 MINUTE = 60
-# More blocks than anybody measures.
+# A measurement of more blocks is not practical.
 MOST_BLOCKS = 10_000
 
 
-def answer(result: Result, comparisons: t.Sequence[Comparison]) -> dict[str, t.Any]:
-    """The answer for one host.
+def conclude(result: Result, comparisons: t.Sequence[Comparison]) -> dict[str, t.Any]:
+    """Draw the conclusion for one host.
 
     Args:
-        result: a document that :func:`result_files.load` has accepted
-        comparisons: of :func:`host_comparisons.compare_host`
+        result: a document accepted by :func:`result_files.load`.
+        comparisons: from :func:`host_comparisons.compare_host`.
 
     Returns:
-        ``{recommendation, sentence, evidence, costs, cautions, next}``: ``recommendation`` is ``on``, ``off``, ``either``,
-            ``by_workload``, ``undecided`` or ``not_compared``; ``costs`` and ``cautions`` are lists of sentences; ``next`` says what more to
-            measure, or is None
+        ``{recommendation, sentence, evidence, costs, cautions, next}``: ``recommendation`` is ``on``, ``off``, ``either``, ``by_workload``,
+        ``undecided`` or ``not_compared``; ``costs`` and ``cautions`` are lists of sentences; ``next`` names what to measure next, or is None.
     """
     main = host_comparisons.primary(comparisons)
     choice = recommendation(main)
@@ -58,7 +57,7 @@ def answer(result: Result, comparisons: t.Sequence[Comparison]) -> dict[str, t.A
     return {
         "recommendation": choice,
         "sentence": _sentence(result, comparisons, main, choice),
-        "evidence": _evidence(changed or [one for one in comparisons if one["kind"] == "placement"]),
+        "evidence": _confidence_text(changed or [one for one in comparisons if one["kind"] == "placement"]),
         "costs": [*_costs(result, comparisons), *_observed(result)],
         "cautions": _cautions(result),
         "next": more["words"] if more else None,
@@ -66,13 +65,13 @@ def answer(result: Result, comparisons: t.Sequence[Comparison]) -> dict[str, t.A
 
 
 def recommendation(main: t.Sequence[Comparison]) -> str:
-    """What the comparisons of the whole machine, SMT off against SMT on, say together, as :func:`answer` names it."""
+    """Combine the whole machine's comparisons of SMT off against SMT on into a recommendation, as in :func:`conclude`."""
     said = outcome(main)
     return {WORSE: ON, BETTER: OFF, EQUAL: EITHER}.get(said, said)
 
 
 def outcome(group: t.Sequence[Comparison]) -> str:
-    """What comparisons say together of what was switched: ``worse``, ``better``, ``equal``, ``by_workload``, ``undecided`` or ``not_compared``."""
+    """Combine the verdicts of comparisons: ``worse``, ``better``, ``equal``, ``by_workload``, ``undecided`` or ``not_compared``."""
     verdicts = {one["verdict"] for one in group}
     if not verdicts:
         return NOT_COMPARED
@@ -97,18 +96,19 @@ def _sentence(result: Result, comparisons: t.Sequence[Comparison], main: t.Seque
         BY_WORKLOAD: "It depends on the work",
         UNDECIDED: "Not decided",
     }[choice]
-    told = _told(main, "turning it off", "that" if choice == OFF else "turning it off", _undecided)
+    clauses = _clauses(main, "turning it off", "that" if choice == OFF else "turning it off", _undecided)
     confounded = ", all of it confounded with the reboot between" if any(one["confounded"] for one in main) else ""
-    return f"{opening}: with every online thread busy, {told}{confounded}."
+    return f"{opening}: with every online thread busy, {clauses}{confounded}."
 
 
-def _told(group: t.Sequence[Comparison], loser: str, winner: str, undecided: t.Callable[[t.Sequence[Comparison]], str]) -> str:
-    """What the verdicts of comparisons say, as clauses.
+def _clauses(group: t.Sequence[Comparison], loser: str, winner: str, undecided: t.Callable[[t.Sequence[Comparison]], str]) -> str:
+    """Describe the verdicts of comparisons as clauses.
 
     Args:
-        loser: what costs, where something is lost
-        winner: what gives, where something is gained
-        undecided: the words for those that are inconclusive
+        group: comparisons of the same two arms.
+        loser: subject of a clause about a loss.
+        winner: subject of a clause about a gain.
+        undecided: makes the text for inconclusive comparisons.
     """
     by = {verdict: [one for one in group if one["verdict"] == verdict] for verdict in ("loss", "gain", "equivalent", "inconclusive")}
     parts = []
@@ -128,7 +128,7 @@ def _verb(group: t.Sequence[t.Any], one: str, many: str) -> str:
 
 
 def _effects(group: t.Sequence[Comparison]) -> str:
-    """``gzip 20 % (18 to 22 %)`` for a few, their range for many."""
+    """Return ``gzip 20 % (18 to 22 %)`` for a few workloads, their range for many."""
     if len(group) > NAMED:
         shares = sorted(abs(one["ratio"] - 1) for one in group)
         return f"{len(group)} workloads {_span(shares[0], shares[-1])}"
@@ -138,10 +138,10 @@ def _effects(group: t.Sequence[Comparison]) -> str:
 def _undecided(group: t.Sequence[Comparison]) -> str:
     if len(group) > NAMED:
         return f"{len(group)} workloads are not decided"
-    return "; ".join(_undecided_words(one) for one in group)
+    return "; ".join(_undecided_text(one) for one in group)
 
 
-def _undecided_words(one: Comparison) -> str:
+def _undecided_text(one: Comparison) -> str:
     if one["n"] < paired.LEAST_BLOCKS:
         return f"{one['title']} has {one['n']} {'block' if one['n'] == 1 else 'blocks'} and needs at least {paired.LEAST_BLOCKS}"
     return f"{one['title']} may change by anything from {signed(one['ci_low'])} to {signed(one['ci_high'])} with SMT off"
@@ -152,25 +152,25 @@ def _named(group: t.Sequence[Comparison]) -> str:
 
 
 def _of_policy(policy: t.Sequence[Comparison]) -> str:
-    """What another setting than SMT did, in one sentence."""
-    told = []
+    """Describe the effect of a setting other than SMT in one sentence."""
+    clauses = []
     for placement in dict.fromkeys(one["placement"] for one in policy):
         group = [one for one in policy if one["placement"] == placement]
-        said = _told(group, "it", "it", lambda open_ones: f"{_named(open_ones)} {_verb(open_ones, 'is', 'are')} not decided")
-        told.append(f"with {host_comparisons.placement_title(placement)}: {said}")
+        said = _clauses(group, "it", "it", lambda open_ones: f"{_named(open_ones)} {_verb(open_ones, 'is', 'are')} not decided")
+        clauses.append(f"with {host_comparisons.placement_title(placement)}: {said}")
     after, before = (arms.title(policy[0][side]["condition"]) for side in ("candidate", "baseline"))
-    return f"{_capital(after)} against {before}, {'; '.join(told)}. SMT was not switched."
+    return f"{_capital(after)} against {before}, {'; '.join(clauses)}. SMT was not switched."
 
 
 def _observed(result: Result) -> list[str]:
-    """What a process got under each memory policy that asked for more than there is."""
-    told = []
+    """Describe the result of the overcommit test under each memory policy."""
+    sentences = []
     for one in result.get("observations") or []:
-        outcome = OVERREACH.get((one.get("overreach") or {}).get("outcome"))
+        outcome = OVERCOMMIT_TESTS.get((one.get("overreach") or {}).get("outcome", ""))
         if outcome and one.get("asked_bytes"):
             where = arms.title(one["condition"])
-            told.append(f"A process that asked for {one['asked_bytes'] / MIB:.0f} MiB and was confined to a part of them, {where}: {outcome}.")
-    return told
+            sentences.append(f"A process that asked for {one['asked_bytes'] / MIB:.0f} MiB and was confined to a part of them, {where}: {outcome}.")
+    return sentences
 
 
 def _without_comparison(result: Result, comparisons: t.Sequence[Comparison]) -> str:
@@ -186,30 +186,30 @@ def _without_comparison(result: Result, comparisons: t.Sequence[Comparison]) -> 
 
 
 def _from_placements(result: Result, comparisons: t.Sequence[Comparison]) -> str:
-    """What the placements alone say of sharing a core, in one sentence."""
-    words = {
-        "smt_yield": ("all threads together did", "the work of one worker per core"),
+    """Describe what the placements alone show about sharing a core, in one sentence."""
+    effects = {
+        "smt_yield": ("all threads combined did", "the work of one worker per core"),
         "cost_of_sharing": ("two workers on one core did", "the work of two on two cores"),
     }
-    for effect, (subject, base) in words.items():
+    for effect, (subject, base) in effects.items():
         group = [one for one in comparisons if one["effect"] == effect and one["n"] >= paired.LEAST_BLOCKS]
         if group:
             parts = [f"{_times(one)} {base} ({one['title']})" for one in group[:1]] + [f"{_times(one)} ({one['title']})" for one in group[1:NAMED]]
             return f"As it is now, {subject} {_join(parts)}."
-    if _company(result):
-        return "What was measured tells nothing of sharing a core, because others used the CPUs."
+    if _background_load(result):
+        return "The measurement tells nothing of sharing a core, because of background load on the CPUs."
     return _second_core(comparisons) or "Nothing could be measured here about sharing a core."
 
 
 def _second_core(comparisons: t.Sequence[Comparison]) -> str | None:
-    """What a second worker on what is called another core says of whether it is another core: a hypervisor may not tell."""
+    """Describe whether two workers on two cores really had two cores: a hypervisor may hide the true topology."""
     group = [one for one in comparisons if one["effect"] == "second_core" and one["better"] == "higher" and one["n"] >= paired.LEAST_BLOCKS]
     if not group:
         return None
-    # The workload that suffers most from company tells most.
+    # The workload with the largest loss is the most informative.
     one = min(group, key=lambda one: one["ratio"])
     shares = {smt_metrics.what_two_share(one[end] / 2, 1.0) for end in ("ci_low", "ci_high")}
-    told = (
+    meaning = (
         "which leaves open what they share"
         if len(shares) > 1
         else {
@@ -218,20 +218,20 @@ def _second_core(comparisons: t.Sequence[Comparison]) -> str | None:
             "cpu": "as if they were one CPU, although the topology calls them two cores",
         }[shares.pop()]
     )
-    return f"Two workers on two cores did {_times(one)} the work of one alone ({one['title']}), {told}."
+    return f"Two workers on two cores did {_times(one)} the work of one alone ({one['title']}), {meaning}."
 
 
 def _times(one: Comparison) -> str:
     return f"{one['ratio']:.2f} times" + ("" if one["ci_low"] is None else f" ({one['ci_low']:.2f} to {one['ci_high']:.2f})")
 
 
-def _evidence(used: t.Sequence[Comparison]) -> str:
+def _confidence_text(used: t.Sequence[Comparison]) -> str:
     if not used:
         return "There is no comparison to be sure of."
     blocks = sorted({one["n"] for one in used})
     number = f"{blocks[0]}" if len(blocks) == 1 else f"{blocks[0]} to {blocks[-1]}"
-    family = f" for the {used[0]['family']} workloads together" if used[0]["family"] > 1 else ""
-    words = [
+    family = f" for the {used[0]['family']} workloads combined" if used[0]["family"] > 1 else ""
+    sentences = [
         (
             f"{number} interleaved {'block' if blocks[-1] == 1 else 'blocks'}, paired; {percent(used[0]['confidence'])} confidence{family};"
             f" effects within {percent(used[0]['margin'])} count as none."
@@ -239,12 +239,12 @@ def _evidence(used: t.Sequence[Comparison]) -> str:
     ]
     least = [one["minimum_detectable"] for one in used if one["minimum_detectable"] is not None and one["n"] >= paired.LEAST_BLOCKS]
     if least:
-        words.append(f"An effect of {percent(max(least))} would have been called in nine of ten such runs.")
-    return " ".join(words)
+        sentences.append(f"An effect of {percent(max(least))} would have been called in nine of ten such runs.")
+    return " ".join(sentences)
 
 
 def _costs(result: Result, comparisons: t.Sequence[Comparison]) -> list[str]:
-    costs = []
+    costs: list[str] = []
     for one in comparisons:
         if one["effect"] in ("cost_of_sharing", "cost_of_sharing_alone") and one["verdict"] != "inconclusive":
             cost = smt_metrics.of_comparison(one["effect"], one)
@@ -252,9 +252,11 @@ def _costs(result: Result, comparisons: t.Sequence[Comparison]) -> list[str]:
                 f"Cost of sharing a core, {one['title']}: a worker loses {estimate(cost['value'], cost['low'], cost['high'])} "
                 "while another runs on its sibling."
             )
-    for one in comparisons:
-        if one["kind"] == "change" and one["placement"] == "single" and one["verdict"] in ("gain", "loss") and not one["confounded"]:
-            costs.append(f"One worker alone does {signed(one['ratio'])} with SMT off ({one['title']}).")
+    costs.extend(
+        f"One worker alone does {signed(one['ratio'])} with SMT off ({one['title']})."
+        for one in comparisons
+        if one["kind"] == "change" and one["placement"] == "single" and one["verdict"] in ("gain", "loss") and not one["confounded"]
+    )
     names = exposed(result)
     if names:
         costs.append(f"With SMT on the kernel calls this host vulnerable to {_join(names)}; speed says nothing about that.")
@@ -262,9 +264,9 @@ def _costs(result: Result, comparisons: t.Sequence[Comparison]) -> list[str]:
 
 
 def exposed(result: Result) -> list[str] | None:
-    """The vulnerabilities that the kernel calls open because siblings are online; None where it tells of none at all."""
-    told = result["facts"]["vulnerabilities"]
-    return sorted(name for name, entry in told.items() if entry["smt"] == "vulnerable") if told else None
+    """Return the vulnerabilities that are open because siblings are online, or None when the kernel lists none at all."""
+    known = result["facts"]["vulnerabilities"]
+    return sorted(name for name, entry in known.items() if entry["smt"] == "vulnerable") if known else None
 
 
 def _cautions(result: Result) -> list[str]:
@@ -276,7 +278,7 @@ def _cautions(result: Result) -> list[str]:
     failed = sum(1 for sample in samples if host_comparisons.good_value(sample) is None)
     if failed:
         cautions.append(f"{failed} of {len(samples)} samples failed; their blocks are left out of the comparisons they belong to.")
-    cautions += _company(result)
+    cautions += _background_load(result)
     stolen = [sample["steal"] for sample in samples if sample.get("steal") is not None]
     if stolen and max(stolen) > NOTABLE_SHARE:
         cautions.append(f"The hypervisor took up to {percent(max(stolen))} of the CPU time away during a sample.")
@@ -287,7 +289,7 @@ def _cautions(result: Result) -> list[str]:
 
 
 def _hypervisor(result: Result) -> list[str]:
-    """Whether the kernel's siblings can be believed."""
+    """Return cautions about siblings that a hypervisor may report wrongly."""
     measured = result["facts"].get("measured")
     disagreement = sibling_cache.disagreement(measured)
     if disagreement:
@@ -298,8 +300,8 @@ def _hypervisor(result: Result) -> list[str]:
     return [f"This host is a guest ({name}), and which of its CPUs share a core of the real machine was not measured or is not clear (smt_probe: always)."]
 
 
-def _company(result: Result) -> list[str]:
-    """Whether others used the CPUs that were measured."""
+def _background_load(result: Result) -> list[str]:
+    """Return a caution when background load used the measured CPUs."""
     shares = [
         worker["cpu_seconds"] / worker["wall_seconds"]
         for sample in result["samples"]
@@ -311,53 +313,58 @@ def _company(result: Result) -> list[str]:
     if typical >= LEAST_CPU_SHARE:
         return []
     load = result["environment"].get("load_average")
-    told = f" (load average before the run: {load})" if isinstance(load, (int, float)) else ""
+    average = f" (load average before the run: {load})" if isinstance(load, (int, float)) else ""
     return [
         (
-            f"This host was too busy with other work to be measured well{told}: in the median a worker got {percent(typical)} of its CPU's time. "
+            f"This host was too busy with other work to be measured well{average}: in the median a worker got {percent(typical)} of its CPU's time. "
             "Measure again when it is quiet."
         )
     ]
 
 
 def more_to_measure(result: Result, main: t.Sequence[Comparison]) -> dict[str, t.Any] | None:
-    """How much the undecided workloads would need: an interval narrows with the root of the number of blocks.
+    """Estimate how much more to measure: an interval narrows with the square root of the number of blocks.
+
+    Args:
+        result: a document accepted by :func:`result_files.load`.
+        main: the comparisons that should be decided.
 
     Returns:
-        None where nothing is undecided, else ``{blocks, seconds, words}``; None for a number that cannot be said
+        None where nothing is undecided, else ``{blocks, seconds, words}``; a number that cannot be estimated is None.
     """
     if any(one["confounded"] for one in main):
-        told = f"One boot in each state cannot tell SMT from what else differs between two boots: measure several (smt_eval_boots: {paired.LEAST_BLOCKS})."
-        return {"blocks": None, "seconds": None, "words": told}
+        advice = f"One boot in each state cannot tell SMT from what else differs between two boots: measure several (smt_eval_boots: {paired.LEAST_BLOCKS})."
+        return {"blocks": None, "seconds": None, "words": advice}
     open_ones = [one for one in main if one["verdict"] == "inconclusive"]
     if not open_ones:
         return None
-    needs = [_blocks_needed(one) for one in open_ones]
-    if any(need is None for need in needs):
+    needs = [need for need in map(_blocks_needed, open_ones) if need is not None]
+    if len(needs) < len(open_ones):
         return {"blocks": None, "seconds": None, "words": "Measure more blocks: there are too few to say how many it would take."}
     most = max(needs)
     if most > MOST_BLOCKS:
         return {"blocks": None, "seconds": None, "words": "The samples scatter too much for more of them to decide: measure on a quieter host."}
     seconds = seconds_a_block(result)
     time = f", about {_duration(most * seconds)} at the {seconds:.0f} s a block took here" if seconds else ""
-    told = f"To decide, measure about {most} blocks{time}; a quieter host needs fewer."
-    return {"blocks": most, "seconds": round(most * seconds) if seconds else None, "words": told}
+    advice = f"To decide, measure about {most} blocks{time}; a quieter host needs fewer."
+    return {"blocks": most, "seconds": round(most * seconds) if seconds else None, "words": advice}
 
 
 def _blocks_needed(one: Comparison) -> int | None:
-    """Blocks until the interval is half as wide as the margin to the nearest verdict, by width ~ 1 / sqrt(blocks)."""
+    """Estimate the blocks until the interval is half as wide as the distance to the nearest verdict (width ~ 1 / sqrt(blocks))."""
     if one["ci_low"] is None:
         return None
     half = (math.log(one["ci_high"]) - math.log(one["ci_low"])) / 2
     margin = math.log1p(one["margin"])
     distance = abs(math.log(one["ratio"]))
-    # Beyond the margin the interval has to let go of 1; within it, it has to fit into the margin.
+    # Outside the margin the interval must exclude 1; inside, it must fit into the margin.
     wanted = max(distance if distance > margin else margin - distance, margin / 4)
-    return max(one["n"] + 1, paired.LEAST_BLOCKS, math.ceil(one["n"] * (half / wanted) ** 2))
+    blocks: int = one["n"]
+    return max(blocks + 1, paired.LEAST_BLOCKS, math.ceil(blocks * (half / wanted) ** 2))
 
 
 def seconds_a_block(result: Result) -> float | None:
-    """Wall seconds from the first to the last sample, by block."""
+    """Return the seconds per block, from the first to the last sample, or None when unknown."""
     times = [time for time in (moment(sample.get("started")) for sample in result["samples"]) if time is not None]
     if not times:
         return None
@@ -367,7 +374,7 @@ def seconds_a_block(result: Result) -> float | None:
 
 
 def moment(text: str | None) -> float | None:
-    """A time as the results write it (ISO 8601), in seconds since 1970; None when it is none."""
+    """Parse a time as results write it (ISO 8601); return seconds since 1970, or None for an invalid text."""
     try:
         time = datetime.datetime.fromisoformat(text or "")
         return (time if time.tzinfo else time.replace(tzinfo=datetime.UTC)).timestamp()
@@ -384,16 +391,17 @@ def _duration(seconds: float) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def percent(share: float, unit: str = " %") -> str:
-    """A share as percent with the digits that matter: one below ten."""
+    """Format a share as percent, with one decimal below ten."""
     value = 100 * share
     return f"{value:.1f}{unit}" if abs(value) < 10 and round(value, 1) != round(value) else f"{value:.0f}{unit}"
 
 
 def signed(ratio: float, of: Comparison | None = None) -> str:
-    """A ratio as the change it means: 0.8 is ``−20 %``.
+    """Format a ratio as the change it means: 0.8 is ``−20 %``.
 
     Args:
-        of: the comparison it belongs to, whose interval says how many digits mean something
+        ratio: above 0; 1 is no change.
+        of: the comparison it belongs to; the width of its interval sets the number of digits.
     """
     change = ratio - 1
     digits = None if of is None or of["ci_low"] is None else _digits(of["ci_low"], of["ci_high"])
@@ -402,7 +410,7 @@ def signed(ratio: float, of: Comparison | None = None) -> str:
 
 
 def estimate(value: float, low: float, high: float) -> str:
-    """A share with its interval, ``20 % (18 to 22 %)``, with one more digit where the ends are near each other."""
+    """Format a share with its interval, ``20 % (18 to 22 %)``, with one more digit for narrow intervals."""
     digits = _digits(low, high)
     return f"{100 * value:.{digits}f} % ({_span(low, high)})".replace("-", "−")
 
@@ -421,7 +429,7 @@ def _capital(text: str) -> str:
 
 
 def _clause(text: str) -> str:
-    """A message of others as a part of our sentence."""
+    """Turn a foreign message into a clause without a full stop."""
     return text.strip().rstrip(".")
 
 

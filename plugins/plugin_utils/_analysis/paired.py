@@ -1,12 +1,12 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Samples before and after, paired by block -> ratio, interval, verdict.
+"""Paired comparison of two arms by block: ratio, interval and verdict.
 
-The unit of evidence is the block: its samples before and after were taken within seconds of each other, so what the machine did in the
-meantime hits both. All samples are ranked by their logarithm, each block gives the difference of its two mean ranks, and Student's t
-says whether these differences can be chance; the interval holds the ratios by which one side may be scaled so that they can. Ranks, because
-a burst that doubles a sample's time then weighs no more than any other high value. docs/verdicts.md defines each verdict and shows how
-often it is wrong on recorded noise.
+The block is the statistical unit: its samples of both arms were taken within seconds of each other, so drift of the machine affects both. All
+samples are ranked by their logarithm, each block contributes the difference of its two mean ranks, and Student's t tests whether these differences
+are chance. The interval contains the ratios by which one side can be scaled so that the test does not reject (test inversion). Ranks limit the
+weight of outliers: a burst that doubles a sample's time counts no more than any other high value. docs/verdicts.md defines each verdict and shows
+its error rate on recorded noise.
 """
 
 from __future__ import annotations
@@ -29,66 +29,66 @@ LOSS = "loss"
 EQUIVALENT = "equivalent"
 INCONCLUSIVE = "inconclusive"
 
-# With fewer blocks their own scatter is not known well enough to call anything: of three blocks all point the same way in one of four A/A comparisons.
+# With fewer blocks the variance is not known well enough for a verdict: three blocks have the same sign in one of four A/A comparisons.
 LEAST_BLOCKS = 4
-# With fewer blocks ranks take too few values: all n blocks point the same way with a chance of 2 ** (1 - n), which is 3 % for 6 and 6 % for 5.
+# With fewer blocks ranks take too few values: all n blocks have the same sign with probability 2 ** (1 - n), 3 % for 6 and 6 % for 5.
 LEAST_BLOCKS_RANKED = 6
-# The chance with which an effect of the size "minimum_detectable" is called.
+# The probability that an effect of the size "minimum_detectable" gets a verdict of gain or loss.
 POWER = 0.9
 
-# A gain or loss has to be clear of 1 by this share of the margin: an interval of confidence 0.95 that has only to exclude 1 is wrong 5 times in 100.
+# A gain or loss must exclude 1 by this share of the margin: an interval of confidence 0.95 that only excludes 1 is wrong 5 times in 100.
 CLEARANCE = 0.25
 
 MOST_VALUES = 100_000
-# Pairs of a value before and one after that are looked at one by one; with more of them a grid of as many shifts is fine enough.
+# Up to this many pairs of a baseline and a candidate value every shift is considered; beyond, a grid of as many shifts is fine enough.
 MOST_PAIRS = 1_000_000
-# Beyond any rate or time a machine reaches, and far enough from the largest double that ratios stay finite.
+# Limits outside the range of any real rate or time, within which ratios stay finite.
 MOST = 1e100
 LEAST = 1e-100
 
 Result = dict[str, t.Any]
-Block = t.Union[float, t.Sequence[float]]
+Block = float | t.Sequence[float]
 
 
 class SampleError(ValueError):
-    """Samples or settings that nothing can be computed from; the message names the block and the value."""
+    """Invalid samples or settings. The message names the block and the value."""
 
 
 def compare(before: t.Sequence[Block], after: t.Sequence[Block], better: str = "higher", margin: float = 0.01, confidence: float = 0.95) -> Result:
     """Compare two sides that were measured in the same blocks.
 
     Args:
-        before: one number, or a list of numbers, for each block, in the order taken; all above zero, in any one unit
-        after: the other side of the same blocks
-        better: ``higher`` or ``lower``: which way the metric points
-        margin: effects within this share of 1 do not matter, from 0 to below 1
-        confidence: of the interval, from 0.5 to 0.9999
+        before: one number, or a list of numbers, for each block, in the order taken; all above zero, in one unit.
+        after: the other side of the same blocks.
+        better: the direction of the metric, ``higher`` or ``lower``.
+        margin: effects within this share of 1 count as none, from 0 to below 1.
+        confidence: of the interval, from 0.5 to 0.9999.
 
     Returns:
-        plain data, see :func:`compare_family`
+        Plain data, see :func:`compare_family`.
 
     Raises:
-        SampleError: what is wrong with which value
+        SampleError: a value or a setting is not valid.
     """
     return compare_family([(before, after, better)], margin, confidence)[0]
 
 
 def compare_family(family: t.Sequence[tuple[t.Sequence[Block], t.Sequence[Block], str]], margin: float = 0.01, confidence: float = 0.95) -> list[Result]:
-    """Compare several workloads at once, with at most ``1 - confidence`` chance that any of them is called without cause (Holm).
+    """Compare several workloads with a family-wise error rate of at most ``1 - confidence`` (Holm).
 
     Args:
-        family: ``(before, after, better)`` of each workload, as :func:`compare` takes them
-        margin: as :func:`compare` takes it
-        confidence: of all verdicts together
+        family: ``(before, after, better)`` of each workload, as in :func:`compare`.
+        margin: as in :func:`compare`.
+        confidence: of all verdicts combined.
 
     Returns:
-        in the same order, each ``{ratio, ci_low, ci_high, confidence, n, margin, minimum_detectable, verdict, method, p_value, p_adjusted,
-            interval_confidence, family}``: ``ratio`` is after / before turned so that above 1 is better; ``minimum_detectable`` is the share by which
-            it would have to differ from 1 to be called in 90 % of such runs; ``interval_confidence`` is that of this one interval after the
-            correction for the ``family`` (number of workloads). One block has no interval: ``None`` there.
+        In the same order, each ``{ratio, ci_low, ci_high, confidence, n, margin, minimum_detectable, verdict, method, p_value, p_adjusted,
+        interval_confidence, family}``: ``ratio`` is after / before, turned so that above 1 is better; ``minimum_detectable`` is the share by which
+        it would have to differ from 1 for a gain or loss in 90 % of such runs; ``interval_confidence`` is that of this one interval after the
+        correction for the ``family`` (number of workloads). One block has no interval: ``None``.
 
     Raises:
-        SampleError: what is wrong with which value
+        SampleError: a value or a setting is not valid.
     """
     _check_settings(margin, confidence)
     samples = [_Samples(*one) for one in family]
@@ -99,16 +99,17 @@ def compare_family(family: t.Sequence[tuple[t.Sequence[Block], t.Sequence[Block]
 
 
 def level(blocks: t.Sequence[Block], confidence: float = 0.95) -> dict[str, t.Any]:
-    """What one side measured, by itself.
+    """Summarise one side by itself.
 
     Args:
-        blocks: one number, or a list of numbers, for each block
+        blocks: one number, or a list of numbers, for each block.
+        confidence: of the interval, from 0.5 to 0.9999.
 
     Returns:
-        ``{value, low, high, n}``: geometric mean over blocks and Student's t interval of it on the logarithms; no interval for one block
+        ``{value, low, high, n}``: geometric mean over blocks and its Student's t interval on the logarithms; no interval for one block.
 
     Raises:
-        SampleError: what is wrong with which value
+        SampleError: a value or a setting is not valid.
     """
     _check_settings(0, confidence)
     means = [_mean(values) for values in _logs(blocks, "values")]
@@ -117,7 +118,7 @@ def level(blocks: t.Sequence[Block], confidence: float = 0.95) -> dict[str, t.An
 
 
 def holm(p_values: t.Sequence[float]) -> list[float]:
-    """P-values adjusted for their number by Holm's step-down procedure, in the same order.
+    """Return p-values adjusted by Holm's step-down procedure, in the same order.
 
     Source: S. Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 6 (1979).
     """
@@ -130,10 +131,10 @@ def holm(p_values: t.Sequence[float]) -> list[float]:
 
 
 def holm_levels(p_values: t.Sequence[float], alpha: float) -> list[float]:
-    """The level at which Holm's procedure tests each hypothesis, in the same order.
+    """Return the level at which Holm's procedure tests each hypothesis, in the same order.
 
-    It goes from the smallest p-value on, at alpha / m, alpha / (m - 1), ..., and stays at the level of the first that it does not reject. So an
-    interval at 1 - level excludes no effect exactly where the procedure rejects.
+    The procedure tests in rising order of p-values at alpha / m, alpha / (m - 1), ..., and keeps the level of the first hypothesis that it does
+    not reject. So an interval at 1 - level excludes 1 exactly where the procedure rejects.
     """
     levels = [alpha] * len(p_values)
     level, going = alpha, True
@@ -146,22 +147,22 @@ def holm_levels(p_values: t.Sequence[float], alpha: float) -> list[float]:
 
 
 def enough(result: Result, width: float) -> bool:
-    """Whether the interval is narrow enough to stop measuring, whatever it says.
+    """Return whether the interval is narrow enough to stop measuring, whatever the verdict.
 
     Args:
-        result: of :func:`compare`
-        width: the widest interval that is enough, as ci_high / ci_low - 1
+        result: from :func:`compare`.
+        width: the largest sufficient width, as ci_high / ci_low - 1.
     """
-    return result["n"] >= LEAST_BLOCKS and result["ci_high"] / result["ci_low"] - 1 <= width
+    return bool(result["n"] >= LEAST_BLOCKS and result["ci_high"] / result["ci_low"] - 1 <= width)
 
 
 class _Samples:
     """Both sides of a comparison as logarithms, turned so that a larger value is better.
 
     Args:
-        before: as :func:`compare` takes it
-        after: as :func:`compare` takes it
-        better: ``higher`` or ``lower``
+        before: as in :func:`compare`.
+        after: as in :func:`compare`.
+        better: ``higher`` or ``lower``.
     """
 
     def __init__(self, before: t.Sequence[Block], after: t.Sequence[Block], better: str):
@@ -183,43 +184,43 @@ class _Samples:
         self._cell = numpy.repeat(numpy.arange(2 * self.n), [len(block) for block in first + second])
         self._size = numpy.bincount(self._cell)
         self._single = len(self._values) == 2 * self.n
-        # A metric that is read in steps (a clock's ticks) does not tell finer than half a step, however often it is read.
+        # A metric with a resolution (such as clock ticks) is not known better than half a step, however often it is read.
         self._seen: dict[int, float] = {}
         self._least_half = max(map(_half_step, (self._values[self._is_after], self._values[~self._is_after])))
 
     def p_value(self) -> float:
-        """Two-sided, for no effect at all; 1 for one block."""
+        """Return the two-sided p-value of no effect; 1 for one block."""
         if self.n < 2:
             return 1.0
         statistic = self._rank_statistic(0.0) if self.ranked else _t_statistic(numpy.array(self.ratios))
         return float(2 * special.stdtr(self.n - 1, -abs(statistic)))
 
     def interval(self, alpha: float) -> tuple[float, float | None, float | None]:
-        """Log-ratio, and the ends of its interval at confidence 1 - alpha (None for one block)."""
+        """Return the log-ratio and its interval at confidence 1 - alpha; the ends are None for one block."""
         centre, low, high = self._ranked(alpha) if self.ranked else _student(self.ratios, alpha)
         if low is None or high is None:
             return centre, None, None
         return centre, min(low, centre - self._least_half), max(high, centre + self._least_half)
 
     def _ranked(self, alpha: float) -> tuple[float, float, float]:
-        student = _student(self.ratios, alpha)
+        _centre, student_low, student_high = _student(self.ratios, alpha)
         critical = _quantile(1 - alpha / 2, self.n - 1)
-        # Where the statistic is zero over a stretch, its middle is the estimate.
+        # The estimate is the middle of the range of shifts where the statistic is zero.
         centre = (self._lowest(0.0) + self._highest(0.0)) / 2
         low, high = self._lowest(critical), self._highest(critical)
         least, most = self._gaps[0], self._gaps[-1]
-        # Even with all values of one side beyond the other's, few blocks may not reach a very high confidence: then ranks set no bound.
-        if self._rank_statistic(least) <= critical:
-            low = min(low, student[1])
-        if self._rank_statistic(most) >= -critical:
-            high = max(high, student[2])
+        # Few blocks may not reach a very high confidence even when the sides do not overlap: then ranks give no bound.
+        if student_low is not None and self._rank_statistic(least) <= critical:
+            low = min(low, student_low)
+        if student_high is not None and self._rank_statistic(most) >= -critical:
+            high = max(high, student_high)
         return centre, low, high
 
     @functools.cached_property
     def _gaps(self) -> numpy.ndarray:
-        """Shifts, rising: between two neighbours the statistic does not change, since it does so only where a value after meets one before.
+        """The shifts at which the statistic changes, ascending; between two consecutive ones it is constant.
 
-        First and last lie just beyond the shifts that bring all of one side above, or below, all of the other.
+        The first and the last lie just beyond the shifts at which all of one side is above, or below, all of the other.
         """
         before, after = self._values[~self._is_after], self._values[self._is_after]
         least, most = after.min() - before.max(), after.max() - before.min()
@@ -230,16 +231,16 @@ class _Samples:
         return numpy.concatenate(([least - 1e-9], inner, [most + 1e-9]))
 
     def _lowest(self, critical: float) -> float:
-        """The shift from which on the rank statistic is at most critical."""
+        """Return the smallest shift from which the rank statistic is at most ``critical``."""
         return float(self._gaps[self._first(lambda number: self._statistic_in_gap(number) <= critical)])
 
     def _highest(self, critical: float) -> float:
-        """The shift up to which the rank statistic is at least -critical, sought from the other end: swapped sides have to give the mirrored interval."""
+        """Return the largest shift up to which the rank statistic is at least -critical; searched from the end, so that swapped sides mirror the interval."""
         last = len(self._gaps) - 1
         return float(self._gaps[last - self._first(lambda number: self._statistic_in_gap(last - 1 - number) >= -critical)])
 
     def _first(self, passes: t.Callable[[int], bool]) -> int:
-        """The first gap that passes a test, by halves. The statistic falls with the shift, but for some wild samples."""
+        """Find the first gap that passes a test, by bisection; the statistic falls with the shift except for extreme samples."""
         first, last = 0, len(self._gaps) - 1
         while first < last:
             middle = (first + last) // 2
@@ -250,13 +251,13 @@ class _Samples:
         return first
 
     def _statistic_in_gap(self, number: int) -> float:
-        """The rank statistic between a gap's two ends; the searches for an interval's ends begin at the same gaps."""
+        """Return the rank statistic inside a gap; cached, since both searches start at the same gaps."""
         if number not in self._seen:
             self._seen[number] = self._rank_statistic((self._gaps[number] + self._gaps[number + 1]) / 2)
         return self._seen[number]
 
     def _rank_statistic(self, shift: float) -> float:
-        """Student's t of the blocks' differences of mean ranks when the logarithms after are less by a shift.
+        """Compute Student's t of the blocks' differences of mean ranks, with the logarithms after reduced by a shift.
 
         Source of the rank transform of a paired t: W. J. Conover, R. L. Iman, Rank transformations as a bridge between parametric and
         nonparametric statistics, The American Statistician 35 (1981).
@@ -271,24 +272,24 @@ class _Samples:
 
 
 def _half_step(values: numpy.ndarray) -> float:
-    """Half of the smallest difference between two values that differ; 0 where all are equal."""
+    """Return half of the smallest difference between two distinct values; 0 where all are equal."""
     distinct = _distinct(values)
     return float((distinct[1:] - distinct[:-1]).min()) / 2 if len(distinct) > 1 else 0.0
 
 
 def _distinct(values: numpy.ndarray) -> numpy.ndarray:
-    """The different ones among some values, rising. (As numpy.unique, which takes twice as long for a few.)."""
+    """Return the distinct values, ascending; twice as fast as numpy.unique for a few values."""
     rising = numpy.sort(values)
     return rising[numpy.concatenate(([True], rising[1:] > rising[:-1]))]
 
 
 def _quantile(probability: float, freedom: int) -> float:
-    """Student's t. (SciPy's distribution objects take fifty times as long for one number, and reports of fleets ask for hundreds of thousands.)."""
+    """Return a quantile of Student's t; fifty times as fast as SciPy's distribution objects, and reports of fleets need hundreds of thousands."""
     return float(special.stdtrit(freedom, probability))
 
 
 def _t_statistic(differences: numpy.ndarray) -> float:
-    """Mean by its standard error; infinite where there is a mean and no scatter."""
+    """Return the mean divided by its standard error; infinite for a non-zero mean without variance."""
     n = len(differences)
     mean = float(differences.sum()) / n
     rest = differences - mean
@@ -301,7 +302,7 @@ def _t_statistic(differences: numpy.ndarray) -> float:
 
 
 def _student(values: list[float], alpha: float) -> tuple[float, float | None, float | None]:
-    """Mean and its t interval at confidence 1 - alpha (None for one value)."""
+    """Return the mean and its t interval at confidence 1 - alpha; the ends are None for one value."""
     centre = _mean(values)
     if len(values) < 2:
         return centre, None, None
@@ -319,7 +320,7 @@ def _result(samples: _Samples, p_value: float, p_adjusted: float, alpha: float, 
         "n": samples.n,
         "margin": margin,
         "minimum_detectable": _minimum_detectable(low, high, samples.n, alpha, math.log1p(margin)),
-        "verdict": INCONCLUSIVE if samples.n < LEAST_BLOCKS else _verdict(centre, low, high, math.log1p(margin)),
+        "verdict": INCONCLUSIVE if low is None or high is None or samples.n < LEAST_BLOCKS else _verdict(centre, low, high, math.log1p(margin)),
         "method": _method(samples),
         "p_value": p_value,
         "p_adjusted": p_adjusted,
@@ -336,7 +337,7 @@ def _method(samples: _Samples) -> str:
 
 
 def _minimum_detectable(low: float | None, high: float | None, n: int, alpha: float, margin: float) -> float | None:
-    """The share by which the ratio has to differ from 1 so that a gain or loss is called with a chance of POWER."""
+    """Return the difference of the ratio from 1 at which a gain or loss has probability POWER."""
     if low is None or high is None:
         return None
     half = (high - low) / 2
@@ -345,7 +346,7 @@ def _minimum_detectable(low: float | None, high: float | None, n: int, alpha: fl
 
 
 def _verdict(centre: float, low: float, high: float, margin: float) -> str:
-    """All four on the log scale, where the margin lies alike on both sides."""
+    """Return the verdict; all arguments are on the log scale, where the margin is symmetric."""
     if -margin <= low and high <= margin:
         return EQUIVALENT
     if low > CLEARANCE * margin and centre > margin:
@@ -356,7 +357,7 @@ def _verdict(centre: float, low: float, high: float, margin: float) -> str:
 
 
 def _ratio(log: float | None) -> float | None:
-    """E to the power of it, with the digits that the search for it leaves, and finite: an interval of two wild blocks may reach beyond the doubles."""
+    """Return exp(log) with 11 significant digits, limited to finite numbers: an interval of two extreme blocks may exceed a double."""
     return None if log is None else float(f"{math.exp(min(max(log, -700.0), 700.0)):.11g}")
 
 
@@ -372,11 +373,11 @@ def _check_settings(margin: t.Any, confidence: t.Any) -> None:
 
 
 def _logs(blocks: t.Any, side: str) -> list[list[float]]:
-    """Each block's values as logarithms, as plain data."""
+    """Return the logarithms of each block's values."""
     if not _is_list(blocks):
         raise SampleError(f"{side} is {_brief(blocks)}: it must be a list with one number, or one list of numbers, for each block")
     if not len(blocks):
-        raise SampleError(f"{side} is empty: there is nothing to compare")
+        raise SampleError(f"{side} is empty: give at least one block")
     logs, count = [], 0
     for index, block in enumerate(blocks):
         values = block if _is_list(block) else [block]
@@ -402,7 +403,7 @@ def _log(value: t.Any, side: str, index: int) -> float:
     if value <= 0:
         raise SampleError(f"{place}: {_brief(value)} has no ratio: rates and times must be above zero; leave failed samples out on both sides")
     if not LEAST <= value <= MOST:
-        raise SampleError(f"{place}: {_brief(value)} is not between {LEAST:g} and {MOST:g}: no rate or time is so extreme")
+        raise SampleError(f"{place}: {_brief(value)} is not between {LEAST:g} and {MOST:g}, the range of rates and times")
     return math.log(value)
 
 
@@ -415,7 +416,7 @@ def _is_number(value: t.Any) -> bool:
 
 
 def _brief(value: t.Any, most: int = 60) -> str:
-    """A value for a message, short whatever it is."""
+    """Return a short representation of any value for a message."""
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 200:
         return f"an integer of {value.bit_length()} bits"
     if _is_list(value):

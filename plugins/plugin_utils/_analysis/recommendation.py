@@ -1,9 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One host's comparisons, vulnerabilities and licence price -> what to choose, with every reason and where it points.
+"""The recommendation for one host from its comparisons, vulnerabilities and licence price, with every reason.
 
-Programs read this (``smt_policy: auto``); people read :mod:`conclusion`. The choice is never stronger than the evidence: performance alone makes it,
-other reasons decide only where performance calls both sides equal, and a reason that points the other way is said by ``agreed``.
+Programs read this (``smt_policy: auto``); people read :mod:`conclusion`. Performance alone makes the choice. Other reasons decide only where
+performance is equal on both sides; ``agreed`` shows whether any reason points to the other side.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.compariso
 
 @dataclasses.dataclass(frozen=True)
 class Licence:
-    """What software costs here.
+    """The price of licensed software.
 
     Attributes:
-        per: ``core`` or ``thread``: what is counted
-        price: of one of them, above zero, in any currency
+        per: the licensed unit, ``core`` or ``thread``.
+        price: of one unit, above zero, in any currency.
     """
 
     per: str
@@ -30,19 +30,20 @@ class Licence:
 
 
 def recommend(result: Result, comparisons: t.Sequence[Comparison], licence: Licence | None = None) -> dict[str, t.Any]:
-    """The recommendation for one host.
+    """Make the recommendation for one host.
 
     Args:
-        result: a document that :func:`result_files.load` has accepted
-        comparisons: of :func:`host_comparisons.compare_host`
+        result: a document accepted by :func:`result_files.load`.
+        comparisons: from :func:`host_comparisons.compare_host`.
+        licence: the price of licensed software, or None.
 
     Returns:
-        ``{choice, decided_by, agreed, reasons, measure, policy}``. ``choice`` is one of :mod:`conclusion`'s; ``decided_by`` is ``performance``,
-            ``other reasons`` or None; ``agreed`` is true when a side is chosen and no reason points to the other one; each reason is
-            ``{about, points_to, words, ...}`` with ``about`` one of ``performance``, ``vulnerability``, ``licence`` and ``points_to`` ``on``, ``off`` or None;
-            ``measure`` is None or ``{blocks, seconds, words}``: what more to measure and how long that takes, None where it cannot be said. A run that was about
-            another setting than SMT chooses nothing; its ``policy`` is ``{name, outcome, reasons, measure}`` with ``outcome`` one of :func:`conclusion.outcome`,
-            and else None
+        ``{choice, decided_by, agreed, reasons, measure, policy}``. ``choice`` is a value of :mod:`conclusion`; ``decided_by`` is
+        ``performance``, ``other reasons`` or None; ``agreed`` is true when a side is chosen and no reason points to the other one; each reason
+        is ``{about, points_to, words, ...}`` with ``about`` one of ``performance``, ``vulnerability``, ``licence`` and ``points_to`` ``on``,
+        ``off`` or None; ``measure`` is None or ``{blocks, seconds, words}``, how much more to measure, with None for unknown numbers. A run
+        about a setting other than SMT chooses nothing: its ``policy`` is ``{name, outcome, reasons, measure}`` with ``outcome`` from
+        :func:`conclusion.outcome`, otherwise None.
     """
     main = host_comparisons.primary(comparisons)
     performance = conclusion.recommendation(main)
@@ -64,7 +65,7 @@ def recommend(result: Result, comparisons: t.Sequence[Comparison], licence: Lice
 
 
 def _policy(result: Result, comparisons: t.Sequence[Comparison]) -> dict[str, t.Any] | None:
-    """What a run found of another setting than SMT, None where it was about SMT."""
+    """Return the outcome of a run about a setting other than SMT, or None for a run about SMT."""
     name = host_comparisons.policy_of(result["change"])
     if name is None:
         return None
@@ -94,7 +95,7 @@ def _vulnerabilities(result: Result) -> list[dict[str, t.Any]]:
 
 
 def _licence(result: Result, main: t.Sequence[Comparison], licence: Licence | None) -> list[dict[str, t.Any]]:
-    """What licences cost with SMT on and off, and for the same work."""
+    """Return the cost of licences with SMT on and off, and for the same work."""
     if licence is None:
         return []
     counts = {side: _licences(result, side, licence.per) for side in (host_comparisons.SMT_ON, host_comparisons.SMT_OFF)}
@@ -109,14 +110,14 @@ def _licence(result: Result, main: t.Sequence[Comparison], licence: Licence | No
         points_to = conclusion.OFF
     elif by_work and min(by_work) > 1:
         points_to = conclusion.ON
-    told = f"licences by {licence.per}: {with_smt} with SMT on ({price['on']:g}), {without} with SMT off ({price['off']:g})"
+    text = f"licences by {licence.per}: {with_smt} with SMT on ({price['on']:g}), {without} with SMT off ({price['off']:g})"
     if by_work:
-        told += f"; for the same work SMT off costs {min(by_work):.2f} to {max(by_work):.2f} times as much"
-    return [{"about": "licence", "per": licence.per, "points_to": points_to, "licences": {"on": with_smt, "off": without}, "price": price, "words": told}]
+        text += f"; for the same work SMT off costs {min(by_work):.2f} to {max(by_work):.2f} times as much"
+    return [{"about": "licence", "per": licence.per, "points_to": points_to, "licences": {"on": with_smt, "off": without}, "price": price, "words": text}]
 
 
 def _licences(result: Result, condition: str, per: str) -> int | None:
-    """Cores, or online threads under a condition; None where the topology is not known."""
+    """Return the number of cores, or of online threads in an arm; None where the topology is unknown."""
     cores = host_comparisons.cores_of(result["facts"])
     if per == "core" or condition == host_comparisons.SMT_OFF:
         return len(cores) or None

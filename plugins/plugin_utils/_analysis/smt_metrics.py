@@ -1,8 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The field's measures of simultaneous multithreading, from rates, times and counters.
+"""SMT metrics computed from rates, times and counters.
 
-docs/measures.md gives each formula with its source. Rates are work by time in any one unit; shares are 1 for 100 %.
+docs/measures.md gives each formula with its source. Rates are work per time in any one unit; shares are 1 for 100 %.
 """
 
 from __future__ import annotations
@@ -16,48 +16,52 @@ COST_OF_ONE_CPU = 0.45
 
 
 class DerivedError(ValueError):
-    """A measure cannot be computed from these figures; the message names the figure."""
+    """A metric cannot be computed from these values. The message names the value."""
 
 
 def cost_of_sharing(shared: float, separate: float) -> float:
-    """Share of its rate that a worker loses when its neighbour runs on the same core: 1 - shared / separate.
+    """Return the share of its rate that a worker loses to a co-runner on the same core: 1 - shared / separate.
 
     Args:
-        shared: rate with the two workers on siblings
-        separate: rate of the same two workers on two cores
+        shared: rate with the two workers on siblings.
+        separate: rate of the same two workers on two cores.
 
     Raises:
-        DerivedError: a rate that is not above zero
+        DerivedError: a rate is not above zero.
     """
     return 1 - _positive("shared", shared) / _positive("separate", separate)
 
 
 def smt_yield(all_threads: float, one_per_core: float) -> float:
-    """What the second threads add: rate of all threads / rate of one worker a core; 1 when they add nothing.
+    """Return the gain from second threads: rate of all threads / rate of one worker per core; 1 when they add nothing.
+
+    Args:
+        all_threads: rate with a worker on every thread.
+        one_per_core: rate with one worker per core.
 
     Raises:
-        DerivedError: a rate that is not above zero
+        DerivedError: a rate is not above zero.
     """
     return _positive("all_threads", all_threads) / _positive("one_per_core", one_per_core)
 
 
 def gain_of_switching_off(smt_on: float, smt_off: float) -> float:
-    """Share by which the rate rises (below zero: falls) when SMT is switched off: smt_off / smt_on - 1.
+    """Return the share by which the rate rises (below zero: falls) when SMT is switched off: smt_off / smt_on - 1.
 
     Args:
-        smt_on: rate of the whole machine with SMT on
-        smt_off: rate of the whole machine with SMT off
+        smt_on: rate of the whole machine with SMT on.
+        smt_off: rate of the whole machine with SMT off.
 
     Raises:
-        DerivedError: a rate that is not above zero
+        DerivedError: a rate is not above zero.
     """
     return _positive("smt_off", smt_off) / _positive("smt_on", smt_on) - 1
 
 
-# What the comparisons of a host stand for: effect -> (the measure's name, the measure from candidate / baseline).
+# Effect of a comparison -> (name of its metric, the metric from candidate / baseline).
 EFFECTS: dict[str, tuple[str, t.Callable[[float], float]]] = {
     "cost_of_sharing": ("cost of sharing", lambda ratio: cost_of_sharing(ratio, 1)),
-    # Two workers against one: the ratio of their rates together is twice that of one worker's.
+    # Two workers against one: the ratio of the summed rates is twice that of a single worker.
     "cost_of_sharing_alone": ("cost of sharing", lambda ratio: cost_of_sharing(ratio, 2)),
     "cost_of_one_cpu": ("cost of sharing one CPU", lambda ratio: cost_of_sharing(ratio, 1)),
     "smt_yield": ("SMT yield", lambda ratio: smt_yield(ratio, 1)),
@@ -66,36 +70,36 @@ EFFECTS: dict[str, tuple[str, t.Callable[[float], float]]] = {
 
 
 def of_comparison(effect: str, comparison: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """A comparison's ratio and interval, turned into the measure that its effect stands for.
+    """Convert a comparison's ratio and interval into the metric of its effect.
 
     Args:
-        effect: a key of :data:`EFFECTS`
-        comparison: with ``ratio``, ``ci_low`` and ``ci_high`` as ``smt_compare`` returns them
+        effect: a key of :data:`EFFECTS`.
+        comparison: with ``ratio``, ``ci_low`` and ``ci_high`` as ``smt_compare`` returns them.
 
     Returns:
-        ``{name, value, low, high}``; low and high are None where the comparison has no interval
+        ``{name, value, low, high}``; low and high are None where the comparison has no interval.
     """
-    name, measure = EFFECTS[effect]
-    ends = [None if comparison[end] is None else measure(comparison[end]) for end in ("ci_low", "ci_high")]
-    low, high = ends if None in ends else sorted(ends)
-    return {"name": name, "value": measure(comparison["ratio"]), "low": low, "high": high}
+    name, metric = EFFECTS[effect]
+    ends = sorted(metric(comparison[end]) for end in ("ci_low", "ci_high") if comparison[end] is not None)
+    low, high = (ends[0], ends[1]) if len(ends) == 2 else (None, None)
+    return {"name": name, "value": metric(comparison["ratio"]), "low": low, "high": high}
 
 
 def what_two_share(paired: float, alone: float, margin: float = 0.05) -> str:
-    """What two CPUs share, judged by what a worker on one of them loses to a worker on the other.
+    """Classify what two CPUs share by the loss of a worker on one of them to a worker on the other.
 
-    The topology that a hypervisor shows need not be the true one; the cost is.
+    A hypervisor may show a wrong topology; the loss shows the real one.
 
     Args:
-        paired: rate of a worker while the other one runs
-        alone: rate of a worker alone
-        margin: a cost up to this share counts as none
+        paired: rate of a worker while the other one runs.
+        alone: rate of a worker alone.
+        margin: a loss up to this share counts as none.
 
     Returns:
-        ``nothing``, ``core`` or ``cpu``
+        ``nothing``, ``core`` or ``cpu``.
 
     Raises:
-        DerivedError: a rate that is not above zero
+        DerivedError: a rate is not above zero.
     """
     cost = cost_of_sharing(paired, alone)
     if cost <= margin:
@@ -104,20 +108,20 @@ def what_two_share(paired: float, alone: float, margin: float = 0.05) -> str:
 
 
 def crossover(ratios: t.Mapping[int, float], margin: float = 0.0) -> int | None:
-    """The number of streams from which on SMT helps: the least one at which, and at all larger ones measured, the ratio is above 1 + margin.
+    """Return the smallest number of streams from which SMT helps: there and at all larger measured ones the ratio is above 1 + margin.
 
     Args:
-        ratios: number of streams -> rate with SMT on / rate with SMT off
-        margin: a ratio up to 1 + this share counts as no help
+        ratios: number of streams -> rate with SMT on / rate with SMT off.
+        margin: a ratio up to 1 + this share counts as no help.
 
     Returns:
-        None where SMT does not help at the largest number measured
+        The number of streams, or None where SMT does not help at the largest one.
 
     Raises:
-        DerivedError: no ratio, or one that is not above zero
+        DerivedError: there is no ratio, or one is not above zero.
     """
     if not ratios:
-        raise DerivedError("there is no number of streams to look for a crossover among")
+        raise DerivedError("a crossover needs at least one number of streams")
     found = None
     for streams in sorted(ratios, reverse=True):
         if _positive(f"the ratio at {streams} streams", ratios[streams]) <= 1 + margin:
@@ -127,20 +131,20 @@ def crossover(ratios: t.Mapping[int, float], margin: float = 0.0) -> int | None:
 
 
 def most_clients(responses: t.Mapping[float, float], limit: float) -> float | None:
-    """The most clients that are answered within a limit: the largest number at which, and at all smaller ones measured, the response time keeps it.
+    """Return the largest number of clients served within a limit: there and at all smaller measured ones the response time is within it.
 
     Args:
-        responses: number of clients -> response time (median, p99, ...), in the limit's unit; infinity where the load was not sustained
-        limit: the longest response time allowed
+        responses: number of clients -> response time (median, p99, ...), in the limit's unit; infinity where the load was not sustained.
+        limit: the longest response time allowed.
 
     Returns:
-        None where the smallest number measured breaks the limit
+        The number of clients, or None where the smallest one exceeds the limit.
 
     Raises:
-        DerivedError: no response time, or one that is not above zero
+        DerivedError: there is no response time, or one is not above zero.
     """
     if not responses:
-        raise DerivedError("there is no response time to hold against the limit")
+        raise DerivedError("the number of clients needs at least one response time")
     found = None
     for clients in sorted(responses):
         response = responses[clients]
@@ -151,31 +155,31 @@ def most_clients(responses: t.Mapping[float, float], limit: float) -> float | No
 
 
 def achievement_rate(performance: float, cpu_usage: float) -> float:
-    """Performance by CPU usage: what a fully used CPU would give if usage told the truth. Constant without SMT, falling with load with it.
+    """Return performance / CPU usage, the rate that usage predicts for a fully used CPU: constant without SMT, falling with load with SMT.
 
     Args:
-        performance: rate (work by time)
-        cpu_usage: summed usage of the logical CPUs, 1 for one busy CPU
+        performance: rate (work per time).
+        cpu_usage: summed usage of the logical CPUs, 1 for one busy CPU.
 
     Raises:
-        DerivedError: a figure that is not above zero
+        DerivedError: a value is not above zero.
     """
     return _positive("performance", performance) / _positive("cpu_usage", cpu_usage)
 
 
 def headroom(performance: float, cpu_usage: float, capacity: float) -> dict[str, float]:
-    """How much more work there is room for: as CPU usage suggests, and in truth.
+    """Return the headroom: as CPU usage suggests, and as measured.
 
     Args:
-        performance: rate now
-        cpu_usage: share of all logical CPUs' time that is used now, above 0 up to 1
-        capacity: rate measured with all threads busy
+        performance: present rate.
+        cpu_usage: used share of all logical CPUs' time, above 0 up to 1.
+        capacity: rate measured with all threads busy.
 
     Returns:
-        ``{by_usage, real}`` in the rate's unit: performance x (1 / cpu_usage - 1), and capacity - performance
+        ``{by_usage, real}`` in the rate's unit: performance x (1 / cpu_usage - 1), and capacity - performance.
 
     Raises:
-        DerivedError: a figure out of its range
+        DerivedError: a value is out of range.
     """
     if _positive("cpu_usage", cpu_usage) > 1:
         raise DerivedError(f"cpu_usage is {cpu_usage}: a share of all CPUs' time is at most 1")
@@ -183,33 +187,41 @@ def headroom(performance: float, cpu_usage: float, capacity: float) -> dict[str,
 
 
 def cpi(cycles: float, instructions: float) -> float:
-    """Cycles per instruction of one thread; its inverse is IPC.
+    """Return the cycles per instruction of one thread; the inverse is IPC.
+
+    Args:
+        cycles: cycles of the thread.
+        instructions: retired instructions of the thread.
 
     Raises:
-        DerivedError: a count that is not above zero
+        DerivedError: a count is not above zero.
     """
     return _positive("cycles", cycles) / _positive("instructions", instructions)
 
 
 def core_cpi(core_cycles: float, instructions: t.Sequence[float]) -> float:
-    """Cycles per instruction of a core: the cycles in which any of its threads ran / the instructions of all its threads.
+    """Return the cycles per instruction of a core: cycles in which any of its threads ran / instructions of all its threads.
 
     Args:
-        core_cycles: cycles of the core, not the sum over its threads
-        instructions: retired instructions of each thread
+        core_cycles: cycles of the core, not the sum over its threads.
+        instructions: retired instructions of each thread.
 
     Raises:
-        DerivedError: a count that is not above zero
+        DerivedError: a count is not above zero.
     """
     return cpi(core_cycles, math.fsum(instructions))
 
 
 def _positive(name: str, value: t.Any) -> float:
-    """The value as a float.
+    """Return the value as a float.
 
     Raises:
-        DerivedError: no number, not finite, or not above zero
+        DerivedError: not a number, not finite, or not above zero.
     """
-    if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0 < value < math.inf:
+    if not _is_number(value) or not 0 < value < math.inf:
         raise DerivedError(f"{name} is {str(value)[:60]}: it must be a number above zero")
     return float(value)
+
+
+def _is_number(value: t.Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)

@@ -1,8 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The gate in the border: every action that asks a host for something of this collection's is made of this one.
+"""The base of all actions that call a module on a host: it validates each answer.
 
-The answer is checked while it is still the text that the connection brought, before Ansible or this collection reads any part of it.
+The answer is validated while it is still the text from the connection, before Ansible or this collection reads any part of it.
 """
 
 from __future__ import annotations
@@ -10,19 +10,39 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleError
-from ansible.plugins.action import ActionBase
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers, schema, text
 
+if t.TYPE_CHECKING:
+
+    class ActionBase:
+        """What actions that ask a host use of Ansible's own base class, which has no type hints."""
+
+        _task: t.Any
+        _connection: t.Any
+
+        def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]: ...
+
+        def validate_argument_spec(self, argument_spec: dict[str, dict[str, t.Any]]) -> tuple[t.Any, dict[str, t.Any]]: ...
+
+        def get_shell_option(self, option: str, default: str) -> str: ...
+
+        def _execute_module(self, module_name: str, module_args: dict[str, t.Any], **how: t.Any) -> dict[str, t.Any]: ...
+
+        def _low_level_execute_command(self, cmd: str) -> dict[str, t.Any]: ...
+
+else:
+    from ansible.plugins.action import ActionBase
+
 COLLECTION = "threadwise.smt."
-# Of what a host printed that is no answer, as much as tells a person what is wrong there.
-MOST_WORDS = 300
+# Longest excerpt of a host's invalid output in a message.
+MOST_OUTPUT = 300
 
 
-class HostFailed(Exception):
+class HostFailedError(Exception):
     """A module failed on the host, or its answer was refused.
 
     Attributes:
-        answer: what ``answers.accept`` left of it: ``failed``, ``msg`` (str), perhaps ``warnings`` and ``exception``, and the kind's fields of a failure.
+        answer: the valid part of it: ``failed``, ``msg`` (str), optional ``warnings`` and ``exception``, and the kind's fields of a failure.
     """
 
     def __init__(self, answer: dict[str, t.Any]):
@@ -31,7 +51,7 @@ class HostFailed(Exception):
 
 
 class HostAction(ActionBase):
-    """An action that asks its host through the border."""
+    """An action that calls modules on its host and validates their answers."""
 
     _supports_check_mode = True
     _supports_async = False
@@ -43,49 +63,57 @@ class HostAction(ActionBase):
         """Call a module on the host.
 
         Args:
-            kind: of the answer, of ``answers.KINDS``.
-            module: its name; without a dot, of this collection.
+            kind: the kind of answer, a key of ``answers.KINDS``.
+            module: its name; a name without a dot is of this collection.
             arguments: of the module.
-            task_vars: of the task.
+            task_vars: variables of the task.
             how: further arguments of Ansible's ``_execute_module``.
 
         Returns:
             The answer: plain data of its kind.
 
         Raises:
-            HostFailed: the module failed, or its answer was refused.
+            HostFailedError: the module failed, or its answer was refused.
             AnsibleConnectionFailure: the host cannot be reached.
         """
         missing = [str(library) for library in (schema.MISSING_LIBRARY, text.MISSING_LIBRARY) if library]
         if missing:
-            raise HostFailed({"msg": f"answers of hosts cannot be checked on this controller ({'; '.join(missing)}): pip install jsonschema-rs orjson"})
+            raise HostFailedError({"msg": f"hosts' answers cannot be validated on this controller ({'; '.join(missing)}): pip install jsonschema-rs orjson"})
         self._kind, self._host, self._crossed = kind, text.line(task_vars["inventory_hostname"], 100), False
         answer = self._execute_module(module if "." in module else COLLECTION + module, dict(arguments), task_vars=task_vars, **how)
         if not self._crossed:
-            raise HostFailed(
+            raise HostFailedError(
                 {
-                    "msg": "this version of ansible-core hands a host's answer over in a way that this version of threadwise.smt does not know, "
-                    "so it cannot be checked: use one of the versions that the collection names"
+                    "msg": "this version of ansible-core does not pass hosts' answers to threadwise.smt for validation: "
+                    "use a version of ansible-core that the collection supports"
                 }
             )
         if answer.get("failed"):
-            raise HostFailed({name: value for name, value in answer.items() if not name.startswith("_")})
+            raise HostFailedError({name: value for name, value in answer.items() if not name.startswith("_")})
         return answer
 
     def pass_on(self, module: str, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        """Call a module of this collection with the task's own arguments; its answer, or its failure, is the task's."""
+        """Call a module of this collection with the task's own arguments.
+
+        Args:
+            module: its name.
+            task_vars: variables of the task.
+
+        Returns:
+            The task's result: the module's answer, or its failure.
+        """
         try:
             return self.ask(module, module, self._task.args, task_vars)
-        except HostFailed as failure:
+        except HostFailedError as failure:
             return failure.answer
 
     def _parse_returned_data(self, res: dict[str, t.Any], profile: str) -> dict[str, t.Any]:
-        """What the connection brought -> the answer. Ansible calls this before anything else looks at it."""
+        """Validate the module's output; Ansible calls this before anything else reads it."""
         self._crossed = True
         try:
             return {"_ansible_parsed": True, **answers.accept(self._kind, res.get("stdout") or "")}
         except answers.NoAnswer:
-            said = text.line(f"{res.get('stderr') or ''} {res.get('stdout') or ''}".strip() or "nothing", MOST_WORDS)
+            said = text.line(f"{res.get('stderr') or ''} {res.get('stdout') or ''}".strip() or "nothing", MOST_OUTPUT)
             reason = f"the module did not run there: exit status {text.line(res.get('rc'), 20)}, it printed {said}"
         except text.BorderError as error:
             reason = f"the answer of {text.line(self._task.action, 100)} was refused: {text.line(error, 600)}"

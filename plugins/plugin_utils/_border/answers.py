@@ -1,9 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The answers of this collection's modules: what each may say when it succeeded, and what is kept of one that failed.
+"""The answers of this collection's modules: the valid fields of a success, and what is kept of a failure.
 
-Of an answer only the fields that its kind has go further; what Ansible puts around it (``invocation``, ``deprecations``) does not. A field that is not as it
-has to be is the host's failure.
+Only the fields of an answer's kind are kept; what Ansible adds (``invocation``, ``deprecations``) is dropped. An invalid field makes the task fail
+for this host.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ansible.module_utils.json_utils import _filter_non_json_lines
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts, results, schema, text
 
 MIB = 1024 * 1024
-# Facts of 8192 CPUs with their problems have less than one.
+# Facts of 8192 CPUs with their problems are below 1 MiB.
 MOST_CHARACTERS = 8 * MIB
 MOST_MESSAGE = 4000
 MOST_WARNINGS = 50
@@ -33,9 +33,9 @@ class Kind:
 
     Args:
         fields: schema of each field.
-        optional: the fields that may be missing.
-        of_failure: the fields that also a module has which failed.
-        characters: the longest text that is read.
+        optional: fields that may be missing.
+        of_failure: fields that a failed module returns, too.
+        characters: length of the longest accepted text.
     """
 
     def __init__(self, fields: dict[str, schema.Schema], optional: t.Sequence[str] = (), of_failure: t.Sequence[str] = (), characters: int = MOST_CHARACTERS):
@@ -47,7 +47,7 @@ class Kind:
 
 
 _JOB = schema.text(50, r"^j?[0-9]{1,20}\.[0-9]{1,20}$")
-# The flags that Ansible's own modules for jobs write as true and false, or as 1 and 0.
+# Ansible's job modules write flags as true and false, or as 1 and 0.
 _FLAG = schema.one_of(True, False, 1, 0)
 _OUTCOME = schema.one_of("completed", "failed", "interrupted")
 
@@ -98,7 +98,7 @@ KINDS = {
     ),
     "collect": Kind({"result": {"type": "object"}}, characters=2 * results.MAX_BYTES),
     "forget": Kind({}),
-    # What Ansible's own modules say of a job that runs by itself.
+    # Answers of Ansible's own modules about an async job.
     "job_started": Kind({"ansible_job_id": _JOB, "_ansible_suppress_tmpdir_delete": schema.BOOL}, optional=("_ansible_suppress_tmpdir_delete",)),
     "job_status": Kind(
         {"ansible_job_id": _JOB, "started": _FLAG, "finished": _FLAG, "outcome": _OUTCOME, "message": schema.or_null(schema.TEXT)},
@@ -109,22 +109,22 @@ KINDS = {
 
 
 def accept(name: str, stdout: str) -> dict[str, t.Any]:
-    """What a module printed, as an answer of which nothing else is left than what its kind has.
+    """Validate a module's output and reduce it to the fields of its kind.
 
     Args:
-        name: the kind, of `KINDS`.
-        stdout: what the host sent.
+        name: the kind, a key of `KINDS`.
+        stdout: the text from the host.
 
     Returns:
-        The fields of the kind, and ``warnings`` (list of str) where there are any; of a module that failed ``failed``, ``msg``, where its code broke
-        ``exception`` (str), and the kind's fields of a failure. All text is showable.
+        The fields of the kind, and ``warnings`` (list of str) where there are any. For a failed module: ``failed``, ``msg``, ``exception`` (str)
+        after a crash, and the kind's fields of a failure. All text is safe to display.
 
     Raises:
-        BorderError: what of it cannot be accepted, and why.
+        BorderError: the answer is not valid; the message names the field and the reason.
     """
     kind = KINDS[name]
     if len(stdout) > kind.characters:
-        raise text.BorderError(f"it is {len(stdout) / MIB:.0f} MiB long, more than the {kind.characters / MIB:.0f} that such an answer may have")
+        raise text.BorderError(f"it is {len(stdout) / MIB:.0f} MiB long, more than the limit of {kind.characters / MIB:.0f} MiB for this answer")
     try:
         document, _junk = _filter_non_json_lines(stdout, objects_only=True)
     except ValueError as error:
@@ -138,25 +138,25 @@ def accept(name: str, stdout: str) -> dict[str, t.Any]:
 
 
 class NoAnswer(text.BorderError):
-    """A host that printed nothing which could be an answer, as where there is no Python."""
+    """A host printed nothing that could be an answer, as without Python."""
 
 
 def _success(kind: Kind, answer: dict[str, t.Any]) -> dict[str, t.Any]:
     known = {name: answer[name] for name in kind.fields if name in answer}
     kind.check(known)
-    told = known.get("ansible_facts") or {}
-    if "smt" in told:
-        facts.check(told["smt"])
+    host_facts = known.get("ansible_facts") or {}
+    if "smt" in host_facts:
+        facts.check(host_facts["smt"])
     return known
 
 
 def _failure(kind: Kind, answer: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Of a module that failed nothing is taken but its words, and what its kind has for a failure."""
+    """Reduce a failed module's answer to its message and the kind's fields of a failure."""
     known = {name: answer[name] for name in kind.of_failure if name in answer}
     kind.check_failure(known)
-    told = answer.get("msg")
-    # Lines of its own could be taken for what Ansible says of other hosts.
-    lines = [text.line(one, MOST_MESSAGE) for one in told[:MOST_MESSAGE].splitlines()] if isinstance(told, str) else []
+    message = answer.get("msg")
+    # Joined to one line: a line of its own could be mistaken for Ansible's output about another host.
+    lines = [text.line(one, MOST_MESSAGE) for one in message[:MOST_MESSAGE].splitlines()] if isinstance(message, str) else []
     kept: dict[str, t.Any] = {**known, "failed": True, "msg": "; ".join(filter(None, lines)) or "it failed without a message"}
     if isinstance(answer.get("exception"), str):
         kept["exception"] = answer["exception"][: schema.MAX_TEXT]

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The facts of a host, ``smt`` and ``smt_memory``: what each part may be, and what parts have to agree."""
+"""The schema of a host's facts, ``smt`` and ``smt_memory``, and the consistency of their parts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 
-# As the room `facts` of module_utils makes it.
+# As made by the package `_facts` of module_utils.
 _CLASS = re.compile(r"[a-z0-9_]{1,20}-(?P<sockets>[0-9]{1,5})s(?P<cores>[0-9]{1,5})c(?P<cpus>[0-9]{1,5})t-(?P<numbering>[a-z]{1,10})-[0-9a-f]{8}")
 # A CPU belongs to one core and one package (the kernel's Documentation/admin-guide/cputopology.rst).
 _PARTITIONS = ("sibling_groups", "packages")
@@ -48,8 +48,8 @@ _MEASURED = schema.whole(
     ),
 )
 
-# What the role smt_policy wrote down on the host before a change; an empty one where the file was damaged.
-_UNCONFIRMED = schema.strict(
+# The pending rollback that the role smt_policy saved on the host before a change; empty where the file was damaged.
+_PENDING_ROLLBACK = schema.strict(
     running=schema.or_null(schema.strict(state=schema.text(20), threads_per_core=schema.count(64))),
     configured=schema.or_null(schema.strict(smt=schema.text(20), maxcpus=schema.text(10))),
     reboot=schema.BOOL,
@@ -80,7 +80,7 @@ SMT = schema.whole(
     hypervisor=schema.or_null(schema.text(100)),
     methods=schema.whole(runtime=_METHODS, boot=_METHODS),
     hardware_class=schema.or_null(schema.text(100, r"^[a-z0-9_]{1,20}-[0-9]{1,5}s[0-9]{1,5}c[0-9]{1,5}t-[a-z]{1,10}-[0-9a-f]{8}$")),
-    unconfirmed=schema.or_null(_UNCONFIRMED),
+    unconfirmed=schema.or_null(_PENDING_ROLLBACK),
     problems=_SENTENCES,
 )
 
@@ -124,27 +124,28 @@ MEMORY = schema.whole(
 
 
 def accept(data: t.Any) -> dict[str, t.Any]:
-    """Plain data as ``ansible_facts['smt']``.
+    """Validate plain data as ``ansible_facts['smt']``.
 
     Raises:
-        BorderError: with the place of the first thing that is wrong.
+        BorderError: not valid; the message names the place of the first error.
     """
     _CHECKER.check(data)
-    check(data)
-    return data
+    facts: dict[str, t.Any] = data
+    check(facts)
+    return facts
 
 
 def check(facts: dict[str, t.Any]) -> None:
-    """See that facts which are as :data:`SMT` says agree with themselves. Its work grows with the number of CPUs, whatever the lists say.
+    """Check that facts which match :data:`SMT` are consistent. The cost is linear in the number of CPUs, whatever the lists contain.
 
     Raises:
-        BorderError: a text is not a CPU list, a CPU is in two cores, packages or nodes, or the hardware class speaks of another machine.
+        BorderError: a text is not a CPU list, a CPU is in two cores, packages or nodes, or the hardware class does not match the facts.
     """
     for name, cpus in facts["cpus"].items():
         _disjoint([cpus], f"cpus.{name}")
     for name in _PARTITIONS:
         _disjoint(facts[name], name)
-    # Firmware has been seen that puts a CPU into two nodes.
+    # Some firmware lists a CPU in two nodes.
     left = 4 * schema.MOST_CPUS
     for cpus in facts["nodes"].values():
         left -= len(_cpus(cpus, "nodes", min(left, schema.MOST_CPUS)))
@@ -161,7 +162,7 @@ def check(facts: dict[str, t.Any]) -> None:
 
 
 def _disjoint(lists: t.Sequence[str], where: str, most: int = schema.MOST_CPUS) -> None:
-    """See that no CPU is in two of the lists, and that they do not name more CPUs than a machine has."""
+    """Check that no CPU is in two of the lists, and that they have at most ``most`` CPUs."""
     seen: set[int] = set()
     for cpus in lists:
         found = _cpus(cpus, where, most - len(seen))
@@ -178,14 +179,14 @@ def _cpus(cpus: str, where: str, most: int) -> tuple[int, ...]:
 
 
 def _check_class(facts: dict[str, t.Any]) -> None:
-    """The readable part of a hardware class has to be that of the same facts: it decides for which hosts an evaluation speaks."""
-    told = _CLASS.fullmatch(facts["hardware_class"])
+    """Check that the readable part of a hardware class matches the facts: it selects the hosts that an evaluation applies to."""
+    match = _CLASS.fullmatch(facts["hardware_class"])
     shape = {
         "sockets": str(len(facts["packages"])),
         "cores": str(len(facts["sibling_groups"])),
         "cpus": str(len(cpulist.parse(facts["cpus"]["present"]))),
         "numbering": facts["numbering"],
     }
-    wrong = [name for name, value in shape.items() if told is None or told[name] != value]
+    wrong = [name for name, value in shape.items() if match is None or match[name] != value]
     if wrong:
         raise BorderError(f"hardware_class: {facts['hardware_class']} is not the class of the machine that these facts show (its {', '.join(wrong)})")

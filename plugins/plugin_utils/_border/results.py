@@ -1,9 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The result of one host: its schema, and what its parts have to agree on.
+"""The result of one host: its schema, and the consistency of its parts.
 
-A result comes from a managed host, and a host may be broken or hostile. What passes :func:`parse` has the types and sizes of
-:data:`SCHEMA` and nothing else, finite numbers only, and strings that can be encoded and shown; what does not is refused with the source's name and the reason.
+A result comes from a managed host, which may be broken or hostile. A result accepted by :func:`parse` has the types and sizes of :data:`SCHEMA` and
+nothing else, only finite numbers, and strings that are safe to encode and display. Otherwise the error names the source and the reason.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ SCHEMA_VERSION = 1
 MAX_BYTES = 32 * 1024 * 1024
 
 RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
-# No machine has more; each of their products is a comparison on the page.
+# Limits for the number of comparisons in a report.
 MOST_WORKLOADS = 200
 MOST_SERIES = 20_000
-# Values closer to zero than this are no measurement: ratios of them overflow.
+# Values closer to zero than this are rejected: their ratios overflow.
 LEAST_NUMBER = 1e-30
 
 _RUN = re.compile(RUN_NAME.replace("$", r"\Z"))
@@ -37,7 +37,7 @@ _BETTER = schema.one_of("higher", "lower")
 _SENTENCES = schema.items(schema.TEXT, 100_000)
 _MOMENT = schema.or_null(schema.MOMENT)
 
-# Names that are declared in this collection or by the user, as the rooms that declare them allow.
+# Names declared by this collection or by the user, with the syntax of the packages that declare them.
 _WORKLOAD_NAME = schema.text(100, r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
 _METRIC_NAME = r"^[A-Za-z][A-Za-z0-9_]{0,99}$"
 _PLACEMENT_NAME = r"^([a-z_]{1,40}|streams_[0-9]{1,4})$"
@@ -53,9 +53,9 @@ _WORKER = schema.strict(
     cpu_seconds=_SECONDS_OR_NULL,
     context_switches=_COUNT_OR_NULL,
 )
-# The parameter of a workload that is measured at several points.
+# The parameter of a workload that is measured at several of its values.
 _POINT = {"name": schema.NAME, "unit": _TEXT_OR_NULL}
-# By the names of CPUs, or of cores ("0,4").
+# Keys are CPUs, or cores by their CPUs ("0,4").
 _USAGE = schema.or_null(schema.mapping(_SHARE_OR_NULL, schema.MOST_CPUS, schema.CPU_NUMBERS))
 _COUNTERS = schema.mapping(
     schema.strict(cycles=_NUMBER_OR_NULL, instructions=_NUMBER_OR_NULL, ipc=_NUMBER_OR_NULL, cpi=_NUMBER_OR_NULL), schema.MOST_CPUS, schema.CPU_NUMBERS
@@ -125,7 +125,7 @@ _OBSERVATION = schema.strict(
     overreach_reason=_TEXT_OR_NULL,
 )
 
-# What an event tells: a sentence, or what may change from block to block.
+# The detail of an event: a sentence, or values that change from block to block.
 _DETAIL = {
     "type": ["string", "object", "null"],
     "maxLength": schema.MAX_TEXT,
@@ -197,23 +197,23 @@ _CHECKER = schema.Checker(SCHEMA)
 
 
 class ResultError(text.BorderError):
-    """A result that cannot be read, trusted or written. The message names the file and says why and what to do."""
+    """A result cannot be read, validated or written. The message names the file, the reason and what to do."""
 
 
 def is_run_name(name: t.Any) -> bool:
-    """Whether a run may be called so: what is allowed is safe as a file name, in a shell and on a terminal."""
+    """Return whether a run name is valid: safe as a file name, in a shell and on a terminal."""
     return isinstance(name, str) and _RUN.match(name) is not None
 
 
 def parse(document_text: str, source: str) -> dict[str, t.Any]:
-    """A result document from its JSON text.
+    """Parse and validate the JSON text of a result.
 
     Args:
         document_text: the JSON text.
         source: the file's or host's name, for messages.
 
     Raises:
-        ResultError: larger than ``MAX_BYTES``, not JSON, NaN or infinite numbers, another schema or version, or not as :data:`SCHEMA` says.
+        ResultError: larger than ``MAX_BYTES``, not JSON, NaN or infinite numbers, another schema or version, or does not match :data:`SCHEMA`.
     """
     see_size(len(document_text), source)
     try:
@@ -224,26 +224,34 @@ def parse(document_text: str, source: str) -> dict[str, t.Any]:
 
 
 def see_size(size: int, source: str) -> None:
-    """See that a result of so many bytes can be read back.
+    """Check that a result is small enough to be read back.
+
+    Args:
+        size: in bytes.
+        source: the file's or host's name, for messages.
 
     Raises:
         ResultError: it is larger than ``MAX_BYTES``.
     """
     if size > MAX_BYTES:
         raise ResultError(
-            f"{source}: {size / 1024 / 1024:.0f} MiB, larger than the {MAX_BYTES // 1024 // 1024} MiB that a result may have: "
+            f"{source}: {size / 1024 / 1024:.0f} MiB, larger than the limit of {MAX_BYTES // 1024 // 1024} MiB for a result: "
             "measure fewer blocks, workloads or placements in one run"
         )
 
 
 def accept(document: t.Any, source: str) -> dict[str, t.Any]:
-    """Plain JSON data of which all strings are showable, as a result with all of its optional parts.
+    """Validate plain JSON data as a result and add its missing optional parts.
+
+    Args:
+        document: plain data whose strings are safe to display.
+        source: the file's or host's name, for messages.
 
     Raises:
-        ResultError: with the place of the first thing that is wrong.
+        ResultError: not valid; the message names the place of the first error.
     """
     if not isinstance(document, dict) or document.get("schema") != SCHEMA_NAME:
-        raise ResultError(f'{source}: no result of this collection (its "schema" is not "{SCHEMA_NAME}")')
+        raise ResultError(f'{source}: not a result of this collection (its "schema" is not "{SCHEMA_NAME}")')
     version = document.get("schema_version")
     if version != SCHEMA_VERSION or isinstance(version, bool):
         raise ResultError(
@@ -256,12 +264,12 @@ def accept(document: t.Any, source: str) -> dict[str, t.Any]:
         _check(document)
     except text.BorderError as error:
         raise ResultError(f"{source}: {error}") from None
-    # A plan that was killed leaves no word on these.
+    # A plan that was killed did not write these.
     return {"message": None, "finished": None, "collected": None, "restored": None, "skipped": [], "events": [], "observations": [], **document}
 
 
 def _check(document: dict[str, t.Any]) -> None:
-    """See that the samples are those of the plan, that their number of series is one that can be compared, and that times are times."""
+    """Check that samples match the plan, that the number of series is within its limit, and that times are valid."""
     declared = _points(document)
     series = set()
     for position, sample in enumerate(document["samples"]):
@@ -275,32 +283,39 @@ def _check(document: dict[str, t.Any]) -> None:
             raise text.BorderError(f"samples: more than {MOST_SERIES} combinations of workload, placement, condition and point")
         for metric in (sample["metric"], *(sample.get("metrics") or {}).values()):
             if metric and metric["value"] is not None and 0 < abs(metric["value"]) < LEAST_NUMBER:
-                raise text.BorderError(f"samples.{position}: the value {metric['value']} is closer to zero than anything that is measured")
+                raise text.BorderError(f"samples.{position}: the value {metric['value']} is too close to zero: the limit is {LEAST_NUMBER}")
     for name in ("started", "finished", "collected"):
         moment(document.get(name), name)
 
 
 def _points(document: dict[str, t.Any]) -> dict[str, set[float | None]]:
-    """The values at which the plan measures each workload; that of one without a parameter is None."""
+    """Return the parameter values at which the plan measures each workload; None for a workload without a parameter."""
     found: dict[str, set[float | None]] = {}
     for workload in document["plan"].get("workloads") or []:
         points = workload.get("points") or [None]
-        # As metrics write them: two that look the same there would be one series twice.
+        # Formatted as in the metrics file, where equal texts would be a duplicate series.
         if workload["name"] in found or len({"" if point is None else f"{point:.12g}" for point in points}) < len(points):
-            raise text.BorderError(f"plan.workloads: {workload['name']}, or one of its points, is there twice")
+            raise text.BorderError(f"plan.workloads: {workload['name']} or one of its points is listed twice")
         found[workload["name"]] = set(points)
     return found
 
 
-def moment(told: str | None, name: str) -> datetime.datetime | None:
-    """A time as results have it (UTC, ISO 8601), aware.
+def moment(value: str | None, name: str) -> datetime.datetime | None:
+    """Parse a time of a result (UTC, ISO 8601).
+
+    Args:
+        value: the text, or None.
+        name: the field's name, for messages.
+
+    Returns:
+        The time, aware of its zone; None for None.
 
     Raises:
-        BorderError: there is no such time.
+        BorderError: not a valid time.
     """
-    if told is None:
+    if value is None:
         return None
     try:
-        return datetime.datetime.strptime(told, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=datetime.UTC)
+        return datetime.datetime.strptime(value, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=datetime.UTC)
     except ValueError as error:
-        raise text.BorderError(f"{name}: there is no time {told}") from error
+        raise text.BorderError(f"{name}: {value} is not a valid time") from error

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Text from a host: read as JSON within limits, and made fit for a terminal or a page."""
+"""Text from a host: JSON parsing within limits, and text made safe for a terminal or a page."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ except ImportError as error:
 else:
     MISSING_LIBRARY = None
 
-# C0 and C1 controls but tab and newline, lone surrogates (they cannot be encoded), and the marks that reverse the reading order of what follows.
+# C0 and C1 controls except tab and newline, lone surrogates (they cannot be encoded), and marks that change the text direction.
 _UNSHOWABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069]")
 
-# How JSON writes what may be unshowable without holding it.
+# JSON escapes that can stand for unsafe characters.
 _ESCAPES = ("\\u", "\\b", "\\f", "\\r")
 
-# The longest integer that is read at all: nothing that a machine counts has more digits, and int() of many is slow.
+# The longest accepted integer: int() of many digits is slow.
 MOST_DIGITS = 100
 
 
 class BorderError(Exception):
-    """What came from a host cannot be accepted. The message says what of it, and why."""
+    """Data from a host is not valid. The message names the part and the reason."""
 
 
 def showable(text: str) -> str:
-    """Replace every character that cannot be encoded or that disturbs a page or a terminal by U+FFFD."""
+    """Replace every character that cannot be encoded, or is unsafe on a page or a terminal, by U+FFFD."""
     return _UNSHOWABLE.sub("\ufffd", text)
 
 
 def line(text: t.Any, most: int = 500) -> str:
-    """Make one line of at most ``most`` printable characters of any value, fit for a terminal."""
-    words = " ".join(str(text)[: most * 2 + 100].split())
-    words = "".join(character if character.isprintable() else "\ufffd" for character in words)
-    return words if len(words) <= most else f"{words[: most - 3]}..."
+    """Format any value as one line of at most ``most`` printable characters."""
+    joined = " ".join(str(text)[: most * 2 + 100].split())
+    printable = "".join(character if character.isprintable() else "\ufffd" for character in joined)
+    return printable if len(printable) <= most else f"{printable[: most - 3]}..."
 
 
 def showable_all(value: t.Any) -> t.Any:
@@ -54,25 +54,25 @@ def showable_all(value: t.Any) -> t.Any:
 
 
 def parse(text: str) -> t.Any:
-    """Read a JSON text as plain data with finite numbers, all of its strings showable.
+    """Parse a JSON text as plain data with finite numbers and strings that are safe to display.
 
     Raises:
-        BorderError: it is not JSON, holds a number that is not finite or an integer of more than ``MOST_DIGITS`` digits, or is nested too deeply.
+        BorderError: not JSON, a number is not finite, an integer has more than ``MOST_DIGITS`` digits, or the nesting is too deep.
     """
     try:
         data = _loads(text)
-        # Most texts hold nothing that has to be replaced, and to look at the text is a tenth of the work of going through the data.
+        # Most texts have nothing to replace, and scanning the text takes a tenth of the time of walking the data.
         return showable_all(data) if _may_be_unshowable(text) else data
     except json.JSONDecodeError as error:
-        raise BorderError(f"not a whole JSON document ({error.msg} at line {error.lineno}, column {error.colno})") from error
+        raise BorderError(f"not a complete JSON document ({error.msg} at line {error.lineno}, column {error.colno})") from error
     except ValueError as error:
-        raise BorderError(f"{error}: finite numbers only are read") from error
+        raise BorderError(f"{error}: only finite numbers are accepted") from error
     except RecursionError as error:
         raise BorderError("nested too deeply") from error
 
 
 def _loads(text: str) -> t.Any:
-    """JSON as data: by orjson, and what that refuses by the standard library, which takes halves of surrogates and says which constant or number is wrong."""
+    """Parse with orjson; what it rejects with the standard library, which accepts lone surrogates and names the invalid constant or number."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -80,7 +80,7 @@ def _loads(text: str) -> t.Any:
 
 
 def _may_be_unshowable(text: str) -> bool:
-    """Whether a JSON text may hold a string that :func:`showable` would change. JSON itself forbids the controls below a space."""
+    """Return whether :func:`showable` could change a string of a JSON text. JSON itself forbids unescaped control characters."""
     if "\\" in text and any(escape in text for escape in _ESCAPES):
         return True
     return "\x7f" in text if text.isascii() else _UNSHOWABLE.search(text) is not None
@@ -100,4 +100,4 @@ def _short_integer(text: str) -> int:
 
 
 def _no_constant(text: str) -> t.NoReturn:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")

@@ -1,9 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Facts of a host x what is wanted of it -> compliant, drifted or unknown, and how. Pure: nothing is asked, nothing is written.
+"""Compare a host's facts with its desired state: compliant, drifted or unknown, with reasons. Pure functions, no calls on hosts.
 
-The running state is judged by the very rule with which `smt_state` predicts a change, the boot arguments by that of `smt_boot_args`: a host is
-compliant where those two would change no CPU and no argument.
+The running state is compared by the same function with which `smt_state` predicts a change, the boot arguments by that of `smt_boot_args`: a host is
+compliant where those two modules would change no CPU and no argument.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ COMPLIANT, DRIFTED, UNKNOWN, UNREACHABLE = "compliant", "drifted", "unknown", "u
 STATUSES = (COMPLIANT, DRIFTED, UNKNOWN, UNREACHABLE)
 ASPECTS = ("running", "configured", "memory", "memory_configured")
 
-# Of a verdict.
+# The fields of a result.
 _FIELDS = {"status", "sentence", "wanted", "scope", "evidence", "hardware_class", "reboot_pending", "change", "before", "unconfirmed", *ASPECTS}
 
-# A page or a fact that repeats each CPU of a large machine helps nobody.
+# Long lists, such as every CPU of a large machine, are cut.
 MOST_REASONS = 5
 MOST_TEXT = 500
 
-# Options of smt_state and smt_boot_args that lead back; RESTORED, the state from before the first change, stands for one that no word describes.
+# Options of smt_state and smt_boot_args for a rollback; RESTORED, the state before the first change, stands for states without a name.
 RESTORED = "restored"
 _SWITCHED = (boot_arguments.DISABLED, boot_arguments.FORCED_OFF, boot_arguments.MITIGATIONS_NOSMT)
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
-Verdict = dict[str, t.Any]
+ComplianceResult = dict[str, t.Any]
 Facts = t.Mapping[str, t.Any]
 
 
 class _KernelFacts(smt_state.SysFiles):
-    """The kernel's files as a host's facts tell them, for the rules that read files. Nothing can be written."""
+    """The kernel's files rebuilt from a host's facts, read-only, for functions that read files."""
 
     def __init__(self, facts: Facts):
         super().__init__()
@@ -52,178 +52,184 @@ class _KernelFacts(smt_state.SysFiles):
         }
 
     def read(self, path: str) -> str | None:
-        text = self._texts.get(path)
-        return text[: smt_state.LONGEST_FILE] if isinstance(text, str) else None
+        """Return the content of a file, or None."""
+        content = self._texts.get(path)
+        return content[: smt_state.LONGEST_FILE] if isinstance(content, str) else None
 
 
-def judge(facts: t.Any, wish: policy.Wish, scope: str, memory: t.Mapping[str, t.Any] | None = None) -> Verdict:
-    """The verdict on one host.
+def judge(facts: t.Any, desired: policy.DesiredState, scope: str, memory: t.Mapping[str, t.Any] | None = None) -> ComplianceResult:
+    """Compare one host with its desired state.
 
     Args:
-        facts: ``ansible_facts['smt']``; what is not of the expected type counts as unknown.
-        wish: what is wanted.
+        facts: ``ansible_facts['smt']``; values of an unexpected type count as unknown.
+        desired: the desired state.
         scope: one of `policy.SCOPES`.
-        memory: what :func:`memory_aspects` gave, or None where no memory policy is asked for.
+        memory: from :func:`memory_aspects`, or None without a memory policy.
 
     Returns:
-        ``{status, wanted, scope, evidence, hardware_class, reboot_pending, change, before, unconfirmed, sentence}`` and the `ASPECTS`; each of these
-            is None where nothing is asked of it, or ``{status, reasons, hindrance}`` with `hindrance` why it cannot be mended while the host
-            runs (or at all). ``change`` leads to what is wanted, ``before`` back to what is there: ``{running, configured, reboot}``, options of
-            `smt_state` and of `smt_boot_args`, None where nothing is to be done or nothing does it, and whether it takes a reboot. ``unconfirmed`` is the
-            way back of a change that an interrupted rollout made and nobody found to be well, with ``memory`` (bool) beside these three, or None.
+        ``{status, wanted, scope, evidence, hardware_class, reboot_pending, change, before, unconfirmed, sentence}`` and the `ASPECTS`. Each aspect
+        is None where the policy does not cover it, or ``{status, reasons, blocked_by}`` with the reason that blocks a change at run time (or at all) as
+        `blocked_by`. ``change`` leads to the desired state, ``before`` back to the present one: ``{running, configured, reboot}``, options of
+        `smt_state` and `smt_boot_args` (None where there is nothing to do, or no method), and whether a reboot is needed. ``unconfirmed`` is
+        the pending rollback of a change by an interrupted rollout, with ``memory`` (bool) beside these three, or None.
     """
     if not isinstance(facts, dict):
-        return refused("it returned no facts", wanted=str(wish), scope=scope)
+        return refused("it returned no facts", wanted=str(desired), scope=scope)
     aspects = {
-        "running": running(facts, wish) if scope in (policy.RUNTIME, policy.BOTH) else None,
-        "configured": configured(facts, wish) if scope in (policy.BOOT, policy.BOTH) else None,
+        "running": running(facts, desired) if scope in (policy.RUNTIME, policy.BOTH) else None,
+        "configured": configured(facts, desired) if scope in (policy.BOOT, policy.BOTH) else None,
         "memory": None,
         "memory_configured": None,
         **(memory or {}),
     }
     statuses = [one["status"] for one in aspects.values() if one]
     pending = _dict(facts, "boot").get("reboot_required")
-    verdict = {
+    result = {
         "status": next((status for status in (DRIFTED, UNKNOWN) if status in statuses), COMPLIANT),
-        "wanted": str(wish),
+        "wanted": str(desired),
         "scope": scope,
-        "evidence": wish.evidence,
+        "evidence": desired.decided_by,
         "hardware_class": _text(facts.get("hardware_class")),
         "reboot_pending": pending if isinstance(pending, bool) else None,
-        "unconfirmed": _unconfirmed(facts.get("unconfirmed")),
+        "unconfirmed": _pending_rollback(facts.get("unconfirmed")),
         **aspects,
     }
-    needs = _needs(verdict)
-    back = {"running": _running_way_back(facts), "configured": _boot_way_back(_dict(facts, "boot").get("configured"))}
-    return dict(verdict, sentence=sentence(verdict), change=_only(needs, _way_forward(facts, wish)), before=_only(needs, back))
+    needs = _needs(result)
+    back = {"running": _running_rollback(facts), "configured": _boot_rollback(_dict(facts, "boot").get("configured"))}
+    return dict(result, sentence=sentence(result), change=_only(needs, _change(facts, desired)), before=_only(needs, back))
 
 
-def refused(reason: str, status: str = UNKNOWN, **known: t.Any) -> Verdict:
-    """The verdict where there is nothing to compare: no facts, no policy, no connection."""
-    verdict = {**dict.fromkeys(_FIELDS), "status": status, **known}
-    return dict(verdict, sentence=_text(reason) or "no reason was given")
+def refused(reason: str, status: str = UNKNOWN, **known: t.Any) -> ComplianceResult:
+    """Return the result without a comparison: no facts, no policy or no connection."""
+    result = {**dict.fromkeys(_FIELDS), "status": status, **known}
+    return dict(result, sentence=_text(reason) or "no reason was given")
 
 
-def told(result: t.Any) -> Verdict:
-    """The verdict that smt_verdict registered for a host; one that says why there is none where the task failed or did not run.
+def from_registered(variable: t.Any) -> ComplianceResult:
+    """Return the result that smt_verdict registered for a host, or one with the reason where the task failed or did not run.
 
     Args:
-        result: the registered variable: only what the action itself returned has a verdict, and never when it failed.
+        variable: the registered variable; only a successful task has a result.
     """
-    registered = result if isinstance(result, dict) else {}
-    verdict = registered.get("verdict")
-    if not registered.get("failed") and isinstance(verdict, dict) and verdict.get("status") in STATUSES and set(verdict) >= _FIELDS:
-        return verdict
-    return refused(registered.get("msg") or "it was not asked", UNREACHABLE if registered.get("unreachable") else UNKNOWN)
+    registered = variable if isinstance(variable, dict) else {}
+    result = registered.get("verdict")
+    if not registered.get("failed") and isinstance(result, dict) and result.get("status") in STATUSES and set(result) >= _FIELDS:
+        return result
+    return refused(registered.get("msg") or "it was not checked", UNREACHABLE if registered.get("unreachable") else UNKNOWN)
 
 
-def running(facts: Facts, wish: policy.Wish) -> dict[str, t.Any]:
-    """Whether the running system is as wanted: whether `smt_state` would change a CPU or the control."""
-    if wish.anything:
+def running(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
+    """Compare the running system: drifted where `smt_state` would change a CPU or the control."""
+    if desired.anything:
         return _aspect(COMPLIANT)
     if not isinstance(facts.get("active"), bool):
-        return _aspect(UNKNOWN, ["nothing on this host tells which online CPUs share a core"])
+        return _aspect(UNKNOWN, ["the kernel does not report which online CPUs share a core"])
     files = _KernelFacts(facts)
     try:
         now = smt_state.read(files=files)
         cores = [cpulist.parse(core) for core in _list(facts, "sibling_groups")[: smt_state.MOST_CPUS]]
-        goal = smt_state.predict("/", cores, {policy.ENABLED: None, policy.DISABLED: 1}.get(wish.state, wish.threads), files=files)
+        threads = {policy.ENABLED: None, policy.DISABLED: 1}[desired.state] if desired.state else desired.threads
+        goal = smt_state.predict("/", cores, threads, files=files)
     except cpulist.CpuListError as error:
         return _aspect(UNKNOWN, [str(error)])
     except smt_state.StateError as error:
-        # Where the CPUs online cannot be read there is no verdict; where the wish cannot be had, the state is known and another one.
+        # Without the online CPUs the status is unknown; where the desired state is not possible, the present state differs from it.
         known = facts.get("supported") is not None and isinstance(_dict(facts, "cpus").get("online"), str)
-        return _aspect(DRIFTED if known else UNKNOWN, [str(error)], hindrance=str(error))
+        return _aspect(DRIFTED if known else UNKNOWN, [str(error)], blocked_by=str(error))
     differences = smt_state.differences(now, goal)
-    return _aspect(DRIFTED, _turned(goal, now), _hindrance(facts, "runtime")) if differences else _aspect(COMPLIANT)
+    return _aspect(DRIFTED, _differences(goal, now), _blocked_by(facts, "runtime")) if differences else _aspect(COMPLIANT)
 
 
-def configured(facts: Facts, wish: policy.Wish) -> dict[str, t.Any]:
-    """Whether the next boot is as wanted, by whomever its arguments were set: whether `smt_boot_args` would change one."""
-    if wish.anything:
+def configured(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
+    """Compare the next boot: drifted where `smt_boot_args` would change an argument, whoever set it."""
+    if desired.anything:
         return _aspect(COMPLIANT)
     boot = _dict(facts, "boot")
     try:
-        wanted = boot_arguments.wanted_smt(boot_state(facts, wish))
+        wanted = boot_arguments.wanted_smt(boot_state(facts, desired))
     except policy.PolicyError as error:
-        return _aspect(UNKNOWN, [str(error)], hindrance=str(error))
+        return _aspect(UNKNOWN, [str(error)], blocked_by=str(error))
     arguments = boot.get("configured")
     if not isinstance(arguments, list) or not all(isinstance(argument, str) for argument in arguments):
-        return _aspect(UNKNOWN, [f"what the next boot brings is not known (boot loader: {_text(boot.get('loader')) or 'unknown'})"])
+        return _aspect(UNKNOWN, [f"the next boot's arguments are not known (boot loader: {_text(boot.get('loader')) or 'unknown'})"])
     faults = boot_arguments.faults(arguments, wanted)
-    return _aspect(DRIFTED, faults, _hindrance(facts, "boot")) if faults else _aspect(COMPLIANT)
+    return _aspect(DRIFTED, faults, _blocked_by(facts, "boot")) if faults else _aspect(COMPLIANT)
 
 
 def memory_aspects(facts: t.Any) -> dict[str, dict[str, t.Any] | None]:
-    """Whether the memory policy is in force (``memory``), and whether it will be after the next boot (``memory_configured``).
+    """Compare the memory policy of the running kernel (``memory``) and of the next boot (``memory_configured``) with the desired one.
 
     Args:
-        facts: ``ansible_facts['smt_memory']``; its ``wanted`` is None where only services are to be spared.
+        facts: ``ansible_facts['smt_memory']``; its ``wanted`` is None where only services are protected from the OOM killer.
     """
     known = facts if isinstance(facts, dict) else {}
-    told = _dict(known, "wanted")
-    refusal = _text(told.get("refusal"))
-    now = [*([refusal] if refusal else _list(told, "differences")), *_list(known, "protect_differences")]
-    later = _list(told, "boot_differences")
+    plan = _dict(known, "wanted")
+    refusal = _text(plan.get("refusal"))
+    now = [*([refusal] if refusal else _list(plan, "differences")), *_list(known, "protect_differences")]
+    later = _list(plan, "boot_differences")
     return {
         "memory": _aspect(DRIFTED if now else COMPLIANT, now, refusal),
-        "memory_configured": _aspect(DRIFTED if later else COMPLIANT, later, _text(told.get("boot_hindrance")) if later else None) if told else None,
+        "memory_configured": _aspect(DRIFTED if later else COMPLIANT, later, _text(plan.get("boot_hindrance")) if later else None) if plan else None,
     }
 
 
-def boot_state(facts: Facts, wish: policy.Wish) -> str:
-    """The wish as a boot argument can say it: ``enabled`` or ``disabled``. Raises PolicyError where none says it."""
-    if wish.state:
-        return wish.state
+def boot_state(facts: Facts, desired: policy.DesiredState) -> str:
+    """Return the desired state as boot arguments can express it: ``enabled`` or ``disabled``.
+
+    Raises:
+        PolicyError: no boot argument has this effect.
+    """
+    if desired.state:
+        return desired.state
     most = _dict(facts, "threads_per_core").get("max")
-    if wish.threads == 1:
+    if desired.threads == 1:
         return policy.DISABLED
-    if wish.threads == most:
+    if desired.threads == most:
         return policy.ENABLED
     raise policy.PolicyError(
-        f"no boot argument leaves {wish.threads} of {most if isinstance(most, int) else 'an unknown number of'} threads per core: "
+        f"no boot argument leaves {desired.threads} of {most if isinstance(most, int) else 'an unknown number of'} threads per core: "
         "use smt_policy_scope runtime, with smt_runtime_persist to keep it over boots"
     )
 
 
-def _hindrance(facts: Facts, when: str) -> str | None:
-    """Why no method can change SMT, ``runtime`` or ``boot``; None where one can."""
+def _blocked_by(facts: Facts, when: str) -> str | None:
+    """Return why no method can change SMT at ``runtime`` or ``boot``, or None where one can."""
     methods = _dict(_dict(facts, "methods"), when)
     if methods.get("chosen"):
         return None
     return next((_text(why) for why in _dict(methods, "impossible").values()), None) or "no method is known here"
 
 
-def _needs(verdict: Verdict) -> dict[str, bool]:
-    """Which of running system and boot arguments have to be changed, and whether that comes into force by a reboot alone."""
-    run, boot = verdict["running"], verdict["configured"]
-    hindered = bool(run and run["status"] == DRIFTED and run["hindrance"])
+def _needs(result: ComplianceResult) -> dict[str, bool]:
+    """Return which of running system and boot arguments must change, and whether a reboot is needed."""
+    run, boot = result["running"], result["configured"]
+    blocked = bool(run and run["status"] == DRIFTED and run["hindrance"])
     drifted = bool(boot and boot["status"] == DRIFTED)
-    reboot = bool(boot) and (hindered or (verdict["scope"] == policy.BOOT and (drifted or bool(verdict["reboot_pending"]))))
-    return {"running": bool(run and run["status"] == DRIFTED and not hindered), "configured": drifted or reboot, "reboot": reboot}
+    reboot = bool(boot) and (blocked or (result["scope"] == policy.BOOT and (drifted or bool(result["reboot_pending"]))))
+    return {"running": bool(run and run["status"] == DRIFTED and not blocked), "configured": drifted or reboot, "reboot": reboot}
 
 
 def _only(needs: dict[str, bool], ways: dict[str, t.Any]) -> dict[str, t.Any]:
     return {name: ways[name] if needs[name] else None for name in ("running", "configured")} | {"reboot": needs["reboot"]}
 
 
-def _way_forward(facts: Facts, wish: policy.Wish) -> dict[str, t.Any]:
-    if wish.anything:
+def _change(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
+    if desired.anything:
         return {"running": None, "configured": None}
     try:
-        boot = {"smt": boot_state(facts, wish)}
+        boot = {"smt": boot_state(facts, desired)}
     except policy.PolicyError:
         boot = None
-    return {"running": {"state": wish.state} if wish.state else {"threads_per_core": wish.threads}, "configured": boot}
+    return {"running": {"state": desired.state} if desired.state else {"threads_per_core": desired.threads}, "configured": boot}
 
 
-def _running_way_back(facts: Facts) -> dict[str, str]:
+def _running_rollback(facts: Facts) -> dict[str, str]:
     if facts.get("active") is True and not _dict(facts, "cpus").get("offline"):
         return {"state": policy.ENABLED}
     return {"state": policy.DISABLED if facts.get("active") is False and facts.get("control") in smt_state.OFF else RESTORED}
 
 
-def _boot_way_back(arguments: t.Any) -> dict[str, str] | None:
+def _boot_rollback(arguments: t.Any) -> dict[str, str] | None:
     if not isinstance(arguments, list) or not all(isinstance(argument, str) for argument in arguments):
         return None
     if not arguments:
@@ -235,50 +241,50 @@ def _boot_way_back(arguments: t.Any) -> dict[str, str] | None:
 
 
 def _are_all_of(arguments: list[str], wanted: boot_arguments.Wanted) -> bool:
-    """Whether asking for a state brings back all of these arguments."""
+    """Return whether requesting a state restores all of these arguments."""
     kept = [argument for argument in arguments if wanted.keeps_vectors and argument.startswith(boot_arguments.OURS + ",")]
     return not boot_arguments.faults(arguments, wanted) and len(arguments) == len(wanted.arguments) + len(kept)
 
 
-def _unconfirmed(told: t.Any) -> dict[str, t.Any] | None:
-    """A way back as the host tells it; of what is no such thing nothing is taken."""
-    if not isinstance(told, dict):
+def _pending_rollback(saved: t.Any) -> dict[str, t.Any] | None:
+    """Return the valid parts of a pending rollback in a host's facts, or None."""
+    if not isinstance(saved, dict):
         return None
-    state, boot = _text(_dict(told, "running").get("state")), _dict(told, "configured")
+    state, boot = _text(_dict(saved, "running").get("state")), _dict(saved, "configured")
     smt, maxcpus = _text(boot.get("smt")), _text(boot.get("maxcpus"))
     return {
         "running": {"state": state} if state in (policy.ENABLED, policy.DISABLED, RESTORED) else None,
         "configured": {"smt": smt} if smt in (boot_arguments.ENABLED, *_SWITCHED) else {"maxcpus": maxcpus} if maxcpus and _NUMBER.fullmatch(maxcpus) else None,
-        "reboot": told.get("reboot") is True,
-        "memory": told.get("memory") is True,
+        "reboot": saved.get("reboot") is True,
+        "memory": saved.get("memory") is True,
     }
 
 
-def sentence(verdict: Verdict) -> str:
-    """One line for a person: what is not as wanted."""
+def sentence(result: ComplianceResult) -> str:
+    """Describe every difference from the desired state in one line."""
     parts = []
     for name in ASPECTS:
-        aspect = verdict[name]
+        aspect = result[name]
         if aspect and aspect["status"] != COMPLIANT:
             parts.append(f"{name.replace('_', ' ')}: {'; '.join(aspect['reasons'])}")
-    if not parts and verdict["reboot_pending"] and verdict["scope"] == policy.BOOT:
+    if not parts and result["reboot_pending"] and result["scope"] == policy.BOOT:
         parts.append("in force after the next reboot")
     return ". ".join(parts)
 
 
-def _turned(wanted: dict[str, t.Any], now: dict[str, t.Any]) -> list[str]:
-    """What differs, CPUs as lists: a large machine would take a line for each."""
-    found = [] if wanted["control"] == now["control"] else [f"smt/control reads {cpulist.quoted(now['control'])}, wanted is {wanted['control']}"]
+def _differences(wanted: dict[str, t.Any], now: dict[str, t.Any]) -> list[str]:
+    """List the differences with CPUs as lists: one line per CPU would be too long."""
+    found = [] if wanted["control"] == now["control"] else [f"smt/control reads {cpulist.quoted(now['control'])} instead of {wanted['control']}"]
     over, short = set(now["online"]) - set(wanted["online"]), set(wanted["online"]) - set(now["online"])
     found += [f"CPUs {cpulist.render(over)} are online"] if over else []
     return found + ([f"CPUs {cpulist.render(short)} are offline"] if short else [])
 
 
-def _aspect(status: str, reasons: t.Sequence[t.Any] = (), hindrance: str | None = None) -> dict[str, t.Any]:
-    told = [_text(reason) or "?" for reason in reasons[:MOST_REASONS]]
+def _aspect(status: str, reasons: t.Sequence[t.Any] = (), blocked_by: str | None = None) -> dict[str, t.Any]:
+    shown = [_text(reason) or "?" for reason in reasons[:MOST_REASONS]]
     if len(reasons) > MOST_REASONS:
-        told.append(f"and {len(reasons) - MOST_REASONS} more")
-    return {"status": status, "reasons": told, "hindrance": _text(hindrance)}
+        shown.append(f"and {len(reasons) - MOST_REASONS} more")
+    return {"status": status, "reasons": shown, "hindrance": _text(blocked_by)}
 
 
 def _dict(mapping: t.Mapping[str, t.Any], name: str) -> dict[str, t.Any]:
@@ -292,5 +298,5 @@ def _list(mapping: t.Mapping[str, t.Any], name: str) -> list[t.Any]:
 
 
 def _text(value: t.Any) -> str | None:
-    """One line, cut, or None when the value is no text or an empty one."""
+    """Return one shortened line, or None for a value that is not a text or empty."""
     return text.line(value, MOST_TEXT) or None if isinstance(value, str) else None

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which hosts are changed in which wave. Pure: Ansible carries the waves out, as batches of `serial`."""
+"""The waves of a rollout. Pure functions: Ansible runs the waves as batches of `serial`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance import Verdict
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance import ComplianceResult
 
 _SIZE = re.compile(r"([1-9][0-9]{0,6})(%?)")
 
 
 class RolloutError(Exception):
-    """Sizes of waves that cannot be used; the text says why."""
+    """The sizes of waves are not valid. The text gives the reason."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,8 +23,9 @@ class Member:
     """A host of the fleet.
 
     Attributes:
-        group: no two hosts of one group are changed in one wave; None for a host of its own.
-        pending: whether it is to be changed.
+        host: name in the inventory.
+        group: hosts of one group are never changed in the same wave; None for a host without a group.
+        pending: whether it needs a change.
         reachable: whether it answered.
     """
 
@@ -35,20 +36,24 @@ class Member:
 
 
 def waiting(members: t.Iterable[Member]) -> dict[str, str]:
-    """Hosts that are to be changed and have to wait, each with the one of its group that cannot be reached: two of them must not be down at once."""
+    """Return the pending hosts that must wait, each with the unreachable host of its group: two of a group must not be down at once."""
     members = list(members)
     gone = {member.group: member.host for member in members if member.group is not None and not member.reachable}
     return {member.host: gone[member.group] for member in members if member.pending and member.group in gone}
 
 
 def predecessors(waves_of_hosts: t.Iterable[t.Sequence[str]], groups: t.Mapping[str, str | None]) -> dict[str, str]:
-    """Each host that follows one of its group in a later wave, with that one.
+    """Return the predecessor of each host that follows one of its group in a later wave.
 
     Args:
-        waves_of_hosts: as :func:`waves` gives them.
-        groups: host to group.
+        waves_of_hosts: from :func:`waves`.
+        groups: host -> group.
+
+    Returns:
+        Host -> the host before it.
     """
-    found, last = {}, {}
+    found: dict[str, str] = {}
+    last: dict[str, str] = {}
     for host in (host for wave in waves_of_hosts for host in wave):
         group = groups.get(host)
         if group is not None:
@@ -59,19 +64,22 @@ def predecessors(waves_of_hosts: t.Iterable[t.Sequence[str]], groups: t.Mapping[
 
 
 def waves(members: t.Sequence[Member], sizes: t.Sequence[int | str]) -> list[list[str]]:
-    """The hosts to be changed, by wave, in their order; no wave is empty.
+    """Plan the waves.
 
-    The waves are laid out over the whole fleet, whoever is pending: a rollout that is begun again goes on in the wave where it stopped, at its size.
+    The waves are planned for the whole fleet, pending or not: a rollout that is started again continues in the wave where it stopped.
 
     Args:
-        members: of the fleet, in the order of changing.
-        sizes: of the waves, each a number or a share of the fleet (``10%``); the last is that of all further waves, as in Ansible's `serial`.
+        members: the fleet, in the order of change.
+        sizes: of the waves, each a number or a share of the fleet (``10%``); the last one applies to all further waves, as in Ansible's `serial`.
+
+    Returns:
+        Names of hosts by wave; no wave is empty.
 
     Raises:
-        RolloutError: a size is neither.
+        RolloutError: a size is not valid.
     """
     if not sizes:
-        raise RolloutError("the sizes of waves are empty: give numbers or shares of the fleet such as 10%")
+        raise RolloutError("there is no wave size: give numbers or shares of the fleet such as 10%")
     limits = [_size(size, len(members)) for size in sizes]
     filled: list[list[Member]] = []
     taken: list[set[str]] = []
@@ -99,24 +107,24 @@ def _limit(limits: t.Sequence[int], number: int) -> int:
 def _size(value: t.Any, fleet: int) -> int:
     found = None if isinstance(value, bool) else _SIZE.fullmatch(str(value)[:20])
     if not found:
-        raise RolloutError(f"{str(value)[:40]!r} is no size of a wave: give a number or a share of the fleet such as 10%")
+        raise RolloutError(f"{str(value)[:40]!r} is not a valid wave size: give a number or a share of the fleet such as 10%")
     number = int(found[1])
     return max(1, fleet * number // 100) if found[2] else number
 
 
-def is_pending(verdict: Verdict, reboot_ok: bool) -> bool:
-    """Whether a host is to be changed and can be, or was changed and nobody found it to be well."""
-    if verdict["status"] == compliance.DRIFTED:
-        return obstacle(verdict, reboot_ok) is None
-    return verdict["status"] == compliance.COMPLIANT and (verdict["unconfirmed"] is not None or (reboot_ok and verdict["change"]["reboot"]))
+def is_pending(result: ComplianceResult, reboot_ok: bool) -> bool:
+    """Return whether a host needs a change and can be changed, or has a pending rollback."""
+    if result["status"] == compliance.DRIFTED:
+        return blocked_by(result, reboot_ok) is None
+    return result["status"] == compliance.COMPLIANT and (result["unconfirmed"] is not None or (reboot_ok and result["change"]["reboot"]))
 
 
-def obstacle(verdict: Verdict, reboot_ok: bool) -> str | None:
-    """Why a drifted host cannot be mended; None where it can."""
-    run = verdict["running"]
+def blocked_by(result: ComplianceResult, reboot_ok: bool) -> str | None:
+    """Return what blocks the change of a drifted host, or None."""
+    run = result["running"]
     for name in ("configured", "memory", "memory_configured"):
-        if verdict[name] and verdict[name]["status"] == compliance.DRIFTED and verdict[name]["hindrance"]:
-            return verdict[name]["hindrance"]
-    if run and run["status"] == compliance.DRIFTED and run["hindrance"] and not (verdict["change"]["reboot"] and reboot_ok):
-        return run["hindrance"]
+        if result[name] and result[name]["status"] == compliance.DRIFTED and result[name]["hindrance"]:
+            return str(result[name]["hindrance"])
+    if run and run["status"] == compliance.DRIFTED and run["hindrance"] and not (result["change"]["reboot"] and reboot_ok):
+        return str(run["hindrance"])
     return None

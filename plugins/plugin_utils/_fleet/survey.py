@@ -1,9 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Facts of many hosts -> what a person wants to see of a fleet: a table for the terminal and a page.
+"""A survey of many hosts' facts: a terminal table and an HTML page.
 
-Whatever a host says is data: it can have any shape and hold anything. Each field is taken only as the type it should have, texts are cut, the page is
-made by Jinja with automatic escaping and loads nothing, and nothing that could steer a terminal reaches it.
+Facts are untrusted data of any shape and content. Each field is used only with its expected type, texts are cut, the page is rendered by Jinja with
+automatic escaping and loads nothing, and the terminal gets no control characters.
 """
 
 from __future__ import annotations
@@ -27,21 +27,22 @@ COLUMNS = ("host", "class", "shape", "SMT", "next boot", "vulnerable by SMT", "n
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """What a survey says of one host.
+    """One host's row of the survey.
 
     Attributes:
         host: its name in the inventory.
-        reached: False when it gave no facts; `unknowns` then has the reason alone.
+        reached: False for a host without facts; `unknowns` then contains only the reason.
         state: one of `STATES`.
-        shape: packages, cores and threads a core, as text; empty when unknown.
-        hardware_class: or None.
-        hypervisor: or None.
-        running: SMT's boot arguments of the running kernel, None where unknown; `configured` likewise at the next start.
-        drift: True when the next start brings other SMT arguments than now; None where that is unknown.
+        shape: packages, cores and threads per core, as text; empty when unknown.
+        hardware_class: of the host, or None.
+        hypervisor: its name, or None.
+        running: SMT-related boot arguments of the running kernel, None where unknown.
+        configured: SMT-related boot arguments of the next boot, None where unknown.
+        drift: True when the next boot has other SMT-related arguments than the running kernel; None where unknown.
         open_to: vulnerabilities that are open because siblings are online.
-        guest_unknown: vulnerabilities of which a guest cannot tell.
-        method: the way that would be taken at run time, or None.
-        unknowns: sentences about what is not known here, or not as it should be.
+        guest_unknown: vulnerabilities that a guest cannot determine.
+        method: the method for a change at run time, or None.
+        unknowns: sentences about missing or inconsistent facts.
     """
 
     host: str
@@ -60,12 +61,12 @@ class Row:
 
 
 def unreached(host: str, reason: t.Any) -> Row:
-    """The row of a host that gave no facts."""
+    """Return the row of a host without facts."""
     return Row(host=_text(host) or "?", reached=False, unknowns=(_text(reason) or "no reason was given",))
 
 
 def row(host: str, facts: t.Any) -> Row:
-    """The row of a host, from its ``ansible_facts['smt']``."""
+    """Return the row of a host, from its ``ansible_facts['smt']``."""
     if not isinstance(facts, dict):
         return unreached(host, "it returned no facts")
     boot = _dict(facts, "boot")
@@ -99,12 +100,13 @@ def _state(facts: dict[str, t.Any]) -> str:
 
 def _shape(facts: dict[str, t.Any]) -> str:
     threads = _dict(facts, "threads_per_core")
-    counts = (facts.get("sockets"), facts.get("cores"), threads.get("min"), threads.get("max"))
-    if not all(isinstance(count, int) and not isinstance(count, bool) for count in counts[1:]):
+    packages = facts.get("sockets")
+    counts = [count for count in (facts.get("cores"), threads.get("min"), threads.get("max")) if isinstance(count, int) and not isinstance(count, bool)]
+    if len(counts) < 3:
         return ""
-    packages = [_counted(counts[0], "package")] if isinstance(counts[0], int) else []
-    each = str(counts[3]) if counts[2] == counts[3] else f"{counts[2]}-{counts[3]}"
-    return ", ".join([*packages, f"{_counted(counts[1], 'core')} x {each}"])
+    cores, least, most = counts
+    each = str(most) if least == most else f"{least}-{most}"
+    return ", ".join([*([_counted(packages, "package")] if isinstance(packages, int) else []), f"{_counted(cores, 'core')} x {each}"])
 
 
 def _counted(count: int, what: str) -> str:
@@ -115,9 +117,11 @@ def _unknowns(facts: dict[str, t.Any]) -> tuple[str, ...]:
     found = []
     if facts.get("complete") is not True:
         offline = _text(_dict(facts, "cpus").get("offline"))
-        found.append(f"where CPUs {offline} belong: they are offline, and no map was saved while all were online" if offline else "which CPUs share a core")
+        found.append(
+            f"the cores of CPUs {offline}: they are offline, and there is no topology cache from when all were online" if offline else "which CPUs share a core"
+        )
     if facts.get("source") == "cpuinfo":
-        found.append("the kernel's sibling lists: cores were taken from /proc/cpuinfo")
+        found.append("the kernel's sibling lists: cores are from /proc/cpuinfo")
     disagreement = sibling_cache.disagreement(facts.get("measured"))
     if disagreement:
         found.append(disagreement)
@@ -130,7 +134,7 @@ def _dict(mapping: dict[str, t.Any], name: str) -> dict[str, t.Any]:
 
 
 def _text(value: t.Any) -> str | None:
-    """One line, cut, or None when the value is no text or an empty one."""
+    """Return one shortened line, or None for a value that is not a text or empty."""
     return text.line(value, MOST_TEXT) or None if isinstance(value, str) else None
 
 
@@ -149,7 +153,7 @@ def _cpus(value: t.Any) -> tuple[int, ...]:
 
 
 def table(rows: t.Sequence[Row]) -> list[str]:
-    """The hosts as lines of a table, and a last line that counts."""
+    """Format the hosts as lines of a table, and a last line with counts."""
     cells = [COLUMNS] + [_cells(one) for one in rows]
     widths = [min(MOST_WIDTH, max(len(line[column]) for line in cells)) for column in range(len(COLUMNS) - 1)]
     lines = ["  ".join([text[:width].ljust(width) for text, width in zip(line, widths)] + [line[-1]]).rstrip() for line in cells]
@@ -164,20 +168,20 @@ def _cells(one: Row) -> tuple[str, ...]:
         one.hardware_class or "unknown",
         one.shape or "unknown",
         one.state,
-        _drift_words(one),
+        _drift_text(one),
         ", ".join(one.open_to) or "-",
         "; ".join(one.unknowns) or "-",
     )
 
 
-def _drift_words(one: Row) -> str:
+def _drift_text(one: Row) -> str:
     if one.drift is None:
         return "unknown"
     return (" ".join(one.configured or ()) or "without SMT arguments") if one.drift else "as now"
 
 
 def sentence(rows: t.Sequence[Row]) -> str:
-    """What the fleet is like, in one sentence."""
+    """Describe the fleet in one sentence."""
     reached = [one for one in rows if one.reached]
     counts = [(sum(1 for one in reached if one.state == state), f"with SMT {state}" if state not in (NONE, UNKNOWN) else state) for state in STATES]
     counts += [
@@ -187,19 +191,19 @@ def sentence(rows: t.Sequence[Row]) -> str:
         (sum(1 for one in reached if one.drift is None), "whose next boot is not known"),
         (len(rows) - len(reached), "without facts"),
     ]
-    told = ", ".join(f"{count} {words}" for count, words in counts if count)
-    return f"{_counted(len(rows), 'host')}: {told or 'none'}."
+    parts = ", ".join(f"{count} {text}" for count, text in counts if count)
+    return f"{_counted(len(rows), 'host')}: {parts or 'none'}."
 
 
 # The page
 
 
 def page(rows: t.Sequence[Row], at: str) -> str:
-    """The page: one HTML file that needs nothing else.
+    """Render the survey as one self-contained HTML page.
 
     Args:
-        rows: of all hosts, in the order to show.
-        at: when the facts were taken, as text.
+        rows: of all hosts, in display order.
+        at: time of the facts, as text.
     """
     reached = [one for one in rows if one.reached]
     return frame.render(
@@ -210,12 +214,12 @@ def page(rows: t.Sequence[Row], at: str) -> str:
         missing=[one for one in rows if not one.reached],
         classes=classes(reached),
         sentence=sentence(rows),
-        drift=_drift_words,
+        drift=_drift_text,
     )
 
 
 def classes(rows: t.Sequence[Row]) -> list[tuple[str | None, list[Row]]]:
-    """Hosts by hardware class, the largest class first, those without one last."""
+    """Group hosts by hardware class, the largest class first, hosts without one last."""
     found: dict[str | None, list[Row]] = {}
     for one in rows:
         found.setdefault(one.hardware_class, []).append(one)

@@ -1,10 +1,10 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Results of hosts -> the report's files.
+"""Build the report's files from the results of hosts.
 
-Whatever comes from a host is data: the pages are made by Jinja with automatic escaping and carry a content security policy that allows
-nothing from outside. The same results give the same bytes. A host costs some milliseconds and leaves a row of figures in memory, all else goes to
-temporary files, so that thousands of hosts are a matter of seconds.
+Data from hosts is untrusted: pages are rendered by Jinja with automatic escaping and a content security policy that allows nothing external. The same
+results give the same bytes. A host takes some milliseconds and one row in memory; everything else goes to temporary files, so that thousands of hosts
+take seconds.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import concurrent.futures.process
 import contextlib
 import dataclasses
 import functools
+import io
 import multiprocessing
 import os
 import shutil
@@ -31,27 +32,27 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.tex
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import comparison as comparison_page, fleet as fleet_page, host as host_page
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
-# Up to so many hosts each page holds its pictures drawn; beyond, the browser draws them, which is fifty times as fast to build.
+# Up to so many hosts charts are rendered here; beyond, the browser renders them, which is fifty times as fast to build.
 MOST_HOSTS_DRAWN = 10
-# A process is worth its start from so many hosts on.
+# Minimum number of hosts per process.
 LEAST_HOSTS_A_PROCESS = 20
-# Of each process, so many hosts are begun or done and not yet taken.
+# Hosts per process that are in work or wait to be written.
 AHEAD = 4
-# Of a file put together from the hosts' parts, held in memory before it goes to disk.
+# Bytes of a combined file that stay in memory before it goes to disk.
 MOST_HELD = 4 * 1024 * 1024
-# Of a host's name in a message.
+# Longest host name in a message.
 MOST_TEXT = 160
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How a report is made.
+    """The settings of a report.
 
     Attributes:
-        margin: effects within this share of 1 count as none
-        confidence: of the verdicts of a family together
-        licence: what software costs, or None
-        before: the results of an earlier run to compare with
+        margin: effects within this share of 1 count as none.
+        confidence: family-wise confidence of the verdicts.
+        licence: the price of licensed software, or None.
+        before: results of an earlier run for a comparison.
     """
 
     margin: float = 0.01
@@ -62,14 +63,14 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Built:
-    """What was built.
+    """The outcome of a build.
 
     Attributes:
-        written: the files that were written, or would be
-        refused: what could not be used
-        hosts: the overview's row of each host
-        summary: text of summary.md before, and as it is now
-        missing: what could not be made, in sentences
+        written: the files that were written, or would be.
+        refused: the results that could not be used.
+        hosts: the overview's row of each host.
+        summary: the old and the new text of summary.md.
+        missing: sentences about files that could not be made.
     """
 
     written: list[str]
@@ -81,7 +82,7 @@ class Built:
 
 @dataclasses.dataclass(frozen=True)
 class _Host:
-    """What a result gives: the overview's row, its page, and its part of each file that holds all hosts."""
+    """The output of one result: the overview's row, its page, and its part of each combined file."""
 
     row: hardware_classes.Row
     page: str
@@ -90,22 +91,29 @@ class _Host:
 
 
 def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(), dry_run: bool = False) -> Built:
-    """Make the report of these results in ``run_dir``.
+    """Build the report of these results.
+
+    Args:
+        paths: the result files.
+        run_dir: directory for the report.
+        settings: of the report.
+        dry_run: only list the files that would be written.
+
+    Returns:
+        The outcome.
 
     Raises:
-        ResultError: a file cannot be written
+        ResultError: a file cannot be written.
     """
     paths = list(paths)
     alone, later = len(paths) == 1, len(paths) > MOST_HOSTS_DRAWN
-    written, refused, rows, missing = [], [], [], []
+    refused: list[Refused] = []
+    rows: list[hardware_classes.Row] = []
+    missing: list[str] = []
+    written = _Written(run_dir, dry_run)
+    keep = written.keep
     with contextlib.ExitStack() as stack:
         whole = _Whole(stack)
-
-        def keep(name: str, content: str | t.IO[bytes]) -> None:
-            write = result_files.write_text if isinstance(content, str) else result_files.write_stream
-            if write(run_dir / name, content, dry_run=dry_run):
-                written.append(str(run_dir / name))
-
         for made in _accepted(_each(paths, functools.partial(_make, settings=settings, alone=alone, later=later))):
             if isinstance(made, Refused):
                 refused.append(made)
@@ -113,7 +121,7 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
             keep(made.row["page"], made.page)
             rows.append(made.row)
             whole.add(made)
-        # Before the first picture is drawn: the libraries of both take a hundred megabytes and more, and only this one gives them back.
+        # Before the first chart: both libraries take more than a hundred megabytes, and only this one frees them.
         try:
             with parquet.made(whole.samples()) as table:
                 keep(parquet.NAME, table)
@@ -128,11 +136,33 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
         before = result_files.read_text(run_dir / "summary.md") or ""
         for name, content in whole.files(refused):
             keep(name, content)
-        return Built(written, refused, rows, (before, whole.text("summary.md")), missing)
+        return Built(written.paths, refused, rows, (before, whole.text("summary.md")), missing)
+
+
+class _Written:
+    """The files of a report in its directory, written where their content is new."""
+
+    def __init__(self, run_dir: Path, dry_run: bool):
+        self._run_dir = run_dir
+        self._dry_run = dry_run
+        self.paths: list[str] = []
+
+    def keep(self, name: str, content: str | t.IO[bytes]) -> None:
+        """Write a file unless it holds this content already."""
+        path = self._run_dir / name
+        stream = io.BytesIO(content.encode("utf-8")) if isinstance(content, str) else content
+        if result_files.write_stream(path, stream, self._dry_run):
+            self.paths.append(str(path))
 
 
 def summarise(result: dict[str, t.Any], file: str, settings: Settings) -> dict[str, t.Any]:
-    """One host's part of results.json."""
+    """Return one host's part of results.json.
+
+    Args:
+        result: a document accepted by :func:`result_files.load`.
+        file: name of the result file.
+        settings: of the report.
+    """
     comparisons = host_comparisons.compare_host(result, settings.margin, settings.confidence)
     reboot = (result["facts"].get("boot") or {}).get("reboot_required") if isinstance(result["facts"].get("boot"), dict) else None
     return {
@@ -147,7 +177,7 @@ def summarise(result: dict[str, t.Any], file: str, settings: Settings) -> dict[s
         "hardware_class": result["facts"].get("hardware_class"),
         "environment": result["environment"],
         "change": result["change"],
-        "answer": conclusion.answer(result, comparisons),
+        "answer": conclusion.conclude(result, comparisons),
         "recommendation": recommendation.recommend(result, comparisons, settings.licence),
         "comparisons": comparisons,
         "levels": host_comparisons.levels(result, settings.confidence),
@@ -161,7 +191,7 @@ def summarise(result: dict[str, t.Any], file: str, settings: Settings) -> dict[s
 
 
 def _make(path: Path, settings: Settings, alone: bool, later: bool) -> _Host | Refused:
-    """One result, read and turned into its parts."""
+    """Read one result and make its parts."""
     source = text.showable(path.name)
     try:
         result = result_files.load(path)
@@ -171,7 +201,7 @@ def _make(path: Path, settings: Settings, alone: bool, later: bool) -> _Host | R
         return Refused(source, str(error))
     except paired.SampleError as error:
         return Refused(source, f"{source}: {error}")
-    except Exception as error:  # what nobody thought of in one host's result is no reason that the others' are not shown
+    except Exception as error:  # an unexpected error in one host's result must not prevent the others' report
         return _unforeseen(source, error)
 
 
@@ -190,18 +220,18 @@ def _host(result: dict[str, t.Any], summary: dict[str, t.Any], settings: Setting
 
 
 def _earlier(settings: Settings, refused: list[Refused]) -> list[hardware_classes.Row]:
-    """The rows of the earlier run; what cannot be used of it is added to ``refused``."""
+    """Return the rows of the earlier run; add its unusable results to ``refused``."""
     rows = []
     for one in _accepted(_each(settings.before, functools.partial(_row, settings=settings))):
         if isinstance(one, Refused):
-            refused.append(Refused(one.file, f"of the run before: {one.reason}"))
+            refused.append(Refused(one.file, f"of the earlier run: {one.reason}"))
         else:
             rows.append(one)
     return rows
 
 
 def _row(path: Path, settings: Settings) -> hardware_classes.Row | Refused:
-    """One result, read for the overview alone."""
+    """Read one result for the overview only."""
     try:
         result = result_files.load(path)
         return hardware_classes.row(summarise(result, path.name, settings), f"{result_files.file_stem(result['host'])}.html")
@@ -214,7 +244,7 @@ def _row(path: Path, settings: Settings) -> hardware_classes.Row | Refused:
 def _unforeseen(source: str, error: Exception) -> Refused:
     return Refused(
         source,
-        f"{source}: its numbers or names have the report fail ({type(error).__name__}: {text.line(error, 200)}): evaluate this host again, "
+        f"{source}: its numbers or names make the report fail ({type(error).__name__}: {text.line(error, 200)}): evaluate this host again, "
         "and report this as a defect of threadwise.smt",
     )
 
@@ -223,17 +253,18 @@ Made = t.TypeVar("Made")
 
 
 def _each(paths: t.Sequence[Path], make: t.Callable[[Path], Made]) -> t.Iterator[Made | Refused]:
-    """What is made of each path, in their order, by as many processes as there are CPUs to use. A path whose process is killed each time is refused."""
+    """Yield what is made of each path, in order, with as many processes as there are usable CPUs; refuse a path whose process is killed twice."""
     processes = min(len(os.sched_getaffinity(0)), len(paths) // LEAST_HOSTS_A_PROCESS)
     if processes < 2:
         yield from map(make, paths)
         return
-    left, waiting = collections.deque(paths), collections.deque()
+    left = collections.deque(paths)
+    waiting: collections.deque[tuple[Path, concurrent.futures.Future[Made]]] = collections.deque()
     while left:
         try:
             with _forked(processes) as pool:
                 while left or waiting:
-                    # Not all at once: what is made waits in memory until it is taken.
+                    # In portions: finished hosts wait in memory.
                     while left and len(waiting) < AHEAD * processes:
                         waiting.append((left[0], pool.submit(make, left[0])))
                         left.popleft()
@@ -241,25 +272,25 @@ def _each(paths: t.Sequence[Path], make: t.Callable[[Path], Made]) -> t.Iterator
                     waiting.popleft()
                     yield made
         except concurrent.futures.process.BrokenProcessPool:
-            # One process that is killed takes the others' work along: whose file it was shows when each has a process of its own.
+            # The pool loses all work when one process is killed: retry each file in its own process to find the cause.
             while waiting:
                 yield _by_itself(waiting.popleft()[0], make)
 
 
 def _by_itself(path: Path, make: t.Callable[[Path], Made]) -> Made | Refused:
-    """What is made of a path, in a process of its own."""
+    """Process one path in its own process."""
     try:
         with _forked(1) as pool:
             return pool.submit(make, path).result()
     except concurrent.futures.process.BrokenProcessPool:
         name = text.showable(path.name)
-        return Refused(name, f"{name}: the process that read it was killed, perhaps for want of memory: build the report on a larger host")
+        return Refused(name, f"{name}: the process that read it was killed, probably for lack of memory: build the report on a larger host")
 
 
 def _forked(processes: int) -> concurrent.futures.ProcessPoolExecutor:
-    """Forked, since a fresh interpreter would not know where Ansible found this collection.
+    """Return a pool of forked processes: a new interpreter would not find this collection.
 
-    When one of them is killed the pool asks the others to end by SIGTERM and waits for them: who forks may have that signal ignored.
+    When one process is killed the pool ends the others by SIGTERM and waits for them: the parent may ignore that signal, so it is reset.
     """
     return concurrent.futures.ProcessPoolExecutor(
         processes, multiprocessing.get_context("fork"), initializer=signal.signal, initargs=(signal.SIGTERM, signal.SIG_DFL)
@@ -267,24 +298,31 @@ def _forked(processes: int) -> concurrent.futures.ProcessPoolExecutor:
 
 
 def _accepted(made: t.Iterable[_Host | hardware_classes.Row | Refused]) -> t.Iterator[t.Any]:
-    """The same, with the second result that claims to be the same host refused: nobody could tell which one is right."""
+    """Yield the items, but refuse the second result of the same host: neither can be trusted more than the other."""
     seen: dict[str, str] = {}
     for one in made:
-        if not isinstance(one, Refused):
-            row = one.row if isinstance(one, _Host) else one
-            if row["host"] in seen:
-                one = Refused(row["file"], f"{row['file']}: says it is host {row['host'][:MOST_TEXT]}, as {seen[row['host']]} does: remove one")
-            else:
-                seen[row["host"]] = row["file"]
-        yield one
+        if isinstance(one, Refused):
+            yield one
+            continue
+        row = one.row if isinstance(one, _Host) else one
+        if row["host"] in seen:
+            yield Refused(row["file"], f"{row['file']}: has the same host {row['host'][:MOST_TEXT]} as {seen[row['host']]}: remove one of the two")
+        else:
+            seen[row["host"]] = row["file"]
+            yield one
+
+
+def _held() -> tempfile.SpooledTemporaryFile[bytes]:
+    """Return a new temporary file that stays in memory up to ``MOST_HELD`` bytes."""
+    return tempfile.SpooledTemporaryFile(MOST_HELD)
 
 
 class _Whole:
-    """The files that hold all hosts, put together on disk from the parts of each."""
+    """The combined files of all hosts, assembled on disk."""
 
     def __init__(self, stack: contextlib.ExitStack):
         names = ("results.csv", "comparisons.csv", "summary.md", "results.json", parquet.NAME, *texts.METRICS)
-        self._held = {name: stack.enter_context(tempfile.SpooledTemporaryFile(MOST_HELD)) for name in names}
+        self._held = {name: stack.enter_context(_held()) for name in names}
         self._hosts = 0
         self._write("results.csv", texts.csv_text([texts.SAMPLE_COLUMNS]))
         self._write("comparisons.csv", texts.csv_text([texts.COMPARISON_COLUMNS]))
@@ -295,6 +333,7 @@ class _Whole:
         self._held[name].write(content.encode("utf-8"))
 
     def add(self, host: _Host) -> None:
+        """Append the parts of a host."""
         for name, content in host.parts.items():
             self._write(name, (",\n" if name == "results.json" and self._hosts else "") + content)
         for name, lines in host.metrics.items():
@@ -302,7 +341,7 @@ class _Whole:
         self._hosts += 1
 
     def files(self, refused: t.Sequence[Refused]) -> t.Iterator[tuple[str, t.IO[bytes]]]:
-        """Name and content of each file but the table of samples."""
+        """Yield name and content of each file except the table of samples."""
         self._write("summary.md", texts.refused_markdown(refused))
         self._write("results.json", texts.json_tail(refused))
         for name in ("results.csv", "comparisons.csv", "summary.md", "results.json"):
@@ -317,9 +356,10 @@ class _Whole:
             yield "metrics.prom", metrics
 
     def samples(self) -> t.IO[bytes]:
-        """The rows of all samples, as CSV without a head, texts as they are."""
+        """Return the rows of all samples as CSV without a header, with unescaped texts."""
         return self._held[parquet.NAME]
 
     def text(self, name: str) -> str:
+        """Return the content of a file as text."""
         self._held[name].seek(0)
         return self._held[name].read().decode("utf-8")

@@ -1,11 +1,10 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Numbers -> pictures in the grammar of Vega-Lite, drawn by vl-convert (Vega-Lite without a browser) or later by the page itself.
+"""Charts in Vega-Lite, rendered by vl-convert (Vega-Lite without a browser) or by the page's own script.
 
 A :class:`Picture` is the name of one of :data:`TEMPLATES` (a Vega-Lite specification without data) with its data and parameters, so that a
-thousand pages share their specifications and hold their numbers alone. Colours are names of the page's CSS variables (``var(--on)``), so that
-one picture follows light, dark and print. Each picture carries ``role="img"`` and a sentence in ``aria-label``; the numbers themselves stand in
-a table beside it, which is the page's work.
+thousand pages share their specifications and contain only their numbers. Colours are CSS variables of the page (``var(--on)``), so that a chart
+follows light, dark and print styles. Each chart has ``role="img"`` and a sentence in ``aria-label``; the page shows the numbers in a table.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ Row = dict[str, t.Any]
 Spec = dict[str, t.Any]
 
 INK, MUTED, GRID, PAPER, ACCENT = "var(--ink)", "var(--muted)", "var(--grid)", "var(--paper)", "var(--accent)"
-# The drawing is laid out with one font and shown with another: a font as wide as the widest of them leaves room for all.
+# The layout font differs from the display font: the width of the widest common font leaves room for all.
 CHARACTER = 7.4
-# Of what is drawn between a chart's axes, in CSS pixels.
+# Plot area, in CSS pixels.
 WIDTH = 460
-# Verdict -> colour and shape: never told apart by colour alone.
+# Verdict -> colour and shape: never distinguished by colour alone.
 VERDICTS = {
     "gain": ("var(--gain)", "triangle-right"),
     "loss": ("var(--loss)", "triangle-left"),
@@ -44,27 +43,29 @@ VERDICTS = {
     "inconclusive": ("var(--unsure)", "circle"),
 }
 CONDITIONS = {name: (title, "var(--on)" if name in (arms.SMT_ON, arms.AS_FOUND) else "var(--off)") for name, title in arms.TITLES.items()}
-# Ratios that people read off an axis; as many of them as the axis spans.
+# Candidate ticks of a ratio axis.
 RATIO_TICKS = (0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4, 1.6, 2.0, 3.0, 5.0, 10.0)
 LONGEST_LABEL = 46
-# Of a label on the ratio axis with some air, in CSS pixels.
+# Width of a label on the ratio axis with spacing, in CSS pixels.
 LABEL_WIDTH = 56
-# Labels of numbers keep clear of each other in the widest of the fonts that they may be shown in.
+# Numeric labels do not overlap in the widest common font.
 SPARSE = {"labelFlush": False, "labelOverlap": "greedy", "labelSeparation": 16}
-# Separates what tells rows of the same words apart from the words that are shown.
+# How the page's own script reaches the library.
+BROWSER_NAMES = "window.vegaEmbed = vegaEmbed; window.vega = vega; window.vegaLite = vegaLite;"
+# Separates the number that makes a label unique from the label that is shown.
 MARK = "\x01"
 
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """A picture that is not drawn yet.
+    """A chart before rendering.
 
     Attributes:
-        kind: a key of :data:`TEMPLATES`
-        label: the sentence for who does not see it
-        data: name -> rows, for the template's data of that name
-        params: name -> value, for ``"@name"`` in the template and for its expressions
-        size: ``width`` and ``height`` in CSS pixels, where they hang on the data
+        kind: a key of :data:`TEMPLATES`.
+        label: the alternative text.
+        data: name -> rows, for the template's data of that name.
+        params: name -> value, for ``"@name"`` in the template and for its expressions.
+        size: ``width`` and ``height`` in CSS pixels, where they depend on the data.
     """
 
     kind: str
@@ -74,24 +75,24 @@ class Picture:
     size: dict[str, t.Any] = dataclasses.field(default_factory=dict)
 
     def fields(self) -> dict[str, t.Any]:
-        """The picture as plain data, for a page that draws it."""
+        """Return the chart as plain data, for a page that renders it."""
         return vars(self)
 
 
 def shorten(label: str) -> str:
-    """A label that fits beside a chart; the table beside it has the whole."""
+    """Shorten a label to fit beside a chart; the table has the full text."""
     return label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…"
 
 
 def draw(picture: Picture) -> str:
-    """The picture as an ``<svg>`` element for use inside an HTML page."""
+    """Render a chart as an ``<svg>`` element for an HTML page."""
     template = json.dumps(TEMPLATES[picture.kind])
     for name, value in picture.params.items():
         template = template.replace(f'"@{name}"', json.dumps(value))
     params = [{"name": name, "value": value} for name, value in picture.params.items()]
     spec = {**json.loads(template), **picture.size, "config": CONFIG, "datasets": picture.data, "params": params}
     svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
-    # Pictures share the page's name space: clip paths and gradients of one must not reach into another.
+    # Ids are unique per chart, because all charts of a page share one namespace.
     number = hashlib.sha256(f"{picture.label}{svg}".encode()).hexdigest()[:12]
     svg = re.sub(r'\bid="([^"]+)"', rf'id="c{number}-\1"', svg)
     svg = re.sub(r"url\(#([^)]+)\)", rf"url(#c{number}-\1)", svg)
@@ -99,17 +100,17 @@ def draw(picture: Picture) -> str:
 
 
 def as_json(value: t.Any) -> str:
-    """Plain data for a page's script, such as the fields of a :class:`Picture`."""
+    """Format plain data for a page's script, such as the fields of a :class:`Picture`."""
     return orjson.dumps(value).decode("utf-8")
 
 
 def browser_script() -> str:
-    """What pages need to draw their pictures by themselves: the library (Vega-Lite, from vl-convert's package) and :data:`TEMPLATES`."""
-    told = json.dumps({"config": CONFIG, "templates": TEMPLATES}, sort_keys=True)
-    return f"(() => {{{vl_convert.javascript_bundle()}}})();\nwindow.smtCharts = {told};\n"
+    """Return the script that renders charts in a page: the library (Vega-Lite, from vl-convert's package) and :data:`TEMPLATES`."""
+    templates = json.dumps({"config": CONFIG, "templates": TEMPLATES}, sort_keys=True)
+    return f"(() => {{{vl_convert.javascript_bundle(BROWSER_NAMES)}}})();\nwindow.smtCharts = {templates};\n"
 
 
-# The pieces that templates are made of
+# Building blocks of templates
 
 
 def _data(name: str = "rows") -> Spec:
@@ -125,12 +126,12 @@ def _quantity(name: str, **more: t.Any) -> Spec:
 
 
 def _label_axis(**more: t.Any) -> Spec:
-    """An axis of words, with room for the longest of them."""
+    """Return an axis of texts, with room for the longest."""
     return {"domain": False, "ticks": False, "labelPadding": 8, "minExtent": "@labels", **more}
 
 
 def _colour(**more: t.Any) -> Spec:
-    """The condition's colour, with a legend of the conditions that are there."""
+    """Return the arm's colour, with a legend of the present arms."""
     titles, colours = zip(*CONDITIONS.values())
     return {"field": "condition", "type": "nominal", "sort": titles, "scale": {"domain": titles, "range": colours}, "legend": {"values": "@present", **more}}
 
@@ -139,7 +140,7 @@ def _by_verdict(place: int) -> Spec:
     return {"field": "verdict", "type": "nominal", "legend": None, "scale": {"domain": list(VERDICTS), "range": [look[place] for look in VERDICTS.values()]}}
 
 
-def _words(**more: t.Any) -> Spec:
+def _label(**more: t.Any) -> Spec:
     return {"type": "text", "color": INK, "fontSize": 12, **more}
 
 
@@ -147,13 +148,13 @@ def _text(name: str = "text") -> Spec:
     return {"field": name, "type": "nominal"}
 
 
-def _head(words: str, align: str, at: float, dx: float) -> Spec:
-    """Words above the axis, to one side of its middle."""
-    return {"data": {"values": [{}]}, "mark": _words(align=align, color=MUTED, dx=dx, text=_expr(words)), "encoding": {"x": {"value": at}, "y": {"value": -12}}}
+def _head(text: str, align: str, at: float, dx: float) -> Spec:
+    """Return a text above the axis, on one side of its middle."""
+    return {"data": {"values": [{}]}, "mark": _label(align=align, color=MUTED, dx=dx, text=_expr(text)), "encoding": {"x": {"value": at}, "y": {"value": -12}}}
 
 
 def _ratio_layers() -> list[Spec]:
-    """The band within which an effect counts as none, and the line at 1."""
+    """Return the layers of the margin band and the line at 1."""
     scale = {"type": "log", "domain": ["@low", "@high"], "nice": False, "clamp": True}
     return [
         {
@@ -170,9 +171,9 @@ def _ratio_layers() -> list[Spec]:
 
 
 def _ratio_axis() -> Spec:
-    told = "datum.value == 1 ? '0 %' : replace(format(datum.value - 1, '+.0%'), '%', ' %')"
+    label = "datum.value == 1 ? '0 %' : replace(format(datum.value - 1, '+.0%'), '%', ' %')"
     scale = {"type": "log", "domain": ["@low", "@high"], "nice": False, "clamp": True}
-    return {"axis": {"values": "@ticks", "labelExpr": told, "labelFlush": False}, "scale": scale}
+    return {"axis": {"values": "@ticks", "labelExpr": label, "labelFlush": False}, "scale": scale}
 
 
 def _forest() -> Spec:
@@ -191,7 +192,7 @@ def _forest() -> Spec:
                 "mark": {"type": "point", "filled": True, "size": 130, "opacity": 1},
                 "encoding": {"y": y, "x": _quantity("ratio", **_ratio_axis()), "color": _by_verdict(0), "shape": _by_verdict(1)},
             },
-            {"data": _data(), "mark": _words(align="left", dx=12), "encoding": {"y": y, "x": {"value": WIDTH}, "text": _text()}},
+            {"data": _data(), "mark": _label(align="left", dx=12), "encoding": {"y": y, "x": {"value": WIDTH}, "text": _text()}},
             {"data": {"values": [{}]}, "mark": {"type": "rule", "opacity": 0, "color": INK}, "encoding": {"x": {"value": WIDTH}, "x2": {"value": "@end"}}},
             _head("'← ' + left", "right", WIDTH / 2, -8),
             _head("right + ' →'", "left", WIDTH / 2, 8),
@@ -217,7 +218,7 @@ def _bars() -> Spec:
             },
             {
                 "transform": [{"calculate": "datum.high == null ? datum.value : datum.high", "as": "end"}],
-                "mark": _words(align="left", dx=6, fontSize=11),
+                "mark": _label(align="left", dx=6, fontSize=11),
                 "encoding": {**spot, "x": _quantity("end", **across), "text": _text()},
             },
         ],
@@ -308,10 +309,10 @@ def _topology() -> Spec:
                 "encoding": box,
                 "mark": {"type": "rect", "fill": "transparent", "stroke": ACCENT, "cornerRadius": 3, "strokeDash": [3, 3]},
             },
-            {"data": _data("fields"), "mark": _words(), "encoding": {"x": {"field": "cx", **x}, "y": {"field": "cy", **y}, "text": _text("text")}},
+            {"data": _data("fields"), "mark": _label(), "encoding": {"x": {"field": "cx", **x}, "y": {"field": "cy", **y}, "text": _text("text")}},
             {
                 "data": _data("heads"),
-                "mark": _words(align="left", color=MUTED),
+                "mark": _label(align="left", color=MUTED),
                 "encoding": {"x": {"field": "x", **x}, "y": {"field": "y", **y}, "text": _text()},
             },
         ]
@@ -319,7 +320,7 @@ def _topology() -> Spec:
 
 
 def _curve(x: Spec) -> Spec:
-    """A value by a number that was chosen: a line with intervals a condition, and marks across."""
+    """Return a line chart with one line and intervals per arm, and vertical marks."""
     upward = {"axis": {"title": "@unit", "minExtent": 60}}
     y = _quantity("value", **upward)
     return {
@@ -335,13 +336,13 @@ def _curve(x: Spec) -> Spec:
             },
             {"mark": {"type": "point", "filled": True, "size": 50, "opacity": 1}, "encoding": {"x": x, "y": y, "color": _colour()}},
             {"data": _data("marks"), "mark": {"type": "rule", "color": INK, "strokeDash": [4, 3]}, "encoding": {"x": x}},
-            {"data": _data("marks"), "mark": _words(align="left", dx=5), "encoding": {"x": x, "y": {"value": 8}, "text": _text()}},
+            {"data": _data("marks"), "mark": _label(align="left", dx=5), "encoding": {"x": x, "y": {"value": 8}, "text": _text()}},
         ],
     }
 
 
 def _spread() -> Spec:
-    """Each host's ratio as a tick, and the median of its row."""
+    """Return a chart of each host's ratio as a tick, with the median of each row."""
     y = {"field": "key", "type": "nominal", "sort": None, "title": None, "axis": _label_axis(labelExpr=f"split(datum.label, '{MARK}')[1]")}
     ratio = _quantity("ratio", **_ratio_axis())
     return {
@@ -355,7 +356,7 @@ def _spread() -> Spec:
                 "mark": {"type": "point", "filled": True, "size": 110, "opacity": 1},
                 "encoding": {"y": y, "x": ratio, "color": _by_verdict(0), "shape": _by_verdict(1)},
             },
-            {"data": _data("medians"), "mark": _words(align="left", dx=12), "encoding": {"y": y, "x": {"value": WIDTH}, "text": _text()}},
+            {"data": _data("medians"), "mark": _label(align="left", dx=12), "encoding": {"y": y, "x": {"value": WIDTH}, "text": _text()}},
             {"data": {"values": [{}]}, "mark": {"type": "rule", "opacity": 0, "color": INK}, "encoding": {"x": {"value": WIDTH}, "x2": {"value": "@end"}}},
             _head("'← ' + left", "right", WIDTH / 2, -8),
             _head("right + ' →'", "left", WIDTH / 2, 8),
@@ -396,11 +397,11 @@ TEMPLATES: dict[str, Spec] = {
 }
 
 
-# One function a kind: rows in the words of the report -> the picture
+# One function per kind of chart
 
 
 def _present(rows: t.Sequence[Row]) -> list[str]:
-    """The titles of the conditions that occur, for a legend."""
+    """Return the titles of the arms that occur, for a legend."""
     return [title for name, (title, _colour_) in CONDITIONS.items() if any(row["condition"] == name for row in rows)]
 
 
@@ -413,15 +414,15 @@ def _room(labels: t.Iterable[str]) -> float:
 
 
 def ratio_domain(rows: t.Sequence[Row], margin: float) -> tuple[float, float]:
-    """The part of the ratio axis that holds all intervals and the margin, symmetric about 1 in the logarithm."""
+    """Return the range of the ratio axis with all intervals and the margin, symmetric about 1 on the log scale."""
     reach = max([abs(math.log(row[end])) for row in rows for end in ("low", "high")] + [3 * margin, 0.05])
-    # Beyond ten times anything is as good as infinite; intervals end at the frame.
+    # The axis ends at a factor of ten; longer intervals end at the frame.
     reach = min(1.08 * reach, math.log(10))
     return math.exp(-reach), math.exp(reach)
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
-    """The ratios to write on an axis: 1, and from there outwards each that stands clear of the one before."""
+    """Return the ticks of a ratio axis: 1, and from there outwards each that does not overlap the previous one."""
     clear = math.log(high / low) * LABEL_WIDTH / WIDTH
     ticks = [1.0]
     for side in (sorted(tick for tick in RATIO_TICKS if 1 < tick <= high), sorted((tick for tick in RATIO_TICKS if low <= tick < 1), reverse=True)):
@@ -448,30 +449,33 @@ def _ratio_params(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], 
 
 
 def forest(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: str) -> Picture:
-    """Ratios with their intervals on one logarithmic axis, the line at 1 and the band within which an effect counts as none.
+    """Draw ratios with their intervals on a log axis, with the line at 1 and the margin band.
 
     Args:
-        rows: ``{label, ratio, low, high, verdict, text}``
-        margin: half width of the band
-        sides: what is better to the left and to the right of 1
-        label: the sentence for who does not see the picture
+        rows: ``{label, ratio, low, high, verdict, text}`` each.
+        margin: half width of the band.
+        sides: the meaning of the sides left and right of 1.
+        label: the alternative text.
     """
     labels = [shorten(row["label"]) for row in rows]
-    # Two rows may carry the same words and are still two rows: a number in front of the words tells them apart and is not shown.
-    shown = [{**row, "key": f"{number}{MARK}{words}"} for number, (row, words) in enumerate(zip(rows, labels))]
+    # A hidden number makes equal labels unique.
+    shown = [{**row, "key": f"{number}{MARK}{name}"} for number, (row, name) in enumerate(zip(rows, labels))]
     params = _ratio_params(rows, margin, sides, labels, (row["text"] for row in rows))
     return Picture("forest", label, {"rows": shown}, params, {"height": max(46, 34 * len(rows))})
 
 
 def spread(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: str) -> Picture:
-    """The ratios of many hosts as ticks, a row a group, with the group's median, verdict and words.
+    """Draw the ratios of many hosts as ticks, one row per group, with the group's median and verdict.
 
     Args:
-        rows: ``{label, ratios, ratio, verdict, text}``
+        rows: ``{label, ratios, ratio, verdict, text}`` each.
+        margin: half width of the band.
+        sides: the meaning of the sides left and right of 1.
+        label: the alternative text.
     """
     labels = [shorten(row["label"]) for row in rows]
-    keys = [f"{number}{MARK}{words}" for number, words in enumerate(labels)]
-    # More marks than pixels show nothing more: ratios that fall on one place are one mark.
+    keys = [f"{number}{MARK}{name}" for number, name in enumerate(labels)]
+    # Ratios that round to the same value share one mark.
     ticks = [{"key": key, "ratio": ratio} for key, row in zip(keys, rows) for ratio in sorted({float(f"{ratio:.4g}") for ratio in row["ratios"]})]
     medians = [{"key": key, **{name: row[name] for name in ("ratio", "verdict", "text")}} for key, row in zip(keys, rows)]
     ends = [{"low": tick["ratio"], "high": tick["ratio"]} for tick in ticks]
@@ -479,42 +483,48 @@ def spread(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: 
 
 
 def bars(rows: t.Sequence[Row], unit: str, label: str) -> Picture:
-    """The rate of each placement as a bar with its interval, side by side for each condition.
+    """Draw the rate of each placement as a bar with its interval, arms side by side.
 
     Args:
-        rows: ``{label, condition, value, low, high, text}``; ``low`` and ``high`` None where one sample gives no interval
+        rows: ``{label, condition, value, low, high, text}`` each; ``low`` and ``high`` are None without an interval.
+        unit: title of the axis.
+        label: the alternative text.
     """
     shown = [{**row, "label": shorten(row["label"])} for row in _titled(rows)]
-    # An interval of few blocks may be many times as long as the bars that the picture is about: it then ends at the frame.
+    # The axis is limited, since an interval of few blocks may be many times as long as the bars.
     tallest = max(row["value"] for row in rows)
     top = min(1.3 * tallest, max([1.05 * tallest, *(row["high"] for row in rows if row["high"] is not None)]))
     return Picture("bars", label, {"rows": shown}, {"top": top, "unit": unit, "present": _present(rows), "labels": _room(row["label"] for row in shown)})
 
 
 def histogram(rows: t.Sequence[Row], unit: str, label: str) -> Picture:
-    """How often which value came, one row of columns a condition.
+    """Draw the distribution of values, one row per arm.
 
     Args:
-        rows: ``{condition, value}``, one a sample
+        rows: ``{condition, value}``, one per sample.
+        unit: title of the axis.
+        label: the alternative text.
     """
     return Picture("histogram", label, {"rows": _titled(rows)}, {"unit": unit})
 
 
 def sequence(rows: t.Sequence[Row], label: str) -> Picture:
-    """Each sample in the order taken, as its distance from the median of its kind: a drift or a disturbance shows as a slope or a step.
+    """Draw each sample in order, relative to the median of its kind: drift is a slope, a disturbance a step.
 
     Args:
-        rows: ``{index, deviation, condition}``; ``deviation`` 0 = the median of the same placement and condition
+        rows: ``{index, deviation, condition}`` each; ``deviation`` is relative to the median of the same placement and arm.
+        label: the alternative text.
     """
     return Picture("sequence", label, {"rows": _titled(rows)}, {"present": _present(rows)})
 
 
 def usage_map(rows: t.Sequence[Row], cpus: t.Sequence[str], label: str) -> Picture:
-    """How busy each CPU was in each placement: a line a placement, a field a CPU, siblings side by side.
+    """Draw how busy each CPU was: one line per placement, one field per CPU, siblings side by side.
 
     Args:
-        rows: ``{label, cpu, usage}``; ``usage`` 0..1
-        cpus: the CPUs in the order of the machine: package, core, sibling
+        rows: ``{label, cpu, usage}`` each; ``usage`` from 0 to 1.
+        cpus: the CPUs in the order of packages, cores and siblings.
+        label: the alternative text.
     """
     step = max(3, min(26, WIDTH // max(1, len(cpus))))
     place = {cpu: number for number, cpu in enumerate(cpus)}
@@ -526,12 +536,13 @@ def usage_map(rows: t.Sequence[Row], cpus: t.Sequence[str], label: str) -> Pictu
 def topology(
     groups: t.Sequence[tuple[str, t.Sequence[t.Sequence[int]]]], offline: t.Container[int], label: str, usage: t.Mapping[int, float] | None = None
 ) -> Picture:
-    """The machine: groups of cores, in them threads with their CPU numbers.
+    """Draw the machine: groups of cores with their threads and CPU numbers.
 
     Args:
-        groups: name of the group and its cores, each as its CPU numbers
-        offline: CPUs drawn as outlines
-        usage: CPU -> 0..1, shown as a shade with its percentage below the number; without it all are shaded alike
+        groups: name of each group and its cores, each as its CPU numbers.
+        offline: CPUs drawn as outlines.
+        label: the alternative text.
+        usage: CPU -> usage from 0 to 1, shown as a shade with its percentage; without it all have the same shade.
     """
     threads = max((len(core) for _name, cores in groups for core in cores), default=1)
     step, height, gap = (30, 34, 10) if usage is None else (44, 50, 10)
@@ -548,7 +559,7 @@ def topology(
             for thread, cpu in enumerate(core):
                 start = left + 4 + step * thread
                 share = 1 / 3 if usage is None else usage.get(cpu)
-                told = [str(cpu)] if usage is None else [f"CPU {cpu}" if step * threads > 60 else str(cpu), "off" if share is None else f"{100 * share:.0f} %"]
+                lines = [str(cpu)] if usage is None else [f"CPU {cpu}" if step * threads > 60 else str(cpu), "off" if share is None else f"{100 * share:.0f} %"]
                 fields.append(
                     {
                         "x": start + 1,
@@ -556,8 +567,8 @@ def topology(
                         "y": upper + 5,
                         "y2": upper + height - 5,
                         "cx": start + step / 2,
-                        "cy": upper + height / 2 - 7 * (len(told) - 1),
-                        "text": told,
+                        "cy": upper + height / 2 - 7 * (len(lines) - 1),
+                        "text": lines,
                         "online": cpu not in offline,
                         "shade": 0 if cpu in offline or share is None else share,
                     }
@@ -568,21 +579,25 @@ def topology(
 
 
 def streams(rows: t.Sequence[Row], unit: str, crossover: int | None, label: str) -> Picture:
-    """Rate against the number of streams, one line a condition, with the number from which more threads help marked.
+    """Draw the rate by number of streams, one line per arm, with the crossover marked.
 
     Args:
-        rows: ``{x, condition, value, low, high}``
-        crossover: number of streams, or None where the lines do not cross
+        rows: ``{x, condition, value, low, high}`` each.
+        unit: title of the axis.
+        crossover: number of streams, or None where the lines do not cross.
+        label: the alternative text.
     """
     marks = [] if crossover is None else [{"x": crossover, "text": f"from {crossover} streams"}]
     return Picture("streams", label, {"rows": _titled(rows), "marks": marks}, {"unit": unit, "along": "streams", "present": _present(rows)})
 
 
 def points(rows: t.Sequence[Row], unit: str, along: str, label: str) -> Picture:
-    """A value against the parameter at whose points it was measured, one line a condition.
+    """Draw a value by the workload's parameter, one line per arm.
 
     Args:
-        rows: ``{x, condition, value, low, high}``
-        along: the parameter with its unit
+        rows: ``{x, condition, value, low, high}`` each.
+        unit: title of the vertical axis.
+        along: the parameter with its unit.
+        label: the alternative text.
     """
     return Picture("points", label, {"rows": _titled(rows), "marks": []}, {"unit": unit, "along": along, "present": _present(rows)})

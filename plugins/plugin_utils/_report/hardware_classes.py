@@ -22,31 +22,31 @@ from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion, paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
 
-# With fewer hosts quartiles say nothing.
+# With fewer hosts quartiles are meaningless.
 LEAST_HOSTS_FOR_OUTLIERS = 5
 # Tukey's fences: this many interquartile ranges beyond the quartiles. Source: J. W. Tukey, Exploratory Data Analysis (1977).
 FENCE = 1.5
 ENVIRONMENT = ("kernel", "cmdline", "cpu_model", "microcode", "governor", "hypervisor")
 MOST_TEXT = 300
-# A setting that this collection does not know by name. What hosts may call it is no column: thousands of them could call it thousands of names.
+# Title of settings that this collection does not know: untrusted hosts could send thousands of names.
 OTHER_SETTING = "another setting"
 
 Row = dict[str, t.Any]
 
 
 def row(summary: dict[str, t.Any], page: str) -> Row:
-    """What the overview keeps of one host, small enough for thousands: its answer, and of each workload of the whole machine the comparison's figures."""
+    """Return the overview's row of one host, small enough for thousands: its conclusion and its comparisons of the whole machine."""
     keep = ("effect", "ratio", "ci_low", "ci_high", "verdict", "baseline_value", "candidate_value", "better", "margin", "confounded")
-    told, policy = summary["recommendation"], host_comparisons.policy_of(summary["change"])
+    recommended, policy = summary["recommendation"], host_comparisons.policy_of(summary["change"])
     if policy is not None and policy not in charts.CONDITIONS:
         policy = OTHER_SETTING
     return {
         **{key: summary[key] for key in ("host", "run", "outcome", "hardware_class", "vulnerable", "reboot_required", "disagreement", "file")},
         "page": page,
-        "recommendation": told["choice"],
-        "agreed": told["agreed"],
+        "recommendation": recommended["choice"],
+        "agreed": recommended["agreed"],
         "policy": policy,
-        "title": report_text.policy_title(policy, told["policy"]["outcome"]) if policy else report_text.RECOMMENDATION_TITLES[told["choice"]],
+        "title": report_text.policy_title(policy, recommended["policy"]["outcome"]) if policy else report_text.RECOMMENDATION_TITLES[recommended["choice"]],
         "sentence": summary["answer"]["sentence"],
         "evidence": summary["answer"]["evidence"],
         "environment": _environment(summary),
@@ -59,10 +59,10 @@ def row(summary: dict[str, t.Any], page: str) -> Row:
 
 
 def _environment(summary: dict[str, t.Any]) -> dict[str, str]:
-    """What may explain that a host does otherwise than before, as short texts; without what is not known."""
-    told = {name: summary["environment"].get(name) for name in ENVIRONMENT}
-    told["vulnerable"] = None if summary["vulnerable"] is None else ", ".join(summary["vulnerable"]) or "none"
-    return {name: str(value)[:MOST_TEXT] for name, value in told.items() if value is not None}
+    """Return the known parts of the environment that may explain a difference between runs, as short texts."""
+    found = {name: summary["environment"].get(name) for name in ENVIRONMENT}
+    found["vulnerable"] = None if summary["vulnerable"] is None else ", ".join(summary["vulnerable"]) or "none"
+    return {name: str(value)[:MOST_TEXT] for name, value in found.items() if value is not None}
 
 
 def _answering(comparisons: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
@@ -70,39 +70,43 @@ def _answering(comparisons: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.An
 
 
 def series(one: dict[str, t.Any]) -> str:
-    """What tells a comparison's workload from the others, with its point if it has one, and with what was switched where that was not SMT."""
+    """Return the key of a comparison: its workload, parameter value and setting."""
     name = one["workload"] if one.get("point") is None else f"{one['workload']} {one['point']:g}"
     return name if one["effect"] == "smt_off" else f"{name}, {one['placement']}, {one['candidate']['condition']}"
 
 
 def _title(one: dict[str, t.Any]) -> str:
-    """The same as a person reads it."""
+    """Return the display title of a comparison."""
     if one["effect"] == "smt_off":
-        return one["title"]
+        return str(one["title"])
     where = [] if one["placement"] == host_comparisons.WHOLE_MACHINE else [host_comparisons.placement_title(one["placement"])]
     return ", ".join([one["title"], *where, arms.title(one["candidate"]["condition"])])
 
 
 def asked(rows: t.Sequence[Row]) -> list[str | None]:
-    """What the hosts' runs were about: None for SMT, which comes first, and the names of other settings."""
+    """Return the settings that the runs are about: None for SMT first, then the names of others."""
     return sorted({row["policy"] for row in rows}, key=lambda policy: (policy is not None, policy))
 
 
 def compared(rows: t.Sequence[Row]) -> str:
-    """What the comparisons of these hosts' rows compare, in words."""
+    """Describe what the comparisons of these hosts compare."""
     settings = asked(rows)
-    told = ["SMT off against SMT on with every online thread busy"] if not settings or None in settings else []
-    return "; ".join([*told, *(f"{arms.title(policy)} against what was found" for policy in settings if policy)])
+    parts = ["SMT off against SMT on with every online thread busy"] if not settings or None in settings else []
+    return "; ".join([*parts, *(f"{arms.title(policy)} against what was found" for policy in settings if policy)])
 
 
 def by_class(rows: t.Sequence[Row], margin: float, confidence: float) -> list[dict[str, t.Any]]:
-    """Each hardware class, the largest first, those without one last; a class that was asked about several settings once for each.
+    """Compare the hosts of each hardware class, the largest class first, hosts without one last; once per setting.
+
+    Args:
+        rows: of all hosts.
+        margin: effects within this share of 1 count as none.
+        confidence: family-wise confidence of the verdicts.
 
     Returns:
-        ``{hardware_class, policy, hosts, recommendation and title (of the class as a whole), counts (title -> hosts), vulnerable, reboot_required,
-            workloads}``; each workload is
-            ``{workload, title, ratios, least, most, deviation, outliers (host -> ratio), ...what smt_compare returns}`` with hosts as blocks;
-            ``deviation`` is the standard deviation of the hosts' log-ratios, None for one host
+        ``{hardware_class, policy, hosts, recommendation, title, counts (title -> hosts), vulnerable, reboot_required, workloads}`` each; each
+        workload is ``{workload, title, ratios, least, most, deviation, outliers (host -> ratio), ...fields of smt_compare}`` with hosts as blocks;
+        ``deviation`` is the standard deviation of the hosts' log-ratios, None for one host.
     """
     classes: dict[tuple[str | None, str | None], list[Row]] = {}
     for one in rows:
@@ -121,9 +125,9 @@ def _class(name: str | None, policy: str | None, members: t.Sequence[Row], margi
         ([one["baseline_value"] for _host, one in hosts[key]], [one["candidate_value"] for _host, one in hosts[key]], hosts[key][0][1]["better"])
         for key in found
     ]
-    # Each host's boots came in the same order: more hosts do not tell the change from the reboot either.
+    # The order of boots is the same on all hosts: more hosts do not separate the change from the reboot.
     confounded = [any(one["confounded"] for _host, one in hosts[key]) for key in found]
-    judged = [{**one, "confounded": told} for one, told in zip(paired.compare_family(family, margin, confidence), confounded)]
+    judged = [{**one, "confounded": mixed} for one, mixed in zip(paired.compare_family(family, margin, confidence), confounded)]
     recommendation = conclusion.NOT_COMPARED if policy else conclusion.recommendation(judged)
     return {
         "hardware_class": name,
@@ -153,7 +157,7 @@ def _spread(key: str, hosts: t.Sequence[tuple[str, dict[str, t.Any]]]) -> dict[s
 
 
 def outliers(ratios: t.Mapping[str, float]) -> dict[str, float]:
-    """The hosts whose ratio lies beyond Tukey's fences, on the logarithm; none of fewer than five hosts."""
+    """Return the hosts whose log-ratio lies beyond Tukey's fences; none for fewer than five hosts."""
     if len(ratios) < LEAST_HOSTS_FOR_OUTLIERS:
         return {}
     first, third = numpy.quantile(numpy.log(list(ratios.values())), [0.25, 0.75])

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Names and numbers of a report as a person reads them; the same words in pages, Markdown and messages."""
+"""Display names and number formats of the report, shared by pages, Markdown and messages."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OUTCOME_TITLES = {
 
 
 def answer_title(recommendation: dict[str, t.Any]) -> str:
-    """What :func:`recommendation.recommend` found, in a few words: about SMT, or about the other setting that a run switched."""
+    """Return a short title for a recommendation, about SMT or about the setting that a run switched."""
     policy = recommendation["policy"]
     if policy is None:
         return RECOMMENDATION_TITLES[recommendation["choice"]]
@@ -47,12 +47,12 @@ def answer_title(recommendation: dict[str, t.Any]) -> str:
 
 
 def policy_title(name: str, outcome: str) -> str:
-    """``strict overcommit: no difference``."""
+    """Return a title such as ``strict overcommit: no difference``."""
     return f"{arms.title(name)}: {OUTCOME_TITLES[outcome]}"
 
 
 def compared(one: dict[str, t.Any]) -> str:
-    """What a comparison compares: ``SMT off against SMT on, every online thread busy``."""
+    """Describe what a comparison compares: ``SMT off against SMT on, every online thread busy``."""
     if one["kind"] == "placement":
         return EFFECT_TITLES[one["effect"]]
     after, before = (arms.title(one[side]["condition"]) for side in ("candidate", "baseline"))
@@ -61,7 +61,7 @@ def compared(one: dict[str, t.Any]) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def number(value: float | None, digits: int = 4) -> str:
-    """A measured value with the digits that mean something, without an exponent for everyday sizes."""
+    """Format a measured value with its significant digits, without an exponent for everyday sizes."""
     if value is None:
         return "unknown"
     if value == 0 or not 1e-4 <= abs(value) < 1e9:
@@ -71,22 +71,22 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def tied(text: str) -> str:
-    """A sentence whose numbers do not part from their percent signs at the end of a line."""
+    """Put no-break spaces between numbers and percent signs."""
     return text.replace(" %", "\u00a0%")
 
 
 def change(one: dict[str, t.Any]) -> str:
-    """``−20 %`` of a comparison."""
+    """Format a comparison's change as ``−20 %``."""
     return conclusion.signed(one["ratio"], one)
 
 
 def interval(one: dict[str, t.Any]) -> str:
-    """``−22 % to −18 %`` of a comparison."""
+    """Format a comparison's interval as ``−22 % to −18 %``."""
     return "none" if one["ci_low"] is None else f"{conclusion.signed(one['ci_low'], one)} to {conclusion.signed(one['ci_high'], one)}"
 
 
 def change_and_interval(one: dict[str, t.Any]) -> str:
-    """``−20 % (−22 to −18 %)`` of a comparison."""
+    """Format a comparison as ``−20 % (−22 to −18 %)``."""
     if one["ci_low"] is None:
         return f"{conclusion.signed(one['ratio'])} (no interval)"
     value, low, high = (conclusion.signed(one[name], one) for name in ("ratio", "ci_low", "ci_high"))
@@ -94,31 +94,31 @@ def change_and_interval(one: dict[str, t.Any]) -> str:
 
 
 def cpu_list(value: t.Any) -> str:
-    """CPUs as a list the kernel's way, from such a text or from numbers."""
+    """Format CPUs as a kernel CPU list, from such a text or from numbers."""
     if isinstance(value, list):
         return cpulist.render(one for one in value if isinstance(one, int) and 0 <= one <= cpulist.MAX_CPU) or "none"
     return value or "none" if isinstance(value, str) else "unknown"
 
 
-def key_words(one: dict[str, t.Any]) -> list[str]:
-    """The workload, placement and condition that an entry is about, those that it names."""
-    words = [
+def key_parts(one: dict[str, t.Any]) -> list[str]:
+    """Return the workload, placement and arm that an entry names."""
+    parts = [
         one.get("workload"),
         host_comparisons.placement_title(one["placement"]) if one.get("placement") else None,
         arms.title(one["condition"]) if one.get("condition") else None,
     ]
-    return [word for word in words if word] or ["everything"]
+    return [part for part in parts if part] or ["everything"]
 
 
 def restored(proof: dict[str, t.Any] | None) -> str:
-    """The proof, in one sentence, that the host is as it was."""
+    """Return one sentence on whether the host is back in its original state."""
     if proof is None or proof.get("ok") is None:
-        return "Whether the host was put back as it was is not known: the result says nothing of it."
+        return "It is not known whether the host was restored: the result has no record of it."
     if proof["ok"]:
-        return "The host was read back afterwards and is as it was before."
-    return f"The host is NOT as it was before: {'; '.join(proof.get('differences') or ['no details'])}."
+        return "The host was read back afterwards and is in its original state."
+    return f"The host is NOT in its original state: {'; '.join(proof.get('differences') or ['no details'])}."
 
 
 def counted(count: int, what: str) -> str:
-    """``1 host``, ``2 hosts``."""
+    """Return ``1 host``, ``2 hosts``."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How far a plan is, as one line for a person at a terminal."""
+"""The progress of a running plan, as one line for the terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text
 
-# What a host sends as its progress is a few hundred bytes.
+# A host's progress has a few hundred bytes.
 MAX_BYTES = 64 * 1024
 
 _NUMBER = schema.or_null(schema.NUMBER)
@@ -48,37 +48,38 @@ PLACES = {
 
 
 def parse(written: str) -> dict[str, t.Any] | None:
-    """The progress a host has written, or None when it is not what a plan writes."""
+    """Parse the progress that a plan wrote; return None when it is not valid."""
     if len(written) > MAX_BYTES:
         return None
     try:
-        told = text.parse(written)
-        _CHECKER.check(told)
+        progress: dict[str, t.Any] = text.parse(written)
+        _CHECKER.check(progress)
     except text.BorderError:
         return None
-    return told
+    return progress
 
 
-def line(told: dict[str, t.Any]) -> str:
-    """One line: how far, how long still, what is being done, what was measured last.
+def line(progress: dict[str, t.Any]) -> str:
+    """Format progress as one line: share done, time left, phase, last value.
 
     Args:
-        told: as from ``parse``.
+        progress: from ``parse``.
     """
-    parts = [f"{100 * (told.get('fraction') or 0):3.0f} %"]
-    parts.append(f"block {int(told.get('block') or 0)}, about {_length(told.get('seconds_left') or 0)} left")
-    if told["phase"] != "measuring":
-        parts.append(text.line(told["phase"], 60))
-    if told.get("last"):
-        parts.append("last: " + _last(told["last"]))
+    parts = [f"{100 * (progress.get('fraction') or 0):3.0f} %"]
+    parts.append(f"block {int(progress.get('block') or 0)}, about {_length(progress.get('seconds_left') or 0)} left")
+    if progress["phase"] != "measuring":
+        parts.append(text.line(progress["phase"], 60))
+    if progress.get("last"):
+        parts.append("last: " + _last(progress["last"]))
     return ", ".join(parts)
 
 
-def _last(last):
+def _last(last: dict[str, t.Any]) -> str:
     metric = last["metric"]
     where = f"{PLACES.get(last['placement'], last['placement'])}, {arms.title(last['condition'])}"
     return text.line(f"{last['workload']} {metric['name']} ({where}): {metric['value'] or 0:.4g} {metric['unit']}", 200)
 
 
-def _length(seconds):
-    return "%d:%02d" % divmod(int(seconds), 60)
+def _length(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}:{rest:02d}"

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The result file of one host: its name, reading it through the border, writing it whole or not at all."""
+"""Result files of hosts: names, validated reading, atomic writing."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results, schema, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.results import MAX_BYTES, ResultError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.results import MAX_BYTES
 
+ResultError = results.ResultError
 MISSING_LIBRARY = schema.MISSING_LIBRARY or text.MISSING_LIBRARY
 
-# Of a file that is compared or copied, in bytes.
+# Bytes compared or copied at a time.
 PIECE = 1024 * 1024
 
-# Names in a run's directory that belong to the report.
+# Names of the report's own files in a run's directory.
 REPORT_NAMES = frozenset({"index", "results", "comparisons", "summary", "metrics", "compare"})
 
 
@@ -30,13 +31,13 @@ def load(path: str | os.PathLike[str]) -> dict[str, t.Any]:
     """Read one host's result file.
 
     Args:
-        path: the file
+        path: the file.
 
     Returns:
-        the document, as :data:`results.SCHEMA` says, all strings showable, all numbers finite
+        The document: it matches :data:`results.SCHEMA`, all strings are safe to display, all numbers are finite.
 
     Raises:
-        ResultError: with the file's name and the reason
+        ResultError: cannot be read or is not valid; the message names the file and the reason.
     """
     path = Path(path)
     source = text.showable(path.name)
@@ -56,10 +57,13 @@ def load(path: str | os.PathLike[str]) -> dict[str, t.Any]:
 
 
 def result_paths(run_dir: str | os.PathLike[str]) -> list[Path]:
-    """The files in a run's directory that should be results of hosts, sorted by name.
+    """Return the result files of hosts in a run's directory, sorted by name.
+
+    Args:
+        run_dir: directory of the run.
 
     Raises:
-        ResultError: no such directory
+        ResultError: the directory cannot be listed.
     """
     run_dir = Path(run_dir)
     try:
@@ -70,11 +74,10 @@ def result_paths(run_dir: str | os.PathLike[str]) -> list[Path]:
 
 
 def file_stem(host: str) -> str:
-    """The name of a host's files without the ending: safe in any directory, and another one for another host.
+    """Return the name of a host's files without suffix: safe in any directory, and unique per host.
 
-    Percent-encoding as in a URL cannot be confused and is undone by eye. ``.`` and ``-`` in front (hidden files, options) and names of
-    the report's own files are encoded in their first character; what is too long for a file system ends in ``=`` (which the
-    encoding never leaves) and a hash.
+    Names are percent-encoded as in a URL. A leading ``.`` or ``-`` (hidden files, options) and names of the report's own files are encoded in their
+    first character. Names that are too long for a file system end in ``=`` (which the encoding never produces) and a hash.
     """
     stem = quote(host, safe="", errors="surrogatepass")
     if not stem or stem[0] in ".-~" or stem in REPORT_NAMES:
@@ -86,7 +89,7 @@ def file_stem(host: str) -> str:
 
 
 def read_text(path: str | os.PathLike[str]) -> str | None:
-    """What a file of the report holds, None when there is none that can be read."""
+    """Return the content of a file of the report, or None when it cannot be read."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -94,21 +97,23 @@ def read_text(path: str | os.PathLike[str]) -> str | None:
 
 
 def write_text(path: str | os.PathLike[str], content: str, dry_run: bool = False) -> bool:
-    """:func:`write_stream` for a text, as UTF-8."""
+    """Write a text as UTF-8, as :func:`write_stream` does."""
     return write_stream(path, io.BytesIO(content.encode("utf-8")), dry_run)
 
 
 def write_stream(path: str | os.PathLike[str], source: t.IO[bytes], dry_run: bool = False) -> bool:
-    """Put what ``source`` holds from its beginning into a file, whole or not at all; a file that holds it already is left alone.
+    """Write the whole content of a stream to a file atomically; a file with the same content is not touched.
 
     Args:
-        dry_run: only say whether it would be written
+        path: the file.
+        source: a seekable stream, read from its beginning.
+        dry_run: only return whether the file would be written.
 
     Returns:
-        whether the file was written
+        Whether the file was written.
 
     Raises:
-        ResultError: with the reason
+        ResultError: the file cannot be written.
     """
     path = Path(path)
     try:
@@ -124,12 +129,12 @@ def write_stream(path: str | os.PathLike[str], source: t.IO[bytes], dry_run: boo
                 shutil.copyfileobj(source, stream, PIECE)
                 stream.flush()
                 os.fsync(stream.fileno())
-            # mkstemp makes a private file; a report is for whom the directory and the umask let in.
+            # mkstemp makes a private file; a report gets the permissions of the umask.
             umask = os.umask(0)
             os.umask(umask)
             os.chmod(temporary, 0o666 & ~umask)
             os.replace(temporary, path)
-            _keep_name(path.parent)
+            _sync_directory(path.parent)
         except BaseException:
             os.unlink(temporary)
             raise
@@ -138,8 +143,8 @@ def write_stream(path: str | os.PathLike[str], source: t.IO[bytes], dry_run: boo
     return True
 
 
-def _keep_name(directory: Path) -> None:
-    """Have a new name on the disk: a file that was written through may still be lost with its name (fsync(2))."""
+def _sync_directory(directory: Path) -> None:
+    """Flush a directory to disk: without this a new name may be lost although the file was flushed (fsync(2))."""
     folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
@@ -148,7 +153,7 @@ def _keep_name(directory: Path) -> None:
 
 
 def _holds(path: Path, source: t.IO[bytes]) -> bool:
-    """Whether the file holds just what the source does."""
+    """Return whether the file has exactly the content of the source."""
     if not path.is_file() or path.stat().st_size != source.seek(0, os.SEEK_END):
         return False
     source.seek(0)
@@ -157,36 +162,37 @@ def _holds(path: Path, source: t.IO[bytes]) -> bool:
 
 
 def save(run_dir: str | os.PathLike[str], document: dict[str, t.Any]) -> tuple[Path, bool]:
-    """Keep one host's result in its run's directory, which is made when missing.
+    """Save one host's result in its run's directory, which is created when missing.
 
     Args:
-        document: plain JSON data
+        run_dir: directory of the run.
+        document: plain JSON data.
 
     Returns:
-        the file, and whether it was written
+        The file, and whether it was written.
 
     Raises:
-        ResultError: not as the schema says, or the place is taken by another host or another run
+        ResultError: not valid, cannot be written, or the file belongs to another host or run.
     """
     run_dir = Path(run_dir)
     host = document.get("host") if isinstance(document, dict) else None
     path = run_dir / f"{file_stem(host if isinstance(host, str) else '')}.json"
     try:
-        # Without blanks: a result of a large machine is near the limit of what is read back.
+        # Compact: the result of a large machine is near the size limit.
         document_text = json.dumps(document, separators=(",", ":"), allow_nan=False) + "\n"
     except (TypeError, ValueError, RecursionError) as error:
         raise ResultError(f"{path.name}: not plain data with finite numbers: {text.line(error, 160)}") from error
-    # The text is what will be read back: it is what has to be sound, not the objects that Ansible hands over.
+    # Validate the text that will be read back, not Ansible's objects.
     document = results.parse(document_text, path.name)
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ResultError(f"{run_dir}: cannot be made: {error.strerror}") from error
+        raise ResultError(f"{run_dir}: cannot be created: {error.strerror}") from error
     if path.exists():
-        kept = load(path)
-        if (kept["host"], kept["run"]) != (document["host"], document["run"]):
+        saved = load(path)
+        if (saved["host"], saved["run"]) != (document["host"], document["run"]):
             raise ResultError(
-                f"{path}: holds run {kept['run']} of host {text.line(kept['host'], 160)}, which is not overwritten by "
+                f"{path}: holds run {saved['run']} of host {text.line(saved['host'], 160)}, which is not overwritten by "
                 f"run {document['run']} of host {text.line(document['host'], 160)}: name another directory"
             )
     return path, write_text(path, document_text)

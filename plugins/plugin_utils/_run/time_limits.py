@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Calls to a host that may never answer, given up after a while."""
+"""Time limits for calls to a host that may never answer."""
 
 from __future__ import annotations
 
@@ -15,15 +15,21 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import proces
 
 @contextlib.contextmanager
 def within(seconds: float) -> t.Iterator[None]:
-    """End a call over a connection that takes longer.
+    """Limit the time of calls over a connection.
 
-    A host that loses its power while a command's answer is awaited leaves a connection that nothing is sent on any more: the client sits there until
-    the kernel asks after it, two hours later by default (tcp(7), ``tcp_keepalive_time``).
+    When a host loses power during a call, the client waits on a dead connection until the kernel probes it, after two hours by default (tcp(7),
+    ``tcp_keepalive_time``).
+
+    Args:
+        seconds: the time limit.
+
+    Yields:
+        None.
 
     Raises:
-        AnsibleConnectionFailure: there was no answer; the processes that waited for it were ended
+        AnsibleConnectionFailure: no answer within the limit; the processes that waited for it were ended.
     """
-    # A task with a `timeout` of its own has the clock already, and ends all the same.
+    # A task with a `timeout` already uses this timer, and ends by it.
     if signal.getitimer(signal.ITIMER_REAL)[0]:
         yield
         return
@@ -36,7 +42,7 @@ def within(seconds: float) -> t.Iterator[None]:
         raise AnsibleConnectionFailure(f"no answer within {seconds:g} s")
 
     before = signal.signal(signal.SIGALRM, give_up)
-    # Again and again, because a connection may try anew.
+    # Repeated, because a connection plugin may retry.
     signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
     try:
         yield

@@ -1,23 +1,23 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether this controller has the program by which it would reach its hosts. Pure rules; what is installed is asked by the caller."""
+"""Check that the controller has the programs that connections to hosts need. Pure functions: the caller looks up programs."""
 
 from __future__ import annotations
 
 import typing as t
 
-# What runs the program ssh; "smart" is the name of old inventories for it.
+# Connection plugins that run ssh; "smart" is an old name.
 SSH = ("ssh", "ansible.builtin.ssh", "ansible.legacy.ssh", "smart")
 MOST_NAMES = 5
 
 
-class Way(t.NamedTuple):
-    """How a host is reached.
+class Connection(t.NamedTuple):
+    """The connection to a host.
 
     Attributes:
         host: its name in the inventory.
         connection: the name of its connection plugin.
-        executable: the program that ssh is here, a name or a path.
+        executable: name or path of the ssh program.
     """
 
     host: str
@@ -25,31 +25,31 @@ class Way(t.NamedTuple):
     executable: str
 
 
-def unreachable(ways: t.Iterable[Way], which: t.Callable[[str], str | None]) -> dict[str, str]:
-    """The hosts that cannot be reached from here, whatever their own state.
+def unreachable(connections: t.Iterable[Connection], which: t.Callable[[str], str | None]) -> dict[str, str]:
+    """Return the hosts that the controller cannot reach for lack of a program.
 
     Args:
-        ways: of all hosts.
-        which: finds a program, as ``shutil.which`` does.
+        connections: the connections of all hosts.
+        which: finds a program, as ``shutil.which``.
 
     Returns:
         Host -> the program that is missing.
     """
-    missing = {name: which(name) is None for name in {way.executable for way in ways if way.connection in SSH}}
-    return {way.host: way.executable for way in ways if way.connection in SSH and missing[way.executable]}
+    missing = {name: which(name) is None for name in {one.executable for one in connections if one.connection in SSH}}
+    return {one.host: one.executable for one in connections if one.connection in SSH and missing[one.executable]}
 
 
 def sentence(hosts: dict[str, str], of: int) -> str | None:
-    """What is to be told of all of them at once.
+    """Return one message about all unreachable hosts, or None when there are none.
 
     Args:
-        hosts: what ``unreachable`` gave.
-        of: how many hosts there are in all.
+        hosts: from ``unreachable``.
+        of: the number of all hosts.
     """
     if not hosts:
         return None
     names = ", ".join(list(hosts)[:MOST_NAMES]) + (f" and {len(hosts) - MOST_NAMES} more" if len(hosts) > MOST_NAMES else "")
     return (
-        f"this controller has no {' and no '.join(sorted(set(hosts.values())))}, by which {len(hosts)} of {of} hosts would be reached ({names}): "
-        "install it (Debian's package openssh-client), or name yours by ansible_ssh_executable"
+        f"this controller has no {' and no '.join(sorted(set(hosts.values())))}, which {len(hosts)} of {of} hosts need for their connection ({names}): "
+        "install it (Debian: package openssh-client), or set ansible_ssh_executable"
     )

@@ -32,7 +32,7 @@ def legs(pairs, scatter=0.0, seed=1):
             sample["metric"]["value"] *= speed
         whole.update(run=f"r-boot-{number}", samples=samples, change={"name": "none", "compared": False, "reason": "not asked for"})
         whole["plan"]["placements"] = {"as_found": whole["plan"]["placements"][condition]}
-        made.append(boots.Leg(number, condition, whole))
+        made.append(boots.BootResult(number, condition, whole))
     return made
 
 
@@ -52,9 +52,9 @@ def test_one_boot_of_each_is_compared_and_called_confounded():
     result = joined(1)
     one = primary(result)
     assert one["confounded"] and one["n"] == 5 and one["ratio"] == pytest.approx(0.8, rel=0.01)
-    told = conclusion.answer(result, host_comparisons.compare_host(result))
-    assert told["recommendation"] == conclusion.UNDECIDED
-    assert "confounded with the reboot" in told["sentence"] and "smt_eval_boots: 4" in told["next"]
+    actual = conclusion.conclude(result, host_comparisons.compare_host(result))
+    assert actual["recommendation"] == conclusion.UNDECIDED
+    assert "confounded with the reboot" in actual["sentence"] and "smt_eval_boots: 4" in actual["next"]
     assert recommendation.recommend(result, host_comparisons.compare_host(result))["choice"] == conclusion.UNDECIDED
 
 
@@ -64,8 +64,8 @@ def test_several_boots_are_judged_pair_by_pair():
     one = primary(result)
     assert not one["confounded"] and one["n"] == 6
     assert one["verdict"] == "loss" and one["ci_low"] <= 0.8 * 1.002 and one["ci_high"] >= 0.8
-    assert conclusion.answer(result, host_comparisons.compare_host(result))["recommendation"] == conclusion.ON
-    assert decisions.witness(result, NOW).choice == conclusion.ON
+    assert conclusion.conclude(result, host_comparisons.compare_host(result))["recommendation"] == conclusion.ON
+    assert decisions.conclude(result, NOW).choice == conclusion.ON
 
 
 def test_what_differs_between_boots_alone_is_rarely_called():

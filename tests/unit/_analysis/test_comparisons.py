@@ -20,7 +20,7 @@ def one(comparisons, effect, placement, workload="gzip"):
 
 def answered(**arguments):
     result = result_maker.result(**arguments)
-    return conclusion.answer(result, host_comparisons.compare_host(result))
+    return conclusion.conclude(result, host_comparisons.compare_host(result))
 
 
 def test_the_truth_lies_in_every_interval():
@@ -99,7 +99,7 @@ def test_a_failed_sample_drops_its_block_from_its_own_comparisons_alone():
     assert host_comparisons.failures(result) == [
         {"workload": "gzip", "placement": "all_threads", "condition": "smt_on", "reason": "gzip ended with status 1", "samples": 1}
     ]
-    assert any("1 of 100 samples failed" in words for words in conclusion.answer(result, comparisons)["cautions"])
+    assert any("1 of 100 samples failed" in words for words in conclusion.conclude(result, comparisons)["cautions"])
 
 
 @pytest.mark.parametrize("value", [0, -1, None, 1e-200, 1e200])
@@ -151,17 +151,17 @@ def test_what_does_not_exist_is_listed_with_its_reason():
     ],
 )
 def test_the_answer_follows_the_evidence(workloads, noise, recommendation, words):
-    told = answered(workloads=workloads, noise=noise)
-    assert told["recommendation"] == recommendation
-    assert words in told["sentence"]
-    assert (told["next"] is not None) == (recommendation == "undecided")
+    actual = answered(workloads=workloads, noise=noise)
+    assert actual["recommendation"] == recommendation
+    assert words in actual["sentence"]
+    assert (actual["next"] is not None) == (recommendation == "undecided")
 
 
 def test_too_few_blocks_decide_nothing_however_large_the_effect():
     for blocks in (1, 2, 3):
-        told = answered(blocks=blocks, noise=0.0001)
-        assert told["recommendation"] == "undecided"
-        assert f"has {blocks} block{'s' if blocks > 1 else ''} and needs at least 4" in told["sentence"]
+        actual = answered(blocks=blocks, noise=0.0001)
+        assert actual["recommendation"] == "undecided"
+        assert f"has {blocks} block{'s' if blocks > 1 else ''} and needs at least 4" in actual["sentence"]
 
 
 def test_what_more_to_measure_grows_with_the_square_of_what_is_missing():
@@ -188,10 +188,10 @@ def test_a_host_that_others_keep_busy_is_called_so():
     for sample in result["samples"]:
         for worker in sample["workers"]:
             worker["cpu_seconds"] = 0.3 * worker["wall_seconds"]
-    told = conclusion.answer(result, host_comparisons.compare_host(result))
+    actual = conclusion.conclude(result, host_comparisons.compare_host(result))
     busy = "too busy with other work to be measured well (load average before the run: 0.12): in the median a worker got 30 %"
-    assert any(busy in words for words in told["cautions"])
-    assert "tells nothing of sharing a core" in told["sentence"]
+    assert any(busy in words for words in actual["cautions"])
+    assert "tells nothing of sharing a core" in actual["sentence"]
 
 
 def test_cores_that_a_hypervisor_calls_two_and_that_are_one():
@@ -199,9 +199,9 @@ def test_cores_that_a_hypervisor_calls_two_and_that_are_one():
     for sample in result["samples"]:
         if sample["placement"] == "cores":
             sample["metric"]["value"] *= 78.0 / 119.0
-    told = conclusion.answer(result, host_comparisons.compare_host(result))
-    assert "Two workers on two cores did 1.31 times" in told["sentence"]
-    assert "as if they shared a core, although the topology calls them two" in told["sentence"]
+    actual = conclusion.conclude(result, host_comparisons.compare_host(result))
+    assert "Two workers on two cores did 1.31 times" in actual["sentence"]
+    assert "as if they shared a core, although the topology calls them two" in actual["sentence"]
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_cores_that_a_hypervisor_calls_two_and_that_are_one():
     [
         (
             {"reason": "switching was not asked for"},
-            "SMT on and off were not compared here: switching was not asked for. As it is now, all threads together did 1.25 times",
+            "SMT on and off were not compared here: switching was not asked for. As it is now, all threads combined did 1.25 times",
         ),
         ({"reason": "this host has no SMT to switch (smt/control reads notsupported)", "shape": (1, 2, 1)}, "so they do not share a core."),
         ({"reason": "no core of this host has a second thread.", "shape": (1, 1, 1)}, "no core of this host has a second thread. Nothing could"),
@@ -218,23 +218,23 @@ def test_cores_that_a_hypervisor_calls_two_and_that_are_one():
     ],
 )
 def test_without_a_comparison_the_sentence_says_why(arguments, words):
-    told = answered(compared=False, **arguments)
-    assert told["recommendation"] == "not_compared" and words in told["sentence"]
+    actual = answered(compared=False, **arguments)
+    assert actual["recommendation"] == "not_compared" and words in actual["sentence"]
 
 
 def test_the_plan_compared_but_no_pair_is_left():
-    told = answered(samples=[])
-    assert told["recommendation"] == "not_compared" and "no block has good samples with every online thread busy on both sides" in told["sentence"]
+    actual = answered(samples=[])
+    assert actual["recommendation"] == "not_compared" and "no block has good samples with every online thread busy on both sides" in actual["sentence"]
 
 
 def test_costs_and_cautions():
     result = result_maker.result(outcome="interrupted", message="lost the host.")
     result["environment"]["hypervisor"] = "kvm"
     result["samples"][0]["steal"] = 0.25
-    told = conclusion.answer(result, host_comparisons.compare_host(result))
-    assert any("a worker loses 37" in words or "a worker loses 38" in words for words in told["costs"])
-    assert any("vulnerable to mds;" in words for words in told["costs"]) and not any("meltdown" in words for words in told["costs"])
-    cautions = " ".join(told["cautions"])
+    actual = conclusion.conclude(result, host_comparisons.compare_host(result))
+    assert any("a worker loses 37" in words or "a worker loses 38" in words for words in actual["costs"])
+    assert any("vulnerable to mds;" in words for words in actual["costs"]) and not any("meltdown" in words for words in actual["costs"])
+    cautions = " ".join(actual["cautions"])
     assert "The run was interrupted: lost the host. What" in cautions and "up to 25 % of the CPU time" in cautions and "guest (kvm)" in cautions
 
 
@@ -249,7 +249,7 @@ def test_signed(ratio, text):
 
 
 @pytest.mark.parametrize(
-    ("measured", "told"),
+    ("measured", "actual"),
     [
         ({"agrees_with_kernel": False, "pairs": ["0-1"]}, "By measuring, CPUs 0-1 share a core; the kernel says otherwise."),
         ({"agrees_with_kernel": True, "pairs": []}, None),
@@ -257,12 +257,12 @@ def test_signed(ratio, text):
         (None, "was not measured"),
     ],
 )
-def test_whether_a_guests_siblings_can_be_believed_is_said(measured, told):
+def test_whether_a_guests_siblings_can_be_believed_is_said(measured, actual):
     result = result_maker.result()
     result["facts"]["measured"] = measured
     result["environment"]["hypervisor"] = "kvm"
-    cautions = conclusion.answer(result, host_comparisons.compare_host(result))["cautions"]
-    assert (told in cautions[0]) if told else not cautions
+    cautions = conclusion.conclude(result, host_comparisons.compare_host(result))["cautions"]
+    assert (actual in cautions[0]) if actual else not cautions
 
 
 def test_what_a_process_that_overreaches_got_is_said():
@@ -274,5 +274,5 @@ def test_what_a_process_that_overreaches_got_is_said():
             {"condition": "x", "overreach": {"outcome": "?"}},
         ]
     )
-    told = [words for words in conclusion.answer(result, host_comparisons.compare_host(result))["costs"] if "365 MiB" in words]
-    assert len(told) == 2 and "as found: it was promised them, and killed" in told[0] and "strict overcommit: it was refused at once (ENOMEM)" in told[1]
+    actual = [words for words in conclusion.conclude(result, host_comparisons.compare_host(result))["costs"] if "365 MiB" in words]
+    assert len(actual) == 2 and "as found: it was promised them, and killed" in actual[0] and "strict overcommit: it was refused at once (ENOMEM)" in actual[1]

@@ -30,9 +30,9 @@ def rows(document):
 
 
 def test_cost_yield_and_gain():
-    told = lines(result_maker.result(noise=0.0005))
-    assert told["cost of sharing"].startswith("37.5 % (37.") and told["SMT yield"].startswith("1.25 (1.25")
-    assert told["gain of switching off"].startswith("−20.0 % (−20.")
+    actual = lines(result_maker.result(noise=0.0005))
+    assert actual["cost of sharing"].startswith("37.5 % (37.") and actual["SMT yield"].startswith("1.25 (1.25")
+    assert actual["gain of switching off"].startswith("−20.0 % (−20.")
 
 
 def test_the_crossover_in_streams():
@@ -72,15 +72,15 @@ def test_the_most_clients_before_response_times_have_doubled():
 
 
 def test_usage_promises_more_room_than_there_is():
-    told = rows(result_maker.result(noise=0, shape=(1, 4, 2), blocks=4))
-    one_per_core = told["one worker per core", "SMT on"]
+    actual = rows(result_maker.result(noise=0, shape=(1, 4, 2), blocks=4))
+    one_per_core = actual["one worker per core", "SMT on"]
     # Four of eight CPUs are busy, so usage promises about as much again; the second threads add a quarter.
-    assert one_per_core["CPUs used"] == pytest.approx(4.08) and one_per_core["room by usage"] == pytest.approx(8 / 4.08 - 1)
-    assert one_per_core["real room"] == pytest.approx(0.25)
-    assert told["every online thread busy", "SMT on"]["real room"] == 0
+    assert one_per_core["CPUs used"] == pytest.approx(4.08) and one_per_core["headroom by usage"] == pytest.approx(8 / 4.08 - 1)
+    assert one_per_core["real headroom"] == pytest.approx(0.25)
+    assert actual["every online thread busy", "SMT on"]["real headroom"] == 0
     # Constant without SMT, falling with load with it.
     assert one_per_core["work by used CPU"] == pytest.approx(400 / 4.08)
-    assert told["every online thread busy", "SMT on"]["work by used CPU"] == pytest.approx(500 / 8)
+    assert actual["every online thread busy", "SMT on"]["work by used CPU"] == pytest.approx(500 / 8)
 
 
 def test_what_samples_carry_beside_the_metric():
@@ -89,10 +89,10 @@ def test_what_samples_carry_beside_the_metric():
     for number, sample in enumerate(document["samples"]):
         threads = {"0": {"cycles": 1_000_000.0, "instructions": 750_000.0}, "1": {"cycles": 1_000_000.0, "instructions": 500_000.0}}
         sample.update(frequency={"0": 3000.0, "1": 2000.0}, throttled=number % 2, steal=0.02, perf={"cpus": threads, "cores": {"0,1": core}})
-    told = rows(document)["two workers on one core", "SMT on"]
+    actual = rows(document)["two workers on one core", "SMT on"]
     # The counters are those of a published example: two threads of CPI 1.33 and 2.0 make a core of CPI 0.80.
-    assert told["CPI of a core"] == pytest.approx(0.8) and told["IPC of a thread"] == pytest.approx(0.625)
-    assert told["MHz"] == 2500 and told["stolen"] == pytest.approx(0.02)
+    assert actual["CPI of a core"] == pytest.approx(0.8) and actual["IPC of a thread"] == pytest.approx(0.625)
+    assert actual["MHz"] == 2500 and actual["stolen"] == pytest.approx(0.02)
     assert sum(one["throttled"] for one in rows(document).values()) == sum(one["throttled"] for one in document["samples"])
     assert telemetry_part.absent(document, [None, table(document)]) == []
 
@@ -103,11 +103,11 @@ def test_what_is_not_there_is_no_column_and_has_its_reason():
         sample.update(perf={"reason": "perf is not installed"}, steal=None, frequency={}, cpu_usage={"0": None})
     assert table(document) is None
     assert telemetry_part.absent(document, [None]) == [
-        "usage of the CPUs: the samples carry none",
-        "frequency: neither cpufreq nor /proc/cpuinfo tells it on this host",
+        "usage of the CPUs: the samples have none",
+        "frequency: neither cpufreq nor /proc/cpuinfo has it on this host",
         "cycles and instructions: perf is not installed",
-        "throttling: this host shows no counter of it (thermal_throttle)",
-        "stolen time: the samples carry none",
+        "throttling: this host has no counter for it (thermal_throttle)",
+        "steal time: the samples have none",
     ]
 
 

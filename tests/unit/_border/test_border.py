@@ -21,8 +21,8 @@ EVERYTHING = "0-65535"
 
 def answer(**changed):
     """What smt_facts prints."""
-    told = {"changed": False, "ansible_facts": {"smt": result_maker.result(blocks=1)["facts"]}, "invocation": {"module_args": {"sysroot": "/"}}}
-    return json.dumps({**told, **changed})
+    actual = {"changed": False, "ansible_facts": {"smt": result_maker.result(blocks=1)["facts"]}, "invocation": {"module_args": {"sysroot": "/"}}}
+    return json.dumps({**actual, **changed})
 
 
 def with_facts(**changed):
@@ -34,8 +34,8 @@ def with_facts(**changed):
 
 def test_an_answer_keeps_its_fields_alone():
     beside = {"verdict": 5, "add_host": {"host_name": "x"}, "ansible_stats": {"data": 5}, "failed": False, "_ansible_x": 1, "deprecations": [1]}
-    told = answers.accept("smt_facts", "motd\n" + answer(**beside))
-    assert set(told) == {"changed", "ansible_facts"}
+    actual = answers.accept("smt_facts", "motd\n" + answer(**beside))
+    assert set(actual) == {"changed", "ansible_facts"}
 
 
 @pytest.mark.parametrize("beside", [{"smt_survey_page": "inventory/host_vars/web02.yml"}, {"ansible_connection": "local"}])
@@ -45,15 +45,15 @@ def test_facts_beside_our_own_are_refused(beside):
 
 
 def test_of_a_failure_nothing_is_kept_but_its_words():
-    told = answers.accept("smt_facts", answer(failed=True, msg=ESCAPE, verdict={"status": "compliant"}, unreachable=True, exception="Traceback\x1b[2J"))
-    assert set(told) == {"failed", "msg", "exception"} and "\x1b" not in told["exception"]
-    assert told["msg"].isprintable() and "\n" not in told["msg"] and "web02" in told["msg"]
+    actual = answers.accept("smt_facts", answer(failed=True, msg=ESCAPE, verdict={"status": "compliant"}, unreachable=True, exception="Traceback\x1b[2J"))
+    assert set(actual) == {"failed", "msg", "exception"} and "\x1b" not in actual["exception"]
+    assert actual["msg"].isprintable() and "\n" not in actual["msg"] and "web02" in actual["msg"]
 
 
 def test_a_refused_change_says_who_would_be_hurt():
     refused = {"failed": True, "msg": "1 bystander(s) would be hurt", "bystanders": ["CPU 3: pid 812 sleep"], "changed": True, "verdict": 5}
-    told = answers.accept("smt_state", json.dumps(refused))
-    assert set(told) == {"failed", "msg", "bystanders"} and told["bystanders"] == ["CPU 3: pid 812 sleep"]
+    actual = answers.accept("smt_state", json.dumps(refused))
+    assert set(actual) == {"failed", "msg", "bystanders"} and actual["bystanders"] == ["CPU 3: pid 812 sleep"]
     with pytest.raises(text.BorderError, match="bystanders"):
         answers.accept("smt_state", json.dumps({**refused, "bystanders": [{}]}))
 
@@ -64,8 +64,8 @@ def test_whatever_is_no_false_is_a_failure(said):
 
 
 def test_warnings_are_lines_for_a_terminal():
-    told = answers.accept("smt_facts", answer(warnings=[ESCAPE, {"msg": ESCAPE}, 7, *["x"] * 1000]))
-    assert len(told["warnings"]) == answers.MOST_WARNINGS and all(one.isprintable() for one in told["warnings"])
+    actual = answers.accept("smt_facts", answer(warnings=[ESCAPE, {"msg": ESCAPE}, 7, *["x"] * 1000]))
+    assert len(actual["warnings"]) == answers.MOST_WARNINGS and all(one.isprintable() for one in actual["warnings"])
 
 
 @pytest.mark.parametrize("printed", ["", "sh: 1: python3: not found", "x" * 100, "}"])
@@ -82,7 +82,7 @@ def test_what_is_no_answer_is_told_apart(printed):
         ('{"a": 1e999}', "too large"),
         ('{"a": ' + "9" * 5000 + "}", "5000 digits"),
         ("{" + "x" * (9 * answers.MIB) + "}", "9 MiB long"),
-        ('{"a": }', "not a whole JSON document"),
+        ('{"a": }', "not a complete JSON document"),
     ],
 )
 def test_what_is_not_sound_is_refused(printed, words):
@@ -131,9 +131,9 @@ def test_refusing_costs_little_memory():
 
 def test_a_machine_of_4096_cpus_passes_and_is_judged():
     known = result_maker.result(shape=(16, 128, 2), blocks=1)["facts"]
-    told = answers.accept("smt_facts", answer(ansible_facts={"smt": known}))["ansible_facts"]["smt"]
-    assert told == known
-    verdict = compliance.judge(told, policy.Wish(state=policy.DISABLED), policy.RUNTIME)
+    actual = answers.accept("smt_facts", answer(ansible_facts={"smt": known}))["ansible_facts"]["smt"]
+    assert actual == known
+    verdict = compliance.judge(actual, policy.DesiredState(state=policy.DISABLED), policy.RUNTIME)
     assert (verdict["status"] == compliance.DRIFTED and cpulist.render(range(1, 4096, 2)) in verdict["sentence"]) or "..." in verdict["sentence"]
 
 
@@ -158,7 +158,7 @@ def refusal(document):
         (("restored", "before", "online"), EVERYTHING, "restored.before.online"),
         (("samples", 0, "placement"), "streams_" + "9" * 30, "placement"),
         (("samples", 0, "placement"), "streams_\u00b2", "placement"),
-        (("samples", 0, "metric", "value"), 1e-100, "closer to zero"),
+        (("samples", 0, "metric", "value"), 1e-100, "too close to zero"),
         (("samples", 0, "metric", "value"), 1e308, "samples.0.metric.value"),
         (("samples", 0, "workload"), "another", "the plan has no workload another"),
         (("samples", 0, "point"), {"name": "load", "value": 1}, "does not measure gzip at 1"),
@@ -208,7 +208,7 @@ def test_thousands_of_workloads_are_refused():
 def test_points_that_look_the_same_are_refused(points):
     document = result_maker.result(blocks=1)
     document["plan"]["workloads"][0]["points"] = points
-    assert "is there twice" in refusal(document)
+    assert "is listed twice" in refusal(document)
 
 
 # ---- places on the controller ---------------------------------------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ def test_results_may_lie_in_places_of_their_own(project, dest):
 
 @pytest.mark.parametrize("run", ["../inventory/host_vars", "/etc", "..", ".", "", "a/b", "a\nb", "a\n", "x" * 101, "-rf", ".hidden", None, 7, "\u00e4"])
 def test_a_run_that_leads_elsewhere_is_refused(project, run):
-    with pytest.raises(text.BorderError, match="a run cannot be called"):
+    with pytest.raises(text.BorderError, match="is not a valid run name"):
         places.run_directory("smt_eval_results", run)
 
 
@@ -256,7 +256,7 @@ def test_a_run_that_leads_elsewhere_is_refused(project, run):
 def test_nothing_is_written_where_ansible_reads(project, dest):
     (project / "link").symlink_to("inventory")
     for place in (places.file, lambda path: places.run_directory(path, "r1")):
-        with pytest.raises(text.BorderError, match="what comes from hosts is not written there"):
+        with pytest.raises(text.BorderError, match="data from hosts is not written here"):
             place(dest)
 
 
@@ -265,7 +265,7 @@ def test_a_working_directory_may_lie_in_a_library(project, monkeypatch):
     here.mkdir(parents=True)
     monkeypatch.chdir(here)
     assert places.run_directory("smt_eval_results", "r1") == here / "smt_eval_results" / "r1"
-    with pytest.raises(text.BorderError, match="called library"):
+    with pytest.raises(text.BorderError, match="named library"):
         places.file("library/x")
 
 
@@ -297,12 +297,12 @@ def test_who_works_beside_the_inventory_has_results_there(project, monkeypatch):
     ],
 )
 def test_a_verdict_that_is_not_our_own_is_none(registered):
-    assert compliance.told(registered)["status"] == compliance.UNKNOWN
+    assert compliance.from_registered(registered)["status"] == compliance.UNKNOWN
 
 
 def test_our_own_verdict_is_told_as_it_is():
     verdict = compliance.refused("x", compliance.DRIFTED)
-    assert compliance.told({"changed": False, "verdict": verdict}) is verdict
+    assert compliance.from_registered({"changed": False, "verdict": verdict}) is verdict
 
 
 @pytest.mark.parametrize("name", ["streams_\u00b2", "streams_" + "9" * 30, "streams_", "streams_-1"])

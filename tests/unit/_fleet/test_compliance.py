@@ -15,22 +15,23 @@ from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, state as smt_state
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, policy
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.policy import Wish
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.policy import DesiredState
 from fake_host import Host
 from fake_kernel import numbered_cores
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-WISHES = [Wish("enabled"), Wish("disabled"), Wish(threads=1), Wish(threads=2), Wish(threads=4)]
+DESIRED_STATES = [DesiredState("enabled"), DesiredState("disabled"), DesiredState(threads=1), DesiredState(threads=2), DesiredState(threads=4)]
 SWITCHABLE = {"runtime": {"chosen": "smt_control"}, "boot": {"chosen": "grub_debian"}}
 
 
-def known(root, machine=sysfs_tree.Machine(), **change):
+def known(root, machine=None, **change):
+    machine = machine or sysfs_tree.Machine()
     found = smt_facts.gather(host_files.HostFs(sysfs_tree.write(root, sysfs_tree.files(machine))))
     return dict(found, methods=SWITCHABLE, boot={"running": [], "configured": [], "loader": "grub_debian", "reboot_required": False}, **change)
 
 
-def judge(found, wish, scope="both", memory=None):
-    verdict = compliance.judge(found, wish, scope, memory)
+def judge(found, desired, scope="both", memory=None):
+    verdict = compliance.judge(found, desired, scope, memory)
     assert json.loads(json.dumps(verdict)) == verdict
     return verdict
 
@@ -42,14 +43,21 @@ def test_compliant_is_where_smt_state_would_change_nothing(tmp_path, state, offl
     options = {"control": None if state == "absent" else state, "modern": modern, "numeric": numeric, "offline": offline}
     host = _host(tmp_path, numbered_cores(8 // threads, threads, "adjacent"), options)
     found = smt_facts.gather(host_files.HostFs(str(tmp_path)))
-    for wish in WISHES:
-        told = compliance.running(found, wish)
-        try:
-            changes = host.ask(wish.state, threads=wish.threads, check=True, bystanders="warn")["changed"]
-        except smt_state.StateError as error:
-            assert (told["status"], told["hindrance"]) == ("drifted", str(error)), wish
+    for desired in DESIRED_STATES:
+        actual = compliance.running(found, desired)
+        changes, reason = _asked(host, desired)
+        if reason is not None:
+            assert (actual["status"], actual["hindrance"]) == ("drifted", reason), desired
         else:
-            assert told["status"] == ("drifted" if changes else "compliant"), (wish, told)
+            assert actual["status"] == ("drifted" if changes else "compliant"), (desired, actual)
+
+
+def _asked(host, desired):
+    """Return whether smt_state would change something, or why it refuses: ``(changed, reason)``, one of them None."""
+    try:
+        return host.ask(desired.state, threads=desired.threads, check=True, bystanders="warn")["changed"], None
+    except smt_state.StateError as error:
+        return None, str(error)
 
 
 def _host(root, cores, options):
@@ -68,10 +76,10 @@ def test_compliant_is_where_smt_boot_args_would_change_no_argument(tmp_path, con
     boot_maker.grub_tree(tmp_path, settings=f'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX="{configured}"\n')
     boot_maker.running(tmp_path)
     fs = host_files.HostFs(str(tmp_path))
-    told = compliance.configured(smt_facts.gather(fs), Wish(state))["status"]
+    actual = compliance.configured(smt_facts.gather(fs), DesiredState(state))["status"]
     result = boot_change.run(fs, boot_change.Request(state, None, False, False), "x86_64", "6.1.0-13-amd64")
-    assert told == ("compliant" if result["configured_before"] == result["configured"] else "drifted")
-    assert compliance.configured(smt_facts.gather(fs), Wish(state))["status"] == "compliant"
+    assert actual == ("compliant" if result["configured_before"] == result["configured"] else "drifted")
+    assert compliance.configured(smt_facts.gather(fs), DesiredState(state))["status"] == "compliant"
 
 
 @pytest.mark.parametrize(
@@ -93,15 +101,15 @@ def test_the_scope_says_what_counts(tmp_path, scope, run, boot, status):
     offline = () if run == "on" else (2, 3)
     found = known(tmp_path, sysfs_tree.Machine(offline=offline, control=run))
     found["boot"]["configured"] = boot
-    assert judge(found, Wish("disabled"), scope)["status"] == status
+    assert judge(found, DesiredState("disabled"), scope)["status"] == status
 
 
 def test_what_drifted_is_told_and_what_mends_it(tmp_path):
     found = known(tmp_path)
     found["boot"]["configured"] = ["maxcpus=2"]
-    verdict = judge(found, Wish("disabled"))
+    verdict = judge(found, DesiredState("disabled"))
     assert verdict["sentence"] == (
-        "running: smt/control reads 'on', wanted is off; CPUs 2-3 are online. configured: nosmt is missing; maxcpus=2 is still there"
+        "running: smt/control reads 'on' instead of off; CPUs 2-3 are online. configured: nosmt is missing; maxcpus=2 is still there"
     )
     assert verdict["change"] == {"running": {"state": "disabled"}, "configured": {"smt": "disabled"}, "reboot": False}
     assert verdict["before"] == {"running": {"state": "enabled"}, "configured": {"maxcpus": "2"}, "reboot": False}
@@ -128,19 +136,21 @@ def test_what_drifted_is_told_and_what_mends_it(tmp_path):
 def test_the_way_back_of_boot_arguments(tmp_path, arguments, way):
     found = known(tmp_path)
     found["boot"].update(configured=arguments, reboot_required=True)
-    assert judge(found, Wish("disabled"), "boot")["before"]["configured"] == (way if judge(found, Wish("disabled"), "boot")["change"]["configured"] else None)
+    assert judge(found, DesiredState("disabled"), "boot")["before"]["configured"] == (
+        way if judge(found, DesiredState("disabled"), "boot")["change"]["configured"] else None
+    )
 
 
 def test_only_what_drifted_is_changed(tmp_path):
     found = known(tmp_path)
     found["boot"]["configured"] = ["nosmt"]
-    assert judge(found, Wish("disabled"))["change"] == {"running": {"state": "disabled"}, "configured": None, "reboot": False}
+    assert judge(found, DesiredState("disabled"))["change"] == {"running": {"state": "disabled"}, "configured": None, "reboot": False}
 
 
 def test_a_boot_policy_waits_for_a_reboot(tmp_path):
     found = known(tmp_path)
     found["boot"].update(configured=["nosmt"], reboot_required=True)
-    verdict = judge(found, Wish("disabled"), "boot")
+    verdict = judge(found, DesiredState("disabled"), "boot")
     assert (verdict["status"], verdict["sentence"]) == ("compliant", "in force after the next reboot")
     assert verdict["change"] == {"running": None, "configured": {"smt": "disabled"}, "reboot": True}
 
@@ -148,7 +158,7 @@ def test_a_boot_policy_waits_for_a_reboot(tmp_path):
 def test_forced_off_takes_boot_arguments_and_a_reboot(tmp_path):
     found = known(tmp_path, sysfs_tree.Machine(offline=(2, 3), control="forceoff"))
     found["boot"].update(running=["nosmt=force"], configured=["nosmt=force"])
-    verdict = judge(found, Wish("enabled"))
+    verdict = judge(found, DesiredState("enabled"))
     assert "forceoff is final until a reboot" in verdict["running"]["hindrance"]
     assert verdict["change"] == {"running": None, "configured": {"smt": "enabled"}, "reboot": True}
     assert verdict["before"]["configured"] == {"smt": "forced_off"}
@@ -156,27 +166,27 @@ def test_forced_off_takes_boot_arguments_and_a_reboot(tmp_path):
 
 def test_no_boot_argument_leaves_two_of_four(tmp_path):
     found = known(tmp_path, sysfs_tree.Machine(threads=4))
-    assert judge(found, Wish(threads=4))["status"] == "compliant"
-    verdict = judge(found, Wish(threads=2), "boot")
+    assert judge(found, DesiredState(threads=4))["status"] == "compliant"
+    verdict = judge(found, DesiredState(threads=2), "boot")
     assert verdict["status"] == "unknown" and "2 of 4 threads" in verdict["sentence"]
-    assert judge(found, Wish(threads=1), "boot")["change"]["configured"] == {"smt": "disabled"}
+    assert judge(found, DesiredState(threads=1), "boot")["change"]["configured"] == {"smt": "disabled"}
 
 
 def test_where_any_state_will_do_nothing_drifts(tmp_path):
-    assert judge(known(tmp_path), Wish(evidence="x"))["status"] == "compliant"
+    assert judge(known(tmp_path), DesiredState(decided_by="x"))["status"] == "compliant"
 
 
 def test_memory_counts_beside_it(tmp_path):
     wanted = {"refusal": None, "differences": ["vm.overcommit_memory reads 0 instead of 2"], "boot_differences": [], "boot_hindrance": None}
-    verdict = judge(known(tmp_path), Wish("enabled"), memory=compliance.memory_aspects({"wanted": wanted}))
+    verdict = judge(known(tmp_path), DesiredState("enabled"), memory=compliance.memory_aspects({"wanted": wanted}))
     assert (verdict["status"], verdict["sentence"]) == ("drifted", "memory: vm.overcommit_memory reads 0 instead of 2")
-    verdict = judge(known(tmp_path), Wish("enabled"), memory=compliance.memory_aspects({"wanted": dict(wanted, differences=[])}))
+    verdict = judge(known(tmp_path), DesiredState("enabled"), memory=compliance.memory_aspects({"wanted": dict(wanted, differences=[])}))
     assert verdict["status"] == "compliant"
 
 
 def test_memory_counts_at_the_next_boot_too(tmp_path):
     wanted = {"differences": [], "boot_differences": ["/etc/sysctl.d/z.conf makes it 0"], "boot_hindrance": "take the line out"}
-    verdict = judge(known(tmp_path), Wish("enabled"), memory=compliance.memory_aspects({"wanted": wanted}))
+    verdict = judge(known(tmp_path), DesiredState("enabled"), memory=compliance.memory_aspects({"wanted": wanted}))
     assert (verdict["memory"]["status"], verdict["memory_configured"]["status"]) == ("compliant", "drifted")
     assert verdict["sentence"] == "memory configured: /etc/sysctl.d/z.conf makes it 0"
     assert verdict["memory_configured"]["hindrance"] == "take the line out"
@@ -188,7 +198,7 @@ def test_services_alone_say_nothing_of_the_next_boot(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("told", "way"),
+    ("actual", "way"),
     [
         (None, None),
         ("x", None),
@@ -205,14 +215,14 @@ def test_services_alone_say_nothing_of_the_next_boot(tmp_path):
         ({"running": 7, "configured": {"maxcpus": "4; reboot", "smt": "x"}}, {"running": None, "configured": None, "reboot": False, "memory": False}),
     ],
 )
-def test_of_what_a_host_calls_a_way_back_only_what_is_one_is_taken(tmp_path, told, way):
-    assert judge(known(tmp_path, unconfirmed=told), Wish("enabled"))["unconfirmed"] == way
+def test_of_what_a_host_calls_a_way_back_only_what_is_one_is_taken(tmp_path, actual, way):
+    assert judge(known(tmp_path, unconfirmed=actual), DesiredState("enabled"))["unconfirmed"] == way
 
 
 def test_what_nothing_tells_is_unknown(tmp_path):
-    assert judge(known(tmp_path, active=None), Wish("disabled"), "runtime")["status"] == "unknown"
-    assert judge(known(tmp_path, cpus={"online": None}), Wish("disabled"), "runtime")["status"] == "unknown"
-    assert judge(known(tmp_path, sibling_groups=["0-x"]), Wish("disabled"), "runtime")["status"] == "unknown"
+    assert judge(known(tmp_path, active=None), DesiredState("disabled"), "runtime")["status"] == "unknown"
+    assert judge(known(tmp_path, cpus={"online": None}), DesiredState("disabled"), "runtime")["status"] == "unknown"
+    assert judge(known(tmp_path, sibling_groups=["0-x"]), DesiredState("disabled"), "runtime")["status"] == "unknown"
 
 
 NAMES = st.sampled_from(["online", "present", "offline", "runtime", "running", "configured", "max", "chosen", "impossible", "state", "smt", "maxcpus"])
@@ -230,20 +240,20 @@ def _usual(tmp_path_factory):
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(change=st.dictionaries(st.sampled_from(FIELDS), JSON), wish=st.sampled_from([*WISHES, Wish()]), scope=st.sampled_from(policy.SCOPES))
-def test_facts_of_any_shape_get_a_verdict(usual, change, wish, scope):
+@given(change=st.dictionaries(st.sampled_from(FIELDS), JSON), desired=st.sampled_from([*DESIRED_STATES, DesiredState()]), scope=st.sampled_from(policy.SCOPES))
+def test_facts_of_any_shape_get_a_verdict(usual, change, desired, scope):
     for found in (change, dict(usual, **change)):
-        verdict = judge(found, wish, scope)
+        verdict = judge(found, desired, scope)
         assert verdict["status"] in compliance.STATUSES and verdict["sentence"].isprintable()
         assert len(json.dumps(verdict)) < 20_000
 
 
 @pytest.mark.parametrize("value", [None, [], "x", 7])
 def test_what_is_no_facts_is_unknown(value):
-    assert judge(value, Wish("enabled"))["status"] == "unknown"
+    assert judge(value, DesiredState("enabled"))["status"] == "unknown"
 
 
 def test_a_large_machine_has_a_short_verdict(tmp_path):
     found = known(tmp_path, sysfs_tree.Machine(packages=2, cores=256))
     found["boot"]["configured"] = ["nosmt=" + "x" * 10**6] * 100
-    assert len(json.dumps(judge(found, Wish("disabled")))) < 20_000
+    assert len(json.dumps(judge(found, DesiredState("disabled")))) < 20_000

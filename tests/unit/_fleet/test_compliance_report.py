@@ -46,16 +46,16 @@ def test_a_pipeline_stops_for_anything_but_compliant(statuses, worthy):
 
 
 def test_json_says_all_of_it():
-    told = json.loads(compliance_report.document(FLEET, NOW))
-    assert told["at"] == "2026-03-01T12:00:00Z" and [host["host"] for host in told["hosts"]] == list("abcd")
-    assert told["hosts"][1]["running"] == {"status": "drifted", "reasons": ["x"]} and told["hosts"][1]["memory"] is None
+    actual = json.loads(compliance_report.document(FLEET, NOW))
+    assert actual["at"] == "2026-03-01T12:00:00Z" and [host["host"] for host in actual["hosts"]] == list("abcd")
+    assert actual["hosts"][1]["running"] == {"status": "drifted", "reasons": ["x"]} and actual["hosts"][1]["memory"] is None
 
 
 def test_a_change_that_nobody_confirmed_is_told_everywhere():
     fleet = [("a", dict(verdict(), sentence="", unconfirmed={})), ("b", dict(verdict(), sentence=""))]
-    told = "changed by a rollout that was interrupted before the host was found healthy"
-    assert [told in line for line in compliance_report.table(fleet)[2:4]] == [True, False]
-    assert compliance_report.page(fleet, NOW).count(told) == 1
+    actual = "changed by a rollout that was interrupted before the host was found healthy"
+    assert [actual in line for line in compliance_report.table(fleet)[2:4]] == [True, False]
+    assert compliance_report.page(fleet, NOW).count(actual) == 1
     assert [host["unconfirmed"] for host in json.loads(compliance_report.document(fleet, NOW))["hosts"]] == [True, False]
 
 

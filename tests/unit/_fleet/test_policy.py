@@ -10,7 +10,7 @@ import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import decisions, policy
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.policy import Wish
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.policy import DesiredState
 
 NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
 CLASS = "x86_64-1s2c4t-split-00000000"
@@ -23,14 +23,14 @@ def decided(decision, sentence="Because."):
 @pytest.mark.parametrize(
     ("value", "wanted"),
     [
-        ("enabled", Wish("enabled")),
-        ("disabled", Wish("disabled")),
-        ({"threads_per_core": 2}, Wish(threads=2)),
-        ({"threads_per_core": "2"}, Wish(threads=2)),
+        ("enabled", DesiredState("enabled")),
+        ("disabled", DesiredState("disabled")),
+        ({"threads_per_core": 2}, DesiredState(threads=2)),
+        ({"threads_per_core": "2"}, DesiredState(threads=2)),
     ],
 )
 def test_a_value_becomes_a_wish(value, wanted):
-    assert policy.wish(value, {}, CLASS, None) == wanted
+    assert policy.desired_state(value, {}, CLASS, None) == wanted
 
 
 @pytest.mark.parametrize(
@@ -52,28 +52,28 @@ def test_a_value_becomes_a_wish(value, wanted):
     ],
 )
 def test_what_is_no_policy_is_refused(value):
-    with pytest.raises(policy.PolicyError, match="has to be"):
-        policy.wish(value, None, CLASS, None)
+    with pytest.raises(policy.PolicyError, match="must be"):
+        policy.desired_state(value, None, CLASS, None)
 
 
 def test_a_class_goes_before_the_policy_of_all():
-    assert policy.wish("enabled", {CLASS: "disabled"}, CLASS, None) == Wish("disabled")
-    assert policy.wish("enabled", {"other": "disabled"}, CLASS, None) == Wish("enabled")
-    assert policy.wish("enabled", {CLASS: "disabled"}, None, None) == Wish("enabled")
+    assert policy.desired_state("enabled", {CLASS: "disabled"}, CLASS, None) == DesiredState("disabled")
+    assert policy.desired_state("enabled", {"other": "disabled"}, CLASS, None) == DesiredState("enabled")
+    assert policy.desired_state("enabled", {CLASS: "disabled"}, None, None) == DesiredState("enabled")
     with pytest.raises(policy.PolicyError, match="mapping"):
-        policy.wish("enabled", ["x"], CLASS, None)
+        policy.desired_state("enabled", ["x"], CLASS, None)
 
 
 def test_no_policy_names_the_class_to_set_one_for():
     with pytest.raises(policy.PolicyError, match=CLASS):
-        policy.wish(None, {"other": "disabled"}, CLASS, None)
+        policy.desired_state(None, {"other": "disabled"}, CLASS, None)
 
 
 @pytest.mark.parametrize(("decision", "state"), [("enabled", "enabled"), ("disabled", "disabled"), ("any", None)])
 def test_auto_takes_the_decision_and_says_whose_it_is(decision, state):
-    wish = policy.wish("auto", None, CLASS, decided(decision))
-    assert (wish.state, wish.threads, wish.anything) == (state, None, state is None)
-    assert wish.evidence == "evaluation of a in run r, 3 days old: Because."
+    desired = policy.desired_state("auto", None, CLASS, decided(decision))
+    assert (desired.state, desired.threads, desired.anything) == (state, None, state is None)
+    assert desired.decided_by == "evaluation of a in run r, 3 days old: Because."
 
 
 @pytest.mark.parametrize(
@@ -82,12 +82,12 @@ def test_auto_takes_the_decision_and_says_whose_it_is(decision, state):
         (None, decided("enabled"), "hardware class of this host is not known"),
         (CLASS, None, "smt_policy_evidence"),
         (CLASS, {}, "no evaluation of hardware class"),
-        (CLASS, decided(None), "does not decide"),
+        (CLASS, decided(None), "do not decide"),
     ],
 )
 def test_auto_refuses_without_a_decision(known, found, words):
     with pytest.raises(policy.PolicyError, match=words):
-        policy.wish("auto", None, known, found)
+        policy.desired_state("auto", None, known, found)
 
 
 def test_a_scope_is_one_of_three():
@@ -100,7 +100,7 @@ def test_a_scope_is_one_of_three():
 
 
 def says(choice, host="a", run="r", days=3, hardware_class=CLASS):
-    return decisions.Witness(host, run, hardware_class, choice, f"{host} {choice}.", NOW - datetime.timedelta(days=days))
+    return decisions.Conclusion(host, run, hardware_class, choice, f"{host} {choice}.", NOW - datetime.timedelta(days=days))
 
 
 @pytest.mark.parametrize(
@@ -142,12 +142,12 @@ def test_one_host_cannot_overrule_others():
 
 @pytest.mark.parametrize("name", ["started", "finished", "collected"])
 def test_what_has_not_come_yet_decides_nothing(name):
-    with pytest.raises(decisions.EvidenceError, match=f"web01: {name} is 9999-01-01T00:00:00Z, which has not come yet"):
-        decisions.witness(dict(result_maker.result(), **{name: "9999-01-01T00:00:00Z"}), NOW)
+    with pytest.raises(decisions.EvidenceError, match=f"web01: {name} is 9999-01-01T00:00:00Z, which is in the future"):
+        decisions.conclude(dict(result_maker.result(), **{name: "9999-01-01T00:00:00Z"}), NOW)
 
 
 def test_when_a_run_was_taken_is_what_the_controller_noted():
-    at = decisions.witness(dict(result_maker.result(), finished="2026-01-02T00:00:00Z", collected="2026-01-01T00:00:00Z"), NOW).at
+    at = decisions.conclude(dict(result_maker.result(), finished="2026-01-02T00:00:00Z", collected="2026-01-01T00:00:00Z"), NOW).at
     assert at == datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -159,12 +159,12 @@ def test_each_class_speaks_for_itself():
 def test_a_result_is_read_as_its_report_reads_it():
     result = result_maker.result(host="web01")
     result["facts"]["hardware_class"] = CLASS
-    one = decisions.witness(result, NOW)
+    one = decisions.conclude(result, NOW)
     assert (one.host, one.hardware_class, one.run) == ("web01", CLASS, result["run"])
     assert one.choice in (conclusion.ON, conclusion.OFF, conclusion.EITHER, conclusion.BY_WORKLOAD, conclusion.UNDECIDED)
-    assert decisions.witness(dict(result, change=dict(result["change"], name="overcommit_strict")), NOW) is None
+    assert decisions.conclude(dict(result, change=dict(result["change"], name="overcommit_strict")), NOW) is None
     result["facts"]["hardware_class"] = None
-    assert decisions.witness(result, NOW) is None
+    assert decisions.conclude(result, NOW) is None
 
 
 def test_results_are_found_in_a_run_and_in_a_directory_of_runs(tmp_path):

@@ -64,8 +64,8 @@ def test_what_is_no_size_is_refused(sizes):
         rollout.waves([Member("a")], sizes)
 
 
-def verdict(status="drifted", reboot=False, **told):
-    return dict(compliance.refused("", status), change={"running": None, "configured": None, "reboot": reboot}, **told)
+def verdict(status="drifted", reboot=False, **actual):
+    return dict(compliance.refused("", status), change={"running": None, "configured": None, "reboot": reboot}, **actual)
 
 
 HINDERED = {"status": "drifted", "reasons": [], "hindrance": "no way"}
@@ -73,7 +73,7 @@ FREE = dict(HINDERED, hindrance=None)
 
 
 @pytest.mark.parametrize(
-    ("told", "reboot_ok", "pending"),
+    ("actual", "reboot_ok", "pending"),
     [
         (verdict(running=FREE), False, True),
         (verdict(running=HINDERED), True, False),
@@ -90,5 +90,5 @@ FREE = dict(HINDERED, hindrance=None)
         (verdict("unknown"), True, False),
     ],
 )
-def test_who_is_changed(told, reboot_ok, pending):
-    assert rollout.is_pending(told, reboot_ok) is pending
+def test_who_is_changed(actual, reboot_ok, pending):
+    assert rollout.is_pending(actual, reboot_ok) is pending

@@ -88,11 +88,11 @@ def test_drift_vulnerabilities_and_method(known):
 def test_what_is_not_known_is_said(tmp_path, known):
     assert survey.row("a", known).unknowns == ()
     off = gather(tmp_path / "off", dataclasses.replace(MACHINE, offline=tuple(range(18, 36)), control="off"))
-    assert "where CPUs 18-35 belong" in survey.row("a", off).unknowns[0]
+    assert "the cores of CPUs 18-35" in survey.row("a", off).unknowns[0]
     assert survey.row("a", dict(known, complete=False)).unknowns == ("which CPUs share a core",)
     assert "cpuinfo" in survey.row("a", dict(known, source="cpuinfo")).unknowns[0]
-    told = survey.row("a", dict(known, measured={"agrees_with_kernel": False, "pairs": ["0-1"]})).unknowns[0]
-    assert told == "By measuring, CPUs 0-1 share a core; the kernel says otherwise."
+    actual = survey.row("a", dict(known, measured={"agrees_with_kernel": False, "pairs": ["0-1"]})).unknowns[0]
+    assert actual == "By measuring, CPUs 0-1 share a core; the kernel says otherwise."
     assert survey.row("a", dict(known, problems=["it burns"])).unknowns == ("it burns",)
 
 
@@ -232,7 +232,7 @@ def test_the_playbook_shows_every_host_and_names_those_without_facts(surveyed):
     table = {line.split()[0]: line for line in shown if line.split("  ")[0] in ("on", "off", "none", "bad", "gone")}
     assert set(table) == {"on", "off", "none", "bad", "gone"}, run.stdout + run.stderr
     assert "5 hosts: 1 with SMT on, 1 with SMT off, 1 no SMT," in run.stdout
-    assert "where CPUs 18-35 belong" in table["off"]
+    assert "the cores of CPUs 18-35" in table["off"]
     assert "is not a directory" in table["bad"]
     assert "connect" in table["gone"].lower()
     assert run.returncode == 2

@@ -41,7 +41,7 @@ def built(directory, *documents, **settings):
 class Page(html.parser.HTMLParser):
     """What a browser would make of a page, as far as these tests ask."""
 
-    VOID = {"meta", "link", "input", "br", "img"}
+    VOID = frozenset({"meta", "link", "input", "br", "img"})
 
     def __init__(self, text):
         super().__init__()
@@ -83,14 +83,14 @@ def attacked_fixture(tmp_path_factory):
 
 def test_the_page_says_how_to_measure_the_same_again(tmp_path):
     switched = {"compared": True, "reason": None, "before": "smt_on", "after": "smt_off"}
-    for name, told in (
+    for name, actual in (
         ("smt_runtime", "-e smt_eval_change=smt_runtime "),
         ("smt_boot", "-e smt_eval_boots=4 -e smt_boot_reboot_ok=true "),
         ("overcommit_strict", "-e smt_eval_change=overcommit_strict "),
     ):
         document = result_maker.result(change={**switched, "name": name, "boots": 4}, workloads={"gzip": result_maker.GZIP, "mine": EVEN})
         page = Page(built(tmp_path, document)[0]["index.html"]).text()
-        command = f'--limit web01 {told}-e \'{{"smt_bench_workloads": ["gzip"]}}\' -e smt_bench_budget='
+        command = f'--limit web01 {actual}-e \'{{"smt_bench_workloads": ["gzip"]}}\' -e smt_bench_budget='
         assert command in page and "which declares commands of your own: mine." in page
 
 
@@ -231,7 +231,7 @@ def test_the_second_of_two_files_of_one_host_is_refused(tmp_path):
     for run in ("one", "two"):
         result_files.save(tmp_path / run, result_maker.result(host="web01", run=run, blocks=4))
     made = build.build([tmp_path / run / "web01.json" for run in ("one", "two")], tmp_path)
-    assert [one.reason for one in made.refused] == ["web01.json: says it is host web01, as web01.json does: remove one"]
+    assert [one.reason for one in made.refused] == ["web01.json: has the same host web01 as web01.json: remove one of the two"]
     assert [row["run"] for row in made.hosts] == ["one"]
 
 
@@ -349,8 +349,8 @@ def test_a_workload_with_points_is_compared_at_each_and_drawn_against_them(tmp_p
     document["samples"] = samples
     document["plan"]["workloads"][0].update(points=[0.25, 1.0], point={"name": "load", "unit": "CPUs"})
     files, _refused = built(tmp_path, document)
-    told = json.loads(files["results.json"])["hosts"][0]
-    main = [one for one in told["comparisons"] if one["effect"] == "smt_off" and one["placement"] == "all_threads"]
+    actual = json.loads(files["results.json"])["hosts"][0]
+    main = [one for one in actual["comparisons"] if one["effect"] == "smt_off" and one["placement"] == "all_threads"]
     assert [one["point"] for one in main] == [0.25, 1.0] and main[1]["ratio"] == pytest.approx(0.9 * main[0]["ratio"], rel=0.01)
     assert main[0]["title"] == "gzip of a fixed stream, load 0.25 CPUs"
     pictures = [attributes["aria-label"] for tag, attributes in Page(files["index.html"]).elements if tag == "svg"]
@@ -464,5 +464,5 @@ def test_the_task_names_what_it_cannot_use(tmp_path):
     assert process.returncode and "nowhere: cannot be listed: No such file or directory" in process.stdout
     (tmp_path / "empty").mkdir()
     process, _registered = played(tmp_path, smt_report_run_dir=str(tmp_path / "empty"))
-    assert process.returncode and "holds no result of a host" in process.stdout
+    assert process.returncode and "has no result of a host" in process.stdout
     assert "Traceback" not in process.stdout + process.stderr

@@ -82,10 +82,10 @@ def test_what_a_person_has_to_look_at_is_named_on_top():
 
 def test_an_effect_has_changed_where_the_intervals_have_nothing_in_common():
     before = {"ci_low": 0.79, "ci_high": 0.81}
-    assert comparison_page.told_apart(before, {"ci_low": 0.82, "ci_high": 0.84}) == comparison_page.CHANGED
-    assert comparison_page.told_apart({"ci_low": 0.82, "ci_high": 0.84}, before) == comparison_page.CHANGED
-    assert comparison_page.told_apart(before, {"ci_low": 0.80, "ci_high": 0.84}) == comparison_page.SAME
-    assert comparison_page.told_apart(before, {"ci_low": None, "ci_high": None}) == comparison_page.UNKNOWN
+    assert comparison_page.distinguish(before, {"ci_low": 0.82, "ci_high": 0.84}) == comparison_page.CHANGED
+    assert comparison_page.distinguish({"ci_low": 0.82, "ci_high": 0.84}, before) == comparison_page.CHANGED
+    assert comparison_page.distinguish(before, {"ci_low": 0.80, "ci_high": 0.84}) == comparison_page.SAME
+    assert comparison_page.distinguish(before, {"ci_low": None, "ci_high": None}) == comparison_page.UNKNOWN
 
 
 def test_two_runs_beside_each_other(tmp_path):
@@ -102,7 +102,7 @@ def test_two_runs_beside_each_other(tmp_path):
     assert "3 hosts in both runs" in text and "changed in 3 of 3 comparisons" in text
     assert "1 host only in the run before: a." in text and "1 host only in the run after: e." in text
     assert "<td>6.1.0-38</td><td>6.1.0-40</td>" in text
-    assert [one.reason.partition(":")[0] for one in made.refused] == ["of the run before"]
+    assert [one.reason.partition(":")[0] for one in made.refused] == ["of the earlier run"]
 
 
 def test_hosts_that_switched_another_setting_are_shown_with_it_and_not_counted_for_smt(tmp_path):

@@ -47,9 +47,9 @@ def test_what_is_no_progress_is_none(text):
 @pytest.mark.parametrize("value", ["9e14", "-9e14", "5e-324", "1e18", "9" * 15, "-" + "9" * 15, "true", '"9"', "[9]", "{}", "null", "-0"])
 @pytest.mark.parametrize("field", ["fraction", "block", "seconds_left", "value"])
 def test_each_number_that_json_can_hold_makes_a_short_line_or_none(field, value):
-    told = json.dumps(TOLD).replace(f'"{field}": {json.dumps({**TOLD, **TOLD["last"]["metric"]}[field])}', f'"{field}": {value}')
-    assert told != json.dumps(TOLD)
-    parsed = progress.parse(told)
+    actual = json.dumps(TOLD).replace(f'"{field}": {json.dumps({**TOLD, **TOLD["last"]["metric"]}[field])}', f'"{field}": {value}')
+    assert actual != json.dumps(TOLD)
+    parsed = progress.parse(actual)
     assert parsed is None or len(progress.line(parsed)) < 400
 
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import transport
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run.transport import Way
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run.transport import Connection
 
-WAYS = [Way("a", "ssh", "ssh"), Way("b", "ansible.builtin.ssh", "/opt/ssh"), Way("c", "local", "ssh"), Way("d", "smart", "ssh")]
+WAYS = [Connection("a", "ssh", "ssh"), Connection("b", "ansible.builtin.ssh", "/opt/ssh"), Connection("c", "local", "ssh"), Connection("d", "smart", "ssh")]
 
 
 @pytest.mark.parametrize(
@@ -21,11 +21,11 @@ def test_each_host_is_held_against_the_program_that_it_takes(installed, lost):
 
 def test_a_program_is_looked_for_once_however_many_hosts_take_it():
     asked = []
-    transport.unreachable([Way(f"h{number}", "ssh", "ssh") for number in range(1000)], asked.append)
+    transport.unreachable([Connection(f"h{number}", "ssh", "ssh") for number in range(1000)], asked.append)
     assert asked == ["ssh"]
 
 
 def test_a_fleet_is_told_in_one_short_sentence():
     assert transport.sentence({}, 3) is None
-    told = transport.sentence({f"h{number}": "ssh" for number in range(1000)}, 2000)
-    assert told.startswith("this controller has no ssh, by which 1000 of 2000 hosts would be reached (h0, h1, h2, h3, h4 and 995 more): install it")
+    actual = transport.sentence({f"h{number}": "ssh" for number in range(1000)}, 2000)
+    assert actual.startswith("this controller has no ssh, which 1000 of 2000 hosts need for their connection (h0, h1, h2, h3, h4 and 995 more): install it")

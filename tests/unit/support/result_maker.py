@@ -59,6 +59,7 @@ def policy_result(name="overcommit_strict", without=(), **options):
     """The same where another setting than SMT was switched.
 
     Args:
+        name: the setting that was switched
         without: placements that were not measured
         options: as for :func:`result`
     """
@@ -79,11 +80,16 @@ def result(
     """A result document.
 
     Args:
+        host: name in the inventory
+        run: name of the run
         workloads: name -> {rate, share, unit, title}
         shape: sockets, cores a socket, threads a core
+        blocks: how many blocks were measured
         noise: standard deviation of the log of each worker's rate
         drift: change of the log of every rate from the first to the last sample
+        seed: of the random numbers
         compared: whether SMT was switched
+        reason: why SMT was not switched, or None
         changes: top-level fields to replace
     """
     workloads = {"gzip": GZIP} if workloads is None else workloads

@@ -111,7 +111,7 @@ def _smt_files(machine):
     threads = machine.threads if machine.cores else 1
     online = max(len(group) for group in machine.groups(3, machine.online))
     control = ("on" if threads > 1 else "notsupported") if machine.control is None else machine.control
-    return {CPU + "smt/control": control + "\n", CPU + "smt/active": "%d\n" % (online > 1)}
+    return {CPU + "smt/control": control + "\n", CPU + "smt/active": f"{int(online > 1)}\n"}
 
 
 def _topology_files(machine, cpu, siblings):
@@ -129,9 +129,9 @@ def _cpuinfo_block(machine, cpu, siblings):
     package, _dummy, core = machine.places[cpu]
     cores = len({machine.places[one] for one in siblings[1, cpu]})
     return (
-        "processor\t: %d\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 85\nmodel name\t: %s\nstepping\t: 7\nmicrocode\t: 0x1\n"
-        "physical id\t: %d\nsiblings\t: %d\ncore id\t\t: %d\ncpu cores\t: %d\nflags\t\t: %s\n\n"
-        % (cpu, machine.model, package, len(siblings[1, cpu]), core, cores, machine.flags)
+        f"processor\t: {cpu}\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 85\nmodel name\t: {machine.model}\nstepping\t: 7\n"
+        f"microcode\t: 0x1\nphysical id\t: {package}\nsiblings\t: {len(siblings[1, cpu])}\ncore id\t\t: {core}\ncpu cores\t: {cores}\n"
+        f"flags\t\t: {machine.flags}\n\n"
     )
 
 

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All samples of a run as one Parquet file, so that a fleet can be asked in SQL. Made by DuckDB, which is also the program to ask it with."""
+"""All samples of a run as one Parquet file for SQL queries, made by DuckDB, which can also query it."""
 
 from __future__ import annotations
 
@@ -23,18 +23,21 @@ NAME = "samples.parquet"
 
 
 class TableError(Exception):
-    """The table cannot be made; the message says why and what to do."""
+    """The table cannot be made. The message gives the reason and what to do."""
 
 
 @contextlib.contextmanager
 def made(rows: t.IO[bytes]) -> t.Iterator[t.IO[bytes]]:
-    """The content of the table, for as long as the context lasts.
+    """Make the table.
 
     Args:
-        rows: CSV without a head, columns as :data:`texts.SAMPLE_COLUMNS` says, texts as they are
+        rows: CSV without a header, with the columns of :data:`texts.SAMPLE_COLUMNS` and unescaped texts.
+
+    Yields:
+        The content of the table, valid within the context.
 
     Raises:
-        TableError: DuckDB is missing, or cannot do it
+        TableError: DuckDB is missing or fails.
     """
     if MISSING_LIBRARY:
         raise TableError(f"{NAME} was not made, all else was: it needs the Python package duckdb on the controller (pip install duckdb)")
@@ -52,7 +55,7 @@ def made(rows: t.IO[bytes]) -> t.Iterator[t.IO[bytes]]:
 
 
 def _convert(source: Path, target: Path) -> None:
-    """The rows' order is kept, and one thread writes, so that the same rows give the same bytes."""
+    """Convert CSV to Parquet with one thread and in the order of rows, so that the same rows give the same bytes."""
     with duckdb.connect(":memory:", config={"threads": 1, "memory_limit": "200MB"}) as connection:
         connection.execute("SET enable_progress_bar = false")
         connection.read_csv(

@@ -1,9 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A host's result -> its part of each file that another program, a spreadsheet or a pull request reads: CSV, Markdown, JSON, OpenMetrics.
+"""A host's part of each combined text file: CSV, Markdown, JSON, OpenMetrics.
 
-Cells of CSV cannot start a formula; Markdown is escaped; metric labels are escaped. Each part is text of its own, so that a fleet's files are put
-together without holding a fleet in memory.
+CSV cells cannot start a formula; Markdown and metric labels are escaped. Each part is separate, so that a fleet's files are assembled without the
+whole fleet in memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SCHEMA_VERSION = 1
 
 @dataclasses.dataclass(frozen=True)
 class Refused:
-    """A file that is not used, and why."""
+    """A result file that is not used, with the reason."""
 
     file: str
     reason: str
@@ -84,32 +84,32 @@ COMPARISON_COLUMNS = (
     "p_adjusted",
     "method",
 )
-# What a spreadsheet takes as the beginning of a formula (OWASP, CSV injection), full-width forms included.
+# Characters that start a formula in a spreadsheet (OWASP, CSV injection), including full-width characters.
 _FORMULA = re.compile(r"^[\s]*[=+\-@\t\r\uff1d\uff0b\uff0d\uff20]")
 
 
 def cell(value: t.Any) -> t.Any:
-    """A value for a CSV cell: a text that a spreadsheet would run as a formula gets an apostrophe in front."""
+    """Return a value for a CSV cell: an apostrophe goes in front of a text that a spreadsheet would run as a formula."""
     if isinstance(value, str) and _FORMULA.match(value):
         return f"'{value}"
     return value
 
 
 def csv_text(rows: t.Iterable[t.Iterable[t.Any]]) -> str:
-    """Rows as CSV, their texts as they are."""
+    """Format rows as CSV with unescaped texts."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
 
 
 def safe_rows(rows: list[list[t.Any]]) -> list[list[t.Any]]:
-    """Rows for a spreadsheet; the same ones where no cell starts a formula."""
+    """Return rows that are safe for a spreadsheet; the same object where no cell starts a formula."""
     texts = {value for row in rows for value in row if isinstance(value, str)}
     return [[cell(value) for value in row] for row in rows] if any(map(_FORMULA.match, texts)) else rows
 
 
 def sample_rows(result: dict[str, t.Any]) -> list[list[t.Any]]:
-    """One row a sample, as :data:`SAMPLE_COLUMNS` names them."""
+    """Return one row per sample, with the columns of :data:`SAMPLE_COLUMNS`."""
     about = (result["run"], result["host"], result["facts"].get("hardware_class"))
     rows = []
     for sample in result["samples"]:
@@ -140,7 +140,7 @@ def sample_rows(result: dict[str, t.Any]) -> list[list[t.Any]]:
 
 
 def comparison_rows(summary: dict[str, t.Any]) -> list[list[t.Any]]:
-    """One row a comparison, as :data:`COMPARISON_COLUMNS` names them."""
+    """Return one row per comparison, with the columns of :data:`COMPARISON_COLUMNS`."""
     return [_comparison_row(summary, one) for one in summary["comparisons"]]
 
 
@@ -154,25 +154,25 @@ def _comparison_row(summary: dict[str, t.Any], one: dict[str, t.Any]) -> list[t.
 
 
 def json_text(summary: dict[str, t.Any]) -> str:
-    """Everything that was made of a result; the samples themselves stay in the host's file, which ``file`` names."""
+    """Format a host's summary as JSON; the samples stay in the host's file, named by ``file``."""
     return json.dumps(summary, sort_keys=True, allow_nan=False)
 
 
-# What stands in results.json before the hosts, which are separated by commas.
+# Start of results.json, before the comma-separated hosts.
 JSON_HEAD = '{"hosts": [\n'
 
 
 def json_tail(refused: t.Sequence[Refused]) -> str:
-    """What stands in results.json after the hosts."""
-    told = json.dumps([dataclasses.asdict(one) for one in refused], sort_keys=True)
-    return f'\n],\n"refused": {told},\n"schema": "{SCHEMA_NAME}",\n"schema_version": {SCHEMA_VERSION}}}\n'
+    """Return the end of results.json, after the hosts."""
+    entries = json.dumps([dataclasses.asdict(one) for one in refused], sort_keys=True)
+    return f'\n],\n"refused": {entries},\n"schema": "{SCHEMA_NAME}",\n"schema_version": {SCHEMA_VERSION}}}\n'
 
 
 # Markdown
 
 
 def plain(text: str) -> str:
-    """Words as Markdown that shows them as they are: no markup, no HTML, no mention of anybody."""
+    """Escape text for Markdown: no markup, no HTML, no mention of users."""
     text = re.sub(r"\s+", " ", text)
     text = re.sub(r"([\\`*_{}\[\]<>()#+!|~&-])", r"\\\1", text)
     # GitHub turns @name into a notification and www. and http: into links even without markup; a zero-width space in between prevents both.
@@ -180,7 +180,7 @@ def plain(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """A name as code in Markdown, whatever it holds; safe within a table."""
+    """Format a name as code in Markdown, whatever it contains; safe within a table."""
     text = re.sub(r"\s+", " ", text).replace("|", "\uff5c")
     fence = "`" * (max((len(run) for run in re.findall(r"`+", text)), default=0) + 1)
     pad = " " if text.startswith("`") or text.endswith("`") else ""
@@ -188,35 +188,34 @@ def code(text: str) -> str:
 
 
 def host_markdown(summary: dict[str, t.Any]) -> str:
-    """The answer for a host with its numbers, for a pull request."""
-    told = summary["answer"]
-    lines = [f"## {code(summary['host'])}", "", f"**{plain(told['sentence'])}**", "", plain(told["evidence"]), ""]
-    sentences = [*filter(None, [told["next"]]), *told["cautions"], *told["costs"], report_text.restored(summary["restored"])]
+    """Format the conclusion for a host with its numbers, for a pull request."""
+    answer = summary["answer"]
+    lines = [f"## {code(summary['host'])}", "", f"**{plain(answer['sentence'])}**", "", plain(answer["evidence"]), ""]
+    sentences = [*filter(None, [answer["next"]]), *answer["cautions"], *answer["costs"], report_text.restored(summary["restored"])]
     lines += [f"- {plain(one)}" for one in sentences]
     lines.append("")
     if summary["comparisons"]:
         lines += ["| workload | compared | change | verdict | blocks |", "|---|---|---|---|---|"]
         for one in summary["comparisons"]:
-            lines.append(
-                f"| {plain(one['title'])} | {plain(report_text.compared(one))} | {plain(report_text.change_and_interval(one))} | {one['verdict']} | {one['n']} |"
-            )
+            cells = [one["title"], report_text.compared(one), report_text.change_and_interval(one)]
+            lines.append(f"| {' | '.join(map(plain, cells))} | {one['verdict']} | {one['n']} |")
         lines.append("")
     missing = [*summary["not_measured"], *summary["failures"]]
     if missing:
         lines += ["Not measured:", ""]
-        lines += [f"- {plain(', '.join(report_text.key_words(one)))}: {plain(one['reason'])}" for one in missing]
+        lines += [f"- {plain(', '.join(report_text.key_parts(one)))}: {plain(one['reason'])}" for one in missing]
         lines.append("")
     return "\n".join(lines) + "\n"
 
 
 def refused_markdown(refused: t.Sequence[Refused]) -> str:
-    """The files that are not in the report, for its end."""
+    """List the unused result files, for the end of the summary."""
     return "\n".join(["## Refused", "", *(f"- {code(one.file)}: {plain(one.reason)}" for one in refused), ""]) if refused else ""
 
 
 # OpenMetrics
 
-# Name -> what it tells. Gauges only and no time stamps: node_exporter's textfile collector takes nothing else.
+# Name -> help text. Gauges without time stamps: node_exporter's textfile collector accepts nothing else.
 METRICS = {
     "threadwise_smt_ratio": "work with SMT off by work with SMT on, every online thread busy; above 1 SMT off does more",
     "threadwise_smt_ratio_low": "lower end of the interval of threadwise_smt_ratio",
@@ -234,36 +233,36 @@ METRICS = {
 
 
 def metric_lines(summary: dict[str, t.Any]) -> dict[str, list[str]]:
-    """Name of a metric -> a host's lines of it. What is not known has no line."""
+    """Return a host's lines of each metric, by name; unknown values have no line."""
     host = {"host": summary["host"], "hardware_class": summary["hardware_class"] or ""}
     lines: dict[str, list[str]] = {}
 
-    def tell(name: str, value: float | None, **labels: str) -> None:
+    def add(name: str, value: float | None, **labels: str) -> None:
         if value is not None:
-            told = ",".join(f'{key}="{_label(text)}"' for key, text in {**host, **labels}.items())
-            lines.setdefault(name, []).append(f"{name}{{{told}}} {value!r}\n")
+            pairs = ",".join(f'{key}="{_label(text)}"' for key, text in {**host, **labels}.items())
+            lines.setdefault(name, []).append(f"{name}{{{pairs}}} {value!r}\n")
 
-    def tell_of(one: dict[str, t.Any], name: str, **labels: str) -> None:
+    def add_comparison(one: dict[str, t.Any], name: str, **labels: str) -> None:
         labels.update(workload=one["workload"], **({} if one.get("point") is None else {"point": f"{one['point']:.12g}"}))
-        tell(f"{name}_ratio", one["ratio"], **labels)
-        tell(f"{name}_ratio_low", one["ci_low"], **labels)
-        tell(f"{name}_ratio_high", one["ci_high"], **labels)
-        tell(f"{name}_verdict", 1, **labels, verdict=one["verdict"])
+        add(f"{name}_ratio", one["ratio"], **labels)
+        add(f"{name}_ratio_low", one["ci_low"], **labels)
+        add(f"{name}_ratio_high", one["ci_high"], **labels)
+        add(f"{name}_verdict", 1, **labels, verdict=one["verdict"])
 
     for one in host_comparisons.primary(summary["comparisons"]):
-        tell_of(one, "threadwise_smt")
+        add_comparison(one, "threadwise_smt")
     for one in host_comparisons.of_policy(summary["comparisons"]):
-        tell_of(one, "threadwise_smt_policy", policy=one["candidate"]["condition"], placement=one["placement"])
+        add_comparison(one, "threadwise_smt_policy", policy=one["candidate"]["condition"], placement=one["placement"])
     if summary["recommendation"]["policy"] is None:
-        tell("threadwise_smt_recommendation", 1, choice=summary["recommendation"]["choice"])
-    tell("threadwise_smt_restored", None if not summary["restored"] or summary["restored"].get("ok") is None else int(summary["restored"]["ok"]))
-    tell("threadwise_smt_vulnerable", len(summary["vulnerable"]) if summary["vulnerable"] is not None else None)
-    tell("threadwise_smt_finished_timestamp_seconds", conclusion.moment(summary["finished"]))
+        add("threadwise_smt_recommendation", 1, choice=summary["recommendation"]["choice"])
+    add("threadwise_smt_restored", None if not summary["restored"] or summary["restored"].get("ok") is None else int(summary["restored"]["ok"]))
+    add("threadwise_smt_vulnerable", len(summary["vulnerable"]) if summary["vulnerable"] is not None else None)
+    add("threadwise_smt_finished_timestamp_seconds", conclusion.moment(summary["finished"]))
     return lines
 
 
 def metrics_head(name: str) -> str:
-    """The lines before those of a metric."""
+    """Return the header lines of a metric."""
     return f"# HELP {name} {METRICS[name]}\n# TYPE {name} gauge\n"
 
 

@@ -1,9 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two runs over the same hosts, before a change (a kernel, a microcode, a setting) and after -> what it did to the effect of SMT.
+"""The page that compares two runs over the same hosts: what a change (kernel, microcode, setting) did to the effect of SMT.
 
-Within a run SMT on and off were measured in turns, so the effect of SMT of each run stands by itself and the two can be compared. The work itself
-was measured before, then after, with all that happened in between: it is shown and not judged.
+Within a run SMT on and off alternate, so the effect of SMT is valid for each run and the two can be compared. The performance itself was measured
+first before, then after, with everything else that changed in between: it is shown without a verdict.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report import hard
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame, host as host_page
 
 FIRST_ROWS = 100
-CHANGED, SAME, UNKNOWN = "changed", "not told apart", "no interval"
+CHANGED, SAME, UNKNOWN = "changed", "no clear difference", "no interval"
 
 
 def render(before: t.Sequence[hardware_classes.Row], after: t.Sequence[hardware_classes.Row], settings: tuple[float, float]) -> str:
-    """The page.
+    """Render the page.
 
     Args:
-        before: the rows of the run before
-        after: the rows of this run
-        settings: margin and confidence
+        before: rows of the earlier run.
+        after: rows of this run.
+        settings: margin and confidence.
     """
     earlier = {row["host"]: row for row in before}
     pairs = [(earlier[row["host"]], row) for row in after if row["host"] in earlier]
@@ -62,20 +62,20 @@ def render(before: t.Sequence[hardware_classes.Row], after: t.Sequence[hardware_
     )
 
 
-def told_apart(before: dict[str, t.Any], after: dict[str, t.Any]) -> str:
-    """Whether two ratios with intervals differ: they do where the intervals have no ratio in common, which is stricter than a test of their difference."""
+def distinguish(before: dict[str, t.Any], after: dict[str, t.Any]) -> str:
+    """Return whether two ratios differ: their intervals do not overlap, which is stricter than a test of the difference."""
     if before["ci_low"] is None or after["ci_low"] is None:
         return UNKNOWN
     return CHANGED if before["ci_high"] < after["ci_low"] or after["ci_high"] < before["ci_low"] else SAME
 
 
 def _lines(before: hardware_classes.Row, after: hardware_classes.Row) -> list[list[t.Any]]:
-    """A host's rows of the table, one a workload that both runs compared."""
+    """Return a host's rows of the table, one per workload that both runs compared."""
     found = []
     for key in after["workloads"]:
         if key in before["workloads"]:
             old, new = before["workloads"][key], after["workloads"][key]
-            verdict = told_apart(old, new)
+            verdict = distinguish(old, new)
             level = new["baseline_value"] / old["baseline_value"]
             better = level if new["better"] == "higher" else 1 / level
             found.append(
@@ -98,7 +98,7 @@ def _effect(one: dict[str, t.Any]) -> list[t.Any]:
 
 
 def _workloads(pairs: t.Sequence[tuple[hardware_classes.Row, hardware_classes.Row]], margin: float, confidence: float) -> dict[str, t.Any] | None:
-    """The effect of SMT after by before, hosts as the blocks: each workload's judgement, and the picture. None without a workload in both runs."""
+    """Compare the effect of SMT between the runs, hosts as blocks: each workload's comparison, and the chart. None without a common workload."""
     both: dict[str, list[tuple[dict[str, t.Any], dict[str, t.Any]]]] = {}
     for before, after in pairs:
         for key in after["workloads"]:
@@ -113,7 +113,7 @@ def _workloads(pairs: t.Sequence[tuple[hardware_classes.Row, hardware_classes.Ro
 
 
 def _environment(pairs: t.Sequence[tuple[hardware_classes.Row, hardware_classes.Row]]) -> list[tuple[str, str, str, int]]:
-    """What differs between the runs beside the figures: name, before, after, on how many hosts; the most frequent first."""
+    """Return the differences between the runs' environments: name, before, after, number of hosts; the most frequent first."""
     counts: dict[tuple[str, str, str], int] = {}
     for before, after in pairs:
         for name in sorted(set(before["environment"]) | set(after["environment"])):
@@ -124,7 +124,7 @@ def _environment(pairs: t.Sequence[tuple[hardware_classes.Row, hardware_classes.
 
 
 def _answers(pairs: t.Sequence[tuple[hardware_classes.Row, hardware_classes.Row]]) -> list[tuple[str, str, int]]:
-    """Recommendation before, after, and of how many hosts, where they differ."""
+    """Return the changed recommendations: before, after and number of hosts."""
     counts: dict[tuple[str, str], int] = {}
     for before, after in pairs:
         if before["title"] != after["title"]:

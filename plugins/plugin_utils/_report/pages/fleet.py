@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The overview of a run with several hosts: what holds for each hardware class, which hosts stand out, and a table of all that is sorted and filtered."""
+"""The overview page of a run: results by hardware class, conspicuous hosts, and a table of all hosts with sorting and filtering."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report import char
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import texts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame, host as host_page
 
-# Rows of the table that the page holds as HTML; all are in its data, from which the browser makes the others.
+# Rows of the table that are HTML; the browser adds the others from the page's data.
 FIRST_ROWS = 100
-# Up to so many hosts each has its own line in the picture.
+# Up to so many hosts have their own line in the chart.
 MOST_HOSTS_DRAWN = 20
-# More workloads than this stay in the hosts' pages and in comparisons.csv.
+# Workloads beyond this number are only in the hosts' pages and in comparisons.csv.
 MOST_COLUMNS = 12
-# Of hosts named one by one in a list.
+# Hosts that are named in a list.
 MOST_NAMED = 20
 
 
 def render(rows: t.Sequence[hardware_classes.Row], refused: t.Sequence[texts.Refused], margin: float, confidence: float) -> str:
-    """The page.
+    """Render the page.
 
     Args:
-        rows: of all hosts, in the order to show
-        refused: the files that are not in the report
+        rows: of all hosts, in display order.
+        refused: result files that are not in the report.
+        margin: effects within this share of 1 count as none.
+        confidence: family-wise confidence of the verdicts.
     """
     classes = hardware_classes.by_class(rows, margin, confidence)
     counts = collections.Counter(row["title"] for row in rows)
@@ -53,7 +55,7 @@ def render(rows: t.Sequence[hardware_classes.Row], refused: t.Sequence[texts.Ref
         runs=sorted({row["run"] for row in rows}),
         most_named=MOST_NAMED,
         notable=_notable(rows, classes),
-        told=[row for row in rows if len(rows) <= MOST_HOSTS_DRAWN],
+        detailed=[row for row in rows if len(rows) <= MOST_HOSTS_DRAWN],
     )
 
 
@@ -65,7 +67,7 @@ def _question(rows: t.Sequence[hardware_classes.Row]) -> str:
 
 
 def _charts(rows: t.Sequence[hardware_classes.Row], classes: t.Sequence[dict[str, t.Any]]) -> list[tuple[str, charts.Picture]]:
-    """A title and a picture for each setting that was switched."""
+    """Return a title and a chart for each setting that was switched."""
     found = []
     for policy in hardware_classes.asked(rows):
         sides = report_text.SIDES_OF_POLICY if policy else report_text.SIDES_OF_CHANGE
@@ -76,7 +78,7 @@ def _charts(rows: t.Sequence[hardware_classes.Row], classes: t.Sequence[dict[str
 
 
 def _chart(rows: t.Sequence[hardware_classes.Row], classes: t.Sequence[dict[str, t.Any]], sides: tuple[str, str]) -> charts.Picture | None:
-    """Few hosts one by one, many as the spread of each class."""
+    """Draw few hosts one by one, many as the spread of each class."""
     if len(rows) <= MOST_HOSTS_DRAWN:
         hosts = [(row["host"], one) for row in rows for one in row["workloads"].values()]
         lines = [{"label": f"{host}: {one['name']}", **host_page.ratio_row(one)} for host, one in hosts]
@@ -93,18 +95,18 @@ def _chart(rows: t.Sequence[hardware_classes.Row], classes: t.Sequence[dict[str,
     ][: host_page.MOST_ROWS_DRAWN]
     if not shown:
         return None
-    told = "; ".join(f"{row['label']} {row['text']}, {row['verdict']}" for row in shown[:20])
-    return charts.spread(shown, shown[0]["margin"], sides, f"Change of each host, by hardware class and workload: {told}")
+    summary = "; ".join(f"{row['label']} {row['text']}, {row['verdict']}" for row in shown[:20])
+    return charts.spread(shown, shown[0]["margin"], sides, f"Change of each host, by hardware class and workload: {summary}")
 
 
 def _heads(titles: t.Sequence[str]) -> list[tuple[str, bool]]:
-    """The columns' names; none holds bare numbers."""
+    """Return the columns' names; none of them is numeric."""
     names = ("host", "answer", *titles, "hardware class", "vulnerable by SMT", "next boot", "run", "put back", "stands out")
     return [(name, False) for name in names]
 
 
 def _cells(row: hardware_classes.Row, keys: t.Sequence[str], outlier: bool) -> list[t.Any]:
-    """A host as a row of the table: each cell a text, or a text, what it is sorted by, its class and its address."""
+    """Return a host's row of the table: each cell a text, or a text with its sort key, class and link."""
     restored = {True: "yes", False: "NO", None: "unknown"}[row["restored"]]
     return [
         [row["host"], row["host"], "", quote(row["page"])],
@@ -120,7 +122,7 @@ def _cells(row: hardware_classes.Row, keys: t.Sequence[str], outlier: bool) -> l
 
 
 def _contested(row: hardware_classes.Row) -> bool:
-    """A side is chosen by performance, and another reason points to the other."""
+    """Return whether performance chooses one side while another reason points to the other."""
     return row["recommendation"] in (conclusion.ON, conclusion.OFF) and not row["agreed"]
 
 
@@ -129,7 +131,7 @@ def _change(one: dict[str, t.Any] | None) -> t.Any:
 
 
 def _notable(rows: t.Sequence[hardware_classes.Row], classes: t.Sequence[dict[str, t.Any]]) -> list[tuple[str, list[str]]]:
-    """What a person has to look at, as a title and the hosts it is about."""
+    """Return what needs attention, each a title and the hosts that it concerns."""
     unlike: dict[str, list[str]] = {}
     for one in classes:
         for workload in one["workloads"]:
@@ -144,7 +146,7 @@ def _notable(rows: t.Sequence[hardware_classes.Row], classes: t.Sequence[dict[st
             ("not put back as it was before", left),
             ("would boot with other SMT arguments than now", [row["host"] for row in rows if row["reboot_required"]]),
             ("share cores otherwise than the kernel says", [f"{row['host']}: {row['disagreement']}" for row in rows if row["disagreement"]]),
-            ("unlike the other hosts of their class", [f"{host} ({'; '.join(told)})" for host, told in unlike.items()]),
+            ("unlike the other hosts of their class", [f"{host} ({'; '.join(ratios)})" for host, ratios in unlike.items()]),
             ("did not complete", [row["host"] for row in rows if row["outcome"] != "completed"]),
         )
         if hosts

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The frame that all pages share: templates with automatic escaping, one style, one script, and a policy that allows nothing from outside."""
+"""The common frame of all pages: templates with automatic escaping, one style, one script, and a policy that allows nothing external."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TEMPLATES = Path(__file__).with_name("templates")
 
 @functools.cache
 def environment() -> jinja2.Environment:
-    """The templates, with ``style``, ``script`` and ``script_hash`` (of the policy's only inline script) for ``base.html.j2``."""
+    """Return the templates, with ``style``, ``script`` and ``script_hash`` (of the policy's only inline script) for ``base.html.j2``."""
     made = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     script = asset("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
@@ -49,10 +49,10 @@ def environment() -> jinja2.Environment:
 
 
 def asset(name: str) -> str:
-    """The text of a file beside the templates."""
+    """Read a file beside the templates."""
     return (TEMPLATES / name).read_text(encoding="utf-8")
 
 
 def render(template: str, **values: t.Any) -> str:
-    """A page from its template's name and the values shown in it."""
+    """Render a template with these values."""
     return environment().get_template(template).render(**values)

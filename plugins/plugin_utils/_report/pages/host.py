@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One host's result and what was made of it -> its page."""
+"""The page of one host."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import bo
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame, smt_metrics as smt_metrics_part, telemetry as telemetry_part
 
-# A page with more samples than this shows the first ones and points to the CSV, which has all.
+# A page shows this many samples at most; the CSV has all.
 MOST_SAMPLES_SHOWN = 3000
-# Rows of pictures beyond which a picture no longer helps; the table has all.
+# Rows of a chart at most; the table has all.
 MOST_ROWS_DRAWN = 60
 MOST_CPUS_DRAWN = 256
 
@@ -40,20 +40,22 @@ SAMPLE_HEADS = (
 
 
 def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, margin: float, later: bool) -> str:
-    """The page.
+    """Render the page.
 
     Args:
-        result: a document that :func:`result_files.load` has accepted
-        summary: what :func:`report.summarise` made of it
-        alone: whether there is no overview to lead back to
-        later: whether the pictures are left to the browser, with ``charts.js`` beside the page
+        result: a document accepted by :func:`result_files.load`.
+        summary: from :func:`build.summarise`.
+        alone: whether there is no overview page to link to.
+        margin: effects within this share of 1 count as none.
+        later: whether the browser renders the charts, with ``charts.js`` beside the page.
     """
     comparisons = summary["comparisons"]
     main = host_comparisons.primary(comparisons) or host_comparisons.of_policy(comparisons)
     shown = set(map(id, main))
     policy = host_comparisons.policy_of(result["change"])
     sides = report_text.SIDES_OF_CHANGE if host_comparisons.primary(comparisons) else report_text.SIDES_OF_POLICY
-    change = host_comparisons.sides(result) and " against ".join(map(arms.title, reversed(host_comparisons.sides(result))))
+    compared = host_comparisons.sides(result)
+    change = compared and " against ".join(map(arms.title, reversed(compared)))
     workloads = _workloads(result, summary, margin)
     return frame.render(
         "host.html.j2",
@@ -75,7 +77,7 @@ def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, mar
         usage=_usage(result),
         sequence=_sequence(result),
         others_used=(result["environment"].get("busy") or {}).get("others"),
-        absent=telemetry_part.absent(result, [one["meanwhile"] for one in workloads]) if workloads else [],
+        absent=telemetry_part.absent(result, [one["telemetry"] for one in workloads]) if workloads else [],
         settings=_settings(result),
         command=_command(result),
         own=_own_commands(result),
@@ -86,7 +88,7 @@ def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, mar
 
 
 def ratio_row(one: dict[str, t.Any]) -> dict[str, t.Any]:
-    """A comparison as :func:`charts.forest` takes it, without a label."""
+    """Return a comparison as a row of :func:`charts.forest`, without a label."""
     ends = {"low": one["ci_low"] or one["ratio"], "high": one["ci_high"] or one["ratio"]}
     return {"ratio": one["ratio"], **ends, "verdict": one["verdict"], "text": report_text.change_and_interval(one)}
 
@@ -94,16 +96,16 @@ def ratio_row(one: dict[str, t.Any]) -> dict[str, t.Any]:
 def forest(
     rows: t.Sequence[dict[str, t.Any]], comparisons: t.Sequence[dict[str, t.Any]], sides: tuple[str, str] = report_text.SIDES_OF_CHANGE
 ) -> charts.Picture | None:
-    """The forest plot of these rows, with its sentence; None where there is none."""
+    """Draw the forest plot of these rows with its alternative text; None without rows."""
     rows = rows[:MOST_ROWS_DRAWN]
     if not rows:
         return None
-    told = "; ".join(f"{row['label']} {row['text']}, {row['verdict']}" for row in rows[:20])
-    return charts.forest(rows, comparisons[0]["margin"], sides, f"Change with its interval: {told}")
+    summary = "; ".join(f"{row['label']} {row['text']}, {row['verdict']}" for row in rows[:20])
+    return charts.forest(rows, comparisons[0]["margin"], sides, f"Change with its interval: {summary}")
 
 
 def _effects(comparisons: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """The comparisons between placements, by effect, each with its picture."""
+    """Return the comparisons between placements, by effect, each with its chart."""
     found = []
     for effect in host_comparisons.PLACEMENT_PAIRS.values():
         group = [one for one in comparisons if one["effect"] == effect]
@@ -117,7 +119,7 @@ def _effects(comparisons: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]
 
 
 def _workloads(result: dict[str, t.Any], summary: dict[str, t.Any], margin: float) -> list[dict[str, t.Any]]:
-    """Each workload with what was measured of it."""
+    """Return each workload with its measurements."""
     samples: dict[str, list[dict[str, t.Any]]] = {}
     for sample in result["samples"]:
         samples.setdefault(sample["workload"], []).append(sample)
@@ -133,8 +135,8 @@ def _workloads(result: dict[str, t.Any], summary: dict[str, t.Any], margin: floa
                 "repeats": _repeats(result, samples.get(name, []), about),
                 "streams": _streams(levels, about, margin),
                 "points": _points(samples.get(name, []), levels, about),
-                "measures": smt_metrics_part.lines(about, summary["comparisons"], levels, samples.get(name, []), margin),
-                "meanwhile": telemetry_part.table(result, samples.get(name, []), levels),
+                "smt_metrics": smt_metrics_part.lines(about, summary["comparisons"], levels, samples.get(name, []), margin),
+                "telemetry": telemetry_part.table(result, samples.get(name, []), levels),
             }
         )
     return found
@@ -159,12 +161,12 @@ def _span(level: dict[str, t.Any]) -> dict[str, t.Any]:
 
 
 def _short(value: float) -> float:
-    """Six digits: more cannot be seen in a picture, and a fleet's pages are as long as their digits."""
+    """Round to six digits: more are not visible in a chart, and digits make pages long."""
     return float(f"{value:.6g}")
 
 
 def _repeats(result: dict[str, t.Any], samples: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any]) -> charts.Picture | None:
-    """Histogram of a workload's repeated runs with every thread busy, or of one worker alone where there are none."""
+    """Draw the distribution of a workload's samples with every thread busy, or of one worker alone."""
     for placement in (host_comparisons.WHOLE_MACHINE, "single"):
         taken = {condition: host_comparisons.sampled_as(result, placement, condition) for condition in {sample["condition"] for sample in samples}}
         rows = [
@@ -181,7 +183,7 @@ def _repeats(result: dict[str, t.Any], samples: t.Sequence[dict[str, t.Any]], ab
 
 
 def _streams(levels: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any], margin: float) -> charts.Picture | None:
-    """The rate by number of streams, with the number from which on SMT helps, which needs the same numbers with SMT off."""
+    """Draw the rate by number of streams; the crossover needs the same numbers of streams with SMT off."""
     rows = [
         {"x": int(match.group(1)), **_span(level)}
         for level in levels
@@ -191,12 +193,12 @@ def _streams(levels: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any], marg
         return None
     both = smt_metrics_part.streams_ratios(levels, about)
     crossing = smt_metrics.crossover(both, margin) if both else None
-    told = f"SMT helps from {crossing} streams on" if crossing else "no number of streams from which on SMT helps"
-    return charts.streams(rows, _unit(about), crossing, f"{about['title']} by number of streams: {told}")
+    helps = f"SMT helps from {crossing} streams on" if crossing else "no number of streams from which on SMT helps"
+    return charts.streams(rows, _unit(about), crossing, f"{about['title']} by number of streams: {helps}")
 
 
 def _points(samples: t.Sequence[dict[str, t.Any]], levels: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any]) -> list[dict[str, t.Any]]:
-    """For each placement of a workload that is measured at several points: the metric, and the CPU usage, against the point."""
+    """Draw the metric and the CPU usage by parameter value, for each placement."""
     point = next((sample["point"] for sample in samples if sample.get("point")), None)
     if point is None:
         return []
@@ -227,24 +229,24 @@ def _points(samples: t.Sequence[dict[str, t.Any]], levels: t.Sequence[dict[str, 
 
 
 def _usage_by_point(samples: t.Sequence[dict[str, t.Any]]) -> dict[tuple[str, str, float], float]:
-    """(placement, condition, point) -> mean over the samples of the usage of the busiest core, or CPU where cores are not told."""
+    """Return the mean usage of the busiest core (or CPU) over samples, by placement, arm and parameter value."""
     shares: dict[tuple[str, str, float], list[float]] = {}
     for sample in samples:
-        told = [share for share in (sample.get("core_usage") or sample.get("cpu_usage") or {}).values() if share is not None]
+        known = [share for share in (sample.get("core_usage") or sample.get("cpu_usage") or {}).values() if share is not None]
         point = host_comparisons.point_of(sample)
-        if sample["ok"] and point is not None and told:
-            shares.setdefault((sample["placement"], sample["condition"], point), []).append(max(told))
+        if sample["ok"] and point is not None and known:
+            shares.setdefault((sample["placement"], sample["condition"], point), []).append(max(known))
     return {key: sum(values) / len(values) for key, values in shares.items()}
 
 
 def _sequence(result: dict[str, t.Any]) -> charts.Picture | None:
-    """Every good sample as its distance from the median of its kind, in the order taken."""
+    """Draw each good sample in order, relative to the median of its kind."""
     kinds: dict[tuple[t.Any, ...], list[float]] = {}
     good = [
-        (place, (sample["workload"], sample["placement"], sample["condition"], host_comparisons.point_of(sample)), host_comparisons.good_value(sample))
+        (place, (sample["workload"], sample["placement"], sample["condition"], host_comparisons.point_of(sample)), value)
         for place, sample in enumerate(result["samples"])
+        if (value := host_comparisons.good_value(sample)) is not None
     ]
-    good = [one for one in good if one[2] is not None]
     for _place, kind, value in good:
         kinds.setdefault(kind, []).append(value)
     medians = {kind: plain_statistics.median(values) for kind, values in kinds.items()}
@@ -256,7 +258,7 @@ def _sequence(result: dict[str, t.Any]) -> charts.Picture | None:
 
 
 def _sample_cells(place: int, sample: dict[str, t.Any]) -> list[t.Any]:
-    """A sample as a row of a table: a number, which the browser shows with six digits, or a text, or what is shown and what it is sorted by."""
+    """Return a sample's row of the table: numbers (shown with six digits), texts, or a text with its sort key."""
     metric = sample["metric"] or {}
     value, steal, wall = metric.get("value"), sample.get("steal"), sample.get("wall_seconds")
     point = host_comparisons.point_of(sample)
@@ -279,7 +281,7 @@ def _sample_cells(place: int, sample: dict[str, t.Any]) -> list[t.Any]:
 
 
 def _cores_by_node(facts: dict[str, t.Any]) -> list[tuple[str, list[tuple[int, ...]]]]:
-    """Cores with their CPUs, below the memory node they belong to where that is known."""
+    """Group cores with their CPUs by memory node where it is known."""
     cores = host_comparisons.cores_of(facts)
     nodes = {name: set(host_comparisons.cpus_of(cpus)) for name, cpus in (facts.get("nodes") or {}).items()}
     found = [(f"node {name}", [core for core in cores if core[0] in cpus]) for name, cpus in nodes.items()]
@@ -296,13 +298,13 @@ def _machine(result: dict[str, t.Any]) -> dict[str, t.Any]:
     cpus = facts.get("cpus") or {}
     chart = None
     if 0 < count <= MOST_CPUS_DRAWN:
-        told = f"{facts.get('sockets') or 'unknown'} packages, {sum(len(cores) for _name, cores in groups)} cores, {count} CPUs"
-        chart = charts.topology(groups, set(host_comparisons.cpus_of(cpus.get("offline"))), f"The machine: {told}; the table has each core")
+        counts = f"{facts.get('sockets') or 'unknown'} packages, {sum(len(cores) for _name, cores in groups)} cores, {count} CPUs"
+        chart = charts.topology(groups, set(host_comparisons.cpus_of(cpus.get("offline"))), f"The machine: {counts}; the table has each core")
     return {"groups": groups, "chart": chart, "cpus": cpus, "disagreement": sibling_cache.disagreement(facts.get("measured"))}
 
 
 def _usage(result: dict[str, t.Any]) -> dict[str, t.Any] | None:
-    """Mean usage of each CPU by placement and condition, CPUs in the order of the machine, and the machine with every thread busy."""
+    """Return the mean usage of each CPU by placement and arm, in the order of the machine, with the charts."""
     sums: dict[tuple[str, str], dict[str, list[float]]] = {}
     for sample in result["samples"]:
         if sample["ok"]:
@@ -330,7 +332,7 @@ def _usage(result: dict[str, t.Any]) -> dict[str, t.Any] | None:
 def _maps(
     result: dict[str, t.Any], groups: t.Sequence[tuple[str, t.Sequence[tuple[int, ...]]]], means: dict[tuple[str, str], dict[str, float]]
 ) -> list[tuple[str, charts.Picture]]:
-    """The machine with each core's usage, for the whole machine under each condition: its title and its picture."""
+    """Draw the machine with each core's usage, every thread busy, for each arm."""
     found = []
     everything = {cpu for _name, cores in groups for core in cores for cpu in core}
     for condition in dict.fromkeys([*host_comparisons.CONDITIONS, *(condition for _placement, condition in means)]):
@@ -347,31 +349,31 @@ def _maps(
 
 
 def _settings(result: dict[str, t.Any]) -> list[tuple[str, str]]:
-    """What was set and what was found, as pairs of words."""
+    """Return settings and environment as pairs of texts."""
     plan = {name: value for name, value in result["plan"].items() if name not in ("workloads", "placements")}
     pairs = [*sorted(plan.items()), *sorted(result["environment"].items()), ("collection_version", result.get("collection_version"))]
     return [(name.replace("_", " "), "unknown" if value is None else value if isinstance(value, str) else json.dumps(value)) for name, value in pairs]
 
 
 def _command(result: dict[str, t.Any]) -> str:
-    """The command line that measures this again, but for what :func:`_own_commands` names."""
-    told = ["ansible-playbook", "threadwise.smt.smt_eval", "-i", "INVENTORY", "--limit", result["host"]]
+    """Return the command line that repeats this measurement, except for what :func:`_own_commands` names."""
+    command = ["ansible-playbook", "threadwise.smt.smt_eval", "-i", "INVENTORY", "--limit", result["host"]]
     change = result["change"]
     if change.get("name") == changes.NONE:
-        told += ["-e", "smt_eval_switch=false"]
+        command += ["-e", "smt_eval_switch=false"]
     elif change.get("name") == boots.NAME:
-        told += ["-e", f"smt_eval_boots={change.get('boots') or 1}", "-e", "smt_boot_reboot_ok=true"]
+        command += ["-e", f"smt_eval_boots={change.get('boots') or 1}", "-e", "smt_boot_reboot_ok=true"]
     elif change.get("name") in changes.NAMES:
-        told += ["-e", f"smt_eval_change={change['name']}"]
+        command += ["-e", f"smt_eval_change={change['name']}"]
     measured = [one["name"] for one in result["plan"].get("workloads") or []]
-    told += ["-e", json.dumps({"smt_bench_workloads": [name for name in measured if name in BUILT_IN]})]
+    command += ["-e", json.dumps({"smt_bench_workloads": [name for name in measured if name in BUILT_IN]})]
     for variable, field in (("budget", "seconds_budget"), ("sample_seconds", "sample_seconds"), ("settle_seconds", "settle_seconds")):
         value = result["plan"].get(field)
         if isinstance(value, (int, float)):
-            told += ["-e", f"smt_bench_{variable}={value}"]
-    return shlex.join(told)
+            command += ["-e", f"smt_bench_{variable}={value}"]
+    return shlex.join(command)
 
 
 def _own_commands(result: dict[str, t.Any]) -> list[str]:
-    """Names of what was measured and is no workload of the collection: a declaration of it is needed to measure it again."""
+    """Return the workloads that are not of the collection: their declaration is needed to repeat the measurement."""
     return [one["name"] for one in result["plan"].get("workloads") or [] if one["name"] not in BUILT_IN]

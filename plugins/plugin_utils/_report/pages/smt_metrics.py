@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One host's comparisons and samples -> the field's measures of each workload (:mod:`_analysis.smt_metrics`), as lines of its page."""
+"""The SMT metrics of each workload (:mod:`_analysis.smt_metrics`) as lines of a host's page."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import co
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 
 Line = tuple[str, str, str]
-# Response times, the most telling first.
+# Response times, the preferred one first.
 RESPONSES = ("latency_p99", "latency_median", "latency_mean")
-# The knee of a curve of response times: they are so many times as long as with the fewest clients.
+# Knee of a curve of response times: this multiple of the response time with the fewest clients.
 KNEE = 2.0
 READS = {
     "cost_of_sharing": "what a worker loses while another runs on its core",
@@ -31,16 +31,17 @@ def lines(
     samples: t.Sequence[t.Mapping[str, t.Any]],
     margin: float,
 ) -> list[Line]:
-    """The measures of a workload that was measured so that they can be told.
+    """Return the SMT metrics that a workload's measurements allow.
 
     Args:
-        about: the workload, of :func:`host_comparisons.describe_workload`
-        comparisons: all of the host
-        levels: those of the workload
-        samples: those of the workload
+        about: the workload, from :func:`host_comparisons.describe_workload`.
+        comparisons: all of the host.
+        levels: of the workload.
+        samples: of the workload.
+        margin: effects within this share of 1 count as none.
 
     Returns:
-        ``(name, value with its interval, how it reads)`` each
+        ``(name, value with its interval, meaning)`` each.
     """
     return [*_of_comparisons(about, comparisons), *_of_streams(levels, about, margin), *_of_clients(samples)]
 
@@ -50,22 +51,22 @@ def _of_comparisons(about: t.Mapping[str, t.Any], comparisons: t.Sequence[host_c
     for one in comparisons:
         whole = one["effect"] != "smt_off" or one["placement"] == host_comparisons.WHOLE_MACHINE
         if one["workload"] == about["workload"] and one["effect"] in READS and whole:
-            measure = smt_metrics.of_comparison(one["effect"], one)
+            metric = smt_metrics.of_comparison(one["effect"], one)
             at = "" if one.get("point") is None else f" at {one['point']:g}"
-            found.append((measure["name"] + at, _value(one["effect"], measure), READS[one["effect"]]))
+            found.append((metric["name"] + at, _value(one["effect"], metric), READS[one["effect"]]))
     return found
 
 
-def _value(effect: str, measure: t.Mapping[str, t.Any]) -> str:
+def _value(effect: str, metric: t.Mapping[str, t.Any]) -> str:
     if effect == "smt_yield":
-        return f"{measure['value']:.2f}" + ("" if measure["low"] is None else f" ({measure['low']:.2f} to {measure['high']:.2f})")
-    if measure["low"] is None:
-        return f"{conclusion.percent(measure['value'])} (no interval)"
-    return conclusion.estimate(measure["value"], measure["low"], measure["high"])
+        return f"{metric['value']:.2f}" + ("" if metric["low"] is None else f" ({metric['low']:.2f} to {metric['high']:.2f})")
+    if metric["low"] is None:
+        return f"{conclusion.percent(metric['value'])} (no interval)"
+    return conclusion.estimate(metric["value"], metric["low"], metric["high"])
 
 
 def streams_ratios(levels: t.Iterable[t.Mapping[str, t.Any]], about: t.Mapping[str, t.Any]) -> dict[int, float]:
-    """Number of streams -> rate with SMT on by rate with SMT off, for the numbers that were measured with both."""
+    """Return the rate with SMT on / rate with SMT off, by number of streams measured with both."""
     rates: dict[str, dict[int, float]] = {host_comparisons.SMT_ON: {}, host_comparisons.SMT_OFF: {}}
     for level in levels:
         match = host_comparisons.STREAMS.match(level["placement"])
@@ -81,12 +82,12 @@ def _of_streams(levels: t.Sequence[t.Mapping[str, t.Any]], about: t.Mapping[str,
     if not ratios:
         return []
     crossing = smt_metrics.crossover(ratios, margin)
-    told = f"{crossing} streams" if crossing else f"none up to {max(ratios)} streams"
-    return [("crossover", told, "the number of streams from which on SMT helps")]
+    text = f"{crossing} streams" if crossing else f"none up to {max(ratios)} streams"
+    return [("crossover", text, "the number of streams from which on SMT helps")]
 
 
 def _of_clients(samples: t.Sequence[t.Mapping[str, t.Any]]) -> list[Line]:
-    """The most clients (or whatever the point counts) before response times are twice those of the fewest, for each placement and condition."""
+    """Return the most clients (or other parameter value) before response times double, for each placement and arm."""
     curves: dict[str, dict[str, dict[float, list[float]]]] = {}
     at_points = [sample for sample in samples if sample["ok"] and sample.get("point")]
     name = next((name for name in RESPONSES if any(_response(sample, name) for sample in at_points)), "")
@@ -100,14 +101,14 @@ def _of_clients(samples: t.Sequence[t.Mapping[str, t.Any]]) -> list[Line]:
     for placement, by_condition in curves.items():
         means = {condition: {point: fmean(values) for point, values in curve.items()} for condition, curve in by_condition.items()}
         limit = KNEE * next(curve[min(curve)] for curve in means.values())
-        told = ", ".join(f"{arms.title(condition)} {_most(curve, limit)}" for condition, curve in means.items())
+        text = ", ".join(f"{arms.title(condition)} {_most(curve, limit)}" for condition, curve in means.items())
         reads = f"{counted} before {name.replace('latency_', '')} response times are over {report_text.number(limit)} ms, twice those of the fewest {counted}"
-        found.append((f"most {counted}, {host_comparisons.placement_title(placement)}", told, reads))
+        found.append((f"most {counted}, {host_comparisons.placement_title(placement)}", text, reads))
     return found
 
 
 def _response(sample: t.Mapping[str, t.Any], name: str) -> float | None:
-    """None where the sample tells none, or one that is not above zero."""
+    """Return a response time of a sample, or None where it has none above zero."""
     value = ((sample.get("metrics") or {}).get(name) or {}).get("value")
     return value if value is not None and value > 0 else None
 

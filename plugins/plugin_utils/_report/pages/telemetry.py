@@ -1,8 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host's CPUs did while a workload ran, by placement and condition: usage, frequency, counters, throttling, stolen time -> rows of its page.
+"""Telemetry of a host's CPUs while a workload ran, by placement and arm: usage, frequency, counters, throttling, steal time.
 
-What no sample carries is no column; :func:`absent` says why.
+A quantity without values has no column; :func:`absent` gives the reason.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text
 
 Sample = dict[str, t.Any]
 Key = tuple[str, str, float | None]
-# A text, and the number that it is sorted by.
+# A text and its sort key.
 Cell = tuple[str, float]
-# Of reasons that samples give for what they lack, so many are named.
+# Reasons for missing quantities that are listed.
 MOST_REASONS = 3
-# Less than this is no usage that a rate could be divided by.
+# The smallest usage for a meaningful rate per CPU.
 LEAST_USAGE = 1e-4
 
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """The good samples of one placement, condition and point.
+    """The good samples of one placement, arm and parameter value.
 
     Attributes:
-        rate: mean rate of all workers together; None for a metric that is no rate
-        used: summed usage of the logical CPUs, 1 for one that is busy all the time; None where no sample tells
-        share: the same as a share of all of them
-        capacity: the highest rate measured with every thread busy under the same condition
+        samples: the samples.
+        rate: mean rate, summed over workers; None for a metric that is not a rate.
+        used: summed usage of the logical CPUs, 1 for one busy CPU; None where unknown.
+        share: usage as a share of all logical CPUs.
+        capacity: the highest rate with every thread busy in the same arm.
     """
 
     samples: list[Sample]
@@ -43,18 +44,19 @@ class Group:
 
 
 def table(result: host_comparisons.Result, samples: t.Sequence[Sample], levels: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, t.Any] | None:
-    """What a workload's good samples carry beside its metric.
+    """Make the table of a workload's telemetry.
 
     Args:
-        samples: those of one workload
-        levels: of :func:`host_comparisons.levels`, whose order the rows have
+        result: a document accepted by :func:`result_files.load`.
+        samples: of one workload.
+        levels: from :func:`host_comparisons.levels`; the rows have their order.
 
     Returns:
-        ``{columns, words, heads, rows}``: the names of the columns that have a value in any row, how many columns of words stand before them, the
-            titles of all, and a row for each placement, condition and point as cells ``(text, what it is sorted by)``; None where no sample carries anything
+        ``{columns, text_columns, heads, rows}``: the names of the columns with any value, the number of text columns before them, all titles,
+        and one row of cells ``(text, sort key)`` per placement, arm and parameter value; None without telemetry.
     """
     groups = _groups(result, samples, levels)
-    figures = [{name: figure(group) for name, (_title, figure) in COLUMNS.items()} for group in groups.values()]
+    figures = [{name: value_of(group) for name, (_title, value_of) in COLUMNS.items()} for group in groups.values()]
     columns = [name for name in COLUMNS if any(one[name] for one in figures)]
     if not columns:
         return None
@@ -65,17 +67,18 @@ def table(result: host_comparisons.Result, samples: t.Sequence[Sample], levels: 
         place = [(host_comparisons.placement_title(placement), ""), (arms.title(condition), "")]
         spot = [("", "") if point is None else (f"{point:g}", point)] if with_point else []
         rows.append([*place, *spot, *(one[name] or ("–", "") for name in columns)])
-    return {"columns": columns, "words": 2, "heads": heads, "rows": rows}
+    return {"columns": columns, "text_columns": 2, "heads": heads, "rows": rows}
 
 
 def absent(result: host_comparisons.Result, tables: t.Iterable[dict[str, t.Any] | None]) -> list[str]:
-    """What no sample carries, each with the reason.
+    """Return each missing quantity with the reason.
 
     Args:
-        tables: of :func:`table`, those of all workloads
+        result: a document accepted by :func:`result_files.load`.
+        tables: from :func:`table`, of all workloads.
     """
-    told = {name for one in tables if one for name in one["columns"]}
-    return [f"{what}: {why(result)}" for name, (what, why) in ABSENCES.items() if name not in told]
+    present = {name for one in tables if one for name in one["columns"]}
+    return [f"{what}: {why(result)}" for name, (what, why) in ABSENCES.items() if name not in present]
 
 
 def _groups(result: host_comparisons.Result, samples: t.Sequence[Sample], levels: t.Sequence[t.Mapping[str, t.Any]]) -> dict[Key, Group]:
@@ -94,15 +97,16 @@ def _groups(result: host_comparisons.Result, samples: t.Sequence[Sample], levels
 def _rate(samples: t.Sequence[Sample]) -> float | None:
     if any(sample["metric"].get("better") == "lower" for sample in samples):
         return None
-    return sum(sample["metric"]["value"] for sample in samples) / len(samples)
+    values: list[float] = [sample["metric"]["value"] for sample in samples]
+    return sum(values) / len(values)
 
 
 def _usage(samples: t.Sequence[Sample]) -> tuple[float, float] | tuple[None, None]:
-    told = [[share for share in usage.values() if share is not None] for sample in samples if (usage := sample.get("cpu_usage"))]
-    told = [shares for shares in told if shares]
-    if not told:
+    known = [[share for share in usage.values() if share is not None] for sample in samples if (usage := sample.get("cpu_usage"))]
+    known = [shares for shares in known if shares]
+    if not known:
         return None, None
-    return sum(map(sum, told)) / len(told), sum(sum(shares) / len(shares) for shares in told) / len(told)
+    return sum(map(sum, known)) / len(known), sum(sum(shares) / len(shares) for shares in known) / len(known)
 
 
 def _used(group: Group) -> Cell | None:
@@ -117,24 +121,24 @@ def _achieved(group: Group) -> Cell | None:
 
 
 def _room(which: str) -> t.Callable[[Group], Cell | None]:
-    """How much more work there is room for, as a share of the work done: ``by_usage``, as usage suggests, or ``real``."""
+    """Return the column of the headroom as a share of the present rate: ``by_usage``, as usage suggests, or ``real``, as measured."""
 
-    def figure(group: Group) -> Cell | None:
+    def value_of(group: Group) -> Cell | None:
         if group.rate is None or group.capacity is None or group.share is None or not LEAST_USAGE <= group.share <= 1:
             return None
         more = smt_metrics.headroom(group.rate, group.share, group.capacity)[which] / group.rate
         return conclusion.signed(1 + more), more
 
-    return figure
+    return value_of
 
 
 def _frequency(group: Group) -> Cell | None:
-    told = [megahertz for sample in group.samples for megahertz in (sample.get("frequency") or {}).values() if megahertz]
-    return (f"{sum(told) / len(told):.0f}", sum(told) / len(told)) if told else None
+    known = [megahertz for sample in group.samples for megahertz in (sample.get("frequency") or {}).values() if megahertz]
+    return (f"{sum(known) / len(known):.0f}", sum(known) / len(known)) if known else None
 
 
 def _counts(group: Group, which: str) -> tuple[float, list[float]] | None:
-    """Cycles of all these threads or cores in all samples, and the instructions of each."""
+    """Return the summed cycles of all these threads or cores, and the instructions of each."""
     counted = [one for sample in group.samples for one in ((sample.get("perf") or {}).get(which) or {}).values()]
     counted = [one for one in counted if (one.get("cycles") or 0) >= 1 and (one.get("instructions") or 0) >= 1]
     return (sum(one["cycles"] for one in counted), [one["instructions"] for one in counted]) if counted else None
@@ -157,24 +161,24 @@ def _core_cpi(group: Group) -> Cell | None:
 
 
 def _throttled(group: Group) -> Cell | None:
-    told = [count for sample in group.samples if (count := sample.get("throttled")) is not None]
-    return (f"{sum(told)}", sum(told)) if told else None
+    known = [count for sample in group.samples if (count := sample.get("throttled")) is not None]
+    return (f"{sum(known)}", sum(known)) if known else None
 
 
 def _stolen(group: Group) -> Cell | None:
-    told = [share for sample in group.samples if (share := sample.get("steal")) is not None]
-    if not told:
+    known = [share for sample in group.samples if (share := sample.get("steal")) is not None]
+    if not known:
         return None
-    mean, most = sum(told) / len(told), max(told)
+    mean, most = sum(known) / len(known), max(known)
     return (conclusion.percent(mean) if most - mean < 0.001 else f"{conclusion.percent(mean)}, up to {conclusion.percent(most)}"), mean
 
 
-# Column -> its title, and the figure.
+# Column -> its title and the function for a cell.
 COLUMNS: dict[str, tuple[str, t.Callable[[Group], Cell | None]]] = {
     "used": ("CPUs used", _used),
     "achieved": ("work by used CPU", _achieved),
-    "by_usage": ("room by usage", _room("by_usage")),
-    "real": ("real room", _room("real")),
+    "by_usage": ("headroom by usage", _room("by_usage")),
+    "real": ("real headroom", _room("real")),
     "frequency": ("MHz", _frequency),
     "ipc": ("IPC of a thread", _ipc),
     "core_cpi": ("CPI of a core", _core_cpi),
@@ -185,13 +189,13 @@ COLUMNS: dict[str, tuple[str, t.Callable[[Group], Cell | None]]] = {
 
 def _why_not_counted(result: host_comparisons.Result) -> str:
     reasons = list(dict.fromkeys(reason for sample in result["samples"] if (reason := (sample.get("perf") or {}).get("reason"))))
-    return "; ".join(reasons[:MOST_REASONS]) or "the samples carry none"
+    return "; ".join(reasons[:MOST_REASONS]) or "the samples have none"
 
 
 ABSENCES: dict[str, tuple[str, t.Callable[[host_comparisons.Result], str]]] = {
-    "used": ("usage of the CPUs", lambda _result: "the samples carry none"),
-    "frequency": ("frequency", lambda _result: "neither cpufreq nor /proc/cpuinfo tells it on this host"),
+    "used": ("usage of the CPUs", lambda _result: "the samples have none"),
+    "frequency": ("frequency", lambda _result: "neither cpufreq nor /proc/cpuinfo has it on this host"),
     "ipc": ("cycles and instructions", _why_not_counted),
-    "throttled": ("throttling", lambda _result: "this host shows no counter of it (thermal_throttle)"),
-    "stolen": ("stolen time", lambda _result: "the samples carry none"),
+    "throttled": ("throttling", lambda _result: "this host has no counter for it (thermal_throttle)"),
+    "stolen": ("steal time", lambda _result: "the samples have none"),
 }

@@ -116,18 +116,18 @@ for (const input of document.querySelectorAll('input[data-filters]')) {
 }
 // Pictures that were left to the browser: one after the other, so that the page can be read and scrolled meanwhile.
 const draw = async (source) => {
-  const told = JSON.parse(source.textContent);
+  const chart = JSON.parse(source.textContent);
   const { config, templates } = window.smtCharts;
-  const params = Object.entries(told.params);
-  const filled = params.reduce((text, [name, value]) => text.replaceAll(`"@${name}"`, () => JSON.stringify(value)), JSON.stringify(templates[told.kind]));
-  const spec = { ...JSON.parse(filled), ...told.size, config, datasets: told.data, params: params.map(([name, value]) => ({ name, value })) };
+  const params = Object.entries(chart.params);
+  const filled = params.reduce((text, [name, value]) => text.replaceAll(`"@${name}"`, () => JSON.stringify(value)), JSON.stringify(templates[chart.kind]));
+  const spec = { ...JSON.parse(filled), ...chart.size, config, datasets: chart.data, params: params.map(([name, value]) => ({ name, value })) };
   const place = document.createElement('div');
   source.after(place);
   // The interpreter of expressions, since the page's policy forbids to make code from text.
   await window.vegaEmbed(place, spec, { ast: true, actions: false, renderer: 'svg', defaultStyle: false, mode: 'vega-lite', logLevel: 1, tooltip: false });
   const picture = place.querySelector('svg');
   picture.setAttribute('role', 'img');
-  picture.setAttribute('aria-label', told.label);
+  picture.setAttribute('aria-label', chart.label);
 };
 const drawAll = async () => {
   for (const source of document.querySelectorAll('script[data-picture]')) {
