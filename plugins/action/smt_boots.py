@@ -23,7 +23,7 @@ ARGUMENTS = {
     "after": {"type": "dict"},
     "trouble": {"type": "str"},
 }
-# As smt_plan returns it: whoever asks for boots has two conditions.
+# As smt_benchmark returns it: whoever asks for boots has two conditions.
 COMPARED = {"compared": True, "reason": None}
 
 

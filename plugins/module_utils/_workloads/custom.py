@@ -23,7 +23,7 @@ def declarations(given):
     """The declarations of a user's own commands.
 
     Args:
-        given: list of dict as the option ``custom`` of smt_plan takes them.
+        given: list of dict as the option ``custom`` of smt_benchmark takes them.
 
     Raises:
         WorkloadError: the first that cannot be used: which one, what of it, and what it may be.

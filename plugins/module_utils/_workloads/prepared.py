@@ -148,7 +148,7 @@ class Ready:
         if name is None:
             return None
         if name not in sources:
-            raise built_in.WorkloadError(f"the source {name} did not come with the plan: start it by the action threadwise.smt.smt_plan")
+            raise built_in.WorkloadError(f"the source {name} did not come with the plan: start it by the action threadwise.smt.smt_benchmark")
         return inputs.build(name, sources[name], self._files.path, path)
 
     def _argv(self, workers, point):

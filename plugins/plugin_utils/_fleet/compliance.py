@@ -105,7 +105,7 @@ def refused(reason: str, status: str = UNKNOWN, **known: t.Any) -> Verdict:
 
 
 def told(result: t.Any) -> Verdict:
-    """The verdict that smt_verdict registered for a host; one that says why there is none where the task failed or did not run.
+    """The verdict that smt_status registered for a host; one that says why there is none where the task failed or did not run.
 
     Args:
         result: the registered variable: only what the action itself returned has a verdict, and never when it failed.

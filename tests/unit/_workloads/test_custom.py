@@ -88,7 +88,7 @@ def examples():
     """The commands of one's own that docs/measuring.md shows."""
     page = (ROOT / "docs" / "measuring.md").read_text(encoding="utf-8")
     blocks = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)]
-    return [one for block in blocks for one in block.get("smt_bench_custom", [])]
+    return [one for block in blocks for one in block.get("smt_eval_custom", [])]
 
 
 @pytest.mark.parametrize("given", examples(), ids=lambda given: given["name"])

@@ -358,17 +358,17 @@ def _command(result: dict[str, t.Any]) -> str:
     told = ["ansible-playbook", "threadwise.smt.smt_eval", "-i", "INVENTORY", "--limit", result["host"]]
     change = result["change"]
     if change.get("name") == changes.NONE:
-        told += ["-e", "smt_eval_switch=false"]
+        told += ["-e", "smt_eval_change=none"]
     elif change.get("name") == boots.NAME:
-        told += ["-e", f"smt_eval_boots={change.get('boots') or 1}", "-e", "smt_boot_reboot_ok=true"]
+        told += ["-e", "smt_eval_change=smt_boot", "-e", f"smt_eval_boots={change.get('boots') or 1}", "-e", "smt_boot_reboot_ok=true"]
     elif change.get("name") in changes.NAMES:
         told += ["-e", f"smt_eval_change={change['name']}"]
     measured = [one["name"] for one in result["plan"].get("workloads") or []]
-    told += ["-e", json.dumps({"smt_bench_workloads": [name for name in measured if name in BUILT_IN]})]
+    told += ["-e", json.dumps({"smt_eval_workloads": [name for name in measured if name in BUILT_IN]})]
     for variable, field in (("budget", "seconds_budget"), ("sample_seconds", "sample_seconds"), ("settle_seconds", "settle_seconds")):
         value = result["plan"].get(field)
         if isinstance(value, (int, float)):
-            told += ["-e", f"smt_bench_{variable}={value}"]
+            told += ["-e", f"smt_eval_{variable}={value}"]
     return shlex.join(told)
 
 

@@ -20,7 +20,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import plac
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailed
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import progress, result_files, time_limits
 
-MODULE = "smt_plan"
+MODULE = "smt_benchmark"
 ASYNC_STATUS = "ansible.legacy.async_status"
 DEST = "smt_eval_results"
 # A look at the progress is one command on the host. More often would disturb what is measured.
@@ -57,7 +57,7 @@ def sources():
 
 
 class ActionModule(HostAction):
-    """The controller's side of smt_plan."""
+    """The controller's side of smt_benchmark."""
 
     def run(self, tmp=None, task_vars=None):
         super().run(tmp, task_vars)
@@ -133,7 +133,7 @@ class ActionModule(HostAction):
                 raise HostFailed(
                     {
                         "msg": "%s: its plan has not ended %d s after its start, which is %d s more than its budget: it was left alone. The next run "
-                        "of smt_plan fetches its samples" % (host, longest, EXTRA_SECONDS + LOST_SECONDS)
+                        "of smt_benchmark fetches its samples" % (host, longest, EXTRA_SECONDS + LOST_SECONDS)
                     }
                 )
             try:
@@ -153,7 +153,7 @@ class ActionModule(HostAction):
             except AnsibleConnectionFailure as error:
                 if time.monotonic() - seen_at > LOST_SECONDS:
                     raise AnsibleConnectionFailure(
-                        "%s: no answer for %d s (%s). Its plan goes on alone, puts the host back, and keeps its samples: the next run of smt_plan "
+                        "%s: no answer for %d s (%s). Its plan goes on alone, puts the host back, and keeps its samples: the next run of smt_benchmark "
                         "fetches them" % (host, LOST_SECONDS, error)
                     ) from error
                 # What is kept open between calls leads nowhere.
