@@ -35,7 +35,7 @@ lock: setup ## pin what the set-up installs anew, to the newest versions that re
 .PHONY: eval
 eval: setup ## evaluate this machine, about three minutes
 	tools/debian-packages.sh gzip sysbench
-	ansible-playbook -i tools/this-machine.yml playbooks/smt_eval.yml -e smt_bench_budget=150
+	ansible-playbook -i tools/this-machine.yml playbooks/smt_eval.yml -e smt_eval_budget=150
 
 .PHONY: lab
 lab: setup ## two guests with real SMT, .lab/inventory.yml; LAB_SHAPE=2x9x2 gives other sockets x cores x threads

@@ -24,7 +24,7 @@ ARGUMENTS = {
     "after": {"type": "dict"},
     "trouble": {"type": "str"},
 }
-# As smt_plan returns it: a run with boots always compares two arms.
+# As smt_benchmark returns it: a run with boots always compares two arms.
 COMPARED = {"compared": True, "reason": None}
 
 

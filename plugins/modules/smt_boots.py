@@ -10,7 +10,7 @@ module: smt_boots
 short_description: One result from what a host measured in several boots
 version_added: 0.1.0
 description:
-  - Joins, on the controller, the results of a host's boots into one, with SMT on and off as its conditions. The role P(threadwise.smt.smt_bench#role) calls it
+  - Joins, on the controller, the results of a host's boots into one, with SMT on and off as its conditions. The role P(threadwise.smt.smt_eval#role) calls it
     after each boot, so that a host that does not come back leaves what was measured before.
   - With one boot in each condition the result is marked as confounded with the reboot. With several, pairs of boots are compared.
 options:
@@ -50,7 +50,7 @@ attributes:
   diff_mode:
     support: none
 seealso:
-  - module: threadwise.smt.smt_plan
+  - module: threadwise.smt.smt_benchmark
 author:
   - threadwise.smt contributors (@threadwise)
 """
@@ -80,11 +80,11 @@ outcome:
   returned: success
   type: str
 compared:
-  description: Always true, as M(threadwise.smt.smt_plan) returns it.
+  description: Always true, as M(threadwise.smt.smt_benchmark) returns it.
   returned: success
   type: bool
 reason:
-  description: Always null, as M(threadwise.smt.smt_plan) returns it.
+  description: Always null, as M(threadwise.smt.smt_benchmark) returns it.
   returned: success
   type: str
 restored:

@@ -11,10 +11,10 @@ short_description: The verdicts on a play's hosts as a table, JSON, metrics and 
 version_added: 0.1.0
 description:
   - Shows on the terminal which hosts do not comply with their SMT policy, and writes all results to files on the controller.
-  - Takes what M(threadwise.smt.smt_verdict) returned on all hosts of the play, those that could not be reached included. Run it once.
+  - Takes what M(threadwise.smt.smt_status) returned on all hosts of the play, those that could not be reached included. Run it once.
 options:
   verdicts:
-    description: Name of the variable in which the result of M(threadwise.smt.smt_verdict) was registered.
+    description: Name of the variable in which the result of M(threadwise.smt.smt_status) was registered.
     type: str
     required: true
   json:
@@ -35,14 +35,14 @@ attributes:
   diff_mode:
     support: none
 seealso:
-  - module: threadwise.smt.smt_verdict
+  - module: threadwise.smt.smt_status
 author:
   - threadwise.smt contributors (@threadwise)
 """
 
 EXAMPLES = r"""
 - name: Check each host
-  threadwise.smt.smt_verdict:
+  threadwise.smt.smt_status:
     policy: disabled
   register: smt_verdict_result
 

@@ -156,7 +156,7 @@ ansible_facts:
         unconfirmed:
           description:
             - What leads back to the state before a change of a rollout that was interrupted before the host was found healthy, as C(before) of
-              M(threadwise.smt.smt_verdict). Null where no such change was made.
+              M(threadwise.smt.smt_status). Null where no such change was made.
           type: dict
         problems:
           description: Sentences about what was there and could not be read or believed.

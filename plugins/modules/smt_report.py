@@ -59,7 +59,7 @@ notes:
   - Needs the Python packages jsonschema-rs, orjson, scipy and vl-convert-python on the controller, and duckdb for C(samples.parquet). Without duckdb all else
     is made, with a warning.
 seealso:
-  - module: threadwise.smt.smt_plan
+  - module: threadwise.smt.smt_benchmark
   - plugin: threadwise.smt.smt_compare
     plugin_type: filter
 author: threadwise.smt contributors (@threadwise)

@@ -15,7 +15,7 @@ description:
   - The waves are those of the whole fleet, so a rollout that is begun again goes on in the wave where it stopped. Run it once.
 options:
   verdicts:
-    description: Name of the variable in which the result of M(threadwise.smt.smt_verdict) was registered.
+    description: Name of the variable in which the result of M(threadwise.smt.smt_status) was registered.
     type: str
     required: true
   sizes:
@@ -32,7 +32,7 @@ attributes:
   diff_mode:
     support: none
 seealso:
-  - module: threadwise.smt.smt_verdict
+  - module: threadwise.smt.smt_status
 author:
   - threadwise.smt contributors (@threadwise)
 """

@@ -40,7 +40,7 @@ def verdict(before, after, blocks):
 
 
 def blocks_until_precise(before, after, margin):
-    """The number of blocks after which the plan would stop, with ``smt_bench_margin`` at this."""
+    """The number of blocks after which the plan would stop, with ``smt_eval_margin`` at this."""
     ratios = [math.log(two / one) for one, two in zip(before, after)]
     return next(
         (

@@ -9,7 +9,7 @@ It lies as `shell` and as `python` in the host's folder, which tells what it doe
 
 What only serves the transport (making a temporary folder, removing it) is run for real.
 
-KEY is the module and what it was asked for (`smt_plan.collect`); `KEY.N` is the answer to the Nth call and goes before `KEY`. Beside `mutants/KEY` may lie
+KEY is the module and what it was asked for (`smt_benchmark.collect`); `KEY.N` is the answer to the Nth call and goes before `KEY`. Beside `mutants/KEY` may lie
 `KEY.how`, JSON: `times` (the answer is repeated), `stderr` and `stderr_times`, `exit`, `signal`, `sleep` (seconds, before the answer).
 
 `log` gets a line for each call: the key, whether the answer was a mutant, and which run it is about. Started with -I and -S, because it is started thousands
@@ -26,7 +26,7 @@ import time
 MODULE = re.compile(rb"^module_fqn='[a-z_.]*?([a-z0-9_]+)'", re.MULTILINE)
 PARAMETERS = re.compile(rb"^params=(.*),$", re.MULTILINE)
 # What tells calls of one module apart.
-ASKED = {"smt_plan": b"step", "async_status": b"mode"}
+ASKED = {"smt_benchmark": b"step", "async_status": b"mode"}
 TRANSFERRED = re.compile(r"(\S+/AnsiballZ_[a-z0-9_]+\.py)")
 
 

@@ -118,7 +118,7 @@ def _forgotten(run):
     found = []
     for host, log in run.logs.items():
         # A host forgets a run when it is told that the controller has it.
-        forgotten = {line.split(" ")[2] for line in log if line.startswith("smt_plan.forget ")}
+        forgotten = {line.split(" ")[2] for line in log if line.startswith("smt_benchmark.forget ")}
         kept = list(run.out.rglob(f"{host}.json"))
         found += [f"{host} was told to forget the run {lost}, which is not here" for lost in sorted(forgotten - {path.parent.name for path in kept})[:3]]
         for path in kept if forgotten else ():

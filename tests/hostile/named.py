@@ -125,17 +125,17 @@ def at_points(number, sample):
 
 @case("an earlier run's name leads into the inventory", 1, recorded.EVALUATION)
 def _into_the_inventory(recordings):
-    real = recordings.answer(recorded.EVALUATION, "smt_plan.describe")
+    real = recordings.answer(recorded.EVALUATION, "smt_benchmark.describe")
     return {
-        "smt_plan.describe": arena.of({**real, "uncollected": ["../../inventory/host_vars"]}),
-        "smt_plan.collect": arena.of({"result": collected(ansible_remote_tmp=LOOKUP)}),
+        "smt_benchmark.describe": arena.of({**real, "uncollected": ["../../inventory/host_vars"]}),
+        "smt_benchmark.collect": arena.of({"result": collected(ansible_remote_tmp=LOOKUP)}),
     }
 
 
 cases(
     1,
     recorded.EVALUATION,
-    "smt_plan.describe",
+    "smt_benchmark.describe",
     {
         "an earlier run's name is a path": added(uncollected=[PWNED]),
         "an earlier run's name is above": added(uncollected=["..", ".", "", "../.."]),
@@ -153,21 +153,21 @@ cases(
 cases(
     1,
     recorded.EVALUATION,
-    "smt_plan.collect",
+    "smt_benchmark.collect",
     {
         "a result of another run": result(run="another"),
         "a result of another run that is a path": result(run="../../inventory"),
         "a result with variables of Ansible": result(ansible_remote_tmp=LOOKUP, ansible_connection="local", _meta={"hostvars": {}}),
     },
 )
-cases(1, recorded.EVALUATION, "smt_facts", {"facts name the folder of results": beside_facts(smt_bench_dest="inventory/host_vars")}, alone=True)
+cases(1, recorded.EVALUATION, "smt_facts", {"facts name the folder of results": beside_facts(smt_eval_dest="inventory/host_vars")}, alone=True)
 cases(
     1,
     recorded.EVALUATION,
     "smt_facts",
     {
         "facts name the workloads": beside_facts(
-            smt_bench_custom=[{"name": "x", "argv": ["touch", PWNED], "metric": {"name": "x", "unit": "x", "better": "higher", "clock": "wall_seconds"}}]
+            smt_eval_custom=[{"name": "x", "argv": ["touch", PWNED], "metric": {"name": "x", "unit": "x", "better": "higher", "clock": "wall_seconds"}}]
         )
     },
 )
@@ -222,13 +222,13 @@ for _name, _document in {
     "hundreds of groups": {"sibling_groups": [ALL_CPUS] * 400},
     "two hundred memory nodes": {"nodes": {str(number): ALL_CPUS for number in range(200)}},
 }.items():
-    cases(3, recorded.EVALUATION, "smt_plan.collect", {f"a result with {_name}": result(facts=_document)})
+    cases(3, recorded.EVALUATION, "smt_benchmark.collect", {f"a result with {_name}": result(facts=_document)})
 for _depth in (100, 900, *range(960, 974, 2), 975, 985):
-    cases(4, recorded.EVALUATION, "smt_plan.collect", {f"a result with facts that are nested {_depth} deep": result(facts={"measured": nested(_depth)})})
+    cases(4, recorded.EVALUATION, "smt_benchmark.collect", {f"a result with facts that are nested {_depth} deep": result(facts={"measured": nested(_depth)})})
 cases(
     4,
     recorded.EVALUATION,
-    "smt_plan.collect",
+    "smt_benchmark.collect",
     {
         "a result with events that are nested deeply": result(events=[{"at": None, "event": "x", "detail": nested(960)}]),
         "a result with an environment that is nested deeply": result(environment={"busy": None, "x": nested(960)}),
@@ -248,15 +248,15 @@ def _of_33_mib(_real):
     return {"result": collected(events=[{"at": None, "event": "x", "detail": "x" * 1024 * 1024}] * 33)}
 
 
-cases(3, recorded.EVALUATION, "smt_plan.collect", {"a result with 4000 workloads": _of_4000_workloads})
-cases(10, recorded.EVALUATION, "smt_plan.collect", {"a result of 33 MiB": _of_33_mib}, alone=True)
+cases(3, recorded.EVALUATION, "smt_benchmark.collect", {"a result with 4000 workloads": _of_4000_workloads})
+cases(10, recorded.EVALUATION, "smt_benchmark.collect", {"a result of 33 MiB": _of_33_mib}, alone=True)
 
 # 4: what ends the report
 
 cases(
     4,
     recorded.EVALUATION,
-    "smt_plan.collect",
+    "smt_benchmark.collect",
     {
         "a CPU that is online is true": result(
             restored={"ok": True, "before": {"control": "on", "online": [True]}, "after": {"control": "on", "online": [True]}, "differences": []}

@@ -22,19 +22,19 @@ from this_machine import this_machine
 
 # What an evaluation of this machine takes at least.
 SHORT = {
-    "smt_eval_switch": False,
-    "smt_probe": "never",
-    "smt_bench_budget": 1,
-    "smt_bench_workloads": ["gzip"],
-    "smt_bench_placements": ["single"],
-    "smt_bench_sample_seconds": 0.05,
+    "smt_eval_change": "none",
+    "smt_eval_probe": "never",
+    "smt_eval_budget": 1,
+    "smt_eval_workloads": ["gzip"],
+    "smt_eval_placements": ["single"],
+    "smt_eval_sample_seconds": 0.05,
     "smt_eval_run": arena.RUN,
-    "smt_bench_dest": "out/results",
+    "smt_eval_dest": "out/results",
 }
 POLICY = {"smt_policy": "disabled", "smt_policy_scope": "both", "smt_memory_on_oom": "panic", "smt_memory_panic_reboot_after": "10"}
 FILES = {"smt_compliance_json": "out/smt.json", "smt_compliance_metrics": "out/smt.prom", "smt_compliance_page": "out/smt.html"}
 
-SURVEY = arena.Play("survey", "threadwise.smt.smt_survey", variables={"smt_probe": "auto", "smt_survey_page": "out/survey.html"})
+SURVEY = arena.Play("survey", "threadwise.smt.smt_survey", variables={"smt_survey_probe": "auto", "smt_survey_page": "out/survey.html"})
 COMPLIANCE = arena.Play("compliance", "threadwise.smt.smt_compliance", variables={**POLICY, **FILES})
 # Whoever is first is changed first and alone: the honest ones do not wait for others.
 ENFORCE = arena.Play("enforce", "threadwise.smt.smt_enforce", ("--check",), {**POLICY, "smt_enforce_waves": [1, 1, "100%"]})

@@ -113,7 +113,7 @@ def test_files_are_for_whom_the_umask_lets_in(tmp_path, recordings):
 
 def test_results_go_to_the_users_home_by_its_short_name(tmp_path, recordings):
     """Row 12."""
-    play = dataclasses.replace(recorded.EVALUATION, variables={**recorded.SHORT, "smt_bench_dest": "~/res"})
+    play = dataclasses.replace(recorded.EVALUATION, variables={**recorded.SHORT, "smt_eval_dest": "~/res"})
     run = arena.play(tmp_path / "run", recordings.folder(play), play, honest())
     assert (run.directory / "home/res" / arena.RUN / "honest1.json").exists(), run.changed
     assert not (run.directory / "project/~").exists()
@@ -121,20 +121,20 @@ def test_results_go_to_the_users_home_by_its_short_name(tmp_path, recordings):
 
 @pytest.mark.parametrize("dest", ["inventory/host_vars", "out/../group_vars", "filter_plugins"])
 def test_results_are_not_written_where_ansible_reads(dest, tmp_path, recordings):
-    play = dataclasses.replace(recorded.EVALUATION, variables={**recorded.SHORT, "smt_bench_dest": dest})
+    play = dataclasses.replace(recorded.EVALUATION, variables={**recorded.SHORT, "smt_eval_dest": dest})
     run = arena.play(tmp_path / "run", recordings.folder(play), play, honest())
     assert run.code != 0 and run.changed == [], run.text()
 
 
 def test_a_host_that_really_evaluates_beside_one_that_lies(tmp_path, recordings):
     """What is kept is what the host said, whole, and the report tells of both."""
-    third = arena.Host("third", {"smt_plan.collect": arena.of({"result": named.collected()})})
+    third = arena.Host("third", {"smt_benchmark.collect": arena.of({"result": named.collected()})})
     with this_machine():
         run = arena.play(tmp_path / "run", recordings.folder(recorded.EVALUATION), recorded.EVALUATION, [third, arena.Host("real", python=sys.executable)])
     assert run.code == 0 and run.changed == [], run.text()
     assert not judge.STEERS.search(run.text())
     kept = json.loads((run.out / "results" / arena.RUN / "real.json").read_text())
-    said = json.loads((run.directory / "hosts/real/said/smt_plan.collect.1").read_text())["result"]
+    said = json.loads((run.directory / "hosts/real/said/smt_benchmark.collect.1").read_text())["result"]
     # The controller says whose it is and when it came.
     assert {key: value for key, value in kept.items() if key not in ("host", "collected")} == said and kept["host"] == "real"
     index = (run.out / "results" / arena.RUN / "index.html").read_text()

@@ -15,12 +15,12 @@ from this_machine import this_machine
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ANSIBLE_PLAYBOOK = str(pathlib.Path(sys.executable).with_name("ansible-playbook"))
 SHORT = {
-    "smt_eval_switch": False,
-    "smt_probe": "never",
-    "smt_bench_budget": 1,
-    "smt_bench_workloads": ["gzip"],
-    "smt_bench_placements": ["single"],
-    "smt_bench_sample_seconds": 0.05,
+    "smt_eval_change": "none",
+    "smt_eval_probe": "never",
+    "smt_eval_budget": 1,
+    "smt_eval_workloads": ["gzip"],
+    "smt_eval_placements": ["single"],
+    "smt_eval_sample_seconds": 0.05,
 }
 
 

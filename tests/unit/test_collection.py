@@ -10,7 +10,7 @@ import re
 import pytest
 import yaml
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.version import COLLECTION_VERSION
-from ansible_collections.threadwise.smt.plugins.modules import smt_plan
+from ansible_collections.threadwise.smt.plugins.modules import smt_benchmark
 from packaging.requirements import Requirement
 from packaging.version import Version
 
@@ -77,8 +77,8 @@ def test_the_lowest_versions_are_the_ones_that_requirements_name():
 
 
 def test_the_role_takes_commands_of_ones_own_as_the_module_does():
-    module = yaml.safe_load(smt_plan.DOCUMENTATION)["options"]["custom"]
-    role = load("roles/smt_bench/meta/argument_specs.yml")["argument_specs"]["main"]["options"]["smt_bench_custom"]
+    module = yaml.safe_load(smt_benchmark.DOCUMENTATION)["options"]["custom"]
+    role = load("roles/smt_eval/meta/argument_specs.yml")["argument_specs"]["main"]["options"]["smt_eval_custom"]
     assert _renamed(role) == module
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.action import smt_plan
+from ansible_collections.threadwise.smt.plugins.action import smt_benchmark
 
 
-class Watched(smt_plan.ActionModule):
+class Watched(smt_benchmark.ActionModule):
     """An action whose host answers what a test says: (progress, whether the plan's process is there), and "it goes on" for the job."""
 
     def __init__(self, looks):
@@ -27,10 +27,10 @@ class Watched(smt_plan.ActionModule):
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
     """A clock that only the pauses between two looks move."""
-    seconds = itertools.count(0, smt_plan.LOOK_SECONDS)
+    seconds = itertools.count(0, smt_benchmark.LOOK_SECONDS)
     now = [0]
-    monkeypatch.setattr(smt_plan.time, "sleep", lambda _seconds: now.__setitem__(0, next(seconds)))
-    monkeypatch.setattr(smt_plan.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(smt_benchmark.time, "sleep", lambda _seconds: now.__setitem__(0, next(seconds)))
+    monkeypatch.setattr(smt_benchmark.time, "monotonic", lambda: now[0])
     return now
 
 
@@ -38,13 +38,13 @@ def test_a_plan_that_never_says_a_word_is_lost(clock):
     """The host lost its power before the plan wrote anything: Ansible's record of the job says for ever that it goes on."""
     lost = Watched(itertools.repeat((None, False)))._watch({}, "h1", "/run", "1")
     assert lost["failed"] and "restarted" in lost["msg"]
-    assert smt_plan.STARTING_SECONDS < clock[0] < smt_plan.STARTING_SECONDS + 60
+    assert smt_benchmark.STARTING_SECONDS < clock[0] < smt_benchmark.STARTING_SECONDS + 60
 
 
 def test_a_plan_that_begins_late_is_waited_for(clock):
-    late = [(None, False)] * (smt_plan.STARTING_SECONDS // smt_plan.LOOK_SECONDS) + [({"phase": "ended"}, True)] * 100
+    late = [(None, False)] * (smt_benchmark.STARTING_SECONDS // smt_benchmark.LOOK_SECONDS) + [({"phase": "ended"}, True)] * 100
     watched = Watched(late)
-    watched._status = lambda _vars, _job: {"finished": clock[0] > smt_plan.STARTING_SECONDS}
+    watched._status = lambda _vars, _job: {"finished": clock[0] > smt_benchmark.STARTING_SECONDS}
     assert watched._watch({}, "h1", "/run", "1") == {"finished": True}
 
 

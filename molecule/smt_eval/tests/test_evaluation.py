@@ -32,12 +32,12 @@ HELD_WORKLOAD = {
 }
 # However long it is held, the plan has time left, and it ends as soon as it knows enough.
 HELD_PLAN = {
-    "smt_bench_workloads": [],
-    "smt_bench_custom": [HELD_WORKLOAD],
-    "smt_bench_placements": ["one_per_core", "all_threads"],
-    "smt_bench_budget": 7200,
-    "smt_bench_settle_seconds": 0.2,
-    "smt_probe": "never",
+    "smt_eval_workloads": [],
+    "smt_eval_custom": [HELD_WORKLOAD],
+    "smt_eval_placements": ["one_per_core", "all_threads"],
+    "smt_eval_budget": 7200,
+    "smt_eval_settle_seconds": 0.2,
+    "smt_eval_probe": "never",
 }
 
 
@@ -71,7 +71,7 @@ def start(run, playbook="threadwise.smt.smt_eval", *arguments, **variables):
         playbook,
         *arguments,
         "--extra-vars",
-        json.dumps(dict(variables, smt_bench_dest=str(RESULTS), smt_eval_run=run)),
+        json.dumps(dict(variables, smt_eval_dest=str(RESULTS), smt_eval_run=run)),
     ]
     with log_of(run).open("w", encoding="utf-8") as log:
         return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)

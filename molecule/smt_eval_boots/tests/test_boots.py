@@ -46,7 +46,7 @@ def test_the_guest_boots_as_it_did(host, result):
 
 
 def test_without_leave_to_reboot_nothing_is_done(host):
-    arguments = {"smt_eval_boots": 1, "smt_eval_run": "refused", "smt_bench_dest": str(EPHEMERAL / "results")}
+    arguments = {"smt_eval_change": "smt_boot", "smt_eval_boots": 1, "smt_eval_run": "refused", "smt_eval_dest": str(EPHEMERAL / "results")}
     done = subprocess.run(
         ["ansible-playbook", "--inventory", str(EPHEMERAL / "inventory"), "threadwise.smt.smt_eval", "--extra-vars", json.dumps(arguments)],
         stdout=subprocess.PIPE,

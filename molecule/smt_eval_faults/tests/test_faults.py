@@ -22,11 +22,11 @@ def start(run, **changed):
     """An evaluation in the background; its output goes to a file."""
     arguments = {
         "smt_eval_run": run,
-        "smt_bench_budget": BUDGET,
-        "smt_bench_workloads": ["gzip"],
-        "smt_bench_placements": ["cores", "one_per_core"],
-        "smt_bench_margin": 0.0001,
-        "smt_bench_dest": str(RESULTS),
+        "smt_eval_budget": BUDGET,
+        "smt_eval_workloads": ["gzip"],
+        "smt_eval_placements": ["cores", "one_per_core"],
+        "smt_eval_margin": 0.0001,
+        "smt_eval_dest": str(RESULTS),
         **changed,
     }
     command = ["ansible-playbook", "--inventory", str(EPHEMERAL / "inventory"), "threadwise.smt.smt_eval", "--extra-vars", json.dumps(arguments)]

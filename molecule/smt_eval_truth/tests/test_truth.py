@@ -20,11 +20,11 @@ EPHEMERAL = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 RESULTS = EPHEMERAL / "results"
 # Nothing is switched: what siblings share is told by the placements.
 SETTINGS = {
-    "smt_bench_dest": str(RESULTS),
-    "smt_bench_budget": 80,
-    "smt_bench_workloads": ["sysbench_cpu"],
-    "smt_eval_switch": False,
-    "smt_bench_placements": ["single", "siblings", "cores", "one_per_core", "all_threads"],
+    "smt_eval_dest": str(RESULTS),
+    "smt_eval_budget": 80,
+    "smt_eval_workloads": ["sysbench_cpu"],
+    "smt_eval_change": "none",
+    "smt_eval_placements": ["single", "siblings", "cores", "one_per_core", "all_threads"],
 }
 # Guest -> effect -> what it is, and what it would be on the guest of the other kind, where two CPUs of this machine do so many times the work of one:
 # two, or less where they are siblings themselves and no hypervisor says so.

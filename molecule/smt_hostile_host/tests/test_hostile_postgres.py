@@ -58,7 +58,7 @@ SNAPSHOT = (
     r"find /etc /boot /usr /opt /root /dev/zero -xdev -not -path '/root/.ansible*' -not -path '*/__pycache__*' -not -name '*.pyc' -user root "
     r"-not -type d -printf '%p %s %u %m %n %T@ %C@\n' | sort"
 )
-PLAN = {"smt_bench_workloads": ["oltp"], "smt_bench_placements": ["all_threads"], "smt_bench_sample_seconds": 0.1, "smt_bench_margin": 0.0001}
+PLAN = {"smt_eval_workloads": ["oltp"], "smt_eval_placements": ["all_threads"], "smt_eval_sample_seconds": 0.1, "smt_eval_margin": 0.0001}
 
 
 @pytest.fixture(name="guest", scope="module")
@@ -85,7 +85,7 @@ def test_no_file_of_roots_changes(guest, manner):
         manner,
         manner,
     )
-    controller = start(manner, smt_bench_budget=120, smt_bench_blocks=2, **PLAN)
+    controller = start(manner, smt_eval_budget=120, smt_eval_blocks=2, **PLAN)
     try:
         wait_for(lambda: guest.run("grep -c . /run/planted-%s", manner).stdout.strip() not in ("", "0"), controller, manner)
         code = controller.wait()
@@ -109,5 +109,5 @@ def test_no_file_of_roots_changes(guest, manner):
 
 
 def test_the_next_evaluation_works_and_sweeps_up(guest):
-    assert start("after", smt_bench_workloads=["gzip"], smt_bench_placements=["cores"], smt_bench_budget=20, smt_bench_blocks=1).wait() == 0, said("after")
+    assert start("after", smt_eval_workloads=["gzip"], smt_eval_placements=["cores"], smt_eval_budget=20, smt_eval_blocks=1).wait() == 0, said("after")
     assert guest.run("ls -A %s", RUNS).stdout == ""

@@ -17,11 +17,11 @@ MOMENTS = ["folder", "header", 1, 2, 3, 5, 8, 9, 12, 14]
 # Seconds after which a change of the boot arguments is cut. On an emulated guest the module takes longer than the last of them.
 DELAYS = [0.5, 1, 1.5, 2, 3, 4, 5, 6, 8, 10]
 PLAN = {
-    "smt_bench_workloads": ["gzip"],
-    "smt_bench_placements": ["cores", "one_per_core"],
-    "smt_bench_budget": 900,
-    "smt_bench_margin": 0.0001,
-    "smt_bench_sample_seconds": 0.2,
+    "smt_eval_workloads": ["gzip"],
+    "smt_eval_placements": ["cores", "one_per_core"],
+    "smt_eval_budget": 900,
+    "smt_eval_margin": 0.0001,
+    "smt_eval_sample_seconds": 0.2,
 }
 
 
@@ -58,7 +58,7 @@ def test_an_evaluation_loses_no_sample_that_was_kept(host, moment):
 
 
 def test_the_next_evaluation_works_and_sweeps_up(host):
-    assert start("after-cuts", **dict(PLAN, smt_bench_budget=20, smt_bench_blocks=1)).wait() == 0, said("after-cuts")
+    assert start("after-cuts", **dict(PLAN, smt_eval_budget=20, smt_eval_blocks=1)).wait() == 0, said("after-cuts")
     assert host.run("ls -A %s", RUNS).stdout == ""
 
 

@@ -187,7 +187,7 @@ def test_restored_brings_back_every_value_and_removes_the_file(host):
 def evaluated(name, **arguments):
     """Evaluate a change of the policy. Returns the guest's result."""
     settings = dict(
-        arguments, smt_eval_run=name, smt_bench_budget=25, smt_bench_workloads=["memory_pages"], smt_bench_placements=["single"], smt_bench_dest=str(RESULTS)
+        arguments, smt_eval_run=name, smt_eval_budget=25, smt_eval_workloads=["memory_pages"], smt_eval_placements=["single"], smt_eval_dest=str(RESULTS)
     )
     done = subprocess.run(
         ["ansible-playbook", "--inventory", str(INVENTORY), "threadwise.smt.smt_eval", "--extra-vars", json.dumps(settings)],
@@ -205,7 +205,7 @@ def evaluated(name, **arguments):
 @pytest.mark.parametrize(
     ("change", "further", "outcomes"),
     [
-        ("overcommit_strict", {"smt_bench_overcommit_ratio": 95}, ["oom_killed", "enomem"]),
+        ("overcommit_strict", {"smt_eval_overcommit_ratio": 95}, ["oom_killed", "enomem"]),
         # Panics are for an out-of-memory of the host; one that is confined to a cgroup is killed as before.
         ("panic_on_oom", {}, ["oom_killed", "oom_killed"]),
     ],
@@ -222,7 +222,7 @@ def test_an_evaluation_measures_the_policies_and_puts_back_what_was_there(host, 
 
 def test_an_evaluation_of_a_policy_that_the_host_would_not_survive_leaves_it_alone(host):
     before = values(host)
-    measured = evaluated("refused", smt_eval_change="overcommit_strict", smt_bench_overcommit_ratio=1)
+    measured = evaluated("refused", smt_eval_change="overcommit_strict", smt_eval_overcommit_ratio=1)
     assert not measured["change"]["compared"] and "are already committed" in measured["change"]["reason"]
     assert measured["observations"] == [] and values(host) == before
 

@@ -33,11 +33,11 @@ PLAIN = dict(os.environ, ANSIBLE_FORCE_COLOR="false")
 EVALUATION = {
     "smt_eval_sample": 1,
     "smt_eval_run": "sample",
-    "smt_bench_dest": str(RESULTS),
-    "smt_bench_budget": 90,
-    "smt_bench_placements": ["all_threads"],
-    "smt_bench_workloads": "{{ {'adjacent': [], 'split': ['gzip']}[lab_numbering] }}",
-    "smt_bench_custom": "{{ {'adjacent': [job], 'split': []}[lab_numbering] }}",
+    "smt_eval_dest": str(RESULTS),
+    "smt_eval_budget": 90,
+    "smt_eval_placements": ["all_threads"],
+    "smt_eval_workloads": "{{ {'adjacent': [], 'split': ['gzip']}[lab_numbering] }}",
+    "smt_eval_custom": "{{ {'adjacent': [job], 'split': []}[lab_numbering] }}",
     "job": {
         "name": "job",
         "title": "A job",

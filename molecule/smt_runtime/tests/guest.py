@@ -54,7 +54,7 @@ def smt_state(host, check_mode=False, **options):
 
 def plan(host, **options):
     """What an evaluation says that is carried out or refused at once."""
-    return call(host, "smt_plan", False, options)
+    return call(host, "smt_benchmark", False, options)
 
 
 def call(host, module, check_mode, options):

@@ -57,12 +57,12 @@ def evaluation(run, user, budget=180):
         "smt_eval",
         ansible_user=user,
         smt_eval_run=run,
-        smt_bench_budget=budget,
-        smt_bench_margin=0.9,
-        smt_bench_workloads=[],
-        smt_bench_custom=[HELD],
-        smt_bench_placements=["single"],
-        smt_bench_dest=str(RESULTS),
+        smt_eval_budget=budget,
+        smt_eval_margin=0.9,
+        smt_eval_workloads=[],
+        smt_eval_custom=[HELD],
+        smt_eval_placements=["single"],
+        smt_eval_dest=str(RESULTS),
     )
 
 

@@ -24,7 +24,7 @@ def declarations(given: t.Sequence[t.Mapping[str, t.Any]]) -> list[Workload]:
     """Return the declarations of a user's own commands.
 
     Args:
-        given: the entries of the option ``custom`` of smt_plan.
+        given: the entries of the option ``custom`` of smt_benchmark.
 
     Raises:
         WorkloadError: an entry is not valid. The message names the first such entry, the wrong part and the allowed values.

@@ -297,7 +297,7 @@ def _hypervisor(result: Result) -> list[str]:
     name = result["environment"].get("hypervisor")
     if not name or (isinstance(measured, dict) and measured.get("agrees_with_kernel") is True):
         return []
-    return [f"This host is a guest ({name}), and which of its CPUs share a core of the real machine was not measured or is not clear (smt_probe: always)."]
+    return [f"This host is a guest ({name}), and which of its CPUs share a core of the real machine was not measured or is not clear (smt_eval_probe: always)."]
 
 
 def _background_load(result: Result) -> list[str]:

@@ -106,7 +106,7 @@ def refused(reason: str, status: str = UNKNOWN, **known: t.Any) -> ComplianceRes
 
 
 def from_registered(variable: t.Any) -> ComplianceResult:
-    """Return the result that smt_verdict registered for a host, or one with the reason where the task failed or did not run.
+    """Return the result that smt_status registered for a host, or one with the reason where the task failed or did not run.
 
     Args:
         variable: the registered variable; only a successful task has a result.

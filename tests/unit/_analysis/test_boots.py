@@ -20,7 +20,7 @@ ORDER = ["smt_on", "smt_off", "smt_off", "smt_on"]
 
 
 def legs(pairs, scatter=0.0, seed=1):
-    """What each boot of a host left, as smt_plan writes it where nothing is switched; each boot has a speed of its own."""
+    """What each boot of a host left, as smt_benchmark writes it where nothing is switched; each boot has a speed of its own."""
     source = random.Random(seed)
     made = []
     for number, condition in enumerate((ORDER * pairs)[: 2 * pairs], 1):

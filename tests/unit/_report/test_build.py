@@ -85,12 +85,12 @@ def test_the_page_says_how_to_measure_the_same_again(tmp_path):
     switched = {"compared": True, "reason": None, "before": "smt_on", "after": "smt_off"}
     for name, actual in (
         ("smt_runtime", "-e smt_eval_change=smt_runtime "),
-        ("smt_boot", "-e smt_eval_boots=4 -e smt_boot_reboot_ok=true "),
+        ("smt_boot", "-e smt_eval_change=smt_boot -e smt_eval_boots=4 -e smt_boot_reboot_ok=true "),
         ("overcommit_strict", "-e smt_eval_change=overcommit_strict "),
     ):
         document = result_maker.result(change={**switched, "name": name, "boots": 4}, workloads={"gzip": result_maker.GZIP, "mine": EVEN})
         page = Page(built(tmp_path, document)[0]["index.html"]).text()
-        command = f'--limit web01 {actual}-e \'{{"smt_bench_workloads": ["gzip"]}}\' -e smt_bench_budget='
+        command = f'--limit web01 {actual}-e \'{{"smt_eval_workloads": ["gzip"]}}\' -e smt_eval_budget='
         assert command in page and "which declares commands of your own: mine." in page
 
 

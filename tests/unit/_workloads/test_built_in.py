@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.action.smt_plan import sources
+from ansible_collections.threadwise.smt.plugins.action.smt_benchmark import sources
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import placement
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import built_in
 

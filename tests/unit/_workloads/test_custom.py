@@ -88,7 +88,7 @@ def examples():
     """Return the users' own commands in docs/measuring.md."""
     page = (ROOT / "docs" / "measuring.md").read_text(encoding="utf-8")
     blocks = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)]
-    return [one for block in blocks for one in block.get("smt_bench_custom", [])]
+    return [one for block in blocks for one in block.get("smt_eval_custom", [])]
 
 
 @pytest.mark.parametrize("given", examples(), ids=lambda given: given["name"])

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.action.smt_plan import sources
+from ansible_collections.threadwise.smt.plugins.action.smt_benchmark import sources
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import built_in, inputs
 
 PATH = os.environ["PATH"]

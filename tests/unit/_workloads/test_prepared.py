@@ -10,7 +10,7 @@ import tempfile
 import time
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.action.smt_plan import sources
+from ansible_collections.threadwise.smt.plugins.action.smt_benchmark import sources
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectory
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import built_in, prepared
 

@@ -360,17 +360,17 @@ def _command(result: dict[str, t.Any]) -> str:
     command = ["ansible-playbook", "threadwise.smt.smt_eval", "-i", "INVENTORY", "--limit", result["host"]]
     change = result["change"]
     if change.get("name") == changes.NONE:
-        command += ["-e", "smt_eval_switch=false"]
+        command += ["-e", "smt_eval_change=none"]
     elif change.get("name") == boots.NAME:
-        command += ["-e", f"smt_eval_boots={change.get('boots') or 1}", "-e", "smt_boot_reboot_ok=true"]
+        command += ["-e", "smt_eval_change=smt_boot", "-e", f"smt_eval_boots={change.get('boots') or 1}", "-e", "smt_boot_reboot_ok=true"]
     elif change.get("name") in changes.NAMES:
         command += ["-e", f"smt_eval_change={change['name']}"]
     measured = [one["name"] for one in result["plan"].get("workloads") or []]
-    command += ["-e", json.dumps({"smt_bench_workloads": [name for name in measured if name in BUILT_IN]})]
+    command += ["-e", json.dumps({"smt_eval_workloads": [name for name in measured if name in BUILT_IN]})]
     for variable, field in (("budget", "seconds_budget"), ("sample_seconds", "sample_seconds"), ("settle_seconds", "settle_seconds")):
         value = result["plan"].get(field)
         if isinstance(value, (int, float)):
-            command += ["-e", f"smt_bench_{variable}={value}"]
+            command += ["-e", f"smt_eval_{variable}={value}"]
     return shlex.join(command)
 
 

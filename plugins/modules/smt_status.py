@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: smt_verdict
+module: smt_status
 short_description: Whether a host complies with its SMT policy
 version_added: 0.1.0
 description:
@@ -28,7 +28,7 @@ options:
     description: Mapping of hardware classes to policies, which override O(policy) on hosts of these classes.
     type: raw
   evidence:
-    description: What M(threadwise.smt.smt_evidence) returned. Needed by V(auto).
+    description: What M(threadwise.smt.smt_decisions) returned. Needed by V(auto).
     type: dict
   memory:
     description: The desired memory policy, as options of M(threadwise.smt.smt_memory_facts). It takes one more call on the host.
@@ -57,13 +57,13 @@ author:
 
 EXAMPLES = r"""
 - name: Check a host
-  threadwise.smt.smt_verdict:
+  threadwise.smt.smt_status:
     policy: disabled
     scope: both
   register: smt_verdict_result
 
 - name: Check hosts of one hardware class against another policy
-  threadwise.smt.smt_verdict:
+  threadwise.smt.smt_status:
     policy: disabled
     classes:
       x86_64-1s4c8t-adjacent-0f3a9c1e:

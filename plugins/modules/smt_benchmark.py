@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: smt_plan
+module: smt_benchmark
 short_description: Measure workloads with SMT on and off, on the host itself
 version_added: 0.1.0
 description:
@@ -195,18 +195,18 @@ author: threadwise.smt contributors (@threadwise)
 
 EXAMPLES = r"""
 - name: Measure what SMT does to this host's work
-  threadwise.smt.smt_plan:
+  threadwise.smt.smt_benchmark:
     run: before-the-upgrade
   become: true
 
 - name: Measure the placements alone, for a minute
-  threadwise.smt.smt_plan:
+  threadwise.smt.smt_benchmark:
     run: placements
     change: none
     budget: 60
 
 - name: Measure a command of my own beside gzip
-  threadwise.smt.smt_plan:
+  threadwise.smt.smt_benchmark:
     run: compress
     workloads: [gzip]
     custom:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: smt_evidence
+module: smt_decisions
 short_description: What collected evaluations decide for each hardware class
 version_added: 0.1.0
 description:
@@ -28,14 +28,14 @@ attributes:
   diff_mode:
     support: none
 seealso:
-  - module: threadwise.smt.smt_verdict
+  - module: threadwise.smt.smt_status
 author:
   - threadwise.smt contributors (@threadwise)
 """
 
 EXAMPLES = r"""
 - name: What is decided
-  threadwise.smt.smt_evidence:
+  threadwise.smt.smt_decisions:
     path: smt_eval_results
   register: smt_evidence_result
   run_once: true

@@ -15,7 +15,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_
 
 
 class ActionModule(ActionBase):
-    """The action of smt_evidence; makes no call on any host."""
+    """The action of smt_decisions; makes no call on any host."""
 
     _supports_check_mode = True
     _requires_connection = False

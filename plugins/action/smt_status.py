@@ -23,7 +23,7 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
 
 
 class ActionModule(HostAction):
-    """The action of smt_verdict: one module call on the host, and another one for a memory policy."""
+    """The action of smt_status: one module call on the host, and another one for a memory policy."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Run the task."""

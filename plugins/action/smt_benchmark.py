@@ -20,7 +20,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import plac
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import progress, result_files, time_limits
 
-MODULE = "smt_plan"
+MODULE = "smt_benchmark"
 ASYNC_STATUS = "ansible.legacy.async_status"
 DEST = "smt_eval_results"
 # Seconds between reads of the progress, one command on the host each: shorter intervals would disturb the measurement.
@@ -57,7 +57,7 @@ def sources() -> dict[str, str]:
 
 
 class ActionModule(HostAction):
-    """The action of smt_plan."""
+    """The action of smt_benchmark."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Run the task."""
@@ -138,7 +138,7 @@ class ActionModule(HostAction):
                 raise HostFailedError(
                     {
                         "msg": f"{host}: its plan has not ended {longest} s after its start, {EXTRA_SECONDS + LOST_SECONDS} s over its budget. "
-                        "It continues without supervision: the next run of smt_plan fetches its samples"
+                        "It continues without supervision: the next run of smt_benchmark fetches its samples"
                     }
                 )
             try:
@@ -159,7 +159,7 @@ class ActionModule(HostAction):
                 if time.monotonic() - seen_at > LOST_SECONDS:
                     raise AnsibleConnectionFailure(
                         f"{host}: no answer for {LOST_SECONDS} s ({error}). Its plan continues, restores the host, and saves its samples: "
-                        "the next run of smt_plan fetches them"
+                        "the next run of smt_benchmark fetches them"
                     ) from error
                 # A persistent connection is dead: open a new one.
                 self._connection.reset()
