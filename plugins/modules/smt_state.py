@@ -184,7 +184,7 @@ def main() -> None:
     change = smt_change.RuntimeChange(request, module.run_command)
     try:
         result = change.run()
-    except smt_change.ChangeRefused as error:
+    except smt_change.ChangeRefusedError as error:
         module.fail_json(msg=str(error), bystanders=error.findings)
     except smt_change.ERRORS as error:
         module.fail_json(msg=str(error), bystanders=[finding.text for finding in change.findings])

@@ -32,9 +32,10 @@ FIRST_PAINT = "return performance.getEntriesByName('first-contentful-paint').map
 BUILD = """
 import sys
 from pathlib import Path
-from ansible_collections.threadwise.smt.plugins.plugin_utils import report, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 directory = Path(sys.argv[1])
-built = report.build(result_files.result_paths(directory), directory)
+built = build.build(result_files.result_paths(directory), directory)
 assert not built.refused and not built.missing, built
 """
 

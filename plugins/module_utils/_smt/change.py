@@ -74,7 +74,7 @@ ERRORS = (
 )
 
 
-class ChangeRefused(Exception):
+class ChangeRefusedError(Exception):
     """The change was not started. ``findings`` are the texts of the affinity conflicts that prevent it."""
 
     def __init__(self, text: str, findings: t.Iterable[affinity.Finding] = ()) -> None:
@@ -96,7 +96,7 @@ class RuntimeChange:
         self.findings: list[affinity.Finding] = []
 
     def run(self) -> Result:
-        """Carry out the request and return the module's result; raise ChangeRefused when the change was not started, or one of ``ERRORS``."""
+        """Carry out the request and return the module's result; raise ChangeRefusedError when the change was not started, or one of ``ERRORS``."""
         self._read_host()
         if self.request.check or not self._has_to_act():
             self._check_may_begin()
@@ -164,7 +164,7 @@ class RuntimeChange:
         self.findings = affinity.find(self.host, self.before["online"], going)
         counting = affinity.counting(self.findings, self.request.conflicts_of)
         if counting and self.request.bystanders == "refuse":
-            raise ChangeRefused(
+            raise ChangeRefusedError(
                 f"{len(counting)} affinity conflict(s) with taking CPUs {cpulist.render(going)} offline; nothing was changed. "
                 f"Move what is bound to these CPUs, or set bystanders to warn:\n{affinity.readable(counting)}",
                 counting,
@@ -174,14 +174,14 @@ class RuntimeChange:
         """Check that the requested state is there, and that its rollback is pending or it was confirmed before."""
         if smt_restore.pending(self.host) is not None:
             if self.moves:
-                raise ChangeRefused("nothing was confirmed: the host is not in the state asked for. The timer that rolls the change back is still armed")
+                raise ChangeRefusedError("nothing was confirmed: the host is not in the state asked for. The timer that rolls the change back is still armed")
         elif smt_restore.was_reverted(self.host):
-            raise ChangeRefused(
+            raise ChangeRefusedError(
                 "this comes too late: revert_after had passed, and the host was restored to the state before the change "
                 f"(journalctl -u {rollback_timer.UNIT}.service). Nothing was confirmed, nothing was changed now"
             )
         elif self.moves:
-            raise ChangeRefused("there is nothing to confirm: no rollback is pending, and the host is not in the state asked for")
+            raise ChangeRefusedError("there is nothing to confirm: no rollback is pending, and the host is not in the state asked for")
 
     def _change(self, lock: locks.HostLock) -> smt_state.State:
         """Change the CPUs, from saving the topology to putting the last mask back, and return the state after it."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.module_utils.json_utils import _filter_non_json_lines
+from ansible.module_utils import json_utils
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts, results, schema, text
 
 MIB = 1024 * 1024
@@ -46,6 +46,8 @@ class Kind:
         self.check_failure = schema.Checker(schema.strict((), **{name: fields[name] for name in of_failure})).check
 
 
+# Ansible's own reading of what a module prints; it is not typed.
+_without_other_lines: t.Callable[..., tuple[str, list[str]]] = json_utils._filter_non_json_lines
 _JOB = schema.text(50, r"^j?[0-9]{1,20}\.[0-9]{1,20}$")
 # Ansible's job modules write flags as true and false, or as 1 and 0.
 _FLAG = schema.one_of(True, False, 1, 0)
@@ -126,7 +128,7 @@ def accept(name: str, stdout: str) -> dict[str, t.Any]:
     if len(stdout) > kind.characters:
         raise text.BorderError(f"it is {len(stdout) / MIB:.0f} MiB long, more than the limit of {kind.characters / MIB:.0f} MiB for this answer")
     try:
-        document, _junk = _filter_non_json_lines(stdout, objects_only=True)
+        document, _junk = _without_other_lines(stdout, objects_only=True)
     except ValueError as error:
         raise NoAnswer("it is not JSON") from error
     answer = text.parse(document)

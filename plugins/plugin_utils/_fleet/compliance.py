@@ -272,7 +272,7 @@ def sentence(result: ComplianceResult) -> str:
     return ". ".join(parts)
 
 
-def _differences(wanted: dict[str, t.Any], now: dict[str, t.Any]) -> list[str]:
+def _differences(wanted: smt_state.State, now: smt_state.State) -> list[str]:
     """List the differences with CPUs as lists: one line per CPU would be too long."""
     found = [] if wanted["control"] == now["control"] else [f"smt/control reads {cpulist.quoted(now['control'])} instead of {wanted['control']}"]
     over, short = set(now["online"]) - set(wanted["online"]), set(wanted["online"]) - set(now["online"])

@@ -140,7 +140,7 @@ def test_the_rollback_timer_is_armed_before_the_writes(host):
 
 
 def test_nothing_to_confirm(host):
-    with pytest.raises(smt_change.ChangeRefused, match=r"nothing to confirm"):
+    with pytest.raises(smt_change.ChangeRefusedError, match=r"nothing to confirm"):
         host.ask("disabled", confirm=True)
     assert host.writes == []
 
@@ -225,7 +225,7 @@ def test_a_task_pinned_by_a_user_prevents_a_change_only_on_request(host):
     put_task(host, 1001, "/user.slice/user-1001.slice/session-3.scope", 1001)
     what = r"pid 5 sleep \(user 1001, unit session-3.scope, by the user alone\) is pinned to 3 alone"
     for whose in (["all"], ["services", "1001"]):
-        with pytest.raises(smt_change.ChangeRefused, match=what):
+        with pytest.raises(smt_change.ChangeRefusedError, match=what):
             host.ask("disabled", conflicts_of=whose)
     assert host.writes == []
     predicted = host.ask("disabled", check=True)
@@ -237,6 +237,6 @@ def test_a_task_pinned_by_a_user_prevents_a_change_only_on_request(host):
 
 def test_a_pinned_service_prevents_a_change(host):
     put_task(host, 1001, "/system.slice/db.service", 4294967295)
-    with pytest.raises(smt_change.ChangeRefused, match=r"1 affinity conflict.*\n.*unit db.service") as refused:
+    with pytest.raises(smt_change.ChangeRefusedError, match=r"1 affinity conflict.*\n.*unit db.service") as refused:
         host.ask("disabled")
     assert len(refused.value.findings) == 1 and host.writes == []

@@ -102,7 +102,7 @@ def test_a_confirmation_during_the_rollback_is_too_late(host, waiting, monkeypat
     may_continue.set()
     assert timer.ended().result == []
     error = confirming.ended().error
-    assert isinstance(error, smt_change.ChangeRefused) and "too late" in str(error) and "was restored" in str(error)
+    assert isinstance(error, smt_change.ChangeRefusedError) and "too late" in str(error) and "was restored" in str(error)
     assert online(host) == ALL
     # A later confirmation is refused, too, until somebody changes the host again.
     assert "too late" in str(confirm(host).ended().error)
@@ -134,7 +134,7 @@ def test_a_timer_that_gets_the_lock_after_the_confirmation_does_nothing(host, wa
 
 def test_a_confirmation_does_not_repeat_a_change(host):
     host.write(smt_state.CONTROL, "on")
-    with pytest.raises(smt_change.ChangeRefused, match=r"is not in the state asked for.*still armed"):
+    with pytest.raises(smt_change.ChangeRefusedError, match=r"is not in the state asked for.*still armed"):
         host.ask("disabled", confirm=True)
     assert online(host) == ALL and smt_restore.pending(host)
 
