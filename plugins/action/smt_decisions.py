@@ -37,7 +37,7 @@ class ActionModule(ActionBase):
         for path in paths:
             try:
                 conclusions.append(decisions.conclude(result_files.load(path), now))
-            except (result_files.ResultError, paired.SampleError, decisions.EvidenceError) as error:
+            except (result_files.ResultError, paired.SampleError, decisions.DecisionError) as error:
                 refused.append({"file": str(path), "reason": str(error)})
         classes = decisions.decisions(filter(None, conclusions), now)
         return {"changed": False, "classes": classes, "trouble": None, "refused": refused}

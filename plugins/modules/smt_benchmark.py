@@ -148,15 +148,15 @@ options:
     description: Seconds to wait after each toggle before anything is timed.
     type: float
     default: 1.0
-  bystanders:
+  affinity_conflicts:
     description:
-      - What to do about affinity conflicts, such as a task pinned to a sibling that would go offline. V(refuse) does not switch and only
+      - What to do about affinity conflicts, such as a task pinned to a sibling that would go offline. V(fail) does not switch and only
         measures the placements, V(warn) switches. Changed affinities are restored at the end.
     type: str
-    choices: [refuse, warn]
-    default: refuse
+    choices: [fail, warn]
+    default: fail
   affinity_conflicts_of:
-    description: Owners whose affinity conflicts O(bystanders=refuse) counts, as in M(threadwise.smt.smt_state). Others are shown before the start.
+    description: Owners whose affinity conflicts O(affinity_conflicts=fail) counts, as in M(threadwise.smt.smt_state). Others are shown before the start.
     type: list
     elements: str
     default: [services]
@@ -261,7 +261,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.plan imp
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectoryError
 from ansible_collections.threadwise.smt.plugins.module_utils._host.locks import HostLockError
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.state import StateError
-from ansible_collections.threadwise.smt.plugins.module_utils._smt.watchdog import GuardError
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.watchdog import WatchdogError
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in import WorkloadError
 
 PLACEMENTS = ["single", "same_cpu", "siblings", "cores", "one_per_core", "all_threads"]
@@ -276,7 +276,7 @@ SETTINGS = (
     "margin",
     "sample_seconds",
     "settle_seconds",
-    "bystanders",
+    "affinity_conflicts",
     "affinity_conflicts_of",
     "sources",
 )
@@ -316,7 +316,7 @@ def main() -> None:
             "margin": {"type": "float", "default": 0.01},
             "sample_seconds": {"type": "float", "default": 0.5},
             "settle_seconds": {"type": "float", "default": 1.0},
-            "bystanders": {"type": "str", "choices": ["refuse", "warn"], "default": "refuse"},
+            "affinity_conflicts": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
             "affinity_conflicts_of": {"type": "list", "elements": "str", "default": ["services"]},
             "sources": {"type": "dict", "default": {}},
             "step": {"type": "str", "choices": ["describe", "measure", "collect", "forget"], "default": "measure"},
@@ -327,7 +327,7 @@ def main() -> None:
     settings = {name: module.params[name] for name in SETTINGS}
     try:
         result = steps.STEPS[step](module.params["run"], settings)
-    except (PlanError, PlacementError, WorkloadError, RunDirectoryError, GuardError, HostLockError, StateError) as error:
+    except (PlanError, PlacementError, WorkloadError, RunDirectoryError, WatchdogError, HostLockError, StateError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, **result)
 

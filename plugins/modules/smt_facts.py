@@ -153,7 +153,7 @@ ansible_facts:
               their numbering, and the hypervisor. Null when C(complete) is false.
           type: str
           sample: x86_64-2s18c36t-split-1f0a9c3e
-        unconfirmed:
+        pending_rollback:
           description:
             - What leads back to the state before a change of a rollout that was interrupted before the host was found healthy, as C(before) of
               M(threadwise.smt.smt_status). Null where no such change was made.

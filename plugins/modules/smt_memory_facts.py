@@ -164,7 +164,7 @@ ansible_facts:
             - What the wanted policy comes to; null when none is named. C(overcommit), C(commit_limit_bytes) and C(headroom) as above; C(refusal), a
               sentence, or null when it may be put in force; C(sysctls), the lines of the file in the order in which they may be written, each C(name),
               C(value) and C(state); C(differences), a sentence for each value that is not in force; C(boot_differences), a sentence for
-              each value that the files as they are make otherwise at the next boot, and C(boot_hindrance), why the role's file could not mend
+              each value that the files as they are make otherwise at the next boot, and C(boot_blocked_by), why the role's file could not mend
               that, or null; C(overrides), a sentence for each file or profile that has the last word at boot.
           type: dict
           returned: always
@@ -185,7 +185,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import files 
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import change as memory_change, facts as memory_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._memory.oom_score import UnitError
 from ansible_collections.threadwise.smt.plugins.module_utils._memory.policy import PolicyError
-from ansible_collections.threadwise.smt.plugins.module_utils._memory.snapshot import MemoryStateError
+from ansible_collections.threadwise.smt.plugins.module_utils._memory.snapshot import MemorySnapshotError
 
 POLICY = ("overcommit", "overcommit_ratio", "overcommit_kbytes", "on_oom", "panic_reboot_after", "nr_hugepages")
 
@@ -215,7 +215,7 @@ def main() -> None:
     try:
         facts = memory_facts.gather(host_files.HostFs(sysroot), options)
         facts["protect_differences"] = None if protect is None else memory_change.protect_differences(module.run_command, protect)
-    except (PolicyError, UnitError, MemoryStateError, OSError) as error:
+    except (PolicyError, UnitError, MemorySnapshotError, OSError) as error:
         module.fail_json(msg=str(error))
     for sentence in facts["wanted"]["overrides"] if options else []:
         module.warn(sentence)

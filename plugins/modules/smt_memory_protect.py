@@ -60,7 +60,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.threadwise.smt.plugins.module_utils._host.locks import HostLockError
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import change as memory_change
 from ansible_collections.threadwise.smt.plugins.module_utils._memory.oom_score import UnitError
-from ansible_collections.threadwise.smt.plugins.module_utils._memory.snapshot import MemoryStateError
+from ansible_collections.threadwise.smt.plugins.module_utils._memory.snapshot import MemorySnapshotError
 
 
 def main() -> None:
@@ -68,7 +68,7 @@ def main() -> None:
     module = AnsibleModule(argument_spec={"units": {"type": "list", "elements": "str", "required": True}}, supports_check_mode=True)
     try:
         result = memory_change.protect(module.run_command, module.params["units"], module.check_mode)
-    except (MemoryStateError, UnitError, HostLockError, OSError) as error:
+    except (MemorySnapshotError, UnitError, HostLockError, OSError) as error:
         module.fail_json(msg=str(error))
     for sentence in result.pop("overrides"):
         module.warn(sentence)

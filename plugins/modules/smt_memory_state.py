@@ -79,7 +79,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.threadwise.smt.plugins.module_utils._host.locks import HostLockError
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import change as memory_change
 from ansible_collections.threadwise.smt.plugins.module_utils._memory.oom_score import UnitError
-from ansible_collections.threadwise.smt.plugins.module_utils._memory.snapshot import MemoryStateError
+from ansible_collections.threadwise.smt.plugins.module_utils._memory.snapshot import MemorySnapshotError
 
 SYSCTLS = ["vm.overcommit_memory", "vm.overcommit_ratio", "vm.overcommit_kbytes", "vm.panic_on_oom", "kernel.panic", "vm.nr_hugepages"]
 
@@ -99,7 +99,7 @@ def main() -> None:
             result = memory_change.save(module.params["sysctls"], module.check_mode)
         else:
             result = memory_change.restore(module.run_command, module.params["margin"], module.check_mode)
-    except (MemoryStateError, UnitError, HostLockError, OSError) as error:
+    except (MemorySnapshotError, UnitError, HostLockError, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(**result)
 

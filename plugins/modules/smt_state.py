@@ -38,16 +38,16 @@ options:
     type: str
     choices: [auto, smt_control, cpu_online]
     default: auto
-  bystanders:
+  affinity_conflicts:
     description:
       - What to do about affinity conflicts of CPUs that go offline with pinned tasks, cpusets, units, guests, interrupts or isolated CPUs.
-      - V(refuse) fails with the list before anything is changed, V(warn) goes on. In check mode the list is shown and nothing is changed either way.
+      - V(fail) fails with the list before anything is changed, V(warn) goes on. In check mode the list is shown and nothing is changed either way.
     type: str
-    choices: [refuse, warn]
-    default: refuse
+    choices: [fail, warn]
+    default: fail
   affinity_conflicts_of:
     description:
-      - Owners whose affinity conflicts O(bystanders=refuse) refuses. Others only cause a warning; all affinities are saved and restored.
+      - Owners whose affinity conflicts O(affinity_conflicts=fail) refuses. Others only cause a warning; all affinities are saved and restored.
       - V(services) is what the machine's administrators set up - units, cpusets, guests, interrupts, isolated CPUs, and tasks of root, of system users and
         of services, whoever they run as.
       - A user's name stands for tasks that this user pinned, such as with C(taskset) in a login or a crontab. V(all) means all owners. Any user may pin
@@ -68,14 +68,14 @@ options:
         With V(false) the rules are enabled again.
     type: bool
     default: false
-  revert_after:
+  rollback_after:
     description:
       - Arms a systemd timer before the first write. Unless the change is confirmed by O(confirm=true) within so many seconds, the host goes back
         by itself. What keeps a setting over boots is written with the confirmation.
     type: int
   confirm:
     description:
-      - Confirms a change that O(revert_after) watches. The other options have to be those of the change.
+      - Confirms a change that O(rollback_after) watches. The other options have to be those of the change.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -87,7 +87,7 @@ attributes:
     support: full
 notes:
   - Needs root. Never time a workload across a change.
-  - A confirmation and the end of O(revert_after) exclude each other. Whichever gets the host's lock first decides, and a confirmation that comes too late
+  - A confirmation and the end of O(rollback_after) exclude each other. Whichever gets the host's lock first decides, and a confirmation that comes too late
     fails.
 seealso:
   - module: threadwise.smt.smt_facts
@@ -103,7 +103,7 @@ EXAMPLES = r"""
 - name: Two of four threads of each core, although some services are pinned
   threadwise.smt.smt_state:
     threads_per_core: 2
-    bystanders: warn
+    affinity_conflicts: warn
 
 - name: Refuse also where the database that its user starts by hand is pinned
   threadwise.smt.smt_state:
@@ -126,7 +126,7 @@ after:
   returned: success
   type: dict
   sample: {"control": "off", "active": false, "online": "0,2,4,6"}
-bystanders:
+affinity_conflicts:
   description: Affinity conflicts, one sentence each, and what is corrected automatically. Also returned for a change that was refused because of them.
   returned: always
   type: list
@@ -138,7 +138,7 @@ not_restored:
   type: list
   elements: str
   sample: ["pid 812 sleep is gone, its mask 3 was not needed any more"]
-revert_pending:
+rollback_pending:
   description: Whether a timer is armed that takes the change back unless it is confirmed.
   returned: success
   type: bool
@@ -155,29 +155,29 @@ def main() -> None:
             "state": {"type": "str", "choices": ["enabled", "disabled", "restored"]},
             "threads_per_core": {"type": "int"},
             "method": {"type": "str", "choices": ["auto", "smt_control", "cpu_online"], "default": "auto"},
-            "bystanders": {"type": "str", "choices": ["refuse", "warn"], "default": "refuse"},
+            "affinity_conflicts": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
             "affinity_conflicts_of": {"type": "list", "elements": "str", "default": ["services"]},
             "persist": {"type": "str", "choices": ["none", "tmpfiles", "systemd"], "default": "none"},
             "neutralise_udev_rules": {"type": "bool", "default": False},
-            "revert_after": {"type": "int"},
+            "rollback_after": {"type": "int"},
             "confirm": {"type": "bool", "default": False},
         },
-        mutually_exclusive=[("state", "threads_per_core"), ("revert_after", "confirm")],
+        mutually_exclusive=[("state", "threads_per_core"), ("rollback_after", "confirm")],
         required_one_of=[("state", "threads_per_core")],
         supports_check_mode=True,
     )
     given = module.params
-    if given["revert_after"] is not None and not 1 <= given["revert_after"] <= rollback_timer.LONGEST_SECONDS:
-        module.fail_json(msg=f"revert_after is {given['revert_after']}: it must be from 1 to {rollback_timer.LONGEST_SECONDS} seconds")
+    if given["rollback_after"] is not None and not 1 <= given["rollback_after"] <= rollback_timer.LONGEST_SECONDS:
+        module.fail_json(msg=f"rollback_after is {given['rollback_after']}: it must be from 1 to {rollback_timer.LONGEST_SECONDS} seconds")
     request = smt_change.Request(
         given["state"],
         given["threads_per_core"],
         given["method"],
-        given["bystanders"],
+        given["affinity_conflicts"],
         given["affinity_conflicts_of"],
         given["persist"],
         given["neutralise_udev_rules"],
-        given["revert_after"],
+        given["rollback_after"],
         given["confirm"],
         module.check_mode,
     )
@@ -185,9 +185,9 @@ def main() -> None:
     try:
         result = change.run()
     except smt_change.ChangeRefusedError as error:
-        module.fail_json(msg=str(error), bystanders=error.findings)
+        module.fail_json(msg=str(error), affinity_conflicts=error.findings)
     except smt_change.ERRORS as error:
-        module.fail_json(msg=str(error), bystanders=[finding.text for finding in change.findings])
+        module.fail_json(msg=str(error), affinity_conflicts=[finding.text for finding in change.findings])
     for warning in change.warnings:
         module.warn(warning)
     module.exit_json(**result)

@@ -97,7 +97,7 @@ verdict:
       description: Of this host.
       type: str
     running:
-      description: The running system - C(status), C(reasons), and C(hindrance), what blocks a change while the host runs.
+      description: The running system - C(status), C(reasons), and C(blocked_by), what blocks a change while the host runs.
       type: dict
     configured:
       description: The same for the next boot.
@@ -120,7 +120,7 @@ verdict:
     before:
       description: The same for a return to the present state.
       type: dict
-    unconfirmed:
+    pending_rollback:
       description:
         - Where a rollout was interrupted after it changed the host and before the host was found healthy, what brings the state from before that change
           back, likewise, with C(memory), whether the memory policy was changed too.

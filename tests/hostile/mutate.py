@@ -250,7 +250,7 @@ FACTS: tuple[tuple[str, t.Any], ...] = (
     ("smt_enforce_max_fail_percentage", 100),
     ("smt_enforce_health_check", "/etc/passwd"),
     ("__smt_survey_facts", 5),
-    ("__smt_policy_way_back", "/etc"),
+    ("__smt_policy_pending_rollback", "/etc"),
     ("__smt_enforce_done", True),
     ("smt_facts_sysroot", "../.."),
     ("smt_memory", 5),
@@ -259,7 +259,7 @@ FACTS: tuple[tuple[str, t.Any], ...] = (
     ("smt_report_results", ["/etc/passwd"]),
     ("smt_report_before", "/etc"),
     ("ansible_local", {"a": "\x1b"}),
-    ("smt_runtime_revert_after", "x"),
+    ("smt_runtime_rollback_after", "x"),
 )
 
 # Bytes for bytes: how a real answer is spoilt whatever it says.

@@ -317,7 +317,7 @@ def _believed(_recordings):
                     "reboot_pending": None,
                     "change": None,
                     "before": None,
-                    "unconfirmed": None,
+                    "pending_rollback": None,
                     **aspects,
                 },
             }
@@ -450,7 +450,7 @@ cases(
     "smt_state",
     {
         "enforce: a change that steers": lambda _real: {"failed": True, "msg": DISPLAY + f"\n{FORGED}"},
-        "enforce: a change that waits for a mapping": added(revert_pending={"a": 1}),
+        "enforce: a change that waits for a mapping": added(rollback_pending={"a": 1}),
         "enforce: a change that lacks all": lambda _real: {},
         "enforce: a change with facts": added(ansible_facts={"smt_policy_before": 5, "smt_enforce_health_check": "/etc/passwd", "__smt_enforce_done": True}),
         "enforce: a change that adds a host": added(

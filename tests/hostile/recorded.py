@@ -97,11 +97,11 @@ def _record(directory):
         state="disabled",
         threads=None,
         method="auto",
-        bystanders="refuse",
+        affinity_conflicts="fail",
         conflicts_of=["services"],
         persist="none",
         neutralise=False,
-        revert_after=None,
+        rollback_after=None,
         confirm=False,
         check=True,
     )

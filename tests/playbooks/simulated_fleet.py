@@ -60,14 +60,14 @@ module.exit_json(changed=False, ansible_facts={"smt": {
     "methods": {"runtime": {"chosen": "smt_control", "possible": ["smt_control"], "impossible": {}},
                 "boot": {"chosen": "grub_debian", "possible": ["grub_debian"], "impossible": {}}},
     # As much as large machines say.
-    "problems": ["x" * 3000] * 10, "unconfirmed": pending_rollback.load(host_files.HostFs(module.params["sysroot"]))}})
+    "problems": ["x" * 3000] * 10, "pending_rollback": pending_rollback.load(host_files.HostFs(module.params["sysroot"]))}})
 """,
     "smt_state": r"""
-module = AnsibleModule({"state": {}, "threads_per_core": {"type": "int"}, "method": {}, "bystanders": {}, "affinity_conflicts_of": {}, "persist": {},
+module = AnsibleModule({"state": {}, "threads_per_core": {"type": "int"}, "method": {}, "affinity_conflicts": {}, "affinity_conflicts_of": {}, "persist": {},
                         "neutralise_udev_rules": {"type": "bool"}}, supports_check_mode=True)
 now = {"control": "on", "active": True, "online": "0-3"}
-end(module, "smt", module.params["state"] == "enabled" or module.params["threads_per_core"] == 2, before=now, after=now, bystanders=[], not_restored=[],
-    revert_pending=False, diff=[])
+end(module, "smt", module.params["state"] == "enabled" or module.params["threads_per_core"] == 2, before=now, after=now, affinity_conflicts=[], not_restored=[],
+    rollback_pending=False, diff=[])
 """,
     "smt_boot_args": r"""
 module = AnsibleModule({"smt": {}, "maxcpus": {}, "force": {"type": "bool"}}, supports_check_mode=True)

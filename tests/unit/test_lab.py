@@ -308,11 +308,11 @@ def test_a_boot_that_stands_still_is_tried_again(guests, monkeypatch):
 def test_a_process_that_got_the_id_of_a_machine_since_is_left_alone(guests, process, name, its_pid_file):
     one = machine.Machine(guests / "one")
     one.directory.mkdir(parents=True)
-    bystander = process(name, str(guests / its_pid_file))
-    one.pidfile.write_text(f"{bystander.pid}\n", encoding="ascii")
+    other_process = process(name, str(guests / its_pid_file))
+    one.pidfile.write_text(f"{other_process.pid}\n", encoding="ascii")
     assert one.pid() is None
     assert one.stop() is False
-    assert bystander.poll() is None
+    assert other_process.poll() is None
 
 
 @pytest.mark.parametrize("content", ["", "nonsense", "-1", "0", "99999999999999999999", "4194305"])

@@ -22,7 +22,7 @@ RESULTS = EPHEMERAL / "results"
 HEALTH = pathlib.Path(__file__).parent.parent / "files/health.yml"
 GUESTS = A1, A2, S1, S2 = [f"smt-policy-{name}" for name in ("adjacent-1", "adjacent-2", "split-1", "split-2")]
 CONTROL = "/sys/devices/system/cpu/smt/control"
-WAY_BACK = "/var/lib/threadwise-smt/way-back.json"
+WAY_BACK = "/var/lib/threadwise-smt/pending-rollback.json"
 BY_HAND = "/etc/default/grub.d/10-lab.cfg"
 MEMORY = "/etc/sysctl.d/99-threadwise-smt-memory.conf"
 PATIENCE = 1800
@@ -104,7 +104,7 @@ def looked_at(name):
 def written(name):
     """What was written on a guest, of all that somebody would set, since /run/mark was touched."""
     found = ask(name, "find /etc /boot /var/lib/threadwise-smt -xdev -type f -newer /run/mark").split()
-    return {path for path in found if pathlib.PurePath(path).name not in ("ld.so.cache", "grubenv", "topology.json", "guard.log")}
+    return {path for path in found if pathlib.PurePath(path).name not in ("ld.so.cache", "grubenv", "topology.json", "watchdog.log")}
 
 
 def mark():
@@ -216,7 +216,7 @@ def test_after_a_controller_was_killed_in_wave_3_its_guest_is_looked_at_again_an
     assert states(*GUESTS) == ["off", "off", "on nosmt", "off nosmt"]
     mark()
     dummy, hosts = judged(policy)
-    assert {name: (host["status"], host["unconfirmed"]) for name, host in hosts.items()} == {
+    assert {name: (host["status"], host["pending_rollback"]) for name, host in hosts.items()} == {
         A1: ("compliant", False),
         A2: ("compliant", False),
         S1: ("compliant", True),

@@ -10,7 +10,7 @@ import time
 
 CPUS = "/sys/devices/system/cpu"
 SAVED = "/var/lib/threadwise-smt/state.json"
-RECORD = "/var/lib/threadwise-smt/revert.json"
+RECORD = "/var/lib/threadwise-smt/rollback.json"
 TMPFILES = "/etc/tmpfiles.d/threadwise-smt.conf"
 UNIT = "/etc/systemd/system/threadwise-smt.service"
 PATIENCE = 300

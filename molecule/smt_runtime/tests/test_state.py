@@ -36,7 +36,7 @@ def test_one_thread_of_each_core(host, cores):
     assert re.search(r"^Thread\(s\) per core: +1$", lscpu, re.MULTILINE), lscpu
     assert host.file(SAVED).mode == 0o600
     assert not host.file(RECORD).exists, "the role has confirmed the change"
-    assert host.run("systemctl is-active threadwise-smt-revert.timer").rc == 3
+    assert host.run("systemctl is-active threadwise-smt-rollback.timer").rc == 3
     assert "- - - - off" in host.file(TMPFILES).content_string
 
 
@@ -59,17 +59,17 @@ def test_restored(host, cores):
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
-def test_bystanders_are_refused(host, check_mode):
+def test_affinity_conflicts_are_refused(host, check_mode):
     before = mark(host)
     done = smt_state(host, check_mode, state="disabled")
     assert re.search(r"CPU 7: pid \d+ \w+ \(user root, uid 0, unit pinned.service\) is pinned to 7 alone", done["msg"]), done
-    assert len(done["bystanders"]) == 1
+    assert len(done["affinity_conflicts"]) == 1
     assert mark(host) == before
 
 
 def test_check_mode_shows_and_changes_nothing(host, cores):
     before = mark(host)
-    told = smt_state(host, True, state="disabled", bystanders="warn", persist="systemd", revert_after=60)
+    told = smt_state(host, True, state="disabled", affinity_conflicts="warn", persist="systemd", rollback_after=60)
     assert (told["changed"], cpus(told["after"]["online"]), told["after"]["control"]) == (True, firsts(cores, 1), "off")
-    assert len(told["bystanders"]) == 1
+    assert len(told["affinity_conflicts"]) == 1
     assert mark(host) == before

@@ -26,7 +26,7 @@ def test_a_task_that_wakes_up_without_its_cpu(host):
     """Linux before 6.2 widens the mask of such a task when it wakes up, and forgets what it was."""
     host.check_output("systemd-run --collect --unit=waking taskset -c 7 sh -c 'while sleep 0.2; do :; done'")
     pid = host.check_output("systemctl show -p MainPID --value waking")
-    smt_state(host, state="disabled", bystanders="warn")
+    smt_state(host, state="disabled", affinity_conflicts="warn")
     wait_until(lambda: host.check_output("grep Cpus_allowed_list /proc/%s/status", pid).split()[1] != "7")
     done = smt_state(host, state="enabled")
     assert all("is gone" in line for line in done["not_restored"]), "its children come and go"
@@ -36,35 +36,35 @@ def test_a_task_that_wakes_up_without_its_cpu(host):
 
 def test_killed_between_two_writes(host, cores):
     host.check_output("systemd-run --collect --unit=killer sh %s", KILLER)
-    done = smt_state(host, state="disabled", bystanders="warn", method="cpu_online")
+    done = smt_state(host, state="disabled", affinity_conflicts="warn", method="cpu_online")
     assert "after" not in done, "the module was to be killed"
     between = cpus(host.check_output("cat /run/killed_at"))
     assert firsts(cores, 1) != between != firsts(cores, 99), "it was killed half way"
     wait_until(lambda: host.run("flock -n /run/threadwise-smt/lock true").rc == 0)
     assert online(host) == firsts(cores, 99)
     assert pinned(host) == "7"
-    assert host.check_output("tail -n 1 /var/lib/threadwise-smt/guard.log").endswith(" restored")
+    assert host.check_output("tail -n 1 /var/lib/threadwise-smt/watchdog.log").endswith(" restored")
     assert not host.file(SAVED).exists
 
 
 def test_second_run_names_the_first(host):
     host.check_output("systemd-run --collect --unit=holder flock /run/threadwise-smt/lock sleep infinity")
     host.check_output("sleep 1; echo $(systemctl show -p MainPID --value holder) another run >/run/threadwise-smt/lock")
-    done = smt_state(host, state="disabled", bystanders="warn")
+    done = smt_state(host, state="disabled", affinity_conflicts="warn")
     host.check_output("systemctl stop holder")
     assert re.search(r"changed by another run, pid \d+", done["msg"]), done
 
 
 def test_lost_controller(host, cores):
     """The change is made, and nobody confirms it."""
-    done = smt_state(host, state="disabled", bystanders="warn", revert_after=5, persist="systemd")
-    assert done["revert_pending"] is True
+    done = smt_state(host, state="disabled", affinity_conflicts="warn", rollback_after=5, persist="systemd")
+    assert done["rollback_pending"] is True
     assert not host.file(UNIT).exists, "kept over boots with the confirmation only"
     wait_until(lambda: not host.file(RECORD).exists)
     assert online(host) == firsts(cores, 99)
     assert pinned(host) == "7"
     assert not host.file(SAVED).exists
-    late = smt_state(host, state="disabled", bystanders="warn", confirm=True)
+    late = smt_state(host, state="disabled", affinity_conflicts="warn", confirm=True)
     assert "this comes too late" in late["msg"]
     assert online(host) == firsts(cores, 99)
 
@@ -72,40 +72,40 @@ def test_lost_controller(host, cores):
 @pytest.mark.parametrize("first", ["confirmation", "timer"])
 def test_confirmation_beside_the_timer(host, cores, first):
     """Both wait for the lock that a third one holds. Who waits is held as well: a stopped process does not look whether the lock is free."""
-    smt_state(host, state="disabled", bystanders="warn", revert_after=10)
+    smt_state(host, state="disabled", affinity_conflicts="warn", rollback_after=10)
     # Killed and not stopped by systemd, the holder would be started again or leave a failed unit.
     host.check_output("systemd-run --collect --unit=holder flock /run/threadwise-smt/lock sleep infinity")
-    wait_until(lambda: host.run("systemctl is-active --quiet threadwise-smt-revert.service").rc == 0)
+    wait_until(lambda: host.run("systemctl is-active --quiet threadwise-smt-rollback.service").rc == 0)
     if first == "timer":
         host.check_output("systemd-run --collect --on-active=5 systemctl stop holder")
         host.check_output("sleep 4")
         wait_until(lambda: not host.file(RECORD).exists)
-        done = smt_state(host, state="disabled", bystanders="warn", confirm=True)
+        done = smt_state(host, state="disabled", affinity_conflicts="warn", confirm=True)
         assert "this comes too late" in done["msg"]
         assert online(host) == firsts(cores, 99)
     else:
-        host.check_output("systemctl kill --signal=STOP threadwise-smt-revert.service")
+        host.check_output("systemctl kill --signal=STOP threadwise-smt-rollback.service")
         host.check_output("systemctl stop holder")
-        done = smt_state(host, state="disabled", bystanders="warn", confirm=True)
-        assert (done["changed"], done["revert_pending"]) == (True, False)
-        assert host.run("systemctl is-active threadwise-smt-revert.service").rc == 3, "nobody is left who would take it back"
+        done = smt_state(host, state="disabled", affinity_conflicts="warn", confirm=True)
+        assert (done["changed"], done["rollback_pending"]) == (True, False)
+        assert host.run("systemctl is-active threadwise-smt-rollback.service").rc == 3, "nobody is left who would take it back"
         assert online(host) == firsts(cores, 1)
         smt_state(host, state="restored")
     assert pinned(host) == "7"
 
 
 def test_an_evaluation_does_not_keep_the_timer_waiting(host):
-    smt_state(host, state="disabled", bystanders="warn", revert_after=3600)
+    smt_state(host, state="disabled", affinity_conflicts="warn", rollback_after=3600)
     refused = plan(host, run="waiting", budget=30, workloads=["gzip"])
     assert "waits to be confirmed" in refused["msg"], refused
     smt_state(host, state="restored")
 
 
 def test_confirmed(host, cores):
-    smt_state(host, state="disabled", bystanders="warn", revert_after=3600)
-    done = smt_state(host, state="disabled", bystanders="warn", confirm=True, persist="systemd")
-    assert (done["changed"], done["revert_pending"]) == (True, False)
-    assert host.run("systemctl is-active threadwise-smt-revert.timer").rc == 3
+    smt_state(host, state="disabled", affinity_conflicts="warn", rollback_after=3600)
+    done = smt_state(host, state="disabled", affinity_conflicts="warn", confirm=True, persist="systemd")
+    assert (done["changed"], done["rollback_pending"]) == (True, False)
+    assert host.run("systemctl is-active threadwise-smt-rollback.timer").rc == 3
     assert host.check_output("systemctl is-enabled threadwise-smt") == "enabled"
     assert host.run("systemd-analyze verify threadwise-smt.service").rc == 0
     assert online(host) == firsts(cores, 1)
@@ -116,7 +116,7 @@ def test_confirmed(host, cores):
 
 def test_deadline_tasks_that_would_not_fit(host, cores):
     host.check_output(f"for n in 1 2 3 4 5 6 7 8; do systemd-run --collect --unit=deadline$n {DEADLINE}; done; sleep 2")
-    done = smt_state(host, state="disabled", bystanders="warn")
+    done = smt_state(host, state="disabled", affinity_conflicts="warn")
     host.check_output("systemctl stop 'deadline*'")
     assert re.search(r"CPU \d+: EBUSY: SCHED_DEADLINE bandwidth would not fit.*the state before is back", done["msg"]), done
     assert online(host) == firsts(cores, 99)
@@ -127,7 +127,7 @@ def test_refused_half_way(host, cores):
     """CPU 1 and 3 have gone when CPU 5 is refused."""
     path = CPUS + "/cpu5/online"
     host.check_output(f"echo 1 >/run/refusing; mount --bind /run/refusing {path}; mount -o remount,bind,ro {path}")
-    done = smt_state(host, state="disabled", bystanders="warn", method="cpu_online")
+    done = smt_state(host, state="disabled", affinity_conflicts="warn", method="cpu_online")
     host.check_output("umount %s", path)
     assert re.search("CPU 5: EROFS: .*the state before is back", done["msg"]), done
     assert online(host) == firsts(cores, 99)
@@ -136,7 +136,7 @@ def test_refused_half_way(host, cores):
 
 def test_read_only_sysfs(host, cores):
     host.check_output("mount -o remount,ro /sys")
-    done = smt_state(host, state="disabled", bystanders="warn")
+    done = smt_state(host, state="disabled", affinity_conflicts="warn")
     host.check_output("mount -o remount,rw /sys")
     assert "EROFS: sysfs is mounted read-only" in done["msg"]
     assert online(host) == firsts(cores, 99)
@@ -144,18 +144,18 @@ def test_read_only_sysfs(host, cores):
 
 def test_no_dead_man_without_systemd(host):
     host.check_output("mv /usr/bin/systemd-run /usr/bin/systemd-run.away")
-    done = smt_state(host, state="disabled", bystanders="warn", revert_after=60)
+    done = smt_state(host, state="disabled", affinity_conflicts="warn", rollback_after=60)
     host.check_output("mv /usr/bin/systemd-run.away /usr/bin/systemd-run")
-    assert "revert_after needs systemd" in done["msg"]
+    assert "rollback_after needs systemd" in done["msg"]
     assert control(host) == "on"
 
 
 def test_rules_that_online_cpus(host, cores):
     host.check_output(f"echo '{RULE}' >{RULES}; sleep 4")
-    smt_state(host, threads_per_core=1, method="cpu_online", bystanders="warn")
+    smt_state(host, threads_per_core=1, method="cpu_online", affinity_conflicts="warn")
     host.check_output("udevadm trigger --action=add --subsystem-match=cpu --settle")
     assert online(host) == firsts(cores, 99), "the rule has undone it"
-    assert smt_state(host, threads_per_core=1, method="cpu_online", bystanders="warn", neutralise_udev_rules=True)["changed"]
+    assert smt_state(host, threads_per_core=1, method="cpu_online", affinity_conflicts="warn", neutralise_udev_rules=True)["changed"]
     host.check_output("sleep 4; udevadm trigger --action=add --subsystem-match=cpu --settle")
     assert online(host) == firsts(cores, 1), "the rule rests"
     assert smt_state(host, state="restored")["changed"]

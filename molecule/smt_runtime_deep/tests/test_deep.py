@@ -44,7 +44,7 @@ def test_a_v1_cpuset_grows_back(host):
     pid = host.check_output("systemctl show -p MainPID --value boxed")
     host.check_output(f"echo {pid} >{BOX}/inner/cgroup.procs")
     assert "(cgroup v1 cpuset, CPUs 6-7) would shrink to 6" in smt_state(host, state="disabled")["msg"]
-    smt_state(host, state="disabled", bystanders="warn")
+    smt_state(host, state="disabled", affinity_conflicts="warn")
     assert host.check_output("cat %s/inner/cpuset.cpus", BOX) == "6"
     done = smt_state(host, state="restored")
     assert done["not_restored"] == []

@@ -70,13 +70,13 @@ def of(facts: Mapping[str, t.Any], topology: Topology, settings: Mapping[str, t.
     Args:
         facts: ``ansible_facts['smt']``.
         topology: the host's topology.
-        settings: ``change`` (one of ``NAMES``), ``bystanders`` (``refuse`` or ``warn``), ``affinity_conflicts_of`` (whose affinity conflicts are
+        settings: ``change`` (one of ``NAMES``), ``affinity_conflicts`` (``refuse`` or ``warn``), ``affinity_conflicts_of`` (whose affinity conflicts are
             refused, as in ``affinity.counting``), ``overcommit_ratio`` (percent, or None for the host's own).
         origin: the host's state before anything was switched; a sibling that is offline in it although SMT is in use stays offline.
     """
     name = settings["change"]
     if name == SMT_RUNTIME:
-        return SmtRuntime(topology, facts, origin, refused=settings["affinity_conflicts_of"] if settings["bystanders"] == "refuse" else [])
+        return SmtRuntime(topology, facts, origin, refused=settings["affinity_conflicts_of"] if settings["affinity_conflicts"] == "fail" else [])
     if name == OVERCOMMIT_STRICT:
         return MemoryPolicy(topology, name, {"overcommit": memory_policy.STRICT, "overcommit_ratio": settings["overcommit_ratio"]})
     if name == PANIC_ON_OOM:
@@ -251,7 +251,7 @@ class SmtRuntime(Change):
             counting = affinity.counting(found, refused)
             if counting:
                 self.reason = (
-                    "there would be affinity conflicts while the siblings are offline; resolve them, or set bystanders to warn: "
+                    "there would be affinity conflicts while the siblings are offline; resolve them, or set affinity_conflicts to warn: "
                     f"{'; '.join(affinity.readable(counting).splitlines())}"
                 )
             self._conflicts = [finding for finding in found if finding.is_conflict]
@@ -307,7 +307,7 @@ class SmtRuntime(Change):
         """Return the state of the CPUs, and the affinities that the kernel changes when siblings go offline."""
         cpu = smt_state.read("/")
         going = self._secondary_threads(cpu["online"])
-        return {"cpu": cpu, "bystanders": affinity.capture(affinity.Host("/"), cpu["online"], going), "remove": []}
+        return {"cpu": cpu, "masks": affinity.capture(affinity.Host("/"), cpu["online"], going), "remove": []}
 
     def put_back(self, saved: Mapping[str, t.Any]) -> list[str]:
         """Restore the CPUs and the affinities."""
@@ -367,7 +367,7 @@ class MemoryPolicy(Change):
         wanted = self._wanted if arm == self.after else self._settings_to_restore(self._found)
         try:
             memory_snapshot.write(self._fs, wanted)
-        except memory_snapshot.MemoryStateError as error:
+        except memory_snapshot.MemorySnapshotError as error:
             raise ChangeError(str(error)) from error
 
     def _settings_to_restore(self, saved: memory_policy.HostSettings) -> memory_policy.Settings:
@@ -398,7 +398,7 @@ class MemoryPolicy(Change):
         """Restore the memory policy."""
         try:
             memory_snapshot.write(self._fs, self._settings_to_restore(saved["memory"]))
-        except memory_snapshot.MemoryStateError as error:
+        except memory_snapshot.MemorySnapshotError as error:
             return [str(error)]
         return []
 

@@ -127,7 +127,7 @@ def measure(name: str, settings: t.Mapping[str, t.Any]) -> dict[str, str | None]
         PlacementError: a placement does not exist.
         RunDirectoryError: the run's directory cannot be created, or it exists.
         HostLockError: another run holds the host, or a change on it waits to be confirmed.
-        GuardError: the watchdog cannot be started.
+        WatchdogError: the watchdog cannot be started.
     """
     plan.check_settings(settings)
     files = RunDirectory(base_directory(), name)
@@ -145,10 +145,10 @@ def measure(name: str, settings: t.Mapping[str, t.Any]) -> dict[str, str | None]
         # From here on the controller can see whether the process of the plan exists.
         files.write("progress.json", {"phase": "starting", "block": 1, "fraction": 0.0, "seconds_left": settings["budget"]}, lasting=False)
         files.write("state.json", saved)
-        host_watchdog = watchdog.Guard(
+        host_watchdog = watchdog.Watchdog(
             "/",
             saved["cpu"],
-            files.file("guard.log"),
+            files.file("watchdog.log"),
             restore=lambda: change.put_back(saved),
             seconds=settings["budget"] + WATCHDOG_EXTRA_SECONDS,
             keep=(lock.descriptor, files.descriptor),
@@ -175,7 +175,7 @@ def _see_that_no_change_waits(host: affinity.Host) -> None:
     """
     if smt_restore.pending(host) is not None:
         raise HostLockError(
-            "a change on this host waits to be confirmed and is rolled back otherwise (revert_after of smt_state): confirm it, wait for the rollback, "
+            "a change on this host waits to be confirmed and is rolled back otherwise (rollback_after of smt_state): confirm it, wait for the rollback, "
             "or use state: restored, then start the evaluation again"
         )
 

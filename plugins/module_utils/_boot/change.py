@@ -125,7 +125,7 @@ def run(fs: host_files.HostFs, request: Request, architecture: str | None = None
         raise loader_base.BootLoaderError(f"The boot arguments of this host cannot be changed: {loader.blocked_by}")
     if request.check:
         return _Update(fs, request, loader, count, architecture, running_kernel).run()
-    with locks.HostLock(fs.sysroot, "smt_boot_args"):
+    with locks.HostLock(fs.sysroot, "smt_boot_args", locks.CHANGE_SECONDS):
         return _Update(fs, request, loader, count, architecture, running_kernel).run()
 
 

@@ -99,7 +99,7 @@ def gather(fs: host_files.HostFs) -> dict[str, t.Any]:
         "hypervisor": guest_of,
         "methods": {"runtime": _runtime_methods(fs, control, topology), "boot": boot_facts.methods(loader, _write_blocked_by(fs, ("/boot", "/etc")))},
         "hardware_class": hardware_class(fs, topology, guest_of),
-        "unconfirmed": pending_rollback.load(fs),
+        "pending_rollback": pending_rollback.load(fs),
     }
     facts["problems"] = fs.problems
     return facts

@@ -23,6 +23,9 @@ NO_LOGIN_UID = 0xFFFFFFFF
 # The format that sshd writes (ssh(1)); a user's environment may hold anything.
 _CONNECTION = re.compile(r"([0-9A-Za-z.:%_-]{1,80}) ([0-9]{1,5}) [0-9A-Za-z.:%_-]{1,80} [0-9]{1,5}")
 
+CHANGE_SECONDS = 30.0
+"""How long a change waits for another one on the same host: two controllers with one policy then agree instead of failing. An evaluation takes longer."""
+
 
 class HostLockError(Exception):
     """Another run holds the lock, or it cannot be taken; the message names the holder (purpose, user, pid) or the reason."""

@@ -11,10 +11,8 @@ import typing as t
 from collections.abc import Iterable, Iterator
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils._host.locks import HostLock
+from ansible_collections.threadwise.smt.plugins.module_utils._host.locks import CHANGE_SECONDS, HostLock
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import facts as memory_facts, oom_score, snapshot as memory_snapshot, sysctl_files
-
-LOCK_SECONDS = 30
 
 
 class Diff(t.TypedDict):
@@ -30,11 +28,11 @@ class Diff(t.TypedDict):
 def _locked_host(purpose: str, check: bool) -> Iterator[HostFs]:
     """Yield the host's files while no other run changes the host. Check mode changes nothing, so it does not take the lock."""
     if os.geteuid() != 0:
-        raise memory_snapshot.MemoryStateError("only root can read the saved state and change the memory policy: use become")
+        raise memory_snapshot.MemorySnapshotError("only root can read the saved state and change the memory policy: use become")
     if check:
         yield HostFs("/")
         return
-    with HostLock("/", purpose, LOCK_SECONDS):
+    with HostLock("/", purpose, CHANGE_SECONDS):
         yield HostFs("/")
 
 
@@ -58,7 +56,7 @@ def save(names: Iterable[str], check: bool) -> dict[str, t.Any]:
         Plain data: ``changed``, ``sysctls`` (the saved values), ``diff``.
 
     Raises:
-        MemoryStateError: The values cannot be saved; nothing must be changed.
+        MemorySnapshotError: The values cannot be saved; nothing must be changed.
         HostLockError: Another run changes this host.
     """
     with _locked_host("smt_memory_state", check) as fs:
@@ -82,7 +80,7 @@ def protect(run: oom_score.Run, names: Iterable[str], check: bool) -> dict[str, 
 
     Raises:
         UnitError: A service does not exist, or systemd or the kernel refused a change.
-        MemoryStateError: The snapshot cannot be read or written.
+        MemorySnapshotError: The snapshot cannot be read or written.
         HostLockError: Another run changes this host.
         OSError: A drop-in cannot be written or removed.
     """
@@ -115,7 +113,7 @@ def protect_differences(run: oom_score.Run, names: Iterable[str]) -> list[str]:
 
     Raises:
         UnitError: A service does not exist, or systemctl fails.
-        MemoryStateError: The snapshot cannot be read.
+        MemorySnapshotError: The snapshot cannot be read.
     """
     found = protect(run, names, check=True)
     return [f"{unit} is not protected from the OOM killer, or will not be after its next start" for unit in found["protected"]] + [
@@ -135,7 +133,7 @@ def restore(run: oom_score.Run, margin: int, check: bool) -> dict[str, t.Any]:
         Plain data: ``changed``, ``sysctls`` (what was written, in order), ``units`` (whose protection was removed), ``diff``.
 
     Raises:
-        MemoryStateError: The previous policy is not safe or not known, and nothing was changed; or the kernel did not accept a value.
+        MemorySnapshotError: The previous policy is not safe or not known, and nothing was changed; or the kernel did not accept a value.
         UnitError: systemd or the kernel refused a change.
         HostLockError: Another run changes this host.
         OSError: A file cannot be removed.
@@ -144,13 +142,13 @@ def restore(run: oom_score.Run, margin: int, check: bool) -> dict[str, t.Any]:
         saved = memory_snapshot.load(fs)
         has_file = fs.status(sysctl_files.OURS) is not None
         if has_file and not saved["sysctls"]:
-            raise memory_snapshot.MemoryStateError(
+            raise memory_snapshot.MemorySnapshotError(
                 f"{fs.path(sysctl_files.OURS)} exists, but the values from before it are unknown, because {fs.path(memory_snapshot.PATH)} is missing: "
                 "set the values that you want, and remove the file"
             )
         refusal = memory_snapshot.restore_refusal(fs, saved["sysctls"], margin)
         if refusal:
-            raise memory_snapshot.MemoryStateError(f"nothing was restored, because the previous policy {refusal}")
+            raise memory_snapshot.MemorySnapshotError(f"nothing was restored, because the previous policy {refusal}")
         present = memory_facts.read_settings(fs)
         settings = memory_snapshot.settings_to_restore(present, saved["sysctls"])
         work = oom_score.work_out(fs, run, [], saved["units"])

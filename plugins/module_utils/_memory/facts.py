@@ -88,7 +88,7 @@ def _wanted(fs: HostFs, memory: memory_policy.Memory, present: memory_policy.Hos
             if present[name] != value
         ],
         "boot_differences": boot_differences,
-        "boot_hindrance": boot_blocked_by,
+        "boot_blocked_by": boot_blocked_by,
         "overrides": sysctl_files.overrides(fs, settings),
     }
 

@@ -30,7 +30,7 @@ class Snapshot(t.TypedDict):
     units: dict[str, int]
 
 
-class MemoryStateError(Exception):
+class MemorySnapshotError(Exception):
     """A policy cannot be saved, written or restored; the text names the file, the reason and the way out."""
 
 
@@ -44,21 +44,21 @@ def load(fs: HostFs) -> Snapshot:
         The snapshot; an empty one when nothing is saved.
 
     Raises:
-        MemoryStateError: The file is damaged, or a user other than root may have written it.
+        MemorySnapshotError: The file is damaged, or a user other than root may have written it.
     """
     status = fs.status(PATH)
     if status is None:
         return {"sysctls": {}, "units": {}}
     way_out = "remove it if you no longer need to restore the previous policy"
     if fs.is_host and (not stat.S_ISREG(status.st_mode) or status.st_uid != 0 or status.st_mode & 0o022):
-        raise MemoryStateError(f"{fs.path(PATH)} is not a regular file that belongs to root and only root may write: {way_out}")
+        raise MemorySnapshotError(f"{fs.path(PATH)} is not a regular file that belongs to root and only root may write: {way_out}")
     try:
         document = json.loads(fs.read(PATH) or "")
         if document["schema"] != SCHEMA or document["schema_version"] != SCHEMA_VERSION:
             raise ValueError(f"it does not have the schema {SCHEMA}, version {SCHEMA_VERSION}")
         return {"sysctls": _checked_sysctls(document["sysctls"]), "units": _checked_units(document["units"])}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise MemoryStateError(f"{fs.path(PATH)} cannot be used ({error!s:.200}): {way_out}") from error
+        raise MemorySnapshotError(f"{fs.path(PATH)} cannot be used ({error!s:.200}): {way_out}") from error
 
 
 def _is_number(value: object) -> bool:
@@ -88,7 +88,7 @@ def save(fs: HostFs, saved: Snapshot) -> None:
         saved: the snapshot.
 
     Raises:
-        MemoryStateError: It could not be saved; nothing must be changed then.
+        MemorySnapshotError: It could not be saved; nothing must be changed then.
     """
     try:
         if saved["sysctls"] or saved["units"]:
@@ -97,7 +97,7 @@ def save(fs: HostFs, saved: Snapshot) -> None:
         elif fs.status(PATH) is not None:
             durable.unlink(fs.path(PATH))
     except OSError as error:
-        raise MemoryStateError(f"{fs.path(PATH)} cannot be written: {error.strerror}. Nothing was changed") from error
+        raise MemorySnapshotError(f"{fs.path(PATH)} cannot be written: {error.strerror}. Nothing was changed") from error
 
 
 def with_present(saved: Snapshot, present: memory_policy.HostSettings, names: Iterable[str]) -> Snapshot:
@@ -114,14 +114,14 @@ def with_present(saved: Snapshot, present: memory_policy.HostSettings, names: It
         The new snapshot.
 
     Raises:
-        MemoryStateError: This kernel does not have one of the sysctls.
+        MemorySnapshotError: This kernel does not have one of the sysctls.
     """
     names = set(names)
     names |= {memory_policy.COUNTERPARTS[name] for name in names if name in memory_policy.COUNTERPARTS}
     values = {name: present.get(name) for name in sorted(names)}
     missing = [name for name, value in values.items() if value is None]
     if missing:
-        raise MemoryStateError(f"this kernel has no {', '.join(missing)}: leave out the options that need it")
+        raise MemorySnapshotError(f"this kernel has no {', '.join(missing)}: leave out the options that need it")
     known = {name: value for name, value in values.items() if value is not None}
     return {**saved, "sysctls": {**known, **saved["sysctls"]}}
 
@@ -149,7 +149,7 @@ def write(fs: HostFs, settings: Mapping[str, int]) -> None:
         settings: sysctl values by name.
 
     Raises:
-        MemoryStateError: The kernel did not accept a value; the settings before it are already written.
+        MemorySnapshotError: The kernel did not accept a value; the settings before it are already written.
     """
     for name, value in settings.items():
         path = fs.path(memory_facts.sysctl_path(name))
@@ -157,11 +157,11 @@ def write(fs: HostFs, settings: Mapping[str, int]) -> None:
             with open(path, "w", encoding="ascii") as handle:
                 handle.write(f"{value}\n")
         except OSError as error:
-            raise MemoryStateError(f"{path}: the kernel does not accept {value}: {error.strerror}") from error
+            raise MemorySnapshotError(f"{path}: the kernel does not accept {value}: {error.strerror}") from error
         actual = memory_facts.read_settings(fs)[name]
         if actual != value:
             reason = ": memory is too full or too fragmented for so many huge pages" if name == memory_policy.HUGEPAGES else ""
-            raise MemoryStateError(f"{path} reads {actual} after {value} was written to it{reason}")
+            raise MemorySnapshotError(f"{path} reads {actual} after {value} was written to it{reason}")
 
 
 def restore_refusal(fs: HostFs, saved: Mapping[str, int], margin: int) -> str | None:

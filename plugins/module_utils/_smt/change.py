@@ -19,7 +19,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache, topology
 
-LOG = "var/lib/threadwise-smt/guard.log"
+LOG = "var/lib/threadwise-smt/watchdog.log"
 RESTORED, ENABLED, DISABLED = "restored", "enabled", "disabled"
 # Time limit of a confirmation for getting the lock. Without the confirmation the change would be rolled back.
 CONFIRM_SECONDS = 300
@@ -34,11 +34,11 @@ class Request(t.NamedTuple):
     state: str | None  # enabled, disabled or restored
     threads: int | None  # threads per core
     method: str  # as in state.py
-    bystanders: str  # refuse or warn: what to do about affinity conflicts
+    affinity_conflicts: str  # refuse or warn: what to do about affinity conflicts
     conflicts_of: t.Sequence[str]  # whose affinity conflicts are refused, as in affinity.counting
     persist: str  # mode of persistence.py
     neutralise: bool  # whether udev rules that bring CPUs online are disabled
-    revert_after: int | None  # seconds until the rollback
+    rollback_after: int | None  # seconds until the rollback
     confirm: bool  # whether a pending rollback is cancelled
     check: bool  # whether nothing is written
 
@@ -57,19 +57,19 @@ class Result(t.TypedDict):
     changed: bool
     before: ShownState
     after: ShownState
-    bystanders: list[str]
+    affinity_conflicts: list[str]
     not_restored: list[str]
-    revert_pending: bool
+    rollback_pending: bool
     diff: list[dict[str, str]]
 
 
 ERRORS = (
     smt_state.StateError,
     config_files.ConfigFileError,
-    rollback_timer.DeadManError,
-    watchdog.GuardError,
+    rollback_timer.RollbackTimerError,
+    watchdog.WatchdogError,
     locks.HostLockError,
-    smt_snapshot.SavedStateError,
+    smt_snapshot.SmtSnapshotError,
     OSError,
 )
 
@@ -89,7 +89,7 @@ class RuntimeChange:
         self.request = request
         self.host = affinity.Host(sysroot)
         self.fs = host_files.HostFs(sysroot)
-        self.rollback_timer = rollback_timer.DeadMan(self.host, self.fs, run_command)
+        self.rollback_timer = rollback_timer.RollbackTimer(self.host, self.fs, run_command)
         self.run_command = run_command
         self.warnings: list[str] = []
         self.not_restored: list[str] = []
@@ -102,7 +102,7 @@ class RuntimeChange:
             self._check_may_begin()
             files = {} if self.rollback_pending and not self.request.check else self._file_changes(self.goal)
             return self._result(self.goal, self.moves or self.ends or self.forgets or bool(files), files, self.rollback_pending and not self.request.check)
-        with locks.HostLock(self.host.sysroot, "smt_state", CONFIRM_SECONDS if self.request.confirm else 0.0) as lock:
+        with locks.HostLock(self.host.sysroot, "smt_state", CONFIRM_SECONDS if self.request.confirm else locks.CHANGE_SECONDS) as lock:
             # Another run or the rollback timer may have changed the host since it was read.
             self._read_host()
             self._check_may_begin()
@@ -138,7 +138,7 @@ class RuntimeChange:
         self.cores = smt_state.join_cores(self.topology.cores, self.saved["cores"] if self.saved else [])
         self.goal = self._goal()
         self.moves = bool(smt_state.differences(self.before, self.goal))
-        begins = self.moves and self.request.revert_after is not None
+        begins = self.moves and self.request.rollback_after is not None
         self.ends = smt_restore.pending(self.host) is not None and (self.request.confirm or (self.request.state == RESTORED and not begins))
         self.forgets = self.request.state == RESTORED and self.saved is not None
         self.rollback_pending = begins or (self.rollback_timer.is_armed() and not self.ends)
@@ -158,15 +158,15 @@ class RuntimeChange:
     def _check_may_begin(self) -> None:
         if self.request.confirm:
             self._check_can_be_confirmed()
-        if self.moves and self.request.revert_after is not None:
+        if self.moves and self.request.rollback_after is not None:
             self.rollback_timer.check_can_be_armed()
         going = set(self.before["online"]) - set(self.goal["online"])
         self.findings = affinity.find(self.host, self.before["online"], going)
         counting = affinity.counting(self.findings, self.request.conflicts_of)
-        if counting and self.request.bystanders == "refuse":
+        if counting and self.request.affinity_conflicts == "fail":
             raise ChangeRefusedError(
                 f"{len(counting)} affinity conflict(s) with taking CPUs {cpulist.render(going)} offline; nothing was changed. "
-                f"Move what is bound to these CPUs, or set bystanders to warn:\n{affinity.readable(counting)}",
+                f"Move what is bound to these CPUs, or set affinity_conflicts to warn:\n{affinity.readable(counting)}",
                 counting,
             )
 
@@ -175,9 +175,9 @@ class RuntimeChange:
         if smt_restore.pending(self.host) is not None:
             if self.moves:
                 raise ChangeRefusedError("nothing was confirmed: the host is not in the state asked for. The timer that rolls the change back is still armed")
-        elif smt_restore.was_reverted(self.host):
+        elif smt_restore.was_rolled_back(self.host):
             raise ChangeRefusedError(
-                "this comes too late: revert_after had passed, and the host was restored to the state before the change "
+                "this comes too late: rollback_after had passed, and the host was restored to the state before the change "
                 f"(journalctl -u {rollback_timer.UNIT}.service). Nothing was confirmed, nothing was changed now"
             )
         elif self.moves:
@@ -188,11 +188,11 @@ class RuntimeChange:
         topology_cache.save(self.fs, self.topology)
         saved, record = self._save_snapshot(self.goal)
         already_pending = smt_restore.pending(self.host) is not None
-        if self.request.revert_after is not None:
-            self.rollback_timer.arm(self.rollback_timer.with_pending(record), self.request.revert_after)
+        if self.request.rollback_after is not None:
+            self.rollback_timer.arm(self.rollback_timer.with_pending(record), self.request.rollback_after)
         elif already_pending:
             self.rollback_timer.keep(self.rollback_timer.with_pending(record))
-        own_watchdog = watchdog.Guard(
+        own_watchdog = watchdog.Watchdog(
             self.host.sysroot, self.before, self.fs.path(LOG), restore=lambda: smt_restore.put_back(self.host, record), keep=[lock.descriptor]
         )
         try:
@@ -200,7 +200,7 @@ class RuntimeChange:
                 return self._carry_out(saved)
         except BaseException:
             # The watchdog has restored the host. The timer is no longer needed, unless it has to roll back an earlier change.
-            if self.request.revert_after is not None and not already_pending:
+            if self.request.rollback_after is not None and not already_pending:
                 self.rollback_timer.disarm()
             raise
 
@@ -211,16 +211,16 @@ class RuntimeChange:
         remove = []
         saved = self.saved
         if saved:
-            saved["bystanders"] = affinity.merge(saved["bystanders"], captured)
+            saved["masks"] = affinity.merge(saved["masks"], captured)
         else:
             saved = self.saved = smt_snapshot.new(self.host, self.before, captured)
             remove = [smt_snapshot.PATH]
         saved["cores"] = self.cores
         smt_snapshot.save(self.fs, saved)
-        return saved, {"cpu": self.before, "bystanders": captured, "remove": remove}
+        return saved, {"cpu": self.before, "masks": captured, "remove": remove}
 
     def _carry_out(self, saved: smt_snapshot.Snapshot) -> smt_state.State:
-        captured = saved["bystanders"]
+        captured = saved["masks"]
         masks = affinity.masks_now(self.host, captured)
         learned: list[tuple[int, ...]] = []
         if self.request.state == RESTORED:
@@ -233,11 +233,11 @@ class RuntimeChange:
                 after = smt_state.set_threads_per_core(sysroot, self.cores, threads, method, saved["cpu"], self.host, learned)
             self.cores = saved["cores"] = smt_state.join_cores(self.cores, learned)
         if set(after["online"]) - set(self.before["online"]):
-            self.not_restored, saved["bystanders"] = affinity.put_back(self.host, captured, masks, after["online"])
+            self.not_restored, saved["masks"] = affinity.put_back(self.host, captured, masks, after["online"])
             topology_cache.save(self.fs, topology.read_topology(self.fs))
         else:
             affinity.note_left(self.host, captured)
-        as_before = not smt_state.differences(saved["cpu"], after) and affinity.is_empty(saved["bystanders"])
+        as_before = not smt_state.differences(saved["cpu"], after) and affinity.is_empty(saved["masks"])
         if self.request.state == RESTORED or (as_before and not learned):
             # The state is that before the first change again, so the next change is a first one.
             smt_snapshot.remove(self.fs)
@@ -276,9 +276,9 @@ class RuntimeChange:
             "changed": changed,
             "before": _shown(self.before),
             "after": _shown(after),
-            "bystanders": [finding.text for finding in self.findings],
+            "affinity_conflicts": [finding.text for finding in self.findings],
             "not_restored": self.not_restored,
-            "revert_pending": pending,
+            "rollback_pending": pending,
             "diff": _diff(self.before, after) + config_files.diff(files),
         }
 

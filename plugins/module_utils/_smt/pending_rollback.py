@@ -14,7 +14,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulis
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
 
 # The role smt_policy writes and removes it.
-PATH = "var/lib/threadwise-smt/way-back.json"
+PATH = "var/lib/threadwise-smt/pending-rollback.json"
 
 
 def load(fs: host_files.HostFs) -> dict[str, t.Any] | None:

@@ -20,8 +20,8 @@ import typing as t
 from .._host import locks
 from . import affinity, state as smt_state
 
-PENDING = "var/lib/threadwise-smt/revert.json"
-REVERTED = "var/lib/threadwise-smt/reverted.json"
+PENDING = "var/lib/threadwise-smt/rollback.json"
+REVERTED = "var/lib/threadwise-smt/rolled-back.json"
 BOOT_ID = "proc/sys/kernel/random/boot_id"
 PURPOSE = "the rollback timer of a change that was not confirmed"
 
@@ -30,7 +30,7 @@ class Record(t.TypedDict):
     """What a rollback restores."""
 
     cpu: smt_state.State  # before the change
-    bystanders: affinity.Captured  # masks to put back
+    masks: affinity.Captured  # masks to put back
     remove: list[str]  # paths below the sysroot of files that only this change has written
 
 
@@ -48,7 +48,7 @@ def put_back(host: affinity.Host, record: t.Mapping[str, t.Any]) -> list[str]:
         StateError: when ``record`` is not a valid record.
     """
     try:
-        captured, remove = record["bystanders"], record["remove"]
+        captured, remove = record["masks"], record["remove"]
         masks = affinity.masks_now(host, captured)
         problems = smt_state.restore(host.sysroot, record["cpu"], host)
     except (KeyError, TypeError) as error:
@@ -73,12 +73,12 @@ def pending(host: affinity.Host, path: str = PENDING) -> Record | None:
     return record if same_boot else None
 
 
-def was_reverted(host: affinity.Host) -> bool:
+def was_rolled_back(host: affinity.Host) -> bool:
     """Return whether the last change of this boot that needed a confirmation was rolled back."""
     return pending(host, REVERTED) is not None
 
 
-def revert(host: affinity.Host) -> list[str]:
+def roll_back(host: affinity.Host) -> list[str]:
     """Roll back what is not confirmed, once no other run changes this host, and return sentences on what could not be restored. The timer starts this."""
     with locks.HostLock(host.sysroot, PURPOSE, math.inf):
         record = pending(host)
@@ -91,7 +91,7 @@ def revert(host: affinity.Host) -> list[str]:
 
 def main(arguments: list[str]) -> int:
     """Run the rollback program for a sysroot and return its exit status: 1 when something could not be restored."""
-    problems = revert(affinity.Host(arguments[0]))
+    problems = roll_back(affinity.Host(arguments[0]))
     for problem in problems:
         sys.stderr.write(f"threadwise-smt: {problem}\n")
     return 1 if problems else 0

@@ -20,7 +20,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinit
 
 PROGRAM = "var/lib/threadwise-smt/restore"
 PACKAGE = "threadwise_smt"
-UNIT = "threadwise-smt-revert"
+UNIT = "threadwise-smt-rollback"
 UNITS = (UNIT + ".timer", UNIT + ".service")
 # All files of the rollback program. They import only each other, by relative imports.
 MODULES = (cpulist, locks, kernel_files, tasks, cpusets, bindings, smt_state, affinity, smt_restore)
@@ -32,11 +32,11 @@ RunCommand = t.Callable[[t.List[str]], t.Tuple[int, str, str]]
 """Runs a command and returns (status, stdout, stderr), as AnsibleModule.run_command."""
 
 
-class DeadManError(Exception):
+class RollbackTimerError(Exception):
     """The timer cannot be armed or stopped. Nothing else was changed."""
 
 
-class DeadMan:
+class RollbackTimer:
     """The rollback timer of one host; ``host`` and ``fs`` are the files of the same host."""
 
     def __init__(self, host: affinity.Host, fs: host_files.HostFs, run_command: RunCommand) -> None:
@@ -45,15 +45,15 @@ class DeadMan:
         self._run = run_command
 
     def check_can_be_armed(self) -> None:
-        """Check the host's requirements; raise DeadManError when systemd does not run on the host."""
+        """Check the host's requirements; raise RollbackTimerError when systemd does not run on the host."""
         if self._fs.status("run/systemd/system") is None or shutil.which("systemd-run") is None:
-            raise DeadManError(
-                "revert_after needs systemd (systemd-run), which does not run on this host: nothing was changed. Leave revert_after out, "
+            raise RollbackTimerError(
+                "rollback_after needs systemd (systemd-run), which does not run on this host: nothing was changed. Leave rollback_after out, "
                 "or set up another rollback yourself"
             )
 
     def arm(self, record: smt_restore.Record, seconds: int) -> None:
-        """Start the timer, which restores ``record`` after so many seconds; replace an armed one; raise DeadManError when that is not possible."""
+        """Start the timer, which restores ``record`` after so many seconds; replace an armed one; raise RollbackTimerError when that is not possible."""
         self.check_can_be_armed()
         try:
             for module in MODULES:
@@ -62,7 +62,7 @@ class DeadMan:
             self._stop()
             self.keep(record)
         except OSError as error:
-            raise DeadManError(f"the rollback program cannot be written below /var/lib/threadwise-smt: {error}") from error
+            raise RollbackTimerError(f"the rollback program cannot be written below /var/lib/threadwise-smt: {error}") from error
         command = [
             "systemd-run",
             "--unit=" + UNIT,
@@ -78,7 +78,7 @@ class DeadMan:
         status, _out, message = self._run(command)
         if status != 0:
             self._clean()
-            raise DeadManError(f"systemd-run did not start the rollback timer (status {status}): {message.strip()[:500]}")
+            raise RollbackTimerError(f"systemd-run did not start the rollback timer (status {status}): {message.strip()[:500]}")
 
     def keep(self, record: smt_restore.Record) -> None:
         """Write the record that the timer restores; raise OSError when it cannot be written."""
@@ -91,7 +91,7 @@ class DeadMan:
             return record
         return {
             "cpu": earlier["cpu"],
-            "bystanders": affinity.merge(earlier["bystanders"], record["bystanders"]),
+            "masks": affinity.merge(earlier["masks"], record["masks"]),
             "remove": sorted(set(earlier["remove"]) | set(record["remove"])),
         }
 
@@ -103,7 +103,7 @@ class DeadMan:
         return self._run(["systemctl", "is-active", "--quiet", *UNITS])[0] == 0
 
     def disarm(self) -> None:
-        """Stop the timer after a confirmation or a rollback; raise DeadManError when the timer cannot be stopped."""
+        """Stop the timer after a confirmation or a rollback; raise RollbackTimerError when the timer cannot be stopped."""
         if self._fs.status(smt_restore.PENDING) is None:
             return
         self._stop()
@@ -119,7 +119,7 @@ class DeadMan:
         self._remove_record()
         status, _out, message = self._run(["systemctl", "stop", *UNITS])
         if status not in (0, NOT_LOADED):
-            raise DeadManError(f"the timer {UNIT}.timer could not be stopped: {message.strip()[:500]}")
+            raise RollbackTimerError(f"the timer {UNIT}.timer could not be stopped: {message.strip()[:500]}")
         self._run(["systemctl", "reset-failed", *UNITS])
 
     def _clean(self) -> None:

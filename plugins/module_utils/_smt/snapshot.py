@@ -30,11 +30,11 @@ class Snapshot(t.TypedDict):
     boot_id: str | None
     saved_at: str
     cpu: smt_state.State  # before the first change
-    bystanders: affinity.Captured  # masks to put back
+    masks: affinity.Captured  # masks to put back
     cores: t.Sequence[t.Sequence[int]]  # CPUs of each core that were seen in this boot
 
 
-class SavedStateError(Exception):
+class SmtSnapshotError(Exception):
     """The snapshot exists and cannot be used. The text names the file, the reason and the way out."""
 
 
@@ -46,7 +46,7 @@ def new(host: affinity.Host, state: smt_state.State, captured: affinity.Captured
         "boot_id": host.read(BOOT_ID),
         "saved_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "cpu": state,
-        "bystanders": captured,
+        "masks": captured,
         "cores": [],
     }
 
@@ -70,30 +70,30 @@ def load(host: affinity.Host, fs: host_files.HostFs, is_persistent: bool) -> Sna
         is_persistent: whether a setting is persistent over boots, so that this collection caused the state after a boot
 
     Raises:
-        SavedStateError: when the snapshot cannot be used.
+        SmtSnapshotError: when the snapshot cannot be used.
     """
     status = fs.status(PATH)
     if status is None:
         return None
     way_out = "remove it if the state before the first change is no longer needed"
     if fs.is_host and (not stat.S_ISREG(status.st_mode) or status.st_uid != 0 or status.st_mode & 0o022):
-        raise SavedStateError(f"{fs.path(PATH)} is not a regular file that only root can write: {way_out}")
+        raise SmtSnapshotError(f"{fs.path(PATH)} is not a regular file that only root can write: {way_out}")
     try:
         saved: Snapshot = json.loads(fs.read(PATH, host_files.LARGE) or "")
         if saved["schema"] != SCHEMA or saved["schema_version"] != SCHEMA_VERSION:
             raise ValueError(f"it is not a {SCHEMA} of version {SCHEMA_VERSION}")
         smt_state.check_state(saved["cpu"])
-        affinity.check(saved["bystanders"])
+        affinity.check(saved["masks"])
         _check_cores(saved["cores"])
         boot_id = saved["boot_id"]
     except (ValueError, KeyError, TypeError, RecursionError, smt_state.StateError) as error:
-        raise SavedStateError(f"{fs.path(PATH)} cannot be used ({error!s:.200}): {way_out}") from error
+        raise SmtSnapshotError(f"{fs.path(PATH)} cannot be used ({error!s:.200}): {way_out}") from error
     if boot_id == host.read(BOOT_ID):
         return saved
     if not is_persistent:
         return None
     nothing: affinity.Captured = {"online": saved["cpu"]["online"], "tasks": [], "cpusets": {}, "partitions": {}, "interrupts": {}}
-    return {**saved, "bystanders": nothing, "cores": []}
+    return {**saved, "masks": nothing, "cores": []}
 
 
 def _check_cores(cores: t.Sequence[t.Sequence[int]]) -> None:

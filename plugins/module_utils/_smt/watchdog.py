@@ -6,7 +6,7 @@ It is forked before the first write and waits at a pipe. The watched process wri
 that byte (SIGKILL, out of memory, a crash), the watchdog restores the previous state. It runs in its own session and, if possible, in the root
 cgroup, so that the end of a connection, a process group or a login session does not end it too.
 
-    with Guard('/', smt_state.read('/'), '/var/lib/threadwise-smt/guard.log'):
+    with Watchdog('/', smt_state.read('/'), '/var/lib/threadwise-smt/watchdog.log'):
         ...change...        # after an exception the watchdog restores before it is raised further
 """
 
@@ -25,18 +25,18 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt import state a
 
 DONE = b"d"
 ARMED = b"a"
-NAME = "smt-guard"
+NAME = "smt-watchdog"
 ARM_SECONDS = 30
 # How often the watchdog checks that the watched process is alive: a child that never called exec may keep the pipe open.
 CHECK_SECONDS = 2.0
 CGROUPS = ("/sys/fs/cgroup/cgroup.procs", "/sys/fs/cgroup/systemd/cgroup.procs")
 
 
-class GuardError(Exception):
+class WatchdogError(Exception):
     """The watchdog could not be started. Nothing was changed yet."""
 
 
-class Guard:
+class Watchdog:
     """A watchdog that restores ``state`` unless the process that armed it calls :meth:`disarm`.
 
     Args:
@@ -65,8 +65,8 @@ class Guard:
         self._to_watchdog: int | None = None
         self._from_watchdog: int | None = None
 
-    def arm(self) -> Guard:
-        """Start the watchdog and wait until it is ready; raise GuardError when it did not start."""
+    def arm(self) -> Watchdog:
+        """Start the watchdog and wait until it is ready; raise WatchdogError when it did not start."""
         read_end, self._to_watchdog = os.pipe()
         from_watchdog, write_end = os.pipe()
         self._from_watchdog = from_watchdog
@@ -74,7 +74,7 @@ class Guard:
         try:
             middle = os.fork()
         except OSError as error:
-            raise GuardError(f"the watchdog process could not be started: {error}") from error
+            raise WatchdogError(f"the watchdog process could not be started: {error}") from error
         if middle == 0:
             self._become_watchdog(watched, read_end, write_end)
         os.close(read_end)
@@ -83,7 +83,7 @@ class Guard:
         ready = select.select([from_watchdog], [], [], ARM_SECONDS)[0]
         if not ready or os.read(from_watchdog, 1) != ARMED:
             self._close_pipes()
-            raise GuardError(f"the watchdog process did not start; see {self._log_path}")
+            raise WatchdogError(f"the watchdog process did not start; see {self._log_path}")
         return self
 
     def disarm(self) -> None:
@@ -98,7 +98,7 @@ class Guard:
         """Make the watchdog restore the host and wait for its end."""
         self._wait()
 
-    def __enter__(self) -> Guard:
+    def __enter__(self) -> Watchdog:
         return self.arm()
 
     def __exit__(self, error_type: type[BaseException] | None, error: BaseException | None, where: types.TracebackType | None) -> None:
@@ -109,7 +109,7 @@ class Guard:
 
     def _wait(self) -> None:
         if self._to_watchdog is None or self._from_watchdog is None:
-            raise GuardError("the watchdog is not armed")
+            raise WatchdogError("the watchdog is not armed")
         os.close(self._to_watchdog)
         self._to_watchdog = None
         while os.read(self._from_watchdog, 64):

@@ -270,7 +270,7 @@ INT_FLOAT_LOOP: Workload = {
 
 INT_FLOAT_LOOP_CO_RUNNERS: Workload = {
     **INT_FLOAT_LOOP,
-    "name": "int_float_loop_neighbours",
+    "name": "int_float_loop_co_runners",
     "title": "integer and floating-point loop with three co-runners on each CPU",
     "neighbours": 3,
     "placements": TWO_WORKERS,

@@ -15,7 +15,7 @@ import typing as t
 COST_OF_ONE_CPU = 0.45
 
 
-class DerivedError(ValueError):
+class SmtMetricsError(ValueError):
     """A metric cannot be computed from these values. The message names the value."""
 
 
@@ -27,7 +27,7 @@ def cost_of_sharing(shared: float, separate: float) -> float:
         separate: rate of the same two workers on two cores.
 
     Raises:
-        DerivedError: a rate is not above zero.
+        SmtMetricsError: a rate is not above zero.
     """
     return 1 - _positive("shared", shared) / _positive("separate", separate)
 
@@ -40,7 +40,7 @@ def smt_yield(all_threads: float, one_per_core: float) -> float:
         one_per_core: rate with one worker per core.
 
     Raises:
-        DerivedError: a rate is not above zero.
+        SmtMetricsError: a rate is not above zero.
     """
     return _positive("all_threads", all_threads) / _positive("one_per_core", one_per_core)
 
@@ -53,7 +53,7 @@ def gain_of_switching_off(smt_on: float, smt_off: float) -> float:
         smt_off: rate of the whole machine with SMT off.
 
     Raises:
-        DerivedError: a rate is not above zero.
+        SmtMetricsError: a rate is not above zero.
     """
     return _positive("smt_off", smt_off) / _positive("smt_on", smt_on) - 1
 
@@ -99,7 +99,7 @@ def what_two_share(paired: float, alone: float, margin: float = 0.05) -> str:
         ``nothing``, ``core`` or ``cpu``.
 
     Raises:
-        DerivedError: a rate is not above zero.
+        SmtMetricsError: a rate is not above zero.
     """
     cost = cost_of_sharing(paired, alone)
     if cost <= margin:
@@ -118,10 +118,10 @@ def crossover(ratios: t.Mapping[int, float], margin: float = 0.0) -> int | None:
         The number of streams, or None where SMT does not help at the largest one.
 
     Raises:
-        DerivedError: there is no ratio, or one is not above zero.
+        SmtMetricsError: there is no ratio, or one is not above zero.
     """
     if not ratios:
-        raise DerivedError("a crossover needs at least one number of streams")
+        raise SmtMetricsError("a crossover needs at least one number of streams")
     found = None
     for streams in sorted(ratios, reverse=True):
         if _positive(f"the ratio at {streams} streams", ratios[streams]) <= 1 + margin:
@@ -141,10 +141,10 @@ def most_clients(responses: t.Mapping[float, float], limit: float) -> float | No
         The number of clients, or None where the smallest one exceeds the limit.
 
     Raises:
-        DerivedError: there is no response time, or one is not above zero.
+        SmtMetricsError: there is no response time, or one is not above zero.
     """
     if not responses:
-        raise DerivedError("the number of clients needs at least one response time")
+        raise SmtMetricsError("the number of clients needs at least one response time")
     found = None
     for clients in sorted(responses):
         response = responses[clients]
@@ -162,7 +162,7 @@ def achievement_rate(performance: float, cpu_usage: float) -> float:
         cpu_usage: summed usage of the logical CPUs, 1 for one busy CPU.
 
     Raises:
-        DerivedError: a value is not above zero.
+        SmtMetricsError: a value is not above zero.
     """
     return _positive("performance", performance) / _positive("cpu_usage", cpu_usage)
 
@@ -179,10 +179,10 @@ def headroom(performance: float, cpu_usage: float, capacity: float) -> dict[str,
         ``{by_usage, real}`` in the rate's unit: performance x (1 / cpu_usage - 1), and capacity - performance.
 
     Raises:
-        DerivedError: a value is out of range.
+        SmtMetricsError: a value is out of range.
     """
     if _positive("cpu_usage", cpu_usage) > 1:
-        raise DerivedError(f"cpu_usage is {cpu_usage}: a share of all CPUs' time is at most 1")
+        raise SmtMetricsError(f"cpu_usage is {cpu_usage}: a share of all CPUs' time is at most 1")
     return {"by_usage": _positive("performance", performance) * (1 / cpu_usage - 1), "real": _positive("capacity", capacity) - performance}
 
 
@@ -194,7 +194,7 @@ def cpi(cycles: float, instructions: float) -> float:
         instructions: retired instructions of the thread.
 
     Raises:
-        DerivedError: a count is not above zero.
+        SmtMetricsError: a count is not above zero.
     """
     return _positive("cycles", cycles) / _positive("instructions", instructions)
 
@@ -207,7 +207,7 @@ def core_cpi(core_cycles: float, instructions: t.Sequence[float]) -> float:
         instructions: retired instructions of each thread.
 
     Raises:
-        DerivedError: a count is not above zero.
+        SmtMetricsError: a count is not above zero.
     """
     return cpi(core_cycles, math.fsum(instructions))
 
@@ -216,10 +216,10 @@ def _positive(name: str, value: t.Any) -> float:
     """Return the value as a float.
 
     Raises:
-        DerivedError: not a number, not finite, or not above zero.
+        SmtMetricsError: not a number, not finite, or not above zero.
     """
     if not _is_number(value) or not 0 < value < math.inf:
-        raise DerivedError(f"{name} is {str(value)[:60]}: it must be a number above zero")
+        raise SmtMetricsError(f"{name} is {str(value)[:60]}: it must be a number above zero")
     return float(value)
 
 

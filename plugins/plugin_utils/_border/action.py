@@ -112,7 +112,7 @@ class HostAction(ActionBase):
         self._crossed = True
         try:
             return {"_ansible_parsed": True, **answers.accept(self._kind, res.get("stdout") or "")}
-        except answers.NoAnswer:
+        except answers.NoAnswerError:
             said = text.line(f"{res.get('stderr') or ''} {res.get('stdout') or ''}".strip() or "nothing", MOST_OUTPUT)
             reason = f"the module did not run there: exit status {text.line(res.get('rc'), 20)}, it printed {said}"
         except text.BorderError as error:

@@ -65,12 +65,12 @@ KINDS = {
             "changed": schema.BOOL,
             "before": _STATE,
             "after": _STATE,
-            "bystanders": _SENTENCES,
+            "affinity_conflicts": _SENTENCES,
             "not_restored": _SENTENCES,
-            "revert_pending": schema.BOOL,
+            "rollback_pending": schema.BOOL,
             "diff": schema.items(_DIFF, 1000),
         },
-        of_failure=("bystanders",),
+        of_failure=("affinity_conflicts",),
     ),
     "smt_boot_args": Kind(
         {
@@ -130,7 +130,7 @@ def accept(name: str, stdout: str) -> dict[str, t.Any]:
     try:
         document, _junk = _without_other_lines(stdout, objects_only=True)
     except ValueError as error:
-        raise NoAnswer("it is not JSON") from error
+        raise NoAnswerError("it is not JSON") from error
     answer = text.parse(document)
     if not isinstance(answer, dict):
         raise text.BorderError("it is not a JSON object")
@@ -139,7 +139,7 @@ def accept(name: str, stdout: str) -> dict[str, t.Any]:
     return {**found, "warnings": warnings} if warnings else found
 
 
-class NoAnswer(text.BorderError):
+class NoAnswerError(text.BorderError):
     """A host printed nothing that could be an answer, as without Python."""
 
 

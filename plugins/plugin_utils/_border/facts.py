@@ -80,7 +80,7 @@ SMT = schema.whole(
     hypervisor=schema.or_null(schema.text(100)),
     methods=schema.whole(runtime=_METHODS, boot=_METHODS),
     hardware_class=schema.or_null(schema.text(100, r"^[a-z0-9_]{1,20}-[0-9]{1,5}s[0-9]{1,5}c[0-9]{1,5}t-[a-z]{1,10}-[0-9a-f]{8}$")),
-    unconfirmed=schema.or_null(_PENDING_ROLLBACK),
+    pending_rollback=schema.or_null(_PENDING_ROLLBACK),
     problems=_SENTENCES,
 )
 
@@ -114,7 +114,7 @@ MEMORY = schema.whole(
             sysctls=schema.items(schema.whole(name=_WORD, value=_WORD, state=schema.one_of("present", "absent")), 50),
             differences=_SENTENCES,
             boot_differences=_SENTENCES,
-            boot_hindrance=schema.or_null(_SENTENCE),
+            boot_blocked_by=schema.or_null(_SENTENCE),
             overrides=_SENTENCES,
         )
     ),

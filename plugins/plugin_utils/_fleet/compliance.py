@@ -22,7 +22,7 @@ STATUSES = (COMPLIANT, DRIFTED, UNKNOWN, UNREACHABLE)
 ASPECTS = ("running", "configured", "memory", "memory_configured")
 
 # The fields of a result.
-_FIELDS = {"status", "sentence", "wanted", "scope", "evidence", "hardware_class", "reboot_pending", "change", "before", "unconfirmed", *ASPECTS}
+_FIELDS = {"status", "sentence", "wanted", "scope", "evidence", "hardware_class", "reboot_pending", "change", "before", "pending_rollback", *ASPECTS}
 
 # Long lists, such as every CPU of a large machine, are cut.
 MOST_REASONS = 5
@@ -67,10 +67,10 @@ def judge(facts: t.Any, desired: policy.DesiredState, scope: str, memory: t.Mapp
         memory: from :func:`memory_aspects`, or None without a memory policy.
 
     Returns:
-        ``{status, wanted, scope, evidence, hardware_class, reboot_pending, change, before, unconfirmed, sentence}`` and the `ASPECTS`. Each aspect
+        ``{status, wanted, scope, evidence, hardware_class, reboot_pending, change, before, pending_rollback, sentence}`` and the `ASPECTS`. Each aspect
         is None where the policy does not cover it, or ``{status, reasons, blocked_by}`` with the reason that blocks a change at run time (or at all) as
         `blocked_by`. ``change`` leads to the desired state, ``before`` back to the present one: ``{running, configured, reboot}``, options of
-        `smt_state` and `smt_boot_args` (None where there is nothing to do, or no method), and whether a reboot is needed. ``unconfirmed`` is
+        `smt_state` and `smt_boot_args` (None where there is nothing to do, or no method), and whether a reboot is needed. ``pending_rollback`` is
         the pending rollback of a change by an interrupted rollout, with ``memory`` (bool) beside these three, or None.
     """
     if not isinstance(facts, dict):
@@ -91,7 +91,7 @@ def judge(facts: t.Any, desired: policy.DesiredState, scope: str, memory: t.Mapp
         "evidence": desired.decided_by,
         "hardware_class": _text(facts.get("hardware_class")),
         "reboot_pending": pending if isinstance(pending, bool) else None,
-        "unconfirmed": _pending_rollback(facts.get("unconfirmed")),
+        "pending_rollback": _pending_rollback(facts.get("pending_rollback")),
         **aspects,
     }
     needs = _needs(result)
@@ -169,7 +169,7 @@ def memory_aspects(facts: t.Any) -> dict[str, dict[str, t.Any] | None]:
     later = _list(plan, "boot_differences")
     return {
         "memory": _aspect(DRIFTED if now else COMPLIANT, now, refusal),
-        "memory_configured": _aspect(DRIFTED if later else COMPLIANT, later, _text(plan.get("boot_hindrance")) if later else None) if plan else None,
+        "memory_configured": _aspect(DRIFTED if later else COMPLIANT, later, _text(plan.get("boot_blocked_by")) if later else None) if plan else None,
     }
 
 
@@ -203,7 +203,7 @@ def _blocked_by(facts: Facts, when: str) -> str | None:
 def _needs(result: ComplianceResult) -> dict[str, bool]:
     """Return which of running system and boot arguments must change, and whether a reboot is needed."""
     run, boot = result["running"], result["configured"]
-    blocked = bool(run and run["status"] == DRIFTED and run["hindrance"])
+    blocked = bool(run and run["status"] == DRIFTED and run["blocked_by"])
     drifted = bool(boot and boot["status"] == DRIFTED)
     reboot = bool(boot) and (blocked or (result["scope"] == policy.BOOT and (drifted or bool(result["reboot_pending"]))))
     return {"running": bool(run and run["status"] == DRIFTED and not blocked), "configured": drifted or reboot, "reboot": reboot}
@@ -284,7 +284,7 @@ def _aspect(status: str, reasons: t.Sequence[t.Any] = (), blocked_by: str | None
     shown = [_text(reason) or "?" for reason in reasons[:MOST_REASONS]]
     if len(reasons) > MOST_REASONS:
         shown.append(f"and {len(reasons) - MOST_REASONS} more")
-    return {"status": status, "reasons": shown, "hindrance": _text(blocked_by)}
+    return {"status": status, "reasons": shown, "blocked_by": _text(blocked_by)}
 
 
 def _dict(mapping: t.Mapping[str, t.Any], name: str) -> dict[str, t.Any]:

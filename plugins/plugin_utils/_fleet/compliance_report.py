@@ -69,7 +69,7 @@ def _cells(host: str, result: ComplianceResult) -> tuple[str, ...]:
 
 def how(result: ComplianceResult) -> str:
     """Describe what is wrong on a host; empty for a compliant one."""
-    waiting = result["unconfirmed"] is not None
+    waiting = result["pending_rollback"] is not None
     return ". ".join(filter(None, [result["sentence"], "changed by a rollout that was interrupted before the host was found healthy" if waiting else None]))
 
 
@@ -79,7 +79,7 @@ def document(judged: t.Sequence[Judged], at: datetime.datetime) -> str:
         {
             "host": host,
             **{key: result[key] for key in KEPT},
-            "unconfirmed": result["unconfirmed"] is not None,
+            "pending_rollback": result["pending_rollback"] is not None,
             **{aspect: result[aspect] and {key: result[aspect][key] for key in ("status", "reasons")} for aspect in compliance.ASPECTS},
         }
         for host, result in judged

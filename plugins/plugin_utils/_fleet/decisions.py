@@ -27,7 +27,7 @@ NAMED = 3
 STATES = {conclusion.ON: policy.ENABLED, conclusion.OFF: policy.DISABLED, conclusion.EITHER: policy.ANY}
 
 
-class EvidenceError(Exception):
+class DecisionError(Exception):
     """A result cannot be used for a decision. The text gives the reason and what to do."""
 
 
@@ -60,12 +60,12 @@ def conclude(result: host_comparisons.Result, now: datetime.datetime) -> Conclus
         now: the present time, aware.
 
     Raises:
-        EvidenceError: the result's time lies in the future.
+        DecisionError: the result's time lies in the future.
     """
     for name in ("started", "finished", "collected"):
         at = _moment(result, name)
         if at and at > now + AHEAD:
-            raise EvidenceError(f"{result['host']}: {name} is {result[name]}, which is in the future: set the clock of the host, and evaluate it again")
+            raise DecisionError(f"{result['host']}: {name} is {result[name]}, which is in the future: set the clock of the host, and evaluate it again")
     hardware_class = result["facts"].get("hardware_class")
     if not hardware_class or result["change"].get("name") not in host_comparisons.CHANGES_OF_SMT:
         return None

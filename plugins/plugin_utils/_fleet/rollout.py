@@ -116,15 +116,15 @@ def is_pending(result: ComplianceResult, reboot_ok: bool) -> bool:
     """Return whether a host needs a change and can be changed, or has a pending rollback."""
     if result["status"] == compliance.DRIFTED:
         return blocked_by(result, reboot_ok) is None
-    return result["status"] == compliance.COMPLIANT and (result["unconfirmed"] is not None or (reboot_ok and result["change"]["reboot"]))
+    return result["status"] == compliance.COMPLIANT and (result["pending_rollback"] is not None or (reboot_ok and result["change"]["reboot"]))
 
 
 def blocked_by(result: ComplianceResult, reboot_ok: bool) -> str | None:
     """Return what blocks the change of a drifted host, or None."""
     run = result["running"]
     for name in ("configured", "memory", "memory_configured"):
-        if result[name] and result[name]["status"] == compliance.DRIFTED and result[name]["hindrance"]:
-            return str(result[name]["hindrance"])
-    if run and run["status"] == compliance.DRIFTED and run["hindrance"] and not (result["change"]["reboot"] and reboot_ok):
-        return str(run["hindrance"])
+        if result[name] and result[name]["status"] == compliance.DRIFTED and result[name]["blocked_by"]:
+            return str(result[name]["blocked_by"])
+    if run and run["status"] == compliance.DRIFTED and run["blocked_by"] and not (result["change"]["reboot"] and reboot_ok):
+        return str(run["blocked_by"])
     return None

@@ -167,7 +167,7 @@ def test_headroom_that_usage_suggests_is_not_there():
     ],
 )
 def test_figures_that_are_none_are_refused(call):
-    with pytest.raises(smt_metrics.DerivedError):
+    with pytest.raises(smt_metrics.SmtMetricsError):
         call()
 
 

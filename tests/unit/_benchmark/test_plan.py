@@ -32,7 +32,7 @@ SETTINGS = {
     "blocks": 3,
     "sample_seconds": 0.05,
     "settle_seconds": 0,
-    "bystanders": "warn",
+    "affinity_conflicts": "warn",
     "affinity_conflicts_of": [],
     "overcommit_ratio": None,
     "custom": [],

@@ -91,11 +91,11 @@ def test_runs_are_listed_and_removed(files):
 
 
 def test_only_inputs_are_removed_after_measuring(files):
-    for name in ("gzip.input", "guard.log"):
+    for name in ("gzip.input", "watchdog.log"):
         with open(files.file(name), "w", encoding="utf-8") as some:
             some.write("x")
     files.remove_inputs()
-    assert sorted(os.listdir(files.path)) == ["guard.log", "header.json", "lock"]
+    assert sorted(os.listdir(files.path)) == ["watchdog.log", "header.json", "lock"]
 
 
 def test_runs_are_private_to_the_user(files, monkeypatch):

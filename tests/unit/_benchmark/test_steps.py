@@ -21,7 +21,7 @@ SETTINGS = {
     "blocks": 3,
     "sample_seconds": 0.05,
     "settle_seconds": 0,
-    "bystanders": "warn",
+    "affinity_conflicts": "warn",
     "overcommit_ratio": None,
     "margin": 0.01,
     "sources": {},

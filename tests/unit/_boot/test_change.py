@@ -111,8 +111,9 @@ def test_a_machine_without_smt_control_has_no_difference(tmp_path):
     assert run(tmp_path, "disabled")["differences"] == []
 
 
-def test_a_second_run_at_the_same_time_is_refused(tmp_path):
+def test_a_second_run_at_the_same_time_is_refused_after_a_while(tmp_path, monkeypatch):
     grub(tmp_path)
+    monkeypatch.setattr(locks, "CHANGE_SECONDS", 0.5)
     with locks.HostLock(str(tmp_path), "another"):
         with pytest.raises(locks.HostLockError, match=r"changed by another"):
             run(tmp_path, "disabled")

@@ -51,7 +51,7 @@ def test_all_documented_keys_exist(tmp_path):
         "hypervisor",
         "methods",
         "hardware_class",
-        "unconfirmed",
+        "pending_rollback",
         "problems",
     }
     assert json.loads(json.dumps(facts)) == facts

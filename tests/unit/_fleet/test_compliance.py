@@ -47,7 +47,7 @@ def test_compliant_is_where_smt_state_would_change_nothing(tmp_path, state, offl
         actual = compliance.running(found, desired)
         changes, reason = _asked(host, desired)
         if reason is not None:
-            assert (actual["status"], actual["hindrance"]) == ("drifted", reason), desired
+            assert (actual["status"], actual["blocked_by"]) == ("drifted", reason), desired
         else:
             assert actual["status"] == ("drifted" if changes else "compliant"), (desired, actual)
 
@@ -55,7 +55,7 @@ def test_compliant_is_where_smt_state_would_change_nothing(tmp_path, state, offl
 def _asked(host, desired):
     """Return whether smt_state would change something, or why it refuses: ``(changed, reason)``, one of them None."""
     try:
-        return host.ask(desired.state, threads=desired.threads, check=True, bystanders="warn")["changed"], None
+        return host.ask(desired.state, threads=desired.threads, check=True, affinity_conflicts="warn")["changed"], None
     except smt_state.StateError as error:
         return None, str(error)
 
@@ -133,7 +133,7 @@ def test_what_drifted_is_told_and_what_mends_it(tmp_path):
         ([7], None),
     ],
 )
-def test_the_way_back_of_boot_arguments(tmp_path, arguments, way):
+def test_the_rollback_of_boot_arguments(tmp_path, arguments, way):
     found = known(tmp_path)
     found["boot"].update(configured=arguments, reboot_required=True)
     assert judge(found, DesiredState("disabled"), "boot")["before"]["configured"] == (
@@ -159,7 +159,7 @@ def test_forced_off_takes_boot_arguments_and_a_reboot(tmp_path):
     found = known(tmp_path, sysfs_tree.Machine(offline=(2, 3), control="forceoff"))
     found["boot"].update(running=["nosmt=force"], configured=["nosmt=force"])
     verdict = judge(found, DesiredState("enabled"))
-    assert "forceoff is final until a reboot" in verdict["running"]["hindrance"]
+    assert "forceoff is final until a reboot" in verdict["running"]["blocked_by"]
     assert verdict["change"] == {"running": None, "configured": {"smt": "enabled"}, "reboot": True}
     assert verdict["before"]["configured"] == {"smt": "forced_off"}
 
@@ -177,7 +177,7 @@ def test_where_any_state_will_do_nothing_drifts(tmp_path):
 
 
 def test_memory_counts_beside_it(tmp_path):
-    wanted = {"refusal": None, "differences": ["vm.overcommit_memory reads 0 instead of 2"], "boot_differences": [], "boot_hindrance": None}
+    wanted = {"refusal": None, "differences": ["vm.overcommit_memory reads 0 instead of 2"], "boot_differences": [], "boot_blocked_by": None}
     verdict = judge(known(tmp_path), DesiredState("enabled"), memory=compliance.memory_aspects({"wanted": wanted}))
     assert (verdict["status"], verdict["sentence"]) == ("drifted", "memory: vm.overcommit_memory reads 0 instead of 2")
     verdict = judge(known(tmp_path), DesiredState("enabled"), memory=compliance.memory_aspects({"wanted": dict(wanted, differences=[])}))
@@ -185,16 +185,16 @@ def test_memory_counts_beside_it(tmp_path):
 
 
 def test_memory_counts_at_the_next_boot_too(tmp_path):
-    wanted = {"differences": [], "boot_differences": ["/etc/sysctl.d/z.conf makes it 0"], "boot_hindrance": "take the line out"}
+    wanted = {"differences": [], "boot_differences": ["/etc/sysctl.d/z.conf makes it 0"], "boot_blocked_by": "take the line out"}
     verdict = judge(known(tmp_path), DesiredState("enabled"), memory=compliance.memory_aspects({"wanted": wanted}))
     assert (verdict["memory"]["status"], verdict["memory_configured"]["status"]) == ("compliant", "drifted")
     assert verdict["sentence"] == "memory configured: /etc/sysctl.d/z.conf makes it 0"
-    assert verdict["memory_configured"]["hindrance"] == "take the line out"
+    assert verdict["memory_configured"]["blocked_by"] == "take the line out"
 
 
 def test_services_alone_say_nothing_of_the_next_boot(tmp_path):
     aspects = compliance.memory_aspects({"wanted": None, "protect_differences": ["db.service is not spared"]})
-    assert aspects["memory"] == {"status": "drifted", "reasons": ["db.service is not spared"], "hindrance": None} and aspects["memory_configured"] is None
+    assert aspects["memory"] == {"status": "drifted", "reasons": ["db.service is not spared"], "blocked_by": None} and aspects["memory_configured"] is None
 
 
 @pytest.mark.parametrize(
@@ -215,8 +215,8 @@ def test_services_alone_say_nothing_of_the_next_boot(tmp_path):
         ({"running": 7, "configured": {"maxcpus": "4; reboot", "smt": "x"}}, {"running": None, "configured": None, "reboot": False, "memory": False}),
     ],
 )
-def test_of_what_a_host_calls_a_way_back_only_what_is_one_is_taken(tmp_path, actual, way):
-    assert judge(known(tmp_path, unconfirmed=actual), DesiredState("enabled"))["unconfirmed"] == way
+def test_of_what_a_host_calls_a_pending_rollback_only_what_is_one_is_taken(tmp_path, actual, way):
+    assert judge(known(tmp_path, pending_rollback=actual), DesiredState("enabled"))["pending_rollback"] == way
 
 
 def test_what_nothing_tells_is_unknown(tmp_path):
@@ -231,7 +231,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
     max_leaves=6,
 )
-FIELDS = ["supported", "control", "active", "threads_per_core", "cpus", "sibling_groups", "boot", "methods", "hardware_class", "complete", "unconfirmed"]
+FIELDS = ["supported", "control", "active", "threads_per_core", "cpus", "sibling_groups", "boot", "methods", "hardware_class", "complete", "pending_rollback"]
 
 
 @pytest.fixture(scope="module", name="usual")

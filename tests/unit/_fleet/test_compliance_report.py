@@ -21,7 +21,7 @@ def verdict(status="compliant", **known):
 
 
 def aspect(status):
-    return {"status": status, "reasons": ["x"], "hindrance": None}
+    return {"status": status, "reasons": ["x"], "blocked_by": None}
 
 
 FLEET = [
@@ -52,11 +52,11 @@ def test_json_says_all_of_it():
 
 
 def test_a_change_that_nobody_confirmed_is_told_everywhere():
-    fleet = [("a", dict(verdict(), sentence="", unconfirmed={})), ("b", dict(verdict(), sentence=""))]
+    fleet = [("a", dict(verdict(), sentence="", pending_rollback={})), ("b", dict(verdict(), sentence=""))]
     actual = "changed by a rollout that was interrupted before the host was found healthy"
     assert [actual in line for line in compliance_report.table(fleet)[2:4]] == [True, False]
     assert compliance_report.page(fleet, NOW).count(actual) == 1
-    assert [host["unconfirmed"] for host in json.loads(compliance_report.document(fleet, NOW))["hosts"]] == [True, False]
+    assert [host["pending_rollback"] for host in json.loads(compliance_report.document(fleet, NOW))["hosts"]] == [True, False]
 
 
 def test_metrics_say_what_is_known_and_leave_the_rest_out():

@@ -142,7 +142,7 @@ def test_one_host_cannot_overrule_others():
 
 @pytest.mark.parametrize("name", ["started", "finished", "collected"])
 def test_what_has_not_come_yet_decides_nothing(name):
-    with pytest.raises(decisions.EvidenceError, match=f"web01: {name} is 9999-01-01T00:00:00Z, which is in the future"):
+    with pytest.raises(decisions.DecisionError, match=f"web01: {name} is 9999-01-01T00:00:00Z, which is in the future"):
         decisions.conclude(dict(result_maker.result(), **{name: "9999-01-01T00:00:00Z"}), NOW)
 
 

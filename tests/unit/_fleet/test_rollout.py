@@ -68,8 +68,8 @@ def verdict(status="drifted", reboot=False, **actual):
     return dict(compliance.refused("", status), change={"running": None, "configured": None, "reboot": reboot}, **actual)
 
 
-HINDERED = {"status": "drifted", "reasons": [], "hindrance": "no way"}
-FREE = dict(HINDERED, hindrance=None)
+HINDERED = {"status": "drifted", "reasons": [], "blocked_by": "no way"}
+FREE = dict(HINDERED, blocked_by=None)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ FREE = dict(HINDERED, hindrance=None)
         (verdict(running=HINDERED, reboot=True), True, True),
         (verdict(running=FREE, configured=HINDERED), False, False),
         (verdict("compliant"), True, False),
-        (verdict("compliant", unconfirmed={}), False, True),
+        (verdict("compliant", pending_rollback={}), False, True),
         (verdict(memory_configured=FREE), False, True),
         (verdict(memory_configured=HINDERED), False, False),
         (verdict(memory=HINDERED), True, False),

@@ -68,7 +68,7 @@ def test_the_snapshot_is_for_root_only_and_removed_when_nothing_is_left(tmp_path
 
 def test_a_setting_that_the_kernel_does_not_have_is_refused(tmp_path):
     fs = HostFs(str(tmp_path))
-    with pytest.raises(memory_snapshot.MemoryStateError, match=r"no vm.nr_hugepages"):
+    with pytest.raises(memory_snapshot.MemorySnapshotError, match=r"no vm.nr_hugepages"):
         memory_snapshot.with_present(NOTHING, memory_facts.read_settings(fs), [HUGEPAGES])
 
 
@@ -106,7 +106,7 @@ def test_a_valid_snapshot_is_read(tmp_path):
 )
 def test_a_damaged_snapshot_is_refused_with_a_way_out(tmp_path, text):
     put(tmp_path, KEPT, text)
-    with pytest.raises(memory_snapshot.MemoryStateError, match=r"memory.json cannot be used.*remove it"):
+    with pytest.raises(memory_snapshot.MemorySnapshotError, match=r"memory.json cannot be used.*remove it"):
         memory_snapshot.load(HostFs(str(tmp_path)))
 
 
@@ -120,7 +120,7 @@ def test_a_value_that_the_kernel_changes_is_an_error(tmp_path):
     root = tree(tmp_path)
     os.unlink(tmp_path / "proc/sys/vm/nr_hugepages")
     os.symlink("/dev/null", tmp_path / "proc/sys/vm/nr_hugepages")
-    with pytest.raises(memory_snapshot.MemoryStateError, match=r"after 99 was written.*fragmented"):
+    with pytest.raises(memory_snapshot.MemorySnapshotError, match=r"after 99 was written.*fragmented"):
         memory_snapshot.write(HostFs(root), {HUGEPAGES: 99})
 
 

@@ -12,21 +12,21 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import time_limits
 
 
-@pytest.fixture(name="bystander")
+@pytest.fixture(name="other_process")
 def process_from_before():
     with subprocess.Popen(["sleep", "100"]) as process:
         yield process
         process.kill()
 
 
-def test_a_call_without_an_answer_is_given_up_with_its_process(bystander):
+def test_a_call_without_an_answer_is_given_up_with_its_process(other_process):
     with pytest.raises(AnsibleConnectionFailure, match="no answer within 2 s"), time_limits.within(2):
         waiting = subprocess.Popen(["sleep", "100"])
         try:
             waiting.wait()
         finally:
             ended = waiting.wait()
-    assert ended == -signal.SIGTERM and bystander.poll() is None
+    assert ended == -signal.SIGTERM and other_process.poll() is None
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0) and signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
 
 

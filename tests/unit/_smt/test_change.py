@@ -109,7 +109,7 @@ def test_reboot_into_a_persistent_setting(host, tmp_path):
 @pytest.mark.parametrize("text", ["", "[]", '{"schema": 1}', '{"schema": "threadwise.smt/state", "schema_version": 1, "cpu": {}}', "[" * 5000])
 def test_damaged_snapshot(host, text):
     host.put(smt_snapshot.PATH, text)
-    with pytest.raises(smt_snapshot.SavedStateError, match=r"state.json cannot be used .*remove it"):
+    with pytest.raises(smt_snapshot.SmtSnapshotError, match=r"state.json cannot be used .*remove it"):
         host.ask("disabled")
     assert host.writes == []
 
@@ -122,21 +122,21 @@ def test_refused_on_the_third_cpu(host):
 
 
 def test_no_rollback_timer_without_systemd(host):
-    with pytest.raises(smt_change.rollback_timer.DeadManError, match=r"needs systemd"):
-        host.ask("disabled", revert_after=60)
+    with pytest.raises(smt_change.rollback_timer.RollbackTimerError, match=r"needs systemd"):
+        host.ask("disabled", rollback_after=60)
     assert (host.writes, host.saved()) == ([], None)
 
 
 def test_the_rollback_timer_is_armed_before_the_writes(host):
     (host_files.HostFs(host.sysroot)).write("run/systemd/system/x", "")
-    assert host.ask("disabled", revert_after=60, persist="tmpfiles")["revert_pending"] is True
+    assert host.ask("disabled", rollback_after=60, persist="tmpfiles")["rollback_pending"] is True
     armed = [command for command in host.commands if command[0] == "systemd-run"]
     assert len(armed) == 1 and "--on-active=60" in armed[0]
     assert not host.exists(persistence.TMPFILES_PATH)
     done = host.ask("disabled", confirm=True, persist="tmpfiles")
-    assert (done["changed"], done["revert_pending"], host.exists(persistence.TMPFILES_PATH)) == (True, False, True)
-    assert ["systemctl", "stop", "threadwise-smt-revert.timer", "threadwise-smt-revert.service"] in host.commands
-    assert host.ask("disabled", revert_after=60, persist="tmpfiles")["changed"] is False
+    assert (done["changed"], done["rollback_pending"], host.exists(persistence.TMPFILES_PATH)) == (True, False, True)
+    assert ["systemctl", "stop", "threadwise-smt-rollback.timer", "threadwise-smt-rollback.service"] in host.commands
+    assert host.ask("disabled", rollback_after=60, persist="tmpfiles")["changed"] is False
 
 
 def test_nothing_to_confirm(host):
@@ -232,7 +232,7 @@ def test_a_task_pinned_by_a_user_prevents_a_change_only_on_request(host):
     warned = [re.match("expected affinity conflict: CPU 3: " + what, warning) is not None for warning in predicted["warnings"]]
     assert (predicted["after"]["online"], warned) == ("0,2,4,6", [True])
     done = host.ask("disabled")
-    assert re.match("affinity conflict: CPU 3: " + what, done["warnings"][0]) and [task["pid"] for task in host.saved()["bystanders"]["tasks"]] == [5]
+    assert re.match("affinity conflict: CPU 3: " + what, done["warnings"][0]) and [task["pid"] for task in host.saved()["masks"]["tasks"]] == [5]
 
 
 def test_a_pinned_service_prevents_a_change(host):

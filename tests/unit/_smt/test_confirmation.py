@@ -24,7 +24,7 @@ def changed_host(tmp_path):
     """A host with a pending rollback whose timer has elapsed."""
     host = Host(tmp_path)
     host_files.HostFs(host.sysroot).write("run/systemd/system/x", "")
-    host.ask("disabled", revert_after=60)
+    host.ask("disabled", rollback_after=60)
     host.status = {"is-active": 3}
     return host
 
@@ -75,14 +75,23 @@ def test_a_third_holder_of_the_lock_does_not_matter(host, waiting):
     """Either of the two may get the lock first when a third one releases it. The reported result is correct."""
     with locks.HostLock(host.sysroot, "a third run"):
         confirming = confirm(host)
-        timer = Background(lambda: smt_restore.revert(host))
+        timer = Background(lambda: smt_restore.roll_back(host))
         assert waiting.wait(TIME_LIMIT)
         assert confirming.is_alive() and timer.is_alive() and online(host) == FIRST
     timer.ended()
     if confirming.ended().error is None:
-        assert (online(host), confirming.result["revert_pending"]) == (FIRST, False)
+        assert (online(host), confirming.result["rollback_pending"]) == (FIRST, False)
     else:
         assert online(host) == ALL and "too late" in str(confirming.error)
+
+
+def test_two_controllers_with_the_same_policy_agree(host, waiting):
+    """The second one waits while the first changes the host, and finds nothing left to do."""
+    with locks.HostLock(host.sysroot, "smt_state"):
+        second = Background(lambda: host.ask("disabled"))
+        assert waiting.wait(TIME_LIMIT) and second.is_alive()
+    assert second.ended().error is None
+    assert online(host) == FIRST
 
 
 def test_a_confirmation_during_the_rollback_is_too_late(host, waiting, monkeypatch):
@@ -95,7 +104,7 @@ def test_a_confirmation_during_the_rollback_is_too_late(host, waiting, monkeypat
         return restore(*given)
 
     monkeypatch.setattr(smt_state, "restore", held)
-    timer = Background(lambda: smt_restore.revert(host))
+    timer = Background(lambda: smt_restore.roll_back(host))
     assert started.wait(TIME_LIMIT)
     confirming = confirm(host)
     assert waiting.wait(TIME_LIMIT)
@@ -121,10 +130,10 @@ def test_a_timer_that_gets_the_lock_after_the_confirmation_does_nothing(host, wa
     host.before_command = held
     confirming = confirm(host)
     assert started.wait(TIME_LIMIT)
-    timer = Background(lambda: smt_restore.revert(host))
+    timer = Background(lambda: smt_restore.roll_back(host))
     assert waiting.wait(TIME_LIMIT)
     may_continue.set()
-    assert confirming.ended().error is None and confirming.result["revert_pending"] is False
+    assert confirming.ended().error is None and confirming.result["rollback_pending"] is False
     assert timer.ended().result == [] and online(host) == FIRST
     stopped = next(command for command in host.commands if command[:2] == ["systemctl", "stop"])
     assert {rollback_timer.UNIT + ".timer", rollback_timer.UNIT + ".service"} <= set(stopped), (
@@ -142,33 +151,33 @@ def test_a_confirmation_does_not_repeat_a_change(host):
 def test_a_second_change_is_rolled_back_with_the_first(host):
     """All changes that are not confirmed are rolled back at once."""
     host.status = {}
-    host.ask(threads=2, revert_after=60)
+    host.ask(threads=2, rollback_after=60)
     host.write(smt_state.CPU_DIRECTORY + "/cpu5/online", "0")
     host.ask("disabled", method="cpu_online")
-    assert smt_restore.revert(host) == []
+    assert smt_restore.roll_back(host) == []
     assert (online(host), host.saved()) == (ALL, None)
 
 
 def test_a_second_change_that_fails_keeps_the_pending_rollback(host):
     host.refusals = {(3, True): 16}
     with pytest.raises(smt_state.StateError):
-        host.ask("enabled", revert_after=60)
+        host.ask("enabled", rollback_after=60)
     host.refusals = {}
     assert online(host) == FIRST
-    assert smt_restore.revert(host) == [] and online(host) == ALL
+    assert smt_restore.roll_back(host) == [] and online(host) == ALL
 
 
 def test_restored_can_wait_for_a_confirmation_too(host):
     host.status = {}
-    assert host.ask("restored", revert_after=60)["revert_pending"] is True and smt_restore.pending(host)
-    assert host.ask("restored", confirm=True)["revert_pending"] is False and online(host) == ALL and not smt_restore.pending(host)
+    assert host.ask("restored", rollback_after=60)["rollback_pending"] is True and smt_restore.pending(host)
+    assert host.ask("restored", confirm=True)["rollback_pending"] is False and online(host) == ALL and not smt_restore.pending(host)
 
 
 def test_a_record_of_another_boot_is_ignored(host):
     host.boot("second")
     assert smt_restore.pending(host) is None
-    assert smt_restore.revert(host) == [] and online(host) == FIRST
-    assert host.ask("disabled", confirm=True)["revert_pending"] is False
+    assert smt_restore.roll_back(host) == [] and online(host) == FIRST
+    assert host.ask("disabled", confirm=True)["rollback_pending"] is False
 
 
 def test_the_rollback_program_needs_only_its_own_files(host):
@@ -178,7 +187,7 @@ def test_the_rollback_program_needs_only_its_own_files(host):
         [sys.executable, "-I", "-c", program, host.sysroot], cwd=host.sysroot + "/" + rollback_timer.PROGRAM, capture_output=True, text=True, check=False
     )
     assert done.stderr.splitlines() == [f"threadwise-smt: CPU {cpu} was online, is offline" for cpu in (1, 3, 5, 7)]
-    assert smt_restore.pending(host) is None and smt_restore.was_reverted(host)
+    assert smt_restore.pending(host) is None and smt_restore.was_rolled_back(host)
 
 
 def test_no_evaluation_starts_while_a_rollback_is_pending(host):

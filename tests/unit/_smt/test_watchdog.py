@@ -67,13 +67,13 @@ def test_killed_between_two_writes(tmp_path, writes):
     kernel = Dying(tmp_path, CORES, control=None)
     kernel.left = writes
     before = smt_state.read(tmp_path)
-    log = tmp_path / "guard.log"
+    log = tmp_path / "watchdog.log"
 
     def change():
         def put_back():
             return smt_state.restore("", before, files=fresh(tmp_path))
 
-        with watchdog.Guard(str(tmp_path), before, str(log), restore=put_back):
+        with watchdog.Watchdog(str(tmp_path), before, str(log), restore=put_back):
             smt_state.disable("", CORES, files=kernel)
 
     status = in_child(change)
@@ -90,7 +90,10 @@ def test_killed_between_two_writes(tmp_path, writes):
 
 def test_an_exception_restores_before_it_is_raised_further(tmp_path):
     done = tmp_path / "done"
-    with pytest.raises(ValueError, match=r"on purpose"), watchdog.Guard(str(tmp_path), {}, str(tmp_path / "log"), restore=lambda: done.write_text("x") and []):
+    with (
+        pytest.raises(ValueError, match=r"on purpose"),
+        watchdog.Watchdog(str(tmp_path), {}, str(tmp_path / "log"), restore=lambda: done.write_text("x") and []),
+    ):
         raise ValueError("on purpose")
     assert done.exists()
 
@@ -105,7 +108,7 @@ def test_the_watchdog_outlives_the_session_and_a_child_that_holds_the_pipe(tmp_p
 
     def change():
         os.setsid()
-        watchdog.Guard(str(tmp_path), {}, str(tmp_path / "log"), restore=restore).arm()
+        watchdog.Watchdog(str(tmp_path), {}, str(tmp_path / "log"), restore=restore).arm()
         child = os.fork()
         if child == 0:
             os.setsid()
@@ -122,10 +125,10 @@ def test_the_watchdog_outlives_the_session_and_a_child_that_holds_the_pipe(tmp_p
 
 
 def test_a_kill_by_name_does_not_hit_the_watchdog(tmp_path):
-    with watchdog.Guard(str(tmp_path), {}, str(tmp_path / "log"), keep=[]):
+    with watchdog.Watchdog(str(tmp_path), {}, str(tmp_path / "log"), keep=[]):
         mine = pathlib.Path("/proc/self/cmdline").read_bytes()
-        shown = [(path / "cmdline").read_bytes() for path in pathlib.Path("/proc").glob("[0-9]*") if comm(path) == "smt-guard\n"]
-    assert b"smt-guard".ljust(len(mine), b"\0") in shown
+        shown = [(path / "cmdline").read_bytes() for path in pathlib.Path("/proc").glob("[0-9]*") if comm(path) == "smt-watchdog\n"]
+    assert b"smt-watchdog".ljust(len(mine), b"\0") in shown
 
 
 def comm(process):
@@ -139,7 +142,7 @@ def test_time_limit(tmp_path):
     done = tmp_path / "done"
 
     def change():
-        watchdog.Guard(str(tmp_path), {}, str(tmp_path / "log"), restore=lambda: done.write_text("x") and [], seconds=0.1).arm()
+        watchdog.Watchdog(str(tmp_path), {}, str(tmp_path / "log"), restore=lambda: done.write_text("x") and [], seconds=0.1).arm()
         time.sleep(60)
 
     assert os.WTERMSIG(in_child(change)) == signal.SIGKILL
@@ -147,8 +150,8 @@ def test_time_limit(tmp_path):
 
 
 def test_nothing_without_a_log(tmp_path):
-    with pytest.raises(watchdog.GuardError, match=r"did not start"):
-        watchdog.Guard(str(tmp_path), {}, str(tmp_path / "missing" / "log")).arm()
+    with pytest.raises(watchdog.WatchdogError, match=r"did not start"):
+        watchdog.Watchdog(str(tmp_path), {}, str(tmp_path / "missing" / "log")).arm()
 
 
 def test_one_at_a_time(tmp_path):
@@ -171,7 +174,7 @@ def test_the_lock_is_held_until_the_watchdog_has_restored(tmp_path):
 
     def change():
         with locks.HostLock(str(tmp_path), "smt_state") as lock:
-            watchdog.Guard(str(tmp_path), {}, str(tmp_path / "log"), restore=restore, keep=[lock.descriptor]).arm()
+            watchdog.Watchdog(str(tmp_path), {}, str(tmp_path / "log"), restore=restore, keep=[lock.descriptor]).arm()
             os.kill(os.getpid(), signal.SIGKILL)
 
     in_child(change)

@@ -40,11 +40,11 @@ class Host(FakeKernel, affinity.Host):
         given = {
             "threads": None,
             "method": "auto",
-            "bystanders": "refuse",
+            "affinity_conflicts": "fail",
             "conflicts_of": ["services"],
             "persist": "none",
             "neutralise": False,
-            "revert_after": None,
+            "rollback_after": None,
             "confirm": False,
             "check": False,
         }
