@@ -105,7 +105,7 @@ def cut(name: str) -> Guest:
         if not found:
             raise LabError(f"there is no guest {name!r} whose power could be cut: `lab.py up --name {name}` makes one")
         found.machine.cut()
-        return _run(found, [], found.kind.patience)
+        return _run(found, [], found.kind.time_limit)
 
 
 def load(name: str) -> Guest | None:
@@ -141,7 +141,7 @@ def _start(guest: Guest) -> Guest:
     return guest
 
 
-def _run(guest: Guest, more: list[str], patience: float) -> Guest:
+def _run(guest: Guest, more: list[str], time_limit: float) -> Guest:
     """Run a guest from its own disk, and return it with its port once it answers."""
     machine = guest.machine
     arguments = [*hardware(guest.kind.shape, guest.kind.memory), *drive(machine.directory / "disk.qcow2"), *more]
@@ -150,7 +150,7 @@ def _run(guest: Guest, more: list[str], patience: float) -> Guest:
     if guest.pins:
         with monitor(machine.directory / "qmp.sock") as qemu:
             _pin(guest, qemu)
-    guest.login.wait(timeout=patience)
+    guest.login.wait(timeout=time_limit)
     return guest
 
 

@@ -189,9 +189,9 @@ class Machine:
             return False
         pid, descriptor = found
         try:
-            for number, patience in ways:
+            for number, time_limit in ways:
                 signal.pidfd_send_signal(descriptor, number)
-                if select.select([descriptor], [], [], patience)[0]:
+                if select.select([descriptor], [], [], time_limit)[0]:
                     return True
         except ProcessLookupError:
             return True

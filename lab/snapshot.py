@@ -35,7 +35,7 @@ class Kind:
     memory: int
 
     @property
-    def patience(self) -> float:
+    def time_limit(self) -> float:
         """Seconds within which it boots, also while something else keeps this machine busy."""
         return 480 + 15 * self.shape.cpus
 
@@ -100,11 +100,11 @@ def _boot_and_save(kind: Kind, base: pathlib.Path, machine: Machine, disk: pathl
     overlay(base, disk)
     with step(f"{kind}: boot"):
         login = Login(machine, base, machine.start([*hardware(kind.shape, kind.memory), *drive(disk)]))
-        boot = login.wait(kind.patience)
+        boot = login.wait(kind.time_limit)
     if kind.numbering == "split":
         _renumber(kind, login, boot)
     # Until the boot's last jobs are done a restored guest would still be busy with them; "degraded" is done, too.
-    login.run("systemctl is-system-running --wait || true", timeout=kind.patience)
+    login.run("systemctl is-system-running --wait || true", timeout=kind.time_limit)
     _check_siblings(kind, login)
     login.run("sync")
     with monitor(machine.directory / "qmp.sock") as qemu:
@@ -131,8 +131,8 @@ def _renumber(kind: Kind, login: Login, boot: str) -> None:
         table = login.run("cat /sys/firmware/acpi/tables/APIC")
         packed = madt.early_initrd(madt.split_numbering(table, kind.shape.threads))
         login.run("cat >/boot/acpi.cpio && echo GRUB_EARLY_INITRD_LINUX_CUSTOM=acpi.cpio >/etc/default/grub.d/20-lab-madt.cfg", sent=packed)
-        login.run("update-grub && sync && systemctl --no-block reboot", timeout=kind.patience)
-        login.wait(kind.patience, but_not_boot=boot)
+        login.run("update-grub && sync && systemctl --no-block reboot", timeout=kind.time_limit)
+        login.wait(kind.time_limit, but_not_boot=boot)
 
 
 def _check_siblings(kind: Kind, login: Login) -> None:

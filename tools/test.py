@@ -22,6 +22,7 @@ from xml.etree import ElementTree
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".cache" / "test"
 LAST_LINES = 60
+ENDING_SECONDS = 60
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,13 +144,29 @@ def run(group: Group) -> Iterator[dict[str, int]]:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End a step with all that it started, also those in sessions of their own, as Ansible's workers are."""
-    pids = descendants(process.pid)
-    process.terminate()
+    """End a step with all that it started, also those in sessions of their own, as Ansible's workers are.
+
+    SIGTERM first: the laboratory ends the guest that it is making a snapshot of, which is no child of anybody's.
+    """
+    pids = [process.pid, *descendants(process.pid)]
+    for number, seconds in ((signal.SIGTERM, ENDING_SECONDS), (signal.SIGKILL, 0)):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        until = time.monotonic() + seconds
+        while any(map(lives, pids)) and time.monotonic() < until:
+            process.poll()
+            time.sleep(0.1)
     process.wait()
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+
+
+def lives(pid: int) -> bool:
+    """Return whether there is such a process, and it is no zombie."""
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 def descendants(pid: int) -> list[int]:

@@ -22,7 +22,7 @@ ARGUMENTS = {
     "boots": {"type": "int", "required": True},
     "before": {"type": "dict", "required": True},
     "after": {"type": "dict"},
-    "trouble": {"type": "str"},
+    "error": {"type": "str"},
 }
 # As smt_benchmark returns it: a run with boots always compares two arms.
 COMPARED = {"compared": True, "reason": None}
@@ -52,7 +52,7 @@ class ActionModule(ActionBase):
             # Any module called on the host can have changed Ansible's facts of it: validate them.
             before = facts.accept(json.loads(json.dumps(given["before"])))
             after = None if given["after"] is None else facts.accept(json.loads(json.dumps(given["after"])))
-            joined = boots.join(given["run"], measured, given["boots"], before, after, given["trouble"])
+            joined = boots.join(given["run"], measured, given["boots"], before, after, given["error"])
             path, written = result_files.save(run_dir, joined) if not self._task.check_mode else (run_dir / f"{stem}.json", False)
         except BorderError as error:
             raise AnsibleActionFail(f"smt_boots: {error}") from error

@@ -19,7 +19,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_
 display = Display()
 
 FORMATS = {"json": compliance_report.document, "metrics": compliance_report.metrics, "page": compliance_report.page}
-ARGUMENTS: dict[str, dict[str, t.Any]] = {"verdicts": {"type": "str", "required": True}, **{name: {"type": "path"} for name in FORMATS}}
+ARGUMENTS: dict[str, dict[str, t.Any]] = {"results": {"type": "str", "required": True}, **{name: {"type": "path"} for name in FORMATS}}
 
 
 class ActionModule(ActionBase):
@@ -34,7 +34,7 @@ class ActionModule(ActionBase):
         super().run(tmp, task_vars)
         _dummy, options = self.validate_argument_spec(argument_spec=ARGUMENTS)
         known = task_vars or {}
-        judged = [(host, compliance.from_registered(known["hostvars"][host].get(options["verdicts"]))) for host in sorted(known["ansible_play_hosts_all"])]
+        judged = [(host, compliance.from_registered(known["hostvars"][host].get(options["results"]))) for host in sorted(known["ansible_play_hosts_all"])]
         for line in compliance_report.table(judged):
             display.display(line)
         now = datetime.datetime.now(datetime.UTC)

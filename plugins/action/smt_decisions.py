@@ -40,8 +40,8 @@ class ActionModule(ActionBase):
             except (result_files.ResultError, paired.SampleError, decisions.DecisionError) as error:
                 refused.append({"file": str(path), "reason": str(error)})
         classes = decisions.decisions(filter(None, conclusions), now)
-        return {"changed": False, "classes": classes, "trouble": None, "refused": refused}
+        return {"changed": False, "classes": classes, "error": None, "refused": refused}
 
     @staticmethod
     def _nothing(error: str) -> dict[str, t.Any]:
-        return {"changed": False, "classes": {}, "trouble": error, "refused": []}
+        return {"changed": False, "classes": {}, "error": error, "refused": []}

@@ -15,7 +15,7 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "policy": {"type": "raw"},
     "scope": {"type": "str", "default": policy.RUNTIME},
     "classes": {"type": "raw"},
-    "evidence": {"type": "dict"},
+    "decisions": {"type": "dict"},
     "memory": {"type": "dict"},
     "protect": {"type": "list", "elements": "str"},
     "sysroot": {"type": "path", "default": "/"},
@@ -34,12 +34,12 @@ class ActionModule(HostAction):
             memory = self._memory(options, task_vars or {})
         except HostFailedError as failure:
             return failure.answer
-        return {"changed": False, "verdict": self._judge(facts, options, memory)}
+        return {"changed": False, "compliance": self._judge(facts, options, memory)}
 
     @staticmethod
     def _judge(facts: dict[str, t.Any], options: dict[str, t.Any], memory: dict[str, t.Any] | None) -> compliance.ComplianceResult:
         known = facts["hardware_class"]
-        evidence = options["evidence"] or {}
+        evidence = options["decisions"] or {}
         try:
             scope = policy.scope(options["scope"])
             desired = policy.desired_state(_plain(options["policy"]), _plain(options["classes"]), known, evidence.get("classes"), evidence.get("trouble"))

@@ -29,14 +29,14 @@ class ActionModule(ActionBase):
         """Run the task."""
         super().run(tmp, task_vars)
         _dummy, options = self.validate_argument_spec(
-            argument_spec={"verdicts": {"type": "str", "required": True}, "sizes": {"type": "list", "elements": "str", "required": True}}
+            argument_spec={"results": {"type": "str", "required": True}, "sizes": {"type": "list", "elements": "str", "required": True}}
         )
         members: list[rollout.Member] = []
         left_out: dict[str, str] = {}
         play = task_vars or {}
         for host in play["ansible_play_hosts_all"]:
             known = play["hostvars"][host]
-            result = compliance.from_registered(known.get(options["verdicts"]))
+            result = compliance.from_registered(known.get(options["results"]))
             reboot_ok = boolean(known.get("smt_policy_reboot_ok", False), strict=False)
             group = known.get("smt_policy_group")
             pending = rollout.is_pending(result, reboot_ok)

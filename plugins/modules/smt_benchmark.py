@@ -67,7 +67,7 @@ options:
         type: list
         elements: str
         required: true
-      together:
+      multithreaded:
         description:
           - Whether the placement's workers are threads of one process, which may use the CPUs of all of them. Otherwise each worker is a process
             of its own, pinned to its CPU.
@@ -293,7 +293,7 @@ CUSTOM = {
     "name": {"type": "str", "required": True},
     "title": {"type": "str"},
     "argv": {"type": "list", "elements": "str", "required": True},
-    "together": {"type": "bool", "default": False},
+    "multithreaded": {"type": "bool", "default": False},
     "timeout": {"type": "int", "default": 60},
     "metric": {"type": "dict", "required": True, "options": METRIC},
     "metrics": {"type": "list", "elements": "dict", "default": [], "options": METRIC},

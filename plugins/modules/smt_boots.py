@@ -39,7 +39,7 @@ options:
   after:
     description: C(ansible_facts.smt) after the last boot; without it the host is not yet booted as before.
     type: dict
-  trouble:
+  error:
     description: Why it ended early, if it did.
     type: str
 extends_documentation_fragment:

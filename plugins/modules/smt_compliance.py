@@ -13,7 +13,7 @@ description:
   - Shows on the terminal which hosts do not comply with their SMT policy, and writes all results to files on the controller.
   - Takes what M(threadwise.smt.smt_status) returned on all hosts of the play, those that could not be reached included. Run it once.
 options:
-  verdicts:
+  results:
     description: Name of the variable in which the result of M(threadwise.smt.smt_status) was registered.
     type: str
     required: true
@@ -44,11 +44,11 @@ EXAMPLES = r"""
 - name: Check each host
   threadwise.smt.smt_status:
     policy: disabled
-  register: smt_verdict_result
+  register: smt_status_result
 
 - name: Show and keep the verdicts
   threadwise.smt.smt_compliance:
-    verdicts: smt_verdict_result
+    results: smt_status_result
     page: smt_compliance.html
   run_once: true
 """

@@ -37,7 +37,7 @@ EXAMPLES = r"""
 - name: What is decided
   threadwise.smt.smt_decisions:
     path: smt_eval_results
-  register: smt_evidence_result
+  register: smt_decisions_result
   run_once: true
 """
 
@@ -48,7 +48,7 @@ classes:
       C(runs), the latest first, and C(age_days), of the oldest of them.
   returned: success
   type: dict
-trouble:
+error:
   description: Why nothing could be read, or null.
   returned: success
   type: str

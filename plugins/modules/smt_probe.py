@@ -81,7 +81,7 @@ measured:
       type: bool
     ratios:
       description:
-        - Pairs with C(verdict) (V(shares), V(apart) or null for unclear), C(ratio) (the pace together as a share of the pace apart), and its
+        - Pairs with C(result) (V(shares), V(apart) or null for unclear), C(ratio) (the pace together as a share of the pace apart), and its
           interval, C(low) and C(high). With many CPUs only the pairs that might share.
       type: list
       elements: dict

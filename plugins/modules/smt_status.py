@@ -27,7 +27,7 @@ options:
   classes:
     description: Mapping of hardware classes to policies, which override O(policy) on hosts of these classes.
     type: raw
-  evidence:
+  decisions:
     description: What M(threadwise.smt.smt_decisions) returned. Needed by V(auto).
     type: dict
   memory:
@@ -60,7 +60,7 @@ EXAMPLES = r"""
   threadwise.smt.smt_status:
     policy: disabled
     scope: both
-  register: smt_verdict_result
+  register: smt_status_result
 
 - name: Check hosts of one hardware class against another policy
   threadwise.smt.smt_status:
@@ -71,7 +71,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-verdict:
+compliance:
   description: The result of the comparison. What does not apply is null.
   returned: success
   type: dict
@@ -90,7 +90,7 @@ verdict:
     scope:
       description: As in O(scope).
       type: str
-    evidence:
+    decided_by:
       description: Source and age of the evaluation that decided under V(auto).
       type: str
     hardware_class:

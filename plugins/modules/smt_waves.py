@@ -14,7 +14,7 @@ description:
     C(smt_policy_group) are never in one wave, and wait where one of them cannot be reached.
   - The waves are those of the whole fleet, so a rollout that is begun again goes on in the wave where it stopped. Run it once.
 options:
-  verdicts:
+  results:
     description: Name of the variable in which the result of M(threadwise.smt.smt_status) was registered.
     type: str
     required: true
@@ -40,7 +40,7 @@ author:
 EXAMPLES = r"""
 - name: One host, then a tenth of the fleet, then quarters
   threadwise.smt.smt_waves:
-    verdicts: smt_verdict_result
+    results: smt_status_result
     sizes: [1, 10%, 25%]
   run_once: true
   register: smt_waves_result

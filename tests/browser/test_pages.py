@@ -238,7 +238,7 @@ def test_every_picture_is_read_out_and_every_wide_part_is_reached_by_keyboard(br
     assert browser.find_elements(By.CSS_SELECTOR, ".wide:not([tabindex='0'][aria-label])") == []
     browser.execute_script("document.body.focus()")
     browser.switch_to.active_element.send_keys(Keys.TAB)
-    assert browser.switch_to.active_element.text == "To the answer"
+    assert browser.switch_to.active_element.text == "To the conclusion"
 
 
 def wait_until_drawn(browser):
@@ -292,7 +292,7 @@ def test_five_thousand_hosts_are_filtered_and_sorted(browser, fleet_of_5000):
     assert browser.find_element(By.ID, "count-hosts").text == "714 of 5000"
     browser.find_element(By.ID, "filter-hosts").send_keys(" outlier")
     assert browser.find_element(By.ID, "count-hosts").text.endswith(" of 5000") and "web4321" not in column(browser, "#hosts", 0)
-    assert "web4321 (gzip" in browser.find_element(By.CSS_SELECTOR, "section.answer").text
+    assert "web4321 (gzip" in browser.find_element(By.CSS_SELECTOR, "section.conclusion").text
     picture(browser, "fleet")
 
 

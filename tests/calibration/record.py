@@ -3,14 +3,14 @@
 """Record real pinned samples under real noise, to hold the verdicts against.
 
 Each sample is the project's gzip workload on one CPU, run by the project's runner. A slowdown is real: the same command on a stream that
-is longer by that share. The noise is what the machine has, and what these neighbours on the same CPU add:
+is longer by that share. The noise is what the machine has, and what these co_runners on the same CPU add:
 
 ``quiet``      nothing is started
 ``neighbour``  a process that takes a twentieth of the CPU, in pieces of a fraction of a millisecond
 ``bursty``     two processes that work for up to a third of a second every few seconds
 ``drift``      a process whose share of the CPU rises to a quarter and falls again, ten seconds each way
 
-On a machine whose other users leave no CPU free, ``--realtime`` (as root) puts the samples before all of them and the neighbours before the samples.
+On a machine whose other users leave no CPU free, ``--realtime`` (as root) puts the samples before all of them and the co_runners before the samples.
 
 Each kind goes through the same series again and again until its time is over: 6 x 56 samples of equal work, 3 x 56 in ABBA order with B
 slower by 3 %, 28 and then 28 slower by 3 %, 56 in ABBA order with B slower by 5 %.
@@ -73,7 +73,7 @@ def neighbour(cpu, kind, seed):
         time.sleep(idle)
 
 
-def start_neighbours(cpu, kind):
+def start_co_runners(cpu, kind):
     count = {"quiet": 0, "neighbour": 1, "bursty": 2, "drift": 1}[kind]
     processes = [multiprocessing.Process(target=neighbour, args=(cpu, kind, SEED + 10 * cpu + number), daemon=True) for number in range(count)]
     for process in processes:
@@ -108,7 +108,7 @@ def record_cpu(cpu, seconds, streams):
     """All kinds on one CPU: a list of {kind, series, cpu, seconds, microseconds}."""
     recorded = []
     for kind in KINDS:
-        processes = start_neighbours(cpu, kind)
+        processes = start_co_runners(cpu, kind)
         try:
             until = time.monotonic() + seconds / len(KINDS)
             for name, extras in itertools.cycle(series()):

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the plan's stop rule does to verdicts: on recorded samples and on made-up noise, stopped early beside measured to the end.
 
-    .venv/bin/python tests/calibration/stopping.py tests/calibration/data/neighbours.json.gz
+    .venv/bin/python tests/calibration/stopping.py tests/calibration/data/co_runners.json.gz
 
 A window of 56 samples in ABBA order is 28 blocks as a plan takes them: A B, B A, ... The rule looks after each block, as the plan does.
 """

@@ -142,7 +142,7 @@ def play(
     wanted: Play,
     hosts: t.Sequence[Host],
     baseline: Run | None = None,
-    patience: float = 300,
+    time_limit: float = 300,
     place: t.Callable[[pathlib.Path], None] = lambda _project: None,
 ) -> Run:
     """Call a playbook of the collection.
@@ -153,7 +153,7 @@ def play(
         wanted: the playbook and its variables.
         hosts: in the order of the inventory.
         baseline: the same call without the hosts in question: what takes more memory than that and `MOST_BYTES` is killed.
-        patience: seconds after which the call is killed, counted from when `baseline` was done.
+        time_limit: seconds after which the call is killed, counted from when `baseline` was done.
         place: called with the folder of the call, to put further files there.
     """
     project = _prepare(directory, hosts, answers)
@@ -163,7 +163,7 @@ def play(
     places = [project, directory / "home", directory / "tmp", ROOT / "playbooks", ROOT / "roles", ROOT / "plugins"]
     before = {place: _snapshot(place) for place in places}
     most = None if baseline is None else baseline.memory + MOST_BYTES + FORK_BYTES * max(0, min(wanted.forks, len(hosts)) - SOME_FORKS)
-    seconds = patience + (baseline.seconds if baseline else 0)
+    seconds = time_limit + (baseline.seconds if baseline else 0)
     begun = time.monotonic()
     with (directory / "terminal").open("wb") as terminal:
         process = subprocess.Popen(

@@ -42,27 +42,27 @@ class Gauntlet:
         self._baselines: dict[t.Any, arena.Run] = {}
         self._number = 0
 
-    def faults(self, play: arena.Play, hosts: t.Sequence[arena.Host], patience: float = 300) -> tuple[dict[str, list[str]], Cost]:
+    def faults(self, play: arena.Play, hosts: t.Sequence[arena.Host], time_limit: float = 300) -> tuple[dict[str, list[str]], Cost]:
         """What each of the hosts did to a play, by its name, and what it cost; those that harmed nobody are left out."""
         cost = Cost()
         if len(hosts) > play.forks:
             play = dataclasses.replace(play, forks=FORKS.get(play.name, play.forks))
-        return self._told_apart(play, hosts, patience, cost), cost
+        return self._told_apart(play, hosts, time_limit, cost), cost
 
-    def _told_apart(self, play, hosts, patience, cost):
-        found = self._try(play, hosts, patience, cost)
+    def _told_apart(self, play, hosts, time_limit, cost):
+        found = self._try(play, hosts, time_limit, cost)
         if not found:
             return {}
         if len(hosts) == 1 or cost.runs >= MOST_RUNS:
             return {" or ".join(host.name for host in hosts): found}
         # Halves first: a few hosts among many are found in a few runs.
         middle = len(hosts) // 2
-        halves = [self._told_apart(play, half, patience, cost) for half in (hosts[:middle], hosts[middle:])]
+        halves = [self._told_apart(play, half, time_limit, cost) for half in (hosts[:middle], hosts[middle:])]
         return {**halves[0], **halves[1]} or {" with ".join(host.name for host in hosts): found}
 
-    def _try(self, play, hosts, patience, cost):
+    def _try(self, play, hosts, time_limit, cost):
         baseline = self.baseline(play)
-        run = self._play(play, hosts, baseline, patience)
+        run = self._play(play, hosts, baseline, time_limit)
         found = judge.faults(run, baseline)
         cost.runs += 1
         cost.answers = max(cost.answers, run.delivered)
@@ -78,9 +78,9 @@ class Gauntlet:
             self._baselines[play.name] = self._play(play, (), None, 600)
         return self._baselines[play.name]
 
-    def _play(self, play, hosts, baseline, patience):
+    def _play(self, play, hosts, baseline, time_limit):
         self._number += 1
         honest = [arena.Host(name) for name in arena.HONEST]
         # What is done once for all is done with the variables of the first host. Of a rollout the honest ones come first: it stops where one fails.
         order = [*honest, *hosts] if play.playbook == recorded.ENFORCE.playbook else [*hosts, *honest]
-        return arena.play(self.directory / f"{self._number:04d}-{play.name.replace(' ', '-')}", self.recordings.folder(play), play, order, baseline, patience)
+        return arena.play(self.directory / f"{self._number:04d}-{play.name.replace(' ', '-')}", self.recordings.folder(play), play, order, baseline, time_limit)

@@ -280,22 +280,22 @@ cases(
     },
 )
 
-# 5: a failed answer with a verdict of its own
+# 5: a failed answer with a status of its own
 
 for _play in (recorded.COMPLIANCE, recorded.ENFORCE):
     for _name, _verdict in {
-        "a half verdict": {"status": "compliant"},
-        "a verdict that is a number": 5,
-        "a verdict that is a list": ["compliant"],
-        "a drifted verdict": {"status": "drifted", "sentence": 5, "change": {}, "running": 5, "hardware_class": [], "wanted": 1},
+        "a half status": {"status": "compliant"},
+        "a status that is a number": 5,
+        "a status that is a list": ["compliant"],
+        "a drifted status": {"status": "drifted", "sentence": 5, "change": {}, "running": 5, "hardware_class": [], "wanted": 1},
     }.items():
         cases(
             5,
             _play,
             "smt_facts",
             {
-                f"{_play.name}: failed with {_name}": lambda _real, verdict=_verdict: {"failed": True, "verdict": verdict},
-                f"{_play.name}: unreachable with {_name}": lambda _real, verdict=_verdict: {"unreachable": True, "verdict": verdict},
+                f"{_play.name}: failed with {_name}": lambda _real, verdict=_verdict: {"failed": True, "compliance": verdict},
+                f"{_play.name}: unreachable with {_name}": lambda _real, verdict=_verdict: {"unreachable": True, "compliance": verdict},
             },
         )
 
@@ -307,12 +307,12 @@ def _believed(_recordings):
         "smt_facts": arena.of(
             {
                 "failed": True,
-                "verdict": {
+                "compliance": {
                     "status": "compliant",
                     "sentence": BELIEVED,
                     "wanted": "disabled",
                     "scope": "both",
-                    "evidence": None,
+                    "decided_by": None,
                     "hardware_class": BELIEVED,
                     "reboot_pending": None,
                     "change": None,

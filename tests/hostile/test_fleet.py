@@ -18,7 +18,7 @@ import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 from this_machine import this_machine
 
-AUTO = dataclasses.replace(recorded.COMPLIANCE, variables={**recorded.FILES, "smt_policy": "auto", "smt_policy_evidence": "evidence"})
+AUTO = dataclasses.replace(recorded.COMPLIANCE, variables={**recorded.FILES, "smt_policy": "auto", "smt_policy_results": "evidence"})
 # A short playbook of one's own, which asks no host.
 REPORT = arena.Play("report", "report.yml")
 REPORT_TEXT = json.dumps(

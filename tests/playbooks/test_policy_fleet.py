@@ -155,7 +155,7 @@ def test_a_controller_without_ssh_says_so_once_for_all_hosts_and_asks_the_others
     lost = {"ansible_connection": "ssh", "ansible_ssh_executable": "no-such-ssh"}
     fleet = Fleet(tmp_path, {"h1": lost, "h2": {"smt_policy": "auto"}, "h3": lost, "h4": {"smt_policy": "enabled"}})
     told = "this controller has no no-such-ssh, which 2 of 4 hosts need for their connection (h1, h3): install it"
-    code, seen = fleet.play("smt_compliance", smt_policy_evidence="nowhere")
+    code, seen = fleet.play("smt_compliance", smt_policy_results="nowhere")
     assert code == 2 and table(seen) == {"h1": "unreachable", "h3": "unreachable", "h2": "unknown", "h4": "compliant"}, seen
     assert seen.count(told) == 1 and "Unable to execute" not in seen
     assert "the results cannot be read: nowhere" in seen, "what is done once is done, although the first host is not reached"
@@ -166,7 +166,7 @@ def test_a_controller_without_ssh_says_so_once_for_all_hosts_and_asks_the_others
 
 def test_results_that_are_not_there_concern_auto_alone(tmp_path):
     fleet = Fleet(tmp_path, {"h1": {"smt_policy": "enabled"}, "h2": {"smt_policy": "auto"}})
-    code, seen = fleet.play("smt_compliance", smt_policy_evidence="nowhere")
+    code, seen = fleet.play("smt_compliance", smt_policy_results="nowhere")
     assert code == 2 and table(seen) == {"h2": "unknown", "h1": "compliant"}, seen
     assert "the results cannot be read: nowhere: cannot be listed: No such file or directory" in seen
 
@@ -183,9 +183,9 @@ def test_auto_takes_the_decision_of_the_same_class(tmp_path):
             if sample["condition"] == "smt_off":
                 sample["metric"]["value"] *= factor
         (run / f"{host}.json").write_text(json.dumps(result))
-    code, seen = fleet.play("smt_enforce", smt_policy="auto", smt_policy_evidence="results")
+    code, seen = fleet.play("smt_enforce", smt_policy="auto", smt_policy_results="results")
     assert code != 0 and table(seen)["h3"] == "unknown" and f"no evaluation of hardware class {kinds[3]}" in seen, seen
     assert fleet.get("smt") == {"h1": True, "h2": False, "h3": True}, seen
-    code, seen = fleet.play("smt_compliance", smt_policy="auto", smt_policy_evidence="results")
+    code, seen = fleet.play("smt_compliance", smt_policy="auto", smt_policy_results="results")
     hosts = {host["host"]: host for host in json.loads((tmp_path / "smt_compliance.json").read_text())["hosts"]}
-    assert hosts["h2"]["wanted"] == "disabled" and "evaluation of e2 in run r1" in hosts["h2"]["evidence"]
+    assert hosts["h2"]["wanted"] == "disabled" and "evaluation of e2 in run r1" in hosts["h2"]["decided_by"]

@@ -14,7 +14,7 @@ CALIBRATION = Path(__file__).parents[1] / "calibration"
 
 
 def load_evaluate():
-    """The script beside the recordings; it imports its neighbours by name, as it does when it is run."""
+    """The script beside the recordings; it imports its co_runners by name, as it does when it is run."""
     sys.path.insert(0, str(CALIBRATION))
     try:
         return importlib.import_module("evaluate")
@@ -29,7 +29,7 @@ STEP = evaluate.WINDOW // 2
 
 @pytest.fixture(name="recording", scope="module")
 def fixture_recording():
-    return evaluate.load([CALIBRATION / "data" / "neighbours.json.gz"])
+    return evaluate.load([CALIBRATION / "data" / "co_runners.json.gz"])
 
 
 def test_at_most_one_in_twenty_equal_pairs_is_called_and_nine_in_ten_slowdowns_are_found(recording):
@@ -41,7 +41,7 @@ def test_at_most_one_in_twenty_equal_pairs_is_called_and_nine_in_ten_slowdowns_a
 
 
 def test_a_crowded_machine_is_no_reason_for_false_calls():
-    recording = evaluate.load([CALIBRATION / "data" / "crowded.json.gz"])
+    recording = evaluate.load([CALIBRATION / "data" / "background_load.json.gz"])
     same = [evaluate.interleaved(window) for window in evaluate.windows(recording, "crowded", "same", evaluate.WINDOW)]
     assert len(same) >= 100
     assert sum(evaluate.ours(*sides) != 0 for sides in same) <= 0.05 * len(same)

@@ -139,7 +139,7 @@ def probe(host, mib):
     return json.loads(
         host.check_output(
             "cd /usr/local/lib && python3 -c %s",
-            f"import json, overcommit_test as m; print(json.dumps([m.allocatable(), m.overreach({mib} << 20, touch=True, confine=32 << 20)]))",
+            f"import json, overcommit_test as m; print(json.dumps([m.allocatable(), m.run({mib} << 20, touch=True, confine=32 << 20)]))",
         )
     )
 
@@ -147,18 +147,18 @@ def probe(host, mib):
 def test_strict_refuses_at_once_and_the_heuristic_kills_later(host, ask):
     kills, pid = oom_kills(host), held(host)
     assert hold(host, ask) == ["refused: Cannot allocate memory", "12"]
-    promised, overreached = probe(host, ask)
+    promised, outcome = probe(host, ask)
     assert promised["total_limited"] and promised["largest_bytes"] <= ask * MIB
-    assert overreached["outcome"] == "enomem"
+    assert outcome["outcome"] == "enomem"
     assert oom_kills(host) == kills
     assert put_in_force(HEURISTIC)
-    promised, overreached = probe(host, ask)
+    promised, outcome = probe(host, ask)
     assert not promised["total_limited"]
-    assert overreached["outcome"] == "oom_killed"
+    assert outcome["outcome"] == "oom_killed"
     kills = oom_kills(host)
     assert hold(host, ask) == ["granted", "137"]
     assert oom_kills(host) == kills + 1
-    assert held(host) == pid, "the protected service, larger than the one that overreached, has to survive"
+    assert held(host) == pid, "the protected service, larger than the one that outcome, has to survive"
 
 
 def test_without_protection_the_service_would_have_been_killed(host, ask):
@@ -216,7 +216,7 @@ def test_an_evaluation_measures_the_policies_and_puts_back_what_was_there(host, 
     assert measured["change"] == {"name": change, "compared": True, "reason": None, "before": "as_found", "after": change}
     assert {sample["condition"] for sample in measured["samples"] if sample["ok"]} == {"as_found", change}
     assert all(sample["metrics"]["page_faults"]["value"] > 0 for sample in measured["samples"] if sample["ok"])
-    assert [one["overreach"]["outcome"] for one in measured["observations"]] == outcomes
+    assert [one["overcommit_test"]["outcome"] for one in measured["observations"]] == outcomes
     assert measured["restored"]["ok"] and values(host) == before
 
 
@@ -231,7 +231,7 @@ def test_a_panic_on_a_real_out_of_memory_reboots_into_the_policy(host, ask):
     wanted = dict(HEURISTIC, smt_memory_on_oom="panic", smt_memory_panic_reboot_after=3)
     put_in_force(wanted)
     boot = host.check_output("cat /proc/sys/kernel/random/boot_id")
-    host.check_output("sync; systemd-run --quiet --unit overreach python3 /usr/local/lib/hold.py %s 60", str(ask))
+    host.check_output("sync; systemd-run --quiet --unit overcommit python3 /usr/local/lib/hold.py %s 60", str(ask))
     assert wait_for_another_boot(host, boot), "the guest did not come back after the panic"
     assert values(host) == dict(BEFORE, **{"vm.overcommit_memory": "0", "vm.panic_on_oom": "1", "kernel.panic": "3"})
     assert host.file(f"/proc/{held(host)}/oom_score_adj").content_string == "-900\n"

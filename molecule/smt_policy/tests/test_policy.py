@@ -45,7 +45,7 @@ EVALUATION = {
         "metric": {"name": "time", "unit": "s", "better": "lower", "clock": "wall_seconds", "aggregate": "max"},
     },
 }
-AUTO = {"smt_policy": "auto", "smt_policy_evidence": str(RESULTS), "smt_policy_scope": "both", "smt_enforce_waves": ["100%"]}
+AUTO = {"smt_policy": "auto", "smt_policy_results": str(RESULTS), "smt_policy_scope": "both", "smt_enforce_waves": ["100%"]}
 
 
 def command(playbook, variables, *arguments):
@@ -112,7 +112,7 @@ def mark():
         ask(name, "touch /run/mark; sleep 1")
 
 
-def wish(adjacent, split, **more):
+def desired(adjacent, split, **more):
     """A policy by hardware class, as the guests' facts name the classes."""
     return {"smt_policy_classes": dict(zip(CLASSES, (adjacent, split))), "smt_policy_scope": "both", "smt_enforce_health_check": str(HEALTH), **more}
 
@@ -144,8 +144,8 @@ def test_auto_is_put_in_force_with_a_reboot_where_it_takes_one():
     assert [now == then for now, then in zip(boots(*GUESTS), before)] == [True, True, True, False]
     code, hosts = judged(AUTO)
     assert code == 0 and {host["status"] for host in hosts.values()} == {"compliant"}
-    assert f"evaluation of {A1} in run sample, less than a day old" in hosts[A2]["evidence"]
-    assert f"evaluation of {S1} in run sample" in hosts[S2]["evidence"]
+    assert f"evaluation of {A1} in run sample, less than a day old" in hosts[A2]["decided_by"]
+    assert f"evaluation of {S1} in run sample" in hosts[S2]["decided_by"]
 
 
 def test_what_somebody_changed_by_hand_is_named_and_mended_and_nothing_else():
@@ -173,7 +173,7 @@ def test_what_somebody_changed_by_hand_is_named_and_mended_and_nothing_else():
 def test_a_sick_guest_in_wave_2_stops_the_rollout_and_is_brought_back():
     ask(A2, "touch /run/sick")
     mark()
-    policy = wish("enabled", "disabled", smt_enforce_waves=[1, 1, 2])
+    policy = desired("enabled", "disabled", smt_enforce_waves=[1, 1, 2])
     code, dummy, changed, seen = play("smt_enforce", policy)
     assert code != 0 and changed == {A1, A2} and f"{A2} was brought back to the state before the wave" in seen
     assert states(*GUESTS) == ["on", "off nosmt", "on", "on"]
@@ -211,7 +211,7 @@ def workers(pid):
 
 
 def test_after_a_controller_was_killed_in_wave_3_its_guest_is_looked_at_again_and_can_go_back():
-    policy = wish("disabled", "enabled", smt_policy_scope="runtime", smt_enforce_waves=[1])
+    policy = desired("disabled", "enabled", smt_policy_scope="runtime", smt_enforce_waves=[1])
     kill_when(policy, S1)
     assert states(*GUESTS) == ["off", "off", "on nosmt", "off nosmt"]
     mark()
@@ -232,7 +232,7 @@ def test_after_a_controller_was_killed_in_wave_3_its_guest_is_looked_at_again_an
 
 
 def test_after_a_host_rebooted_by_itself_the_next_run_finishes_and_nothing_is_done_twice():
-    policy = wish("disabled", "enabled", smt_enforce_waves=[1])
+    policy = desired("disabled", "enabled", smt_enforce_waves=[1])
     ask(S1, "touch /run/reboot")
     before = boots(S1)
     code, dummy, changed, dummy = play("smt_enforce", policy, "--limit", f"{S1},{S2}")
@@ -255,7 +255,7 @@ def test_two_of_a_group_are_not_rebooted_at_once_and_a_host_that_is_gone_stops_n
     for name in (A1, S1, S2):
         ask(name, "rm -f /var/tmp/looked-at")
     before = boots(A1, S1, S2)
-    policy = wish("disabled", "disabled", smt_policy_reboot_ok=True, smt_policy_scope="boot", smt_enforce_waves=["100%"])
+    policy = desired("disabled", "disabled", smt_policy_reboot_ok=True, smt_policy_scope="boot", smt_enforce_waves=["100%"])
     code, statuses, dummy, seen = play("smt_enforce", policy, "-i", str(tmp_path / "more.yml"), "--limit", f"{A1},{S1},{S2},gone")
     assert code != 0 and statuses == {"gone": "unreachable", **dict.fromkeys((A1, S1, S2), "compliant")}
     assert f"wave 1: {A1}, {S2}\nwave 2: {S1}\n" in seen

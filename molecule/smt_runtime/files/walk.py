@@ -1,8 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Takes each step after each other one, on the guest itself, and prints what the kernel shows after each.
+"""Take each step after each other one, on the guest itself, and print what the kernel shows after each.
 
-usage: walk.py THREADS      (the most threads of a core), with the collection on PYTHONPATH
+usage: walk.pyz THREADS      (the most threads of a core), packed by ../resources/pack.py
 """
 
 from __future__ import annotations

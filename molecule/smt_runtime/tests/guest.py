@@ -60,8 +60,8 @@ def plan(host, **options):
 def call(host, module, check_mode, options):
     try:
         return host.ansible("threadwise.smt." + module, json.dumps(options), check=check_mode)
-    except host.ansible.AnsibleException as trouble:
-        return trouble.result
+    except host.ansible.AnsibleException as error:
+        return error.result
 
 
 def pinned(host):

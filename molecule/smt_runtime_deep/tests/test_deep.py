@@ -21,8 +21,8 @@ def smt_state(host, **options):
     """The module's result, also of one that failed."""
     try:
         return host.ansible("threadwise.smt.smt_state", json.dumps(options), check=False)
-    except host.ansible.AnsibleException as trouble:
-        return trouble.result
+    except host.ansible.AnsibleException as error:
+        return error.result
 
 
 def reboot(host):

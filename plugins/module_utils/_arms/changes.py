@@ -412,6 +412,6 @@ def _allocatable() -> dict[str, t.Any]:
 
 def _overcommit_test(asked: int) -> dict[str, t.Any]:
     try:
-        return {"overreach": overcommit_test.overreach(asked, touch=True, confine=CONFINED_BYTES)}
+        return {"overcommit_test": overcommit_test.run(asked, touch=True, confine=CONFINED_BYTES)}
     except overcommit_test.OvercommitTestError as error:
-        return {"overreach": None, "overreach_reason": str(error)}
+        return {"overcommit_test": None, "overcommit_test_reason": str(error)}

@@ -48,16 +48,16 @@ def gain_no_privileges() -> None:
 def end_children(
     reaped: t.Callable[[int, int, resource.struct_rusage], object],
     waiting: t.Iterable[int] = frozenset(),
-    polite: int = signal.SIGTERM,
-    patience: float = TERM_SECONDS,
+    first_signal: int = signal.SIGTERM,
+    time_limit: float = TERM_SECONDS,
 ) -> None:
     """End all children, and their descendants as these become children of this process, which must have called `adopt_orphans`.
 
     Args:
         reaped: called with (pid, wait status, resource usage) of each child that ended.
         waiting: pids of known children, for kernels that do not list children.
-        polite: the signal that asks a child to exit.
-        patience: seconds until SIGKILL follows.
+        first_signal: the signal that asks a child to exit.
+        time_limit: seconds until SIGKILL follows.
     """
     left = set(waiting)
     begun = time.monotonic()
@@ -66,11 +66,11 @@ def end_children(
         pids = children() or left
         if not pids:
             return
-        late = time.monotonic() - begun >= patience
+        late = time.monotonic() - begun >= time_limit
         for pid in pids:
             # Send it only once: servers shut down less gracefully after a second signal.
             if late or pid not in asked:
-                os.kill(pid, signal.SIGKILL if late else polite)
+                os.kill(pid, signal.SIGKILL if late else first_signal)
                 asked.add(pid)
         try:
             while True:

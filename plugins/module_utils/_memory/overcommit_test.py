@@ -124,7 +124,7 @@ def _map(length: int) -> mmap.mmap | None:
         return None
 
 
-def overreach(length: int, touch: bool = False, confine: int | None = None, timeout: float = 120.0) -> Outcome:
+def run(length: int, touch: bool = False, confine: int | None = None, timeout: float = 120.0) -> Outcome:
     """Run the overcommit test: request more memory than there is, and see what happens.
 
     Args:

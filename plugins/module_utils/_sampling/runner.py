@@ -100,7 +100,7 @@ def run(
     keep_output: bool = True,
     timeout: float = 60.0,
     nice: int = 0,
-    neighbours: int = 0,
+    co_runners: int = 0,
     owner: tuple[int, int] | None = None,
 ) -> SampleResult:
     """Run one command once per worker; all workers start at the same moment.
@@ -118,7 +118,7 @@ def run(
         keep_output: False sends standard output to /dev/null, for a workload whose work is its output.
         timeout: seconds after which all processes of the sample are killed.
         nice: increment of the workers' niceness (nice(2)).
-        neighbours: number of processes per CPU list that do nothing but keep its CPUs busy (co-runners).
+        co_runners: number of processes per CPU list that do nothing but keep its CPUs busy (co-runners).
         owner: (uid, gid) of the user that the workers run as, or None for the user of this process.
 
     Returns:
@@ -131,7 +131,7 @@ def run(
     supervisor = os.fork()
     if supervisor == 0:
         os.close(result_read)
-        _supervise(result_write, _Job(argv, cpu_lists, stdin, directory, keep_output, timeout, nice, neighbours, owner))
+        _supervise(result_write, _Job(argv, cpu_lists, stdin, directory, keep_output, timeout, nice, co_runners, owner))
     os.close(result_write)
     try:
         with os.fdopen(result_read, encoding="utf-8") as stream:

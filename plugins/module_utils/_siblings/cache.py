@@ -101,10 +101,10 @@ def _checked(measured: t.Any) -> dict[str, object]:
 
 
 def _ratio(ratio: t.Any) -> dict[str, object]:
-    if ratio["verdict"] not in ("shares", "apart", None):
-        raise ValueError("the verdict on a pair is neither shares nor apart")
+    if ratio["result"] not in ("shares", "apart", None):
+        raise ValueError("the result of a pair is neither shares nor apart")
     checked = {name: None if ratio[name] is None else _number(ratio[name]) for name in ("ratio", "low", "high")}
-    return dict(checked, pair=cpulist.render(cpulist.parse(ratio["pair"])), verdict=ratio["verdict"])
+    return dict(checked, pair=cpulist.render(cpulist.parse(ratio["pair"])), result=ratio["result"])
 
 
 def _number(value: float) -> float:

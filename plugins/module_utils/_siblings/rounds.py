@@ -48,14 +48,14 @@ class PairRatio(t.TypedDict):
 
     Attributes:
         pair: CPU list.
-        verdict: ``shares``, ``apart``, or None when it is unclear.
+        result: ``shares``, ``apart``, or None when it is unclear.
         ratio: the estimate.
         low: lower confidence bound.
         high: upper confidence bound.
     """
 
     pair: str
-    verdict: str | None
+    result: str | None
     ratio: float | None
     low: float | None
     high: float | None
@@ -210,5 +210,5 @@ def _ratios(tests: PairTests, cpus: list[int], statuses: t.Mapping[tuple[int, in
     for pair in pairs:
         if len(pairs) <= _MAX_PAIRS_REPORTED or tests.is_candidate(*pair):
             ratio, low, high = tests.ratio(*pair)
-            reported.append({"pair": cpulist.render(pair), "verdict": statuses.get(pair), "ratio": ratio, "low": low, "high": high})
-    return sorted(reported, key=lambda one: (one["verdict"] != SHARES, one["ratio"] or 1.0))
+            reported.append({"pair": cpulist.render(pair), "result": statuses.get(pair), "ratio": ratio, "low": low, "high": high})
+    return sorted(reported, key=lambda one: (one["result"] != SHARES, one["ratio"] or 1.0))

@@ -29,7 +29,7 @@ A declaration is a ``Workload``. A key that a declaration leaves out has its val
     the number of CPUs. None for a workload without a parameter.
 ``memory``
     The memory of one worker in MB (10^6 bytes).
-``nice``, ``neighbours``
+``nice``, ``co_runners``
     The nice value of the workers, and the number of co-runners (busy loops) on each of their CPUs.
 ``timed``
     The path to a duration in seconds in the JSON output of a program that measures its own time because its setup is long, or None for the wall
@@ -114,7 +114,7 @@ class ServerDeclaration(t.TypedDict):
 class Defaults(t.TypedDict):
     """The optional part of a declaration."""
 
-    together: bool
+    multithreaded: bool
     stdin: str | None
     keep_output: bool
     work: Work | None
@@ -123,7 +123,7 @@ class Defaults(t.TypedDict):
     point: Parameter | None
     memory: int
     nice: int
-    neighbours: int
+    co_runners: int
     timed: list[str] | None
     source: str | None
     server: ServerDeclaration | None
@@ -141,7 +141,7 @@ class Workload(Defaults):
 
 
 PLAIN: Defaults = {
-    "together": False,
+    "multithreaded": False,
     "stdin": None,
     "keep_output": True,
     "work": None,
@@ -150,7 +150,7 @@ PLAIN: Defaults = {
     "point": None,
     "memory": 0,
     "nice": 0,
-    "neighbours": 0,
+    "co_runners": 0,
     "timed": None,
     "source": None,
     "server": None,
@@ -209,7 +209,7 @@ SYSBENCH_THREADS: Workload = {
     **PLAIN,
     "name": "sysbench_threads",
     "title": "sysbench threads (contention for one lock)",
-    "together": True,
+    "multithreaded": True,
     "argv": ["sysbench", "threads", "--threads={threads}", "--thread-locks=1", "--time=0", "--histogram", "--events={total}", "run"],
     "work": {"unit": "events", "start": 100, "step": 10, "limit": MEGABYTE},
     "metric": _throughput("events/s", {"rate": True}),
@@ -221,7 +221,7 @@ FALSE_SHARING: Workload = {
     **PLAIN,
     "name": "false_sharing",
     "title": "all workers write to one cache line",
-    "together": True,
+    "multithreaded": True,
     "source": "cache_line.c",
     "argv": ["{program}", "{cpus}", "{work}"],
     "work": {"unit": "increments", "start": 100000, "step": 100000, "limit": 100000 * MEGABYTE},
@@ -272,7 +272,7 @@ INT_FLOAT_LOOP_CO_RUNNERS: Workload = {
     **INT_FLOAT_LOOP,
     "name": "int_float_loop_co_runners",
     "title": "integer and floating-point loop with three co-runners on each CPU",
-    "neighbours": 3,
+    "co_runners": 3,
     "placements": TWO_WORKERS,
 }
 
@@ -364,7 +364,7 @@ OLTP: Workload = {
     **PLAIN,
     "name": "oltp",
     "title": "PostgreSQL, pgbench simple-update",
-    "together": True,
+    "multithreaded": True,
     "placements": ["all_threads"],
     "server": POSTGRESQL,
     "argv": [
@@ -438,7 +438,7 @@ def described(workload: Workload, cpus: int) -> dict[str, t.Any]:
         "argv": workload["argv"] if workload["name"] in BUILT_IN else workload["argv"][:1],
         "package": workload["package"],
         "nice": workload["nice"],
-        "neighbours": workload["neighbours"],
+        "co_runners": workload["co_runners"],
         "memory": workload["memory"],
         "metric": metric["name"],
         "unit": metric["unit"],

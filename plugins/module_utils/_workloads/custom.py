@@ -62,7 +62,7 @@ def _declaration(given: t.Mapping[str, t.Any]) -> Workload:
         "name": name,
         "title": (given.get("title") or name)[:200],
         "argv": list(argv),
-        "together": bool(given.get("together")),
+        "multithreaded": bool(given.get("multithreaded")),
         "timeout": timeout,
         "metric": metrics[0],
         "metrics": metrics[1:],
@@ -77,7 +77,7 @@ def _metric(workload: t.Mapping[str, t.Any], given: t.Mapping[str, t.Any]) -> Me
     if len(chosen) != 1:
         raise WorkloadError(f"{about}: give exactly one of {', '.join(SOURCES)}")
     better = given["better"]
-    aggregate = given.get("aggregate") or _default_aggregate(given, bool(workload.get("together")))
+    aggregate = given.get("aggregate") or _default_aggregate(given, bool(workload.get("multithreaded")))
     if better not in ("higher", "lower") or aggregate not in AGGREGATES:
         raise WorkloadError(f"{about}: better must be higher or lower, aggregate one of {', '.join(sorted(AGGREGATES))}")
     metric: Metric = {"name": given["name"], "unit": given["unit"][:60], "better": better, "aggregate": aggregate}

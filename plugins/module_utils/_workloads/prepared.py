@@ -154,7 +154,7 @@ class PreparedWorkload:
             WorkloadError: the workload failed. None of its processes is left.
             RunnerError: its processes could not be run. None of them is left.
         """
-        multithreaded = self.declaration["together"]
+        multithreaded = self.declaration["multithreaded"]
         # A worker without a CPU list can run anywhere, and so can the process of its thread.
         process_cpus = [sorted({cpu for cpus in workers for cpu in cpus}) if all(workers) else []] if multithreaded else workers
         timeout = self._timeout()
@@ -167,7 +167,7 @@ class PreparedWorkload:
                 keep_output=self.declaration["keep_output"],
                 timeout=timeout,
                 nice=self.declaration["nice"],
-                neighbours=self.declaration["neighbours"],
+                co_runners=self.declaration["co_runners"],
                 owner=self._owner if self._server else None,
             )
             if taken["timed_out"]:
@@ -199,7 +199,7 @@ class PreparedWorkload:
             "{work}": self.work,
             "{total}": self.work and self.work * len(workers),
             "{threads}": len(workers),
-            "{cpus}": ",".join(str(cpus[0]) if len(cpus) == 1 else "-1" for cpus in workers) if self.declaration["together"] else None,
+            "{cpus}": ",".join(str(cpus[0]) if len(cpus) == 1 else "-1" for cpus in workers) if self.declaration["multithreaded"] else None,
             "{seconds}": max(1, math.ceil(self._seconds)),
             "{point}": parameter,
             "{percent}": parameter and round(100 * parameter),

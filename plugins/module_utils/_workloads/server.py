@@ -155,7 +155,7 @@ def _keep(declaration: ServerDeclaration, user: tuple[int, int], folder: str, pa
     finally:
         try:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            processes.end_children(lambda pid, status, usage: None, polite=getattr(signal, declaration["stop"]), patience=STOP_SECONDS)
+            processes.end_children(lambda pid, status, usage: None, first_signal=getattr(signal, declaration["stop"]), time_limit=STOP_SECONDS)
             status = 0 if users.remove_folder(folder, user) is None else 1
         finally:
             os._exit(status)

@@ -47,7 +47,7 @@ def conclude(result: Result, comparisons: t.Sequence[Comparison]) -> dict[str, t
         comparisons: from :func:`host_comparisons.compare_host`.
 
     Returns:
-        ``{recommendation, sentence, evidence, costs, cautions, next}``: ``recommendation`` is ``on``, ``off``, ``either``, ``by_workload``,
+        ``{recommendation, sentence, basis, costs, cautions, next}``: ``recommendation`` is ``on``, ``off``, ``either``, ``by_workload``,
         ``undecided`` or ``not_compared``; ``costs`` and ``cautions`` are lists of sentences; ``next`` names what to measure next, or is None.
     """
     main = host_comparisons.primary(comparisons)
@@ -57,7 +57,7 @@ def conclude(result: Result, comparisons: t.Sequence[Comparison]) -> dict[str, t
     return {
         "recommendation": choice,
         "sentence": _sentence(result, comparisons, main, choice),
-        "evidence": _confidence_text(changed or [one for one in comparisons if one["kind"] == "placement"]),
+        "basis": _confidence_text(changed or [one for one in comparisons if one["kind"] == "placement"]),
         "costs": [*_costs(result, comparisons), *_observed(result)],
         "cautions": _cautions(result),
         "next": more["words"] if more else None,
@@ -166,7 +166,7 @@ def _observed(result: Result) -> list[str]:
     """Describe the result of the overcommit test under each memory policy."""
     sentences = []
     for one in result.get("observations") or []:
-        outcome = OVERCOMMIT_TESTS.get((one.get("overreach") or {}).get("outcome", ""))
+        outcome = OVERCOMMIT_TESTS.get((one.get("overcommit_test") or {}).get("outcome", ""))
         if outcome and one.get("asked_bytes"):
             where = arms.title(one["condition"])
             sentences.append(f"A process that asked for {one['asked_bytes'] / MIB:.0f} MiB and was confined to a part of them, {where}: {outcome}.")

@@ -39,7 +39,7 @@ _MEASURED = schema.whole(
     ratios=schema.items(
         schema.whole(
             pair=schema.CPU_LIST,
-            verdict=schema.one_of("shares", "apart", None),
+            result=schema.one_of("shares", "apart", None),
             ratio=schema.or_null(schema.NUMBER),
             low=schema.or_null(schema.NUMBER),
             high=schema.or_null(schema.NUMBER),

@@ -104,7 +104,7 @@ _WORKLOAD = schema.strict(
     argv=schema.or_null(schema.items(schema.TEXT, 1000)),
     package=_TEXT_OR_NULL,
     nice=_NUMBER_OR_NULL,
-    neighbours=_COUNT_OR_NULL,
+    co_runners=_COUNT_OR_NULL,
     memory=_NUMBER_OR_NULL,
     points=schema.or_null(schema.items(schema.NUMBER, 1000)),
     point=schema.or_null(schema.strict(("name",), **_POINT)),
@@ -121,8 +121,8 @@ _OBSERVATION = schema.strict(
     asked_bytes=_NUMBER_OR_NULL,
     allocatable=schema.or_null(schema.strict(largest_bytes=_NUMBER_OR_NULL, total_bytes=_NUMBER_OR_NULL, total_limited=_BOOL_OR_NULL)),
     allocatable_reason=_TEXT_OR_NULL,
-    overreach=schema.or_null(schema.strict(("outcome",), outcome=schema.TEXT, touched_bytes=_NUMBER_OR_NULL)),
-    overreach_reason=_TEXT_OR_NULL,
+    overcommit_test=schema.or_null(schema.strict(("outcome",), outcome=schema.TEXT, touched_bytes=_NUMBER_OR_NULL)),
+    overcommit_test_reason=_TEXT_OR_NULL,
 )
 
 # The detail of an event: a sentence, or values that change from block to block.

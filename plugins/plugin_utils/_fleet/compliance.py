@@ -22,7 +22,7 @@ STATUSES = (COMPLIANT, DRIFTED, UNKNOWN, UNREACHABLE)
 ASPECTS = ("running", "configured", "memory", "memory_configured")
 
 # The fields of a result.
-_FIELDS = {"status", "sentence", "wanted", "scope", "evidence", "hardware_class", "reboot_pending", "change", "before", "pending_rollback", *ASPECTS}
+_FIELDS = {"status", "sentence", "wanted", "scope", "decided_by", "hardware_class", "reboot_pending", "change", "before", "pending_rollback", *ASPECTS}
 
 # Long lists, such as every CPU of a large machine, are cut.
 MOST_REASONS = 5
@@ -67,7 +67,7 @@ def judge(facts: t.Any, desired: policy.DesiredState, scope: str, memory: t.Mapp
         memory: from :func:`memory_aspects`, or None without a memory policy.
 
     Returns:
-        ``{status, wanted, scope, evidence, hardware_class, reboot_pending, change, before, pending_rollback, sentence}`` and the `ASPECTS`. Each aspect
+        ``{status, wanted, scope, decided_by, hardware_class, reboot_pending, change, before, pending_rollback, sentence}`` and the `ASPECTS`. Each aspect
         is None where the policy does not cover it, or ``{status, reasons, blocked_by}`` with the reason that blocks a change at run time (or at all) as
         `blocked_by`. ``change`` leads to the desired state, ``before`` back to the present one: ``{running, configured, reboot}``, options of
         `smt_state` and `smt_boot_args` (None where there is nothing to do, or no method), and whether a reboot is needed. ``pending_rollback`` is
@@ -88,7 +88,7 @@ def judge(facts: t.Any, desired: policy.DesiredState, scope: str, memory: t.Mapp
         "status": next((status for status in (DRIFTED, UNKNOWN) if status in statuses), COMPLIANT),
         "wanted": str(desired),
         "scope": scope,
-        "evidence": desired.decided_by,
+        "decided_by": desired.decided_by,
         "hardware_class": _text(facts.get("hardware_class")),
         "reboot_pending": pending if isinstance(pending, bool) else None,
         "pending_rollback": _pending_rollback(facts.get("pending_rollback")),
@@ -112,7 +112,7 @@ def from_registered(variable: t.Any) -> ComplianceResult:
         variable: the registered variable; only a successful task has a result.
     """
     registered = variable if isinstance(variable, dict) else {}
-    result = registered.get("verdict")
+    result = registered.get("compliance")
     if not registered.get("failed") and isinstance(result, dict) and result.get("status") in STATUSES and set(result) >= _FIELDS:
         return result
     return refused(registered.get("msg") or "it was not checked", UNREACHABLE if registered.get("unreachable") else UNKNOWN)

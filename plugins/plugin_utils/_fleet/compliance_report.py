@@ -17,7 +17,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages impor
 
 SCHEMA_NAME, SCHEMA_VERSION = "threadwise.smt/compliance", 1
 COLUMNS = ("host", "status", "wanted", "class", "how")
-KEPT = ("status", "sentence", "wanted", "scope", "hardware_class", "evidence", "reboot_pending")
+KEPT = ("status", "sentence", "wanted", "scope", "hardware_class", "decided_by", "reboot_pending")
 
 # With more compliant hosts the terminal shows their number only; the files list all.
 MOST_COMPLIANT_LINES = 50

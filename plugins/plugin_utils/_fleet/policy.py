@@ -108,7 +108,7 @@ def _decided(hardware_class: str | None, decisions: t.Mapping[str, t.Any] | None
     if error:
         raise PolicyError(f"smt_policy is auto, and the results cannot be read: {error}")
     if decisions is None:
-        raise PolicyError("smt_policy is auto, and no results are configured: set smt_policy_evidence to a directory of evaluations")
+        raise PolicyError("smt_policy is auto, and no results are configured: set smt_policy_results to a directory of evaluations")
     found = decisions.get(hardware_class)
     if not isinstance(found, dict):
         raise PolicyError(

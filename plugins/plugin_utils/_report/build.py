@@ -177,7 +177,7 @@ def summarise(result: dict[str, t.Any], file: str, settings: Settings) -> dict[s
         "hardware_class": result["facts"].get("hardware_class"),
         "environment": result["environment"],
         "change": result["change"],
-        "answer": conclusion.conclude(result, comparisons),
+        "conclusion": conclusion.conclude(result, comparisons),
         "recommendation": recommendation.recommend(result, comparisons, settings.licence),
         "comparisons": comparisons,
         "levels": host_comparisons.levels(result, settings.confidence),

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Many hosts' answers -> what holds for a hardware class, how its hosts differ, and which of them stand out.
+"""Many hosts' conclusions -> what holds for a hardware class, how its hosts differ, and which of them stand out.
 
 The host is the unit of replication: a class of hundred hosts has hundred values, however many samples each of them took. A class is judged by the same
 rules as one host (:mod:`paired`), with hosts in the place of blocks.
@@ -47,13 +47,13 @@ def row(summary: dict[str, t.Any], page: str) -> Row:
         "agreed": recommended["agreed"],
         "policy": policy,
         "title": report_text.policy_title(policy, recommended["policy"]["outcome"]) if policy else report_text.RECOMMENDATION_TITLES[recommended["choice"]],
-        "sentence": summary["answer"]["sentence"],
-        "evidence": summary["answer"]["evidence"],
+        "sentence": summary["conclusion"]["sentence"],
+        "basis": summary["conclusion"]["basis"],
         "environment": _environment(summary),
         "restored": summary["restored"].get("ok") if summary["restored"] else None,
         "differences": (summary["restored"] or {}).get("differences") or [],
         "workloads": {
-            series(one): {"title": _title(one), "name": one["title"], **{key: one[key] for key in keep}} for one in _answering(summary["comparisons"])
+            series(one): {"title": _title(one), "name": one["title"], **{key: one[key] for key in keep}} for one in _deciding(summary["comparisons"])
         },
     }
 
@@ -65,7 +65,7 @@ def _environment(summary: dict[str, t.Any]) -> dict[str, str]:
     return {name: str(value)[:MOST_TEXT] for name, value in found.items() if value is not None}
 
 
-def _answering(comparisons: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+def _deciding(comparisons: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
     return host_comparisons.primary(comparisons) or host_comparisons.of_policy(comparisons)
 
 

@@ -38,7 +38,7 @@ OUTCOME_TITLES = {
 }
 
 
-def answer_title(recommendation: dict[str, t.Any]) -> str:
+def conclusion_title(recommendation: dict[str, t.Any]) -> str:
     """Return a short title for a recommendation, about SMT or about the setting that a run switched."""
     policy = recommendation["policy"]
     if policy is None:

@@ -39,7 +39,7 @@ def legs(pairs, scatter=0.0, seed=1):
 def joined(pairs, scatter=0.0, after=None, **changes):
     made = legs(pairs, scatter)
     before = made[0].result["facts"]
-    result = boots.join("r", made, pairs, before, before if after is None else after, changes.get("trouble"))
+    result = boots.join("r", made, pairs, before, before if after is None else after, changes.get("error"))
     results.accept(result, "joined")
     return result
 

@@ -268,10 +268,10 @@ def test_whether_a_guests_siblings_can_be_believed_is_said(measured, actual):
 def test_what_a_process_that_overreaches_got_is_said():
     result = result_maker.result(
         observations=[
-            {"condition": "as_found", "asked_bytes": 365 * 2**20, "overreach": {"outcome": "oom_killed"}},
-            {"condition": "overcommit_strict", "asked_bytes": 365 * 2**20, "overreach": {"outcome": "enomem"}},
-            {"condition": "overcommit_strict", "asked_bytes": None, "overreach": None},
-            {"condition": "x", "overreach": {"outcome": "?"}},
+            {"condition": "as_found", "asked_bytes": 365 * 2**20, "overcommit_test": {"outcome": "oom_killed"}},
+            {"condition": "overcommit_strict", "asked_bytes": 365 * 2**20, "overcommit_test": {"outcome": "enomem"}},
+            {"condition": "overcommit_strict", "asked_bytes": None, "overcommit_test": None},
+            {"condition": "x", "overcommit_test": {"outcome": "?"}},
         ]
     )
     actual = [words for words in conclusion.conclude(result, host_comparisons.compare_host(result))["costs"] if "365 MiB" in words]

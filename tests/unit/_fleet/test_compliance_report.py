@@ -69,7 +69,7 @@ def test_metrics_say_what_is_known_and_leave_the_rest_out():
 
 
 def test_nothing_from_a_host_becomes_markup_or_a_metric_or_steers_a_terminal():
-    fleet = [(EVIL, dict(verdict("drifted", running=aspect("drifted")), sentence=EVIL, hardware_class=EVIL, evidence=EVIL))]
+    fleet = [(EVIL, dict(verdict("drifted", running=aspect("drifted")), sentence=EVIL, hardware_class=EVIL, decided_by=EVIL))]
     page = compliance_report.page(fleet, NOW)
     assert page.count("<script") == 1 and "&lt;script&gt;alert(1)" in page
     assert all(line.isprintable() for line in compliance_report.table(fleet))

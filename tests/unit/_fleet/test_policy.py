@@ -80,7 +80,7 @@ def test_auto_takes_the_decision_and_says_whose_it_is(decision, state):
     ("known", "found", "words"),
     [
         (None, decided("enabled"), "hardware class of this host is not known"),
-        (CLASS, None, "smt_policy_evidence"),
+        (CLASS, None, "smt_policy_results"),
         (CLASS, {}, "no evaluation of hardware class"),
         (CLASS, decided(None), "do not decide"),
     ],

@@ -19,25 +19,25 @@ def test_allocatable_measures_what_one_process_can_allocate():
 
 
 def test_more_than_any_address_space_is_refused_at_once():
-    assert overcommit_test.overreach(1 << 60) == {"outcome": "enomem", "touched_bytes": 0}
+    assert overcommit_test.run(1 << 60) == {"outcome": "enomem", "touched_bytes": 0}
 
 
 def test_memory_that_is_not_touched_is_only_granted():
-    assert overcommit_test.overreach(4 * MIB) == {"outcome": "granted", "touched_bytes": 0}
+    assert overcommit_test.run(4 * MIB) == {"outcome": "granted", "touched_bytes": 0}
 
 
 def test_a_request_that_fits_is_survived():
-    assert overcommit_test.overreach(20 * MIB, touch=True) == {"outcome": "survived", "touched_bytes": 20 * MIB}
+    assert overcommit_test.run(20 * MIB, touch=True) == {"outcome": "survived", "touched_bytes": 20 * MIB}
 
 
 def test_an_empty_request_is_an_error():
     with pytest.raises(overcommit_test.OvercommitTestError, match="without a result"):
-        overcommit_test.overreach(0)
+        overcommit_test.run(0)
 
 
 def test_a_process_that_hangs_is_killed():
     with pytest.raises(overcommit_test.OvercommitTestError, match="was killed"):
-        overcommit_test.overreach(64 * MIB, touch=True, timeout=0)
+        overcommit_test.run(64 * MIB, touch=True, timeout=0)
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
 

@@ -142,7 +142,7 @@ def children_and_orphans():
 
 def test_co_runners_share_the_workers_cpu_and_end_with_the_sample(orphans):
     line = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"
-    worker = runner.run(["sh", "-c", line], [[HERE[0]]], neighbours=3)["workers"][0]
+    worker = runner.run(["sh", "-c", line], [[HERE[0]]], co_runners=3)["workers"][0]
     assert worker["cpu_seconds"] < 0.6 * worker["wall_seconds"]
     assert orphans() == set()
 

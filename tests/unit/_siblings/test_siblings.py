@@ -154,7 +154,7 @@ def test_late_samples_are_ignored():
 
 def test_the_ratio_of_siblings_is_within_its_interval():
     _cores, result = measured(machine_of(4, 2, cost=1.0, spread=0.02))
-    shared = [pair for pair in result["ratios"] if pair["verdict"] == SHARES]
+    shared = [pair for pair in result["ratios"] if pair["result"] == SHARES]
     assert len(shared) == 2
     for pair in shared:
         assert pair["low"] < 0.5 < pair["high"] and pair["ratio"] == pytest.approx(0.5, abs=0.1)
@@ -284,7 +284,7 @@ RESULT = {
     "seconds": 4.5,
     "confidence": 0.999,
     "agrees_with_kernel": False,
-    "ratios": [{"pair": "0-1", "verdict": "shares", "ratio": 0.5, "low": 0.4, "high": None}],
+    "ratios": [{"pair": "0-1", "result": "shares", "ratio": 0.5, "low": 0.4, "high": None}],
 }
 
 

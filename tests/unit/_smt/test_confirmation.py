@@ -85,13 +85,14 @@ def test_a_third_holder_of_the_lock_does_not_matter(host, waiting):
         assert online(host) == ALL and "too late" in str(confirming.error)
 
 
-def test_two_controllers_with_the_same_policy_agree(host, waiting):
-    """The second one waits while the first changes the host, and finds nothing left to do."""
+def test_a_change_waits_for_another_one(host, waiting):
+    """Two controllers that change one host at once both succeed, one after the other."""
     with locks.HostLock(host.sysroot, "smt_state"):
-        second = Background(lambda: host.ask("disabled"))
+        second = Background(lambda: host.ask("enabled"))
         assert waiting.wait(TIME_LIMIT) and second.is_alive()
+        assert online(host) == FIRST
     assert second.ended().error is None
-    assert online(host) == FIRST
+    assert online(host) == ALL
 
 
 def test_a_confirmation_during_the_rollback_is_too_late(host, waiting, monkeypatch):

@@ -36,12 +36,12 @@ def test_a_users_own_command_is_measured_like_a_built_in_workload(tmp_path):
 
 def test_missing_keys_have_default_values():
     made = declared()
-    assert (made["title"], made["together"], made["timeout"], made["metric"]["aggregate"]) == ("own", False, 60, "sum")
+    assert (made["title"], made["multithreaded"], made["timeout"], made["metric"]["aggregate"]) == ("own", False, 60, "sum")
     assert declared(**metric(better="lower"))["metric"]["aggregate"] == "max"
     # Each worker does the whole job, so the time per job describes the placement.
     by_the_clock = metric(better="lower", pattern=None, clock="wall_seconds")
     assert declared(**by_the_clock)["metric"]["aggregate"] == "per_job"
-    assert declared(together=True, **by_the_clock)["metric"]["aggregate"] == "max"
+    assert declared(multithreaded=True, **by_the_clock)["metric"]["aggregate"] == "max"
     assert declared(**metric(pattern=None, json=["a", "0"]))["metric"]["json"] == ["a", "0"]
     assert declared(**metric(pattern=None, clock="wall_seconds"))["metric"]["clock"] == "wall_seconds"
 

@@ -59,7 +59,7 @@ def test_each_workload_runs_here(name, files):
     finally:
         one.close()
     assert taken["metrics"][workload["metric"]["name"]]["value"] == pytest.approx(sum(taken["values"]))
-    assert len(taken["workers"]) == (1 if workload["together"] else 2)
+    assert len(taken["workers"]) == (1 if workload["multithreaded"] else 2)
     assert set(taken["metrics"]) == {workload["metric"]["name"]} | {metric["name"] for metric in workload["metrics"]}
     assert [folder for folder in os.listdir(files.path) if folder.endswith(".server") or folder == prepared.SCRATCH] == []
 
@@ -74,7 +74,7 @@ def test_the_amount_of_work_for_the_wanted_time():
 def test_only_known_placeholders_are_replaced(files):
     each = own("echo", "rate 1 {threads} {seconds} {cpus} {work} {other} $(id)")
     assert ready(each, files).sample(TWO, None)["workers"][0]["output"] == "rate 1 2 1 {cpus} {work} {other} $(id)\n"
-    multithreaded = own("sh", "-c", "echo rate 1 {threads} {cpus} $(taskset -cp $$ | sed 's/.*: //')", together=True)
+    multithreaded = own("sh", "-c", "echo rate 1 {threads} {cpus} $(taskset -cp $$ | sed 's/.*: //')", multithreaded=True)
     workers = ready(multithreaded, files).sample([[HERE[0]], [HERE[0]]], None)["workers"]
     assert [worker["output"] for worker in workers] == [f"rate 1 2 {HERE[0]},{HERE[0]} {HERE[0]}\n"]
     unpinned = ready(multithreaded, files).sample([[], []], None)["workers"]
@@ -134,7 +134,7 @@ def test_co_runners_and_nice_value_reach_the_workers(files):
     line = "echo rate $(ps -o nice= -p $$ | tr -d ' ' | sed 's/-//;s/^0$/100/')"
     assert ready(own("sh", "-c", line, nice=5), files).sample([[]], None)["values"] == [5.0]
     began = time.process_time()
-    taken = ready(own("sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo rate 1", neighbours=3), files).sample([[HERE[0]]], None)
+    taken = ready(own("sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo rate 1", co_runners=3), files).sample([[HERE[0]]], None)
     worker = taken["workers"][0]
     # Four processes share one CPU: each has a quarter of its time.
     assert worker["cpu_seconds"] < 0.5 * worker["wall_seconds"]

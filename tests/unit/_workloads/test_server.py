@@ -241,7 +241,7 @@ def test_directories_without_permissions_are_removed(files, victim):
 def client(line, **changed):
     """Return a workload whose command is the client of a server."""
     metric = dict({"name": "rate", "unit": "1/s", "better": "higher", "aggregate": "sum"}, **changed.pop("metric", {"pattern": "rate ([0-9.]+)"}))
-    return dict(built_in.PLAIN, name="own", title="own", argv=["sh", "-c", line], metric=metric, server=dict(SERVER, user=OTHER), together=True, **changed)
+    return dict(built_in.PLAIN, name="own", title="own", argv=["sh", "-c", line], metric=metric, server=dict(SERVER, user=OTHER), multithreaded=True, **changed)
 
 
 @pytest.fixture(name="sampled")

@@ -189,9 +189,9 @@ def code(text: str) -> str:
 
 def host_markdown(summary: dict[str, t.Any]) -> str:
     """Format the conclusion for a host with its numbers, for a pull request."""
-    answer = summary["answer"]
-    lines = [f"## {code(summary['host'])}", "", f"**{plain(answer['sentence'])}**", "", plain(answer["evidence"]), ""]
-    sentences = [*filter(None, [answer["next"]]), *answer["cautions"], *answer["costs"], report_text.restored(summary["restored"])]
+    concluded = summary["conclusion"]
+    lines = [f"## {code(summary['host'])}", "", f"**{plain(concluded['sentence'])}**", "", plain(concluded["basis"]), ""]
+    sentences = [*filter(None, [concluded["next"]]), *concluded["cautions"], *concluded["costs"], report_text.restored(summary["restored"])]
     lines += [f"- {plain(one)}" for one in sentences]
     lines.append("")
     if summary["comparisons"]:

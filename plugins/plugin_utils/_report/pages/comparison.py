@@ -40,7 +40,7 @@ def render(before: t.Sequence[hardware_classes.Row], after: t.Sequence[hardware_
         only_after=sorted({row["host"] for row in after} - set(earlier)),
         workloads=_workloads(pairs, *settings),
         environment=_environment(pairs),
-        answers=_answers(pairs),
+        conclusions=_conclusions(pairs),
         lines=lines,
         changed=sum(1 for line in lines if line[5][0] == CHANGED),
         first_rows=FIRST_ROWS,
@@ -55,8 +55,8 @@ def render(before: t.Sequence[hardware_classes.Row], after: t.Sequence[hardware_
                 "after",
                 "work as it was found, after by before",
                 f"effect of {effect}",
-                "answer before",
-                "answer after",
+                "conclusion before",
+                "conclusion after",
             )
         ],
     )
@@ -123,7 +123,7 @@ def _environment(pairs: t.Sequence[tuple[hardware_classes.Row, hardware_classes.
     return [(*change, count) for change, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
 
 
-def _answers(pairs: t.Sequence[tuple[hardware_classes.Row, hardware_classes.Row]]) -> list[tuple[str, str, int]]:
+def _conclusions(pairs: t.Sequence[tuple[hardware_classes.Row, hardware_classes.Row]]) -> list[tuple[str, str, int]]:
     """Return the changed recommendations: before, after and number of hosts."""
     counts: dict[tuple[str, str], int] = {}
     for before, after in pairs:

@@ -101,7 +101,7 @@ def _chart(rows: t.Sequence[hardware_classes.Row], classes: t.Sequence[dict[str,
 
 def _heads(titles: t.Sequence[str]) -> list[tuple[str, bool]]:
     """Return the columns' names; none of them is numeric."""
-    names = ("host", "answer", *titles, "hardware class", "vulnerable by SMT", "next boot", "run", "put back", "stands out")
+    names = ("host", "conclusion", *titles, "hardware class", "vulnerable by SMT", "next boot", "run", "put back", "stands out")
     return [(name, False) for name in names]
 
 

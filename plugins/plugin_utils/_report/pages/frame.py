@@ -36,7 +36,7 @@ def environment() -> jinja2.Environment:
         placement=host_comparisons.placement_title,
         condition=arms.title,
         effect=report_text.EFFECT_TITLES.get,
-        answered=report_text.answer_title,
+        concluded=report_text.conclusion_title,
         address=quote,
         tied=report_text.tied,
         cpus=report_text.cpu_list,

@@ -61,7 +61,7 @@ def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, mar
         "host.html.j2",
         result=result,
         summary=summary,
-        answer=summary["answer"],
+        conclusion=summary["conclusion"],
         alone=alone,
         later=later,
         main=main,
