@@ -17,7 +17,6 @@ import functools
 import io
 import multiprocessing
 import os
-import shutil
 import signal
 import tempfile
 import typing as t
@@ -27,8 +26,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._siblings import ca
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion, paired, recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, hardware_classes
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import parquet, texts
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.texts import Refused
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import registry
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Format, FormatError, Host, Refused
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import comparison as comparison_page, fleet as fleet_page, host as host_page
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
@@ -40,6 +39,8 @@ LEAST_HOSTS_A_PROCESS = 20
 AHEAD = 4
 # Bytes of a combined file that stay in memory before it goes to disk.
 MOST_HELD = 4 * 1024 * 1024
+# The pages of a whole run.
+INDEX, COMPARISON = "index.html", "compare.html"
 # Longest host name in a message.
 MOST_TEXT = 160
 
@@ -87,7 +88,6 @@ class _Host:
     row: hardware_classes.Row
     page: str
     parts: dict[str, str]
-    metrics: dict[str, list[str]]
 
 
 def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(), dry_run: bool = False) -> Built:
@@ -121,21 +121,16 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
             keep(made.row["page"], made.page)
             rows.append(made.row)
             whole.add(made)
-        # Before the first chart: both libraries take more than a hundred megabytes, and only this one frees them.
-        try:
-            with parquet.made(whole.samples()) as table:
-                keep(parquet.NAME, table)
-        except parquet.TableError as error:
-            missing.append(str(error))
+        # Before the first chart: the libraries of both take more than a hundred megabytes, and those of the formats free them.
+        missing += whole.finish(keep)
         if not alone or refused:
-            keep("index.html", fleet_page.render(rows, refused, settings.margin, settings.confidence))
+            keep(INDEX, fleet_page.render(rows, refused, settings.margin, settings.confidence))
         if settings.before:
-            keep("compare.html", comparison_page.render(_earlier(settings, refused), rows, (settings.margin, settings.confidence)))
+            keep(COMPARISON, comparison_page.render(_earlier(settings, refused), rows, (settings.margin, settings.confidence)))
         if later:
             keep("charts.js", charts.browser_script())
         before = result_files.read_text(run_dir / "summary.md") or ""
-        for name, content in whole.files(refused):
-            keep(name, content)
+        whole.close(refused, keep)
         return Built(written.paths, refused, rows, (before, whole.text("summary.md")), missing)
 
 
@@ -206,17 +201,10 @@ def _make(path: Path, settings: Settings, alone: bool, later: bool) -> _Host | R
 
 
 def _host(result: dict[str, t.Any], summary: dict[str, t.Any], settings: Settings, alone: bool, later: bool) -> _Host:
-    page = "index.html" if alone else f"{result_files.file_stem(result['host'])}.html"
-    samples = texts.sample_rows(result)
-    safe, table = texts.safe_rows(samples), texts.csv_text(samples)
-    parts = {
-        "results.csv": table if safe is samples else texts.csv_text(safe),
-        parquet.NAME: table,
-        "comparisons.csv": texts.csv_text(texts.safe_rows(texts.comparison_rows(summary))),
-        "summary.md": texts.host_markdown(summary),
-        "results.json": texts.json_text(summary),
-    }
-    return _Host(hardware_classes.row(summary, page), host_page.render(result, summary, alone, settings.margin, later), parts, texts.metric_lines(summary))
+    page = INDEX if alone else f"{result_files.file_stem(result['host'])}.html"
+    host = Host(result, summary)
+    parts = {one.name: one.host(host) for one in registry.formats()}
+    return _Host(hardware_classes.row(summary, page), host_page.render(result, summary, alone, settings.margin, later), parts)
 
 
 def _earlier(settings: Settings, refused: list[Refused]) -> list[hardware_classes.Row]:
@@ -321,43 +309,39 @@ class _Whole:
     """The combined files of all hosts, assembled on disk."""
 
     def __init__(self, stack: contextlib.ExitStack):
-        names = ("results.csv", "comparisons.csv", "summary.md", "results.json", parquet.NAME, *texts.METRICS)
-        self._held = {name: stack.enter_context(_held()) for name in names}
+        self._formats = registry.formats()
+        self._held = {one.name: stack.enter_context(_held()) for one in self._formats}
         self._hosts = 0
-        self._write("results.csv", texts.csv_text([texts.SAMPLE_COLUMNS]))
-        self._write("comparisons.csv", texts.csv_text([texts.COMPARISON_COLUMNS]))
-        self._write("summary.md", "# Should SMT be on here?\n\n")
-        self._write("results.json", texts.JSON_HEAD)
+        for one in self._formats:
+            self._write(one, one.head)
 
-    def _write(self, name: str, content: str) -> None:
-        self._held[name].write(content.encode("utf-8"))
+    def _write(self, one: Format, content: str) -> None:
+        self._held[one.name].write(content.encode("utf-8"))
 
     def add(self, host: _Host) -> None:
         """Append the parts of a host."""
-        for name, content in host.parts.items():
-            self._write(name, (",\n" if name == "results.json" and self._hosts else "") + content)
-        for name, lines in host.metrics.items():
-            self._write(name, "".join(lines))
+        for one in self._formats:
+            self._write(one, (one.between if self._hosts else "") + host.parts[one.name])
         self._hosts += 1
 
-    def files(self, refused: t.Sequence[Refused]) -> t.Iterator[tuple[str, t.IO[bytes]]]:
-        """Yield name and content of each file except the table of samples."""
-        self._write("summary.md", texts.refused_markdown(refused))
-        self._write("results.json", texts.json_tail(refused))
-        for name in ("results.csv", "comparisons.csv", "summary.md", "results.json"):
-            yield name, self._held[name]
-        with tempfile.SpooledTemporaryFile(MOST_HELD) as metrics:
-            for name in texts.METRICS:
-                if self._held[name].tell():
-                    metrics.write(texts.metrics_head(name).encode("utf-8"))
-                    self._held[name].seek(0)
-                    shutil.copyfileobj(self._held[name], metrics)
-            metrics.write(b"# EOF\n")
-            yield "metrics.prom", metrics
+    def finish(self, keep: t.Callable[[str, t.IO[bytes]], None]) -> list[str]:
+        """Make the files whose content is not the text itself; return a sentence about each that cannot be made."""
+        missing = []
+        for one in self._formats:
+            if one.finish:
+                try:
+                    with one.finish(self._held[one.name]) as content:
+                        keep(one.name, content)
+                except FormatError as error:
+                    missing.append(str(error))
+        return missing
 
-    def samples(self) -> t.IO[bytes]:
-        """Return the rows of all samples as CSV without a header, with unescaped texts."""
-        return self._held[parquet.NAME]
+    def close(self, refused: t.Sequence[Refused], keep: t.Callable[[str, t.IO[bytes]], None]) -> None:
+        """Make the other files, which end with the results that are not used."""
+        for one in self._formats:
+            if not one.finish:
+                self._write(one, one.tail(refused))
+                keep(one.name, self._held[one.name])
 
     def text(self, name: str) -> str:
         """Return the content of a file as text."""

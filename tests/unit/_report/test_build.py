@@ -20,7 +20,7 @@ import result_maker
 import yaml
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, text as report_text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import texts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import markdown
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
 ATTACK = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{ 7*7 }}=cmd|' /C calc'!A0 @everyone [x](javascript:alert(1))"
@@ -207,7 +207,7 @@ def test_markdown_shows_words_as_they_are(attacked):
 
 @pytest.mark.parametrize("text", ["a`b", "``", "`a", "a|b", "a\nb", "", "<b>"])
 def test_code_in_markdown(text):
-    made = texts.code(text)
+    made = markdown.code(text)
     fence = re.match(r"`+", made).group()
     assert made.endswith(fence) and "\n" not in made and "|" not in made
     assert fence not in made[len(fence) : -len(fence)]

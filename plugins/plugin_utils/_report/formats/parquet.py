@@ -17,30 +17,26 @@ except ImportError as error:
 else:
     MISSING_LIBRARY = None
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import texts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import SAMPLE_COLUMNS, Format, FormatError
 
 NAME = "samples.parquet"
 
 
-class TableError(Exception):
-    """The table cannot be made. The message gives the reason and what to do."""
-
-
 @contextlib.contextmanager
-def made(rows: t.IO[bytes]) -> t.Iterator[t.IO[bytes]]:
+def _made(rows: t.IO[bytes]) -> t.Iterator[t.IO[bytes]]:
     """Make the table.
 
     Args:
-        rows: CSV without a header, with the columns of :data:`texts.SAMPLE_COLUMNS` and unescaped texts.
+        rows: CSV without a header, with the columns of :data:`SAMPLE_COLUMNS` and unescaped texts.
 
     Yields:
         The content of the table, valid within the context.
 
     Raises:
-        TableError: DuckDB is missing or fails.
+        FormatError: DuckDB is missing or fails.
     """
     if MISSING_LIBRARY:
-        raise TableError(f"{NAME} was not made, all else was: it needs the Python package duckdb on the controller (pip install duckdb)")
+        raise FormatError(f"{NAME} was not made, all else was: it needs the Python package duckdb on the controller (pip install duckdb)")
     with tempfile.TemporaryDirectory(prefix="smt_report.") as directory:
         source, target = Path(directory, "rows.csv"), Path(directory, NAME)
         with source.open("wb") as stream:
@@ -49,7 +45,7 @@ def made(rows: t.IO[bytes]) -> t.Iterator[t.IO[bytes]]:
         try:
             _convert(source, target)
         except duckdb.Error as error:
-            raise TableError(f"{NAME} was not made, all else was: DuckDB says {str(error).splitlines()[0][:200]}") from error
+            raise FormatError(f"{NAME} was not made, all else was: DuckDB says {str(error).splitlines()[0][:200]}") from error
         with target.open("rb") as table:
             yield table
 
@@ -61,7 +57,7 @@ def _convert(source: Path, target: Path) -> None:
         connection.read_csv(
             str(source),
             header=False,
-            columns=texts.SAMPLE_COLUMNS,
+            columns=SAMPLE_COLUMNS,
             sep=",",
             quotechar='"',
             escapechar='"',
@@ -70,3 +66,6 @@ def _convert(source: Path, target: Path) -> None:
             max_line_size=4 * 1024 * 1024,
             auto_detect=False,
         ).write_parquet(str(target), compression="zstd")
+
+
+FORMAT = Format(name=NAME, host=lambda host: host.samples_text, finish=_made)

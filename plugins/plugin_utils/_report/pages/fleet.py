@@ -11,7 +11,7 @@ from urllib.parse import quote
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, hardware_classes, text as report_text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import texts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Refused
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame, host as host_page
 
 # Rows of the table that are HTML; the browser adds the others from the page's data.
@@ -24,7 +24,7 @@ MOST_COLUMNS = 12
 MOST_NAMED = 20
 
 
-def render(rows: t.Sequence[hardware_classes.Row], refused: t.Sequence[texts.Refused], margin: float, confidence: float) -> str:
+def render(rows: t.Sequence[hardware_classes.Row], refused: t.Sequence[Refused], margin: float, confidence: float) -> str:
     """Render the page.
 
     Args:

@@ -12,7 +12,7 @@ import jsonschema_rs
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import parquet, texts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import base, openmetrics, parquet, registry
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as openmetrics_parser
@@ -34,7 +34,7 @@ def test_metrics_are_what_other_parsers_read(tmp_path, parse):
     unknown = result_maker.result(host="unknown", samples=[], restored=None, finished=None, facts=result_maker.nothing_known())
     built(tmp_path, odd, unknown, result_maker.policy_result(host="memory", blocks=5, shape=(1, 2, 2)))
     families = {family.name: family for family in parse((tmp_path / "metrics.prom").read_text(encoding="utf-8"))}
-    assert set(families) == set(texts.METRICS) and {family.type for family in families.values()} == {"gauge"}
+    assert set(families) == set(openmetrics.METRICS) and {family.type for family in families.values()} == {"gauge"}
     hosts = {name: {sample.labels["host"]: sample.value for sample in family.samples} for name, family in families.items()}
     assert hosts["threadwise_smt_ratio"] == {HOSTILE: pytest.approx(0.8, rel=0.02)}
     assert hosts["threadwise_smt_vulnerable"] == {HOSTILE: 1, "memory": 1} and hosts["threadwise_smt_restored"] == {HOSTILE: 1, "memory": 1}
@@ -55,13 +55,27 @@ def test_samples_can_be_asked_in_sql(tmp_path):
     def ask(question):
         return duckdb.sql(question.replace("SAMPLES", f"'{path}'")).fetchall()
 
-    assert duckdb.read_parquet(str(path)).columns == list(texts.SAMPLE_COLUMNS)
+    assert duckdb.read_parquet(str(path)).columns == list(base.SAMPLE_COLUMNS)
     count = len(document["samples"])
     assert ask("SELECT host, count(*), count(value) FROM SAMPLES GROUP BY host ORDER BY host")[0] == ("=cmd|x", count, count - 1)
     assert ask("SELECT error FROM SAMPLES WHERE NOT ok") == [('a "quoted"\nline, with =1',)]
     assert ask("SELECT point, point_name FROM SAMPLES WHERE point IS NOT NULL") == [(8.0, "clients")]
     values = [sample["metric"]["value"] for sample in document["samples"][1:]]
     assert [value for (value,) in ask("SELECT value FROM SAMPLES WHERE host = '=cmd|x' AND ok")] == values
+
+
+def test_each_file_with_a_format_is_found():
+    folder = Path(registry.__file__).parent
+    declared = {path.stem for path in folder.glob("*.py") if "\nFORMAT = " in path.read_text(encoding="utf-8")}
+    names = [one.name for one in registry.formats()]
+    assert len(names) == len(set(names)) == len(declared) == 6
+
+
+def test_no_host_can_take_the_file_of_a_format():
+    """A host's own files end in .html and .json."""
+    for one in registry.formats():
+        stem, _dot, suffix = one.name.rpartition(".")
+        assert suffix not in ("html", "json") or stem in result_files.REPORT_NAMES, f"add {stem} to REPORT_NAMES: a host may be called so"
 
 
 def test_without_duckdb_all_else_is_made(tmp_path, monkeypatch):

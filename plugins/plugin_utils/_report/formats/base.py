@@ -1,0 +1,129 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The base of all output formats: what a format has to offer, and what it is given of each host.
+
+A format is one file of this folder with a ``FORMAT``; the registry finds it. A host's part is text and is made by itself, possibly in another process, so
+that a fleet's file is put together on disk, without the whole fleet in memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import tables
+
+SCHEMA_NAME = "threadwise.smt/report"
+SCHEMA_VERSION = 1
+
+
+class FormatError(Exception):
+    """A file cannot be made; the message names it, the reason and the way out."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Refused:
+    """A result file that is not used, with the reason."""
+
+    file: str
+    reason: str
+
+
+@dataclasses.dataclass
+class Host:
+    """What a format is given of one host.
+
+    Attributes:
+        result: a document accepted by ``result_files.load``.
+        summary: what ``build.summarise`` made of it.
+    """
+
+    result: dict[str, t.Any]
+    summary: dict[str, t.Any]
+
+    @functools.cached_property
+    def samples(self) -> list[list[t.Any]]:
+        """One row per sample, with the columns of :data:`SAMPLE_COLUMNS`."""
+        return [_sample_row(self.result, sample) for sample in self.result["samples"]]
+
+    @functools.cached_property
+    def samples_text(self) -> str:
+        """The same as CSV, with unescaped texts."""
+        return tables.csv_text(self.samples)
+
+
+def _nothing(_refused: t.Sequence[Refused]) -> str:
+    return ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """One output file of a report.
+
+    Attributes:
+        name: of the file.
+        host: makes a host's part.
+        head: the text before the first host.
+        between: the text between two hosts.
+        tail: makes the text after the last host, from the result files that are not used.
+        finish: turns the text of all hosts into the content of the file, or raises FormatError; None where the text is the content. It gets no ``tail``.
+    """
+
+    name: str
+    host: t.Callable[[Host], str]
+    head: str = ""
+    between: str = ""
+    tail: t.Callable[[t.Sequence[Refused]], str] = _nothing
+    finish: t.Callable[[t.IO[bytes]], contextlib.AbstractContextManager[t.IO[bytes]]] | None = None
+
+
+SAMPLE_COLUMNS = {
+    "run": "VARCHAR",
+    "host": "VARCHAR",
+    "hardware_class": "VARCHAR",
+    "workload": "VARCHAR",
+    "placement": "VARCHAR",
+    "condition": "VARCHAR",
+    "block": "BIGINT",
+    "index": "BIGINT",
+    "ok": "BOOLEAN",
+    "metric": "VARCHAR",
+    "value": "DOUBLE",
+    "unit": "VARCHAR",
+    "better": "VARCHAR",
+    "point": "DOUBLE",
+    "point_name": "VARCHAR",
+    "workers": "BIGINT",
+    "wall_seconds": "DOUBLE",
+    "steal": "DOUBLE",
+    "started": "VARCHAR",
+    "error": "VARCHAR",
+}
+
+
+def _sample_row(result: dict[str, t.Any], sample: dict[str, t.Any]) -> list[t.Any]:
+    metric, point = sample["metric"] or {}, sample.get("point") or {}
+    return [
+        result["run"],
+        result["host"],
+        result["facts"].get("hardware_class"),
+        sample["workload"],
+        sample["placement"],
+        sample["condition"],
+        sample["block"],
+        sample.get("index"),
+        sample["ok"],
+        metric.get("name"),
+        metric.get("value"),
+        metric.get("unit"),
+        metric.get("better"),
+        point.get("value"),
+        point.get("name"),
+        len(sample.get("workers") or []),
+        sample.get("wall_seconds"),
+        sample.get("steal"),
+        sample.get("started"),
+        sample.get("error"),
+    ]

@@ -1,0 +1,55 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""comparisons.csv: one row per comparison."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import tables
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Format, Host
+
+COMPARISON_COLUMNS = (
+    "run",
+    "host",
+    "hardware_class",
+    "workload",
+    "metric",
+    "unit",
+    "better",
+    "kind",
+    "effect",
+    "placement",
+    "point",
+    "baseline_condition",
+    "baseline_placement",
+    "candidate_condition",
+    "candidate_placement",
+    "baseline_value",
+    "candidate_value",
+    "ratio",
+    "ci_low",
+    "ci_high",
+    "confidence",
+    "n",
+    "dropped_blocks",
+    "margin",
+    "minimum_detectable",
+    "verdict",
+    "p_adjusted",
+    "method",
+)
+# Characters that start a formula in a spreadsheet (OWASP, CSV injection), including full-width characters.
+
+
+def _host(host: Host) -> str:
+    return tables.csv_text(tables.safe_rows([_row(host.summary, one) for one in host.summary["comparisons"]]))
+
+
+def _row(summary: dict[str, t.Any], one: dict[str, t.Any]) -> list[t.Any]:
+    sides = {f"{side}_{key}": one[side][key] for side in ("baseline", "candidate") for key in ("condition", "placement")}
+    values = {**{key: summary[key] for key in ("run", "host", "hardware_class")}, **one, **sides}
+    return [values.get(column) for column in COMPARISON_COLUMNS]
+
+
+FORMAT = Format(name="comparisons.csv", head=tables.csv_text([COMPARISON_COLUMNS]), host=_host)

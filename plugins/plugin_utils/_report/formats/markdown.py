@@ -1,0 +1,57 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""summary.md: the conclusions with their numbers, for a pull request."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Format, Host, Refused
+
+
+def plain(text: str) -> str:
+    """Escape text for Markdown: no markup, no HTML, no mention of users."""
+    text = re.sub(r"\s+", " ", text)
+    text = re.sub(r"([\\`*_{}\[\]<>()#+!|~&-])", r"\\\1", text)
+    # GitHub turns @name into a notification and www. and http: into links even without markup; a zero-width space in between prevents both.
+    return re.sub(r"(@|www|http|ftp)(?=\S)", "\\1\u200b", text, flags=re.IGNORECASE)
+
+
+def code(text: str) -> str:
+    """Format a name as code in Markdown, whatever it contains; safe within a table."""
+    text = re.sub(r"\s+", " ", text).replace("|", "\uff5c")
+    fence = "`" * (max((len(run) for run in re.findall(r"`+", text)), default=0) + 1)
+    pad = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{pad}{text}{pad}{fence}" if text else "` `"
+
+
+def _host(host: Host) -> str:
+    """Format the conclusion for a host with its numbers, for a pull request."""
+    summary = host.summary
+    concluded = summary["conclusion"]
+    lines = [f"## {code(summary['host'])}", "", f"**{plain(concluded['sentence'])}**", "", plain(concluded["basis"]), ""]
+    sentences = [*filter(None, [concluded["next"]]), *concluded["cautions"], *concluded["costs"], report_text.restored(summary["restored"])]
+    lines += [f"- {plain(one)}" for one in sentences]
+    lines.append("")
+    if summary["comparisons"]:
+        lines += ["| workload | compared | change | verdict | blocks |", "|---|---|---|---|---|"]
+        for one in summary["comparisons"]:
+            cells = [one["title"], report_text.compared(one), report_text.change_and_interval(one)]
+            lines.append(f"| {' | '.join(map(plain, cells))} | {one['verdict']} | {one['n']} |")
+        lines.append("")
+    missing = [*summary["not_measured"], *summary["failures"]]
+    if missing:
+        lines += ["Not measured:", ""]
+        lines += [f"- {plain(', '.join(report_text.key_parts(one)))}: {plain(one['reason'])}" for one in missing]
+        lines.append("")
+    return "\n".join(lines) + "\n"
+
+
+def _tail(refused: t.Sequence[Refused]) -> str:
+    """List the unused result files, for the end of the summary."""
+    return "\n".join(["## Refused", "", *(f"- {code(one.file)}: {plain(one.reason)}" for one in refused), ""]) if refused else ""
+
+
+FORMAT = Format(name="summary.md", head="# Should SMT be on here?\n\n", host=_host, tail=_tail)

@@ -1,0 +1,86 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""metrics.prom: the conclusions as metrics, for the textfile collector of node_exporter."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Format, Host
+
+# Bytes of a metric's lines that stay in memory before they go to disk.
+MOST_HELD = 1024 * 1024
+# Name -> help text. Gauges without time stamps: node_exporter's textfile collector accepts nothing else.
+METRICS = {
+    "threadwise_smt_ratio": "work with SMT off by work with SMT on, every online thread busy; above 1 SMT off does more",
+    "threadwise_smt_ratio_low": "lower end of the interval of threadwise_smt_ratio",
+    "threadwise_smt_ratio_high": "upper end of the interval of threadwise_smt_ratio",
+    "threadwise_smt_verdict": "1 for the verdict that was reached: gain, loss, equivalent or inconclusive",
+    "threadwise_smt_policy_ratio": "work with another setting than SMT by work as found, at the widest placement measured; above 1 the setting does more",
+    "threadwise_smt_policy_ratio_low": "lower end of the interval of threadwise_smt_policy_ratio",
+    "threadwise_smt_policy_ratio_high": "upper end of the interval of threadwise_smt_policy_ratio",
+    "threadwise_smt_policy_verdict": "1 for the verdict that was reached: gain, loss, equivalent or inconclusive",
+    "threadwise_smt_recommendation": "1 for the choice that is recommended",
+    "threadwise_smt_restored": "1 when the host was read back as it was before the run, 0 when not",
+    "threadwise_smt_vulnerable": "number of vulnerabilities that the kernel calls open because of SMT",
+    "threadwise_smt_finished_timestamp_seconds": "when the run ended on the host, in seconds since 1970",
+}
+
+
+def _host(report: Host) -> str:
+    """Return a host's lines; unknown values have no line."""
+    summary = report.summary
+    host = {"host": summary["host"], "hardware_class": summary["hardware_class"] or ""}
+    lines: list[str] = []
+
+    def add(name: str, value: float | None, **labels: str) -> None:
+        if value is not None:
+            pairs = ",".join(f'{key}="{_label(text)}"' for key, text in {**host, **labels}.items())
+            lines.append(f"{name}{{{pairs}}} {value!r}\n")
+
+    def add_comparison(one: dict[str, t.Any], name: str, **labels: str) -> None:
+        labels.update(workload=one["workload"], **({} if one.get("point") is None else {"point": f"{one['point']:.12g}"}))
+        add(f"{name}_ratio", one["ratio"], **labels)
+        add(f"{name}_ratio_low", one["ci_low"], **labels)
+        add(f"{name}_ratio_high", one["ci_high"], **labels)
+        add(f"{name}_verdict", 1, **labels, verdict=one["verdict"])
+
+    for one in host_comparisons.primary(summary["comparisons"]):
+        add_comparison(one, "threadwise_smt")
+    for one in host_comparisons.of_policy(summary["comparisons"]):
+        add_comparison(one, "threadwise_smt_policy", policy=one["candidate"]["condition"], placement=one["placement"])
+    if summary["recommendation"]["policy"] is None:
+        add("threadwise_smt_recommendation", 1, choice=summary["recommendation"]["choice"])
+    add("threadwise_smt_restored", None if not summary["restored"] or summary["restored"].get("ok") is None else int(summary["restored"]["ok"]))
+    add("threadwise_smt_vulnerable", len(summary["vulnerable"]) if summary["vulnerable"] is not None else None)
+    add("threadwise_smt_finished_timestamp_seconds", conclusion.moment(summary["finished"]))
+    return "".join(lines)
+
+
+@contextlib.contextmanager
+def _by_metric(lines: t.IO[bytes]) -> t.Iterator[t.IO[bytes]]:
+    """Put the lines of each metric together, as the format demands, below its help text."""
+    with contextlib.ExitStack() as stack:
+        found = {name: stack.enter_context(tempfile.SpooledTemporaryFile(MOST_HELD)) for name in METRICS}
+        lines.seek(0)
+        for line in lines:
+            found[line.partition(b"{")[0].decode("ascii")].write(line)
+        whole = stack.enter_context(tempfile.SpooledTemporaryFile(MOST_HELD))
+        for name, stream in found.items():
+            if stream.tell():
+                whole.write(f"# HELP {name} {METRICS[name]}\n# TYPE {name} gauge\n".encode())
+                stream.seek(0)
+                shutil.copyfileobj(stream, whole)
+        whole.write(b"# EOF\n")
+        yield whole
+
+
+def _label(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+FORMAT = Format(name="metrics.prom", host=_host, finish=_by_metric)

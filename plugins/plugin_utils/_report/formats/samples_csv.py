@@ -1,0 +1,16 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""results.csv: one row per sample."""
+
+from __future__ import annotations
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import tables
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import SAMPLE_COLUMNS, Format, Host
+
+
+def _host(host: Host) -> str:
+    safe = tables.safe_rows(host.samples)
+    return host.samples_text if safe is host.samples else tables.csv_text(safe)
+
+
+FORMAT = Format(name="results.csv", head=tables.csv_text([SAMPLE_COLUMNS]), host=_host)

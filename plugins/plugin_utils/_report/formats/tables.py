@@ -1,0 +1,33 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rows as CSV, safe for a spreadsheet."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import typing as t
+
+# The start of a formula for a spreadsheet (OWASP, CSV injection), including full-width forms.
+_FORMULA = re.compile(r"^[\s]*[=+\-@\t\r\uff1d\uff0b\uff0d\uff20]")
+
+
+def cell(value: t.Any) -> t.Any:
+    """Return a value for a CSV cell: an apostrophe goes in front of a text that a spreadsheet would run as a formula."""
+    if isinstance(value, str) and _FORMULA.match(value):
+        return f"'{value}"
+    return value
+
+
+def csv_text(rows: t.Iterable[t.Iterable[t.Any]]) -> str:
+    """Format rows as CSV with unescaped texts."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def safe_rows(rows: list[list[t.Any]]) -> list[list[t.Any]]:
+    """Return rows that are safe for a spreadsheet; the same object where no cell starts a formula."""
+    texts = {value for row in rows for value in row if isinstance(value, str)}
+    return [[cell(value) for value in row] for row in rows] if any(map(_FORMULA.match, texts)) else rows
