@@ -21,7 +21,7 @@ CONTROL = "/sys/devices/system/cpu/smt/control"
 RUNS = "/var/lib/threadwise-smt/runs"
 PLAN = "[s]mt_plan"
 # Only there to end what hangs: no state below passes by itself.
-PATIENCE = 1200
+TIME_LIMIT = 1200
 HOLD, HELD = "/run/hold", "/run/held"
 # A workload that stands still while HOLD is there, with SMT off, and leaves word that it does.
 HELD_WORKLOAD = {
@@ -47,7 +47,7 @@ def smt_state(host):
 
 def wait_until(what, log):
     """Wait until something is true that then stays true."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIME_LIMIT
     while not what():
         assert time.monotonic() < end, log.read_text(encoding="utf-8")
         time.sleep(1)

@@ -18,7 +18,7 @@ GUEST = "smt-hostile-host"
 RUNS = "/var/lib/threadwise-smt/runs"
 CONTROL = "/sys/devices/system/cpu/smt/control"
 # Only there to end what hangs.
-PATIENCE = 1800
+TIME_LIMIT = 1800
 
 
 def start(run, **changed):
@@ -38,7 +38,7 @@ def said(run):
 
 
 def wait_for(what, controller, run):
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIME_LIMIT
     while not what():
         assert controller.poll() is None and time.monotonic() < end, said(run)
         time.sleep(0.5)

@@ -25,7 +25,7 @@ CONTROL = "/sys/devices/system/cpu/smt/control"
 WAY_BACK = "/var/lib/threadwise-smt/pending-rollback.json"
 BY_HAND = "/etc/default/grub.d/10-lab.cfg"
 MEMORY = "/etc/sysctl.d/99-threadwise-smt-memory.conf"
-PATIENCE = 1800
+TIME_LIMIT = 1800
 # Molecule has colours forced where it is called from a terminal; they would stand between the words that tests look for.
 PLAIN = dict(os.environ, ANSIBLE_FORCE_COLOR="false")
 
@@ -49,7 +49,7 @@ AUTO = {"smt_policy": "auto", "smt_policy_results": str(RESULTS), "smt_policy_sc
 
 
 def command(playbook, variables, *arguments):
-    told = dict(variables, smt_boot_reboot_timeout=PATIENCE)
+    told = dict(variables, smt_boot_reboot_timeout=TIME_LIMIT)
     return ["ansible-playbook", "-i", str(INVENTORY), f"threadwise.smt.{playbook}", "-e", json.dumps(told), *arguments]
 
 
@@ -193,7 +193,7 @@ def kill_when(policy, held):
             command("smt_enforce", policy), stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=EPHEMERAL, env=PLAIN
         ) as controller,
     ):
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIME_LIMIT
         while not looked_at(held) and controller.poll() is None and time.monotonic() < end:
             time.sleep(1)
         # The controller first, so that it starts nothing any more; one of its workers may have ended by itself meanwhile.
@@ -238,7 +238,7 @@ def test_after_a_host_rebooted_by_itself_the_next_run_finishes_and_nothing_is_do
     code, dummy, changed, dummy = play("smt_enforce", policy, "--limit", f"{S1},{S2}")
     assert code != 0 and S2 not in changed
     subprocess.run(
-        ["ansible", S1, "-i", str(INVENTORY), "-m", "ansible.builtin.wait_for_connection", "-a", f"timeout={PATIENCE}"], check=True, stdin=subprocess.DEVNULL
+        ["ansible", S1, "-i", str(INVENTORY), "-m", "ansible.builtin.wait_for_connection", "-a", f"timeout={TIME_LIMIT}"], check=True, stdin=subprocess.DEVNULL
     )
     assert boots(S1) != before and states(S1) == ["on"] and guest(S1).file(WAY_BACK).exists
     mark()

@@ -9,12 +9,12 @@ import time
 
 CONTROL = "/sys/devices/system/cpu/smt/control"
 METRICS = "/var/lib/prometheus/node-exporter/threadwise_smt.prom"
-PATIENCE = 1200
+TIME_LIMIT = 1200
 
 
 def wait_until(host, what):
     """Whether something comes to be by itself; a guest on a busy machine takes its time."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIME_LIMIT
     while time.monotonic() < end:
         if what():
             return True

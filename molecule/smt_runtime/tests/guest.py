@@ -13,7 +13,7 @@ SAVED = "/var/lib/threadwise-smt/state.json"
 RECORD = "/var/lib/threadwise-smt/rollback.json"
 TMPFILES = "/etc/tmpfiles.d/threadwise-smt.conf"
 UNIT = "/etc/systemd/system/threadwise-smt.service"
-PATIENCE = 300
+TIME_LIMIT = 300
 
 
 def cores_of(host):
@@ -78,7 +78,7 @@ def mark(host):
 
 
 def wait_until(condition):
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIME_LIMIT
     while not condition():
         assert time.monotonic() < end, "did not come true"
         time.sleep(0.5)

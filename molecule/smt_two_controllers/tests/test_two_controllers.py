@@ -21,12 +21,12 @@ ONLINE = "/sys/devices/system/cpu/online"
 RECORD = "/var/lib/threadwise-smt/rollback.json"
 RUNS = {"root": "/var/lib/threadwise-smt/runs", "alice": "/home/alice/.local/state/threadwise-smt/runs"}
 GO = "/var/tmp/go"
-PATIENCE = 900
+TIME_LIMIT = 900
 # A sample that lasts until the test lets it go on.
 HELD = {
     "name": "held",
     "argv": ["sh", "-c", f"until [ -e {GO} ]; do sleep 0.2; done; echo 1.5 MB/s"],
-    "timeout": PATIENCE,
+    "timeout": TIME_LIMIT,
     "metric": {"name": "throughput", "unit": "MB/s", "better": "higher", "pattern": "([0-9.]+) MB/s"},
 }
 
@@ -42,7 +42,7 @@ class Controller:
 
     def ended(self):
         """Exit code and what it said."""
-        self.process.wait(PATIENCE)
+        self.process.wait(TIME_LIMIT)
         return self.process.returncode, self.said()
 
     def said(self):
@@ -67,7 +67,7 @@ def evaluation(run, user, budget=180):
 
 
 def wait_until(what, controller):
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIME_LIMIT
     while not what():
         assert controller.process.poll() is None and time.monotonic() < end, controller.said()
         time.sleep(1)
@@ -159,7 +159,7 @@ def test_both_confirm_at_once(host):
     assert smt_state(host, state="disabled", rollback_after=900)["rollback_pending"]
     command = ["ansible", GUEST, "--inventory", str(EPHEMERAL / "inventory"), "-m", "threadwise.smt.smt_state", "-a", "state=disabled confirm=true"]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _number in (1, 2)]
-    said = [one.communicate(timeout=PATIENCE)[0] for one in both]
+    said = [one.communicate(timeout=TIME_LIMIT)[0] for one in both]
     assert [one.returncode for one in both] == [0, 0], said
     assert sorted('"changed": true' in text for text in said) == [False, True], said
     assert host.check_output("cat %s %s", CONTROL, ONLINE) == "off\n0,2,4,6" and not host.file(RECORD).exists
@@ -180,7 +180,7 @@ def test_a_user_who_pins_a_task_stops_nobody(host):
         "-a",
         "for cpu in 1 3; do nohup taskset -c $cpu sleep 1000 >/dev/null 2>&1 & done; (sleep 1000 | nohup taskset -c 1 su root) >/dev/null 2>&1 & sleep 1",
     ]
-    subprocess.run(ssh, check=True, timeout=PATIENCE)
+    subprocess.run(ssh, check=True, timeout=TIME_LIMIT)
     login = host.check_output("cat /proc/$(pgrep -u alice -n sleep)/loginuid")
     assert login == host.check_output("id -u alice"), "the kernel knows who logged in"
     refused = smt_state(host, state="disabled", affinity_conflicts_of=["all"])
