@@ -95,7 +95,7 @@ def test_only_inputs_are_removed_after_measuring(files):
         with open(files.file(name), "w", encoding="utf-8") as some:
             some.write("x")
     files.remove_inputs()
-    assert sorted(os.listdir(files.path)) == ["watchdog.log", "header.json", "lock"]
+    assert sorted(os.listdir(files.path)) == ["header.json", "lock", "watchdog.log"]
 
 
 def test_runs_are_private_to_the_user(files, monkeypatch):

@@ -33,7 +33,7 @@ def with_facts(**changed):
 
 
 def test_an_answer_keeps_its_fields_alone():
-    beside = {"verdict": 5, "add_host": {"host_name": "x"}, "ansible_stats": {"data": 5}, "failed": False, "_ansible_x": 1, "deprecations": [1]}
+    beside = {"compliance": 5, "add_host": {"host_name": "x"}, "ansible_stats": {"data": 5}, "failed": False, "_ansible_x": 1, "deprecations": [1]}
     actual = answers.accept("smt_facts", "motd\n" + answer(**beside))
     assert set(actual) == {"changed", "ansible_facts"}
 
@@ -51,7 +51,7 @@ def test_of_a_failure_nothing_is_kept_but_its_words():
 
 
 def test_a_refused_change_says_who_would_be_hurt():
-    refused = {"failed": True, "msg": "1 affinity conflict(s)", "affinity_conflicts": ["CPU 3: pid 812 sleep"], "changed": True, "verdict": 5}
+    refused = {"failed": True, "msg": "1 affinity conflict(s)", "affinity_conflicts": ["CPU 3: pid 812 sleep"], "changed": True, "compliance": 5}
     actual = answers.accept("smt_state", json.dumps(refused))
     assert set(actual) == {"failed", "msg", "affinity_conflicts"} and actual["affinity_conflicts"] == ["CPU 3: pid 812 sleep"]
     with pytest.raises(text.BorderError, match="affinity_conflicts"):
@@ -287,22 +287,22 @@ def test_who_works_beside_the_inventory_has_results_there(project, monkeypatch):
 @pytest.mark.parametrize(
     "registered",
     [
-        {"failed": True, "msg": "no", "verdict": {"status": "compliant"}},
-        {"verdict": 5},
-        {"verdict": {"status": "compliant"}},
-        {"failed": True, "verdict": 5},
+        {"failed": True, "msg": "no", "compliance": {"status": "compliant"}},
+        {"compliance": 5},
+        {"compliance": {"status": "compliant"}},
+        {"failed": True, "compliance": 5},
         5,
         None,
-        {"failed": True, "verdict": compliance.refused("x", compliance.COMPLIANT)},
+        {"failed": True, "compliance": compliance.refused("x", compliance.COMPLIANT)},
     ],
 )
 def test_a_verdict_that_is_not_our_own_is_none(registered):
     assert compliance.from_registered(registered)["status"] == compliance.UNKNOWN
 
 
-def test_our_own_verdict_is_told_as_it_is():
-    verdict = compliance.refused("x", compliance.DRIFTED)
-    assert compliance.from_registered({"changed": False, "verdict": verdict}) is verdict
+def test_our_own_status_is_returned_unchanged():
+    status = compliance.refused("x", compliance.DRIFTED)
+    assert compliance.from_registered({"changed": False, "compliance": status}) is status
 
 
 @pytest.mark.parametrize("name", ["streams_\u00b2", "streams_" + "9" * 30, "streams_", "streams_-1"])
