@@ -39,10 +39,10 @@ class ActionModule(HostAction):
     @staticmethod
     def _judge(facts: dict[str, t.Any], options: dict[str, t.Any], memory: dict[str, t.Any] | None) -> compliance.ComplianceResult:
         known = facts["hardware_class"]
-        evidence = options["decisions"] or {}
+        decisions = options["decisions"] or {}
         try:
             scope = policy.scope(options["scope"])
-            desired = policy.desired_state(_plain(options["policy"]), _plain(options["classes"]), known, evidence.get("classes"), evidence.get("trouble"))
+            desired = policy.desired_state(_plain(options["policy"]), _plain(options["classes"]), known, decisions.get("classes"), decisions.get("error"))
         except policy.PolicyError as error:
             return compliance.refused(str(error), hardware_class=known)
         return compliance.judge(facts, desired, scope, memory)
