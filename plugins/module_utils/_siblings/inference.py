@@ -141,7 +141,8 @@ class PairTests:
             one: a CPU.
             other: another CPU.
         """
-        ends = [end for end in (self._ratio(one, other), self._ratio(other, one)) if end.ratio is not None]
+        both_ways = [self._ratio(*pair) for pair in ((one, other), (other, one))]
+        ends = [end for end in both_ways if end.ratio is not None]
         ratios = [end.ratio for end in ends if end.ratio is not None]
         if not ratios:
             return PaceRatio()

@@ -98,7 +98,8 @@ def last_lines(worker: t.Mapping[str, t.Any]) -> str:
 
 def _value(workload: Workload, metric: Metric, work: int | None, worker: t.Mapping[str, t.Any], directory: str, owner: tuple[int, int] | None) -> float:
     if metric.get("rate"):
-        assert work is not None, "a rate is declared only with an amount of work"
+        if work is None:
+            raise WorkloadError(f"{metric['name']} of {workload['name']} is a rate, and no amount of work is declared")
         seconds: float = worker["wall_seconds"]
         return work / seconds
     value = _measured(metric, worker, directory, owner)
