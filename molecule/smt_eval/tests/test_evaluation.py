@@ -19,7 +19,7 @@ EPHEMERAL = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 RESULTS = EPHEMERAL / "results"
 CONTROL = "/sys/devices/system/cpu/smt/control"
 RUNS = "/var/lib/threadwise-smt/runs"
-PLAN = "[s]mt_plan"
+PLAN = "[s]mt_benchmark"
 # Only there to end what hangs: no state below passes by itself.
 TIME_LIMIT = 1200
 HOLD, HELD = "/run/hold", "/run/held"
@@ -189,7 +189,7 @@ def test_check_mode_says_what_it_would_do_and_does_nothing(host, evaluated, befo
     assert smt_state(host) == before
 
 
-def test_a_plan_that_is_killed_is_put_back_by_its_guard(host, evaluated, before):
+def test_a_plan_that_is_killed_is_restored_by_its_watchdog(host, evaluated, before):
     """Kill -9 of the plan itself, with SMT off: the samples taken so far come home, and the task fails with the reason."""
     with held_with_smt_off(host, "killed") as controller:
         for pid in plans(host):
