@@ -45,6 +45,7 @@ def test_what_is_only_for_development_is_not_in_it(place):
     installed = place / "installed/ansible_collections/threadwise/smt"
     assert {path.name for path in installed.iterdir()} == {
         "CHANGELOG.rst",
+        "CONTRIBUTING.md",
         "FILES.json",
         "LICENSE",
         "MANIFEST.json",
