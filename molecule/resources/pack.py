@@ -21,5 +21,8 @@ with zipfile.ZipFile(target, "w") as archive:
     archive.write(program, "__main__.py")
     for package in (PACKAGE, *PACKAGE.parents[:-1]):
         archive.writestr(str(package / "__init__.py"), "")
+    # In an archive only a folder with this file is a package.
+    for folder in sorted({path.parent for path in MODULE_UTILS.rglob("*.py")}):
+        archive.writestr(str(PACKAGE / folder.relative_to(MODULE_UTILS) / "__init__.py"), "")
     for path in sorted(MODULE_UTILS.rglob("*.py")):
         archive.write(path, str(PACKAGE / path.relative_to(MODULE_UTILS)))
