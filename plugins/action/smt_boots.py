@@ -10,7 +10,8 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import boots, comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import boots
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts, places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
@@ -18,7 +19,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_
 ARGUMENTS = {
     "run_dir": {"type": "path", "required": True},
     "run": {"type": "str", "required": True},
-    "conditions": {"type": "list", "elements": "str", "required": True, "choices": [host_comparisons.SMT_ON, host_comparisons.SMT_OFF]},
+    "conditions": {"type": "list", "elements": "str", "required": True, "choices": [arms.SMT_ON, arms.SMT_OFF]},
     "boots": {"type": "int", "required": True},
     "before": {"type": "dict", "required": True},
     "after": {"type": "dict"},

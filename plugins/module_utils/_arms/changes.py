@@ -19,10 +19,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._memory import (
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, restore as smt_restore, state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import AS_FOUND, SMT_OFF, SMT_ON
 
-AS_FOUND = "as_found"
-SMT_ON = "smt_on"
-SMT_OFF = "smt_off"
 NONE = "none"
 SMT_RUNTIME = "smt_runtime"
 OVERCOMMIT_STRICT = "overcommit_strict"

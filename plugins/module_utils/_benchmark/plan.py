@@ -18,6 +18,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import e
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import MOST_BYTES, RunDirectory, RunDirectoryError, utc_now
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner, telemetry
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.version import COLLECTION_VERSION
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import built_in, custom
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.prepared import PreparedWorkload, Sample
@@ -25,8 +26,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads.prepared
 SCHEMA = "threadwise.smt/result"
 SCHEMA_VERSION = 1
 
-# The names of the arms in the progress display.
-ARMS = {changes.SMT_ON: "SMT on", changes.SMT_OFF: "SMT off", changes.AS_FOUND: "the settings as found"}
 # A block is measured as a whole. One that exceeds the whole budget by this many seconds is given up before the watchdog ends the plan.
 OVERTIME = 300
 # A workload is given up after more consecutive failures than this, so that a broken one does not use up the budget of the others.
@@ -341,7 +340,7 @@ class Plan:
     def _switch(self, arm: str) -> None:
         change = self.outline.change
         if arm != self.arm and change.compared:
-            self.progress(f"switching to {ARMS.get(arm, arm)}")
+            self.progress(f"switching to {arms.title(arm)}")
             change.switch(arm)
             self.files.event("switched", arm)
             time.sleep(self.settings["settle_seconds"])

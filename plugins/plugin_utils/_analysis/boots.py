@@ -13,7 +13,8 @@ from __future__ import annotations
 import itertools
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import SMT_OFF, SMT_ON, Result, cpus_of
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import SMT_OFF, SMT_ON
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Result, cpus_of
 
 NAME = "smt_boot"
 # Parts of ``ansible_facts['smt']`` that must be restored: name in a reported difference -> path in the facts.

@@ -13,6 +13,7 @@ import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import AS_FOUND, SMT_OFF, SMT_ON
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import metrics as workload_metrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 
@@ -21,10 +22,6 @@ Comparison = dict[str, t.Any]
 Key = tuple[str, str, str, float | None]
 # kind, effect, placement, then (placement, arm) of baseline and candidate
 Pair = tuple[str, str, str, tuple[str, str], tuple[str, str]]
-
-SMT_ON = "smt_on"
-SMT_OFF = "smt_off"
-AS_FOUND = "as_found"
 
 CONDITIONS = (SMT_ON, SMT_OFF, AS_FOUND)
 

@@ -98,8 +98,8 @@ def _licence(result: Result, main: t.Sequence[Comparison], licence: Licence | No
     """Return the cost of licences with SMT on and off, and for the same work."""
     if licence is None:
         return []
-    counts = {side: _licences(result, side, licence.per) for side in (host_comparisons.SMT_ON, host_comparisons.SMT_OFF)}
-    with_smt, without = counts[host_comparisons.SMT_ON], counts[host_comparisons.SMT_OFF]
+    counts = {side: _licences(result, side, licence.per) for side in (arms.SMT_ON, arms.SMT_OFF)}
+    with_smt, without = counts[arms.SMT_ON], counts[arms.SMT_OFF]
     if not with_smt or not without:
         return [{"about": "licence", "per": licence.per, "points_to": None, "words": f"how many {licence.per}s are licensed is not known: no sibling list"}]
     price = {"on": with_smt * licence.price, "off": without * licence.price}
@@ -119,6 +119,6 @@ def _licence(result: Result, main: t.Sequence[Comparison], licence: Licence | No
 def _licences(result: Result, condition: str, per: str) -> int | None:
     """Return the number of cores, or of online threads in an arm; None where the topology is unknown."""
     cores = host_comparisons.cores_of(result["facts"])
-    if per == "core" or condition == host_comparisons.SMT_OFF:
+    if per == "core" or condition == arms.SMT_OFF:
         return len(cores) or None
     return sum(map(len, cores)) or None

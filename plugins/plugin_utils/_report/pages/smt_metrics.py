@@ -67,12 +67,12 @@ def _value(effect: str, metric: t.Mapping[str, t.Any]) -> str:
 
 def streams_ratios(levels: t.Iterable[t.Mapping[str, t.Any]], about: t.Mapping[str, t.Any]) -> dict[int, float]:
     """Return the rate with SMT on / rate with SMT off, by number of streams measured with both."""
-    rates: dict[str, dict[int, float]] = {host_comparisons.SMT_ON: {}, host_comparisons.SMT_OFF: {}}
+    rates: dict[str, dict[int, float]] = {arms.SMT_ON: {}, arms.SMT_OFF: {}}
     for level in levels:
         match = host_comparisons.STREAMS.match(level["placement"])
         if match and level["value"] is not None and level["condition"] in rates:
             rates[level["condition"]][int(match.group(1))] = level["value"]
-    with_smt, without = rates[host_comparisons.SMT_ON], rates[host_comparisons.SMT_OFF]
+    with_smt, without = rates[arms.SMT_ON], rates[arms.SMT_OFF]
     both = {count: with_smt[count] / without[count] for count in sorted(set(with_smt) & set(without))}
     return both if about["better"] == "higher" else {count: 1 / ratio for count, ratio in both.items()}
 
