@@ -76,7 +76,7 @@ class ActionModule(HostAction):
         # Check the destination first: a result that cannot be saved is not worth measuring.
         self._directory(run)
         described = self._step(task_vars, "describe")
-        announced = {key: described[key] for key in ("announcement", "compared", "reason", "missing_packages")}
+        announced = {key: described[key] for key in ("announcement", "arms", "arms_left_out", "missing_packages")}
         for sentence in described["announcement"]:
             display.display(f"{host}: {text.line(sentence)}")
         if self._task.check_mode:

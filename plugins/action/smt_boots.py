@@ -19,14 +19,12 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_
 ARGUMENTS = {
     "run_dir": {"type": "path", "required": True},
     "run": {"type": "str", "required": True},
-    "conditions": {"type": "list", "elements": "str", "required": True, "choices": [arms.SMT_ON, arms.SMT_OFF]},
+    "arms": {"type": "list", "elements": "str", "required": True, "choices": [arms.SMT_ON, arms.SMT_OFF]},
     "boots": {"type": "int", "required": True},
     "before": {"type": "dict", "required": True},
     "after": {"type": "dict"},
     "error": {"type": "str"},
 }
-# As smt_benchmark returns it: a run with boots always compares two arms.
-COMPARED = {"compared": True, "reason": None}
 
 
 class ActionModule(ActionBase):
@@ -43,13 +41,13 @@ class ActionModule(ActionBase):
         try:
             run_dir = places.file(given["run_dir"])
             measured: list[boots.BootResult] = []
-            for number, condition in enumerate(given["conditions"], 1):
+            for number, arm in enumerate(given["arms"], 1):
                 path = run_dir / "boots" / f"{given['run']}-boot-{number}" / f"{stem}.json"
                 # A boot without any measurement has no file.
                 if path.exists():
-                    measured.append(boots.BootResult(number, condition, result_files.load(path)))
+                    measured.append(boots.BootResult(number, arm, result_files.load(path)))
             if not measured:
-                return {"changed": False, "path": None, "samples": 0, "restored": None, "outcome": "failed", **COMPARED}
+                return {"changed": False, "path": None, "samples": 0, "restored": None, "outcome": "failed"}
             # Any module called on the host can have changed Ansible's facts of it: validate them.
             before = facts.accept(json.loads(json.dumps(given["before"])))
             after = None if given["after"] is None else facts.accept(json.loads(json.dumps(given["after"])))
@@ -63,5 +61,4 @@ class ActionModule(ActionBase):
             "samples": len(joined["samples"]),
             "restored": joined["restored"],
             "outcome": joined["outcome"],
-            **COMPARED,
         }

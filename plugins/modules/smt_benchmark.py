@@ -7,10 +7,10 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: smt_benchmark
-short_description: Measure workloads with SMT on and off, on the host itself
+short_description: Measure workloads in several arms, such as SMT on and off, on the host itself
 version_added: 0.1.0
 description:
-  - Runs a benchmark plan on the host - pinned workloads in interleaved blocks, with SMT on and off where it can be switched - and
+  - Runs a benchmark plan on the host - pinned workloads in interleaved blocks, in each arm, such as SMT on and SMT off - and
     writes the result to a file on the controller.
   - The plan runs under Ansible's own async and needs no controller while it measures. The task shows how far it is and what it measured
     last, waits for its end, and fetches the result.
@@ -27,19 +27,20 @@ options:
       - Directory on the controller that holds runs. The result goes to C(DEST/RUN/HOST.json).
     type: path
     default: smt_eval_results
-  change:
+  arms:
     description:
-      - What is compared - V(smt_runtime) switches SMT off and on at run time, V(overcommit_strict) and V(panic_on_oom) switch the memory policy,
-        V(none) leaves the host alone and measures the placements.
-      - On a host where it cannot be switched the placements are measured alone, and the result says why.
+      - What is compared, the baseline first. Each other arm is compared with the baseline.
+      - V(smt_on) and V(smt_off) switch SMT at run time, V(overcommit_strict) and V(panic_on_oom) switch the memory policy, V(as_found) leaves the host
+        as it is. V(as_found) alone measures the placements.
+      - An arm that a host cannot have is left out, and the result says why. Without a baseline, or with fewer than two arms, the placements are measured alone.
       - With V(panic_on_oom) a real out-of-memory during the plan makes the host panic and restart. With either memory policy it is also recorded
         what a process can allocate, and what happens to one that allocates more than there is.
-    type: str
-    choices: [none, smt_runtime, overcommit_strict, panic_on_oom]
-    default: smt_runtime
+    type: list
+    elements: str
+    default: [smt_on, smt_off]
   overcommit_ratio:
     description:
-      - Percent of RAM that O(change=overcommit_strict) promises, beside swap; without it the host's own C(vm.overcommit_ratio) or
+      - Percent of RAM that V(overcommit_strict) promises, beside swap; without it the host's own C(vm.overcommit_ratio) or
         C(vm.overcommit_kbytes). A limit that the host would exceed is not put in force, and the result says so with the figures.
     type: int
   workloads:
@@ -202,7 +203,7 @@ EXAMPLES = r"""
 - name: Measure the placements alone, for a minute
   threadwise.smt.smt_benchmark:
     run: placements
-    change: none
+    arms: [as_found]
     budget: 60
 
 - name: Measure a command of my own beside gzip
@@ -222,14 +223,16 @@ announcement:
   returned: always
   type: list
   elements: str
-compared:
-  description: Whether two conditions were compared.
+arms:
+  description: The measured arms, the baseline first. C(name), C(title), C(baseline) and C(settings); one arm alone compares nothing.
   returned: always
-  type: bool
-reason:
-  description: Why it was not, or null.
+  type: list
+  elements: dict
+arms_left_out:
+  description: Arms that this host cannot have. C(name), C(title) and C(reason).
   returned: always
-  type: str
+  type: list
+  elements: dict
 missing_packages:
   description: Packages with commands that the workloads need and the host does not have.
   returned: always
@@ -254,7 +257,7 @@ restored:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.threadwise.smt.plugins.module_utils._arms import changes
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import ArmError
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import steps
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.placement import PlacementError
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.plan import PlanError
@@ -266,7 +269,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in
 
 PLACEMENTS = ["single", "same_cpu", "siblings", "cores", "one_per_core", "all_threads"]
 SETTINGS = (
-    "change",
+    "arms",
     "overcommit_ratio",
     "workloads",
     "custom",
@@ -306,7 +309,7 @@ def main() -> None:
         argument_spec={
             "run": {"type": "str", "required": True},
             "dest": {"type": "path", "default": "smt_eval_results"},
-            "change": {"type": "str", "choices": list(changes.NAMES), "default": changes.SMT_RUNTIME},
+            "arms": {"type": "list", "elements": "str", "default": ["smt_on", "smt_off"]},
             "overcommit_ratio": {"type": "int"},
             "workloads": {"type": "list", "elements": "str", "default": ["gzip", "sysbench_cpu"]},
             "custom": {"type": "list", "elements": "dict", "default": [], "options": CUSTOM},
@@ -327,7 +330,7 @@ def main() -> None:
     settings = {name: module.params[name] for name in SETTINGS}
     try:
         result = steps.STEPS[step](module.params["run"], settings)
-    except (PlanError, PlacementError, WorkloadError, RunDirectoryError, WatchdogError, HostLockError, StateError) as error:
+    except (ArmError, PlanError, PlacementError, WorkloadError, RunDirectoryError, WatchdogError, HostLockError, StateError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, **result)
 

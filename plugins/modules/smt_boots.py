@@ -10,9 +10,10 @@ module: smt_boots
 short_description: One result from what a host measured in several boots
 version_added: 0.1.0
 description:
-  - Joins, on the controller, the results of a host's boots into one, with SMT on and off as its conditions. The role P(threadwise.smt.smt_eval#role) calls it
+  - Used by the role P(threadwise.smt.smt_eval#role); not to be called directly.
+  - Joins, on the controller, the results of a host's boots into one, with SMT on and off as its arms. The role P(threadwise.smt.smt_eval#role) calls it
     after each boot, so that a host that does not come back leaves what was measured before.
-  - With one boot in each condition the result is marked as confounded with the reboot. With several, pairs of boots are compared.
+  - With one boot in each arm the result is marked as confounded with the reboot. With several, pairs of boots are compared.
 options:
   run_dir:
     description: Directory of the run on the controller. Below it C(boots/RUN-boot-N/HOST.json) is read, and C(HOST.json) is written.
@@ -22,8 +23,8 @@ options:
     description: Name of the run.
     type: str
     required: true
-  conditions:
-    description: The condition of each boot so far, in their order. Two following ones are a pair.
+  arms:
+    description: The arm of each boot so far, in their order. Two following ones are a pair.
     type: list
     elements: str
     choices: [smt_on, smt_off]
@@ -60,7 +61,7 @@ EXAMPLES = r"""
   threadwise.smt.smt_boots:
     run_dir: smt_eval_results/20260102T030405Z
     run: 20260102T030405Z
-    conditions: [smt_on, smt_off]
+    arms: [smt_on, smt_off]
     boots: 1
     before: "{{ smt_facts_before }}"
     after: "{{ ansible_facts.smt }}"
@@ -77,14 +78,6 @@ samples:
   type: int
 outcome:
   description: V(completed), V(failed) or V(interrupted).
-  returned: success
-  type: str
-compared:
-  description: Always true, as M(threadwise.smt.smt_benchmark) returns it.
-  returned: success
-  type: bool
-reason:
-  description: Always null, as M(threadwise.smt.smt_benchmark) returns it.
   returned: success
   type: str
 restored:

@@ -68,14 +68,14 @@ def write(directory, hosts, workloads, samples):
     document = result_maker.result(workloads=kinds, blocks=samples // 2)
     # With SMT off every online thread is one a core, and was measured as such.
     busy = {"smt_on": "all_threads", "smt_off": "one_per_core"}
-    document["samples"] = [one for one in document["samples"] if one["placement"] == busy[one["condition"]]]
+    document["samples"] = [one for one in document["samples"] if one["placement"] == busy[one["arm"]]]
     for host in range(hosts):
         source = random.Random(host)
         document["host"] = f"host{host:05d}"
         document["facts"]["hardware_class"] = f"x86_64-2s4c8t-adjacent-{host % 7:08x}"
         for sample in document["samples"]:
             value = sum(one["value"] for one in sample["workers"]) * source.lognormvariate(0, 0.01)
-            sample["metric"]["value"] = sample["metrics"]["throughput"]["value"] = value
+            sample["metrics"]["throughput"]["value"] = value
         (directory / f"{document['host']}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 

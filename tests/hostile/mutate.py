@@ -231,7 +231,7 @@ FACTS: tuple[tuple[str, t.Any], ...] = (
     ("smt_eval_dest", {}),
     ("smt_eval_run", "../../inventory"),
     ("__smt_eval_run", "../../inventory"),
-    ("smt_eval_change", "smt_runtime"),
+    ("smt_eval_arms", ["smt_on", "smt_off"]),
     ("smt_eval_workloads", ["x"] * 50),
     ("smt_eval_custom", [{"argv": ["touch", PWNED]}]),
     ("smt_eval_budget", 10**9),
@@ -366,7 +366,7 @@ class Mutator:
             "fraction": self._number(),
             "block": self._number(),
             "seconds_left": self._number(),
-            "last": {"workload": "gzip", "placement": self._random.choice(("single", *TEXTS)), "condition": "as_found", "metric": metric},
+            "last": {"workload": "gzip", "placement": self._random.choice(("single", *TEXTS)), "arm": "as_found", "metric": metric},
         }
 
     def _number(self):

@@ -110,14 +110,13 @@ def nested(depth: int) -> t.Any:
 
 def scaled(factor: float) -> t.Callable[[int, dict[str, t.Any]], None]:
     def change(_number, sample):
-        sample["metric"]["value"] = factor
         sample["metrics"]["throughput"]["value"] = factor
 
     return change
 
 
-def at_points(number, sample):
-    sample["point"] = {"name": "size", "value": 1.0 if number % 2 else 1.0000000000001, "unit": "MB"}
+def at_parameters(number, sample):
+    sample["parameter"] = 1.0 if number % 2 else 1.0000000000001
 
 
 # 1: where files go
@@ -270,7 +269,7 @@ cases(
         "values at the limit": result(samples=samples(scaled(9e18))),
         "values below zero": result(samples=samples(scaled(-1.0))),
         "values that are zero": result(samples=samples(scaled(0.0))),
-        "points that are nearly one": result(samples=samples(at_points)),
+        "parameter values that are nearly one": result(samples=samples(at_parameters)),
         "no samples": result(samples=[]),
         "samples of one block": result(samples=samples(lambda _number, sample: sample.update(block=0))),
         "samples of blocks without end": result(samples=samples(lambda number, sample: sample.update(block=10**9 - number))),
@@ -349,7 +348,7 @@ cases(7, SAMPLE, "smt_facts", {"facts of a sample that are no mapping": lambda _
 
 # 12: what a host shows of its progress
 
-_PROGRESS = {"phase": "measuring", "fraction": 0.5, "block": 1, "seconds_left": 5, "condition": None, "last": None}
+_PROGRESS = {"phase": "measuring", "fraction": 0.5, "block": 1, "seconds_left": 5, "arm": None, "last": None}
 for _name, _value in {"Infinity": "Infinity", "NaN": "NaN", "400 digits": "9" * 400, "1e308": "1e308", "5000 digits": "9" * 5000}.items():
     for _field in ("fraction", "seconds_left", "block"):
         _text = json.dumps({**_PROGRESS, _field: "@"}).replace('"@"', _value) + "\nlives\n"

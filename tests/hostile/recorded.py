@@ -22,7 +22,7 @@ from this_machine import this_machine
 
 # What an evaluation of this machine takes at least.
 SHORT = {
-    "smt_eval_change": "none",
+    "smt_eval_arms": ["as_found"],
     "smt_eval_probe": "never",
     "smt_eval_budget": 1,
     "smt_eval_workloads": ["gzip"],

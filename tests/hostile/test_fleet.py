@@ -40,8 +40,8 @@ def evaluation(recordings, host, run, factor, **changes):
     """The result of a host of the recorded tree, on which switching SMT off makes the whole machine so many times as fast."""
     document = result_maker.result(host=host, run=run, noise=0.0005)
     for sample in document["samples"]:
-        if sample["condition"] == "smt_off":
-            sample["metric"]["value"] *= factor
+        if sample["arm"] == "smt_off":
+            sample["metrics"]["throughput"]["value"] *= factor
     facts = recordings.answer(recorded.COMPLIANCE, "smt_facts")["ansible_facts"]["smt"]
     return {**document, "facts": facts, **changes}
 

@@ -15,7 +15,7 @@ from this_machine import this_machine
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ANSIBLE_PLAYBOOK = str(pathlib.Path(sys.executable).with_name("ansible-playbook"))
 SHORT = {
-    "smt_eval_change": "none",
+    "smt_eval_arms": ["as_found"],
     "smt_eval_probe": "never",
     "smt_eval_budget": 1,
     "smt_eval_workloads": ["gzip"],

@@ -180,8 +180,8 @@ def test_auto_takes_the_decision_of_the_same_class(tmp_path):
         result = result_maker.result(host=host, run="r1", noise=0.0005, shape=(1, 2, 2))
         result["facts"].update(hardware_class=hardware_class, numbering="split")
         for sample in result["samples"]:
-            if sample["condition"] == "smt_off":
-                sample["metric"]["value"] *= factor
+            if sample["arm"] == "smt_off":
+                sample["metrics"]["throughput"]["value"] *= factor
         (run / f"{host}.json").write_text(json.dumps(result))
     code, seen = fleet.play("smt_enforce", smt_policy="auto", smt_policy_results="results")
     assert code != 0 and table(seen)["h3"] == "unknown" and f"no evaluation of hardware class {kinds[3]}" in seen, seen

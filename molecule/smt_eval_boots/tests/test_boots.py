@@ -23,15 +23,15 @@ def result_of_converge():
 
 
 def test_each_boot_was_measured_in_its_state(result):
-    assert result["outcome"] == "completed" and result["change"]["boots"] == 2 and result["change"]["confounded"] is False
-    seen = {(sample["boot"], sample["pair"], sample["condition"], len(sample["cpu_usage"])) for sample in result["samples"] if sample["ok"]}
+    assert result["outcome"] == "completed" and result["plan"]["boots"] == 2 and result["plan"]["confounded"] is False
+    seen = {(sample["boot"], sample["pair"], sample["arm"], len(sample["telemetry"]["cpu_usage"])) for sample in result["samples"] if sample["ok"]}
     assert seen == {(1, 0, "smt_on", 4), (2, 0, "smt_off", 2), (3, 1, "smt_off", 2), (4, 1, "smt_on", 4)}
     told = [event["detail"] for event in result["events"] if event["event"] == "boot"]
     assert ["nosmt" in one for one in told] == [False, True, True, False]
 
 
 def test_two_pairs_are_compared_and_not_judged(result):
-    one = host_comparisons.primary(host_comparisons.compare_host(result))[0]
+    one = host_comparisons.of_smt(host_comparisons.compare_host(result))[0]
     assert one["n"] == 2 and one["verdict"] == "inconclusive"
     assert "needs at least 4" in (RUN / "summary.md").read_text(encoding="utf-8")
 
@@ -46,7 +46,7 @@ def test_the_guest_boots_as_it_did(host, result):
 
 
 def test_without_leave_to_reboot_nothing_is_done(host):
-    arguments = {"smt_eval_change": "smt_boot", "smt_eval_boots": 1, "smt_eval_run": "refused", "smt_eval_dest": str(EPHEMERAL / "results")}
+    arguments = {"smt_eval_boots": 1, "smt_eval_run": "refused", "smt_eval_dest": str(EPHEMERAL / "results")}
     done = subprocess.run(
         ["ansible-playbook", "--inventory", str(EPHEMERAL / "inventory"), "threadwise.smt.smt_eval", "--extra-vars", json.dumps(arguments)],
         stdout=subprocess.PIPE,

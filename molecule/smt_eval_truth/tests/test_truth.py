@@ -23,7 +23,7 @@ SETTINGS = {
     "smt_eval_dest": str(RESULTS),
     "smt_eval_budget": 80,
     "smt_eval_workloads": ["sysbench_cpu"],
-    "smt_eval_change": "none",
+    "smt_eval_arms": ["as_found"],
     "smt_eval_placements": ["single", "siblings", "cores", "one_per_core", "all_threads"],
 }
 # Guest -> effect -> what it is, and what it would be on the guest of the other kind, where two CPUs of this machine do so many times the work of one:

@@ -212,9 +212,9 @@ def evaluated(name, **arguments):
 )
 def test_an_evaluation_measures_the_policies_and_puts_back_what_was_there(host, change, further, outcomes):
     before = values(host)
-    measured = evaluated(change, smt_eval_change=change, **further)
-    assert measured["change"] == {"name": change, "compared": True, "reason": None, "before": "as_found", "after": change}
-    assert {sample["condition"] for sample in measured["samples"] if sample["ok"]} == {"as_found", change}
+    measured = evaluated(change, smt_eval_arms=f"as_found,{change}", **further)
+    assert [arm["name"] for arm in measured["arms"]] == ["as_found", change]
+    assert {sample["arm"] for sample in measured["samples"] if sample["ok"]} == {"as_found", change}
     assert all(sample["metrics"]["page_faults"]["value"] > 0 for sample in measured["samples"] if sample["ok"])
     assert [one["overcommit_test"]["outcome"] for one in measured["observations"]] == outcomes
     assert measured["restored"]["ok"] and values(host) == before
@@ -222,8 +222,8 @@ def test_an_evaluation_measures_the_policies_and_puts_back_what_was_there(host, 
 
 def test_an_evaluation_of_a_policy_that_the_host_would_not_survive_leaves_it_alone(host):
     before = values(host)
-    measured = evaluated("refused", smt_eval_change="overcommit_strict", smt_eval_overcommit_ratio=1)
-    assert not measured["change"]["compared"] and "are already committed" in measured["change"]["reason"]
+    measured = evaluated("refused", smt_eval_arms="as_found,overcommit_strict", smt_eval_overcommit_ratio=1)
+    assert len(measured["arms"]) == 1 and "are already committed" in measured["arms_left_out"][0]["reason"]
     assert measured["observations"] == [] and values(host) == before
 
 

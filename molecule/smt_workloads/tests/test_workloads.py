@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every workload has measured on the guest, under each condition and at each of its points, and nothing of it is left."""
+"""Every workload has measured on the guest, in each arm and at each value of its parameter, and nothing of it is left."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def good(result, name):
 
 
 @pytest.mark.parametrize("name", [*sorted(built_in.BUILT_IN), "fio_write"])
-def test_each_workload_measured_under_each_condition(result, name):
+def test_each_workload_measured_in_each_arm(result, name):
     skipped = [skip for skip in result["skipped"] if skip["workload"] == name]
     samples = good(result, name)
-    assert {sample["condition"] for sample in samples} == {"smt_on", "smt_off"}, skipped
+    assert {sample["arm"] for sample in samples} == {"smt_on", "smt_off"}, skipped
     assert [sample["error"] for sample in result["samples"] if sample["workload"] == name and not sample["ok"]] == []
     workload = built_in.BUILT_IN.get(name)
     if workload:
@@ -36,24 +36,24 @@ def test_each_workload_measured_under_each_condition(result, name):
 
 
 @pytest.mark.parametrize(("name", "values"), [("load_levels", [0.14, 0.29, 0.43, 0.57, 0.71, 0.86, 1.0]), ("oltp", [2, 4, 8, 12, 16, 32])])
-def test_points_are_the_same_on_and_off(result, name, values):
-    assert next(one for one in result["plan"]["workloads"] if one["name"] == name)["points"] == values
-    for condition in ("smt_on", "smt_off"):
-        assert sorted({sample["point"]["value"] for sample in good(result, name) if sample["condition"] == condition}) == values
+def test_parameter_values_are_the_same_on_and_off(result, name, values):
+    assert next(one for one in result["plan"]["workloads"] if one["name"] == name)["parameter"]["values"] == values
+    for arm in ("smt_on", "smt_off"):
+        assert sorted({sample["parameter"] for sample in good(result, name) if sample["arm"] == arm}) == values
 
 
 def test_cores_are_known_by_their_online_threads(result):
-    on, off = (next(sample for sample in good(result, "gzip") if sample["condition"] == condition) for condition in ("smt_on", "smt_off"))
-    assert set(on["core_usage"]) == {"0,1", "2,3", "4,5", "6,7"}
-    assert set(off["core_usage"]) == {"0", "2", "4", "6"}
+    on, off = (next(sample for sample in good(result, "gzip") if sample["arm"] == arm) for arm in ("smt_on", "smt_off"))
+    assert set(on["telemetry"]["core_usage"]) == {"0,1", "2,3", "4,5", "6,7"}
+    assert set(off["telemetry"]["core_usage"]) == {"0", "2", "4", "6"}
 
 
 def test_why_there_are_no_counters_is_said(result):
-    assert all(sample["perf"]["reason"] for sample in good(result, "gzip"))
+    assert all(sample["telemetry"]["perf"]["reason"] for sample in good(result, "gzip"))
 
 
 def test_what_does_not_fit_into_memory_is_left_out_with_the_reason(result):
-    left_out = [(skip["placement"], skip["condition"]) for skip in result["skipped"] if skip["workload"] == "stream"]
+    left_out = [(skip["placement"], skip["arm"]) for skip in result["skipped"] if skip["workload"] == "stream"]
     assert left_out == [("all_threads", "smt_on")]
     assert "8 workers of stream need 1600 MB of memory" in next(skip["reason"] for skip in result["skipped"] if skip["workload"] == "stream")
 

@@ -4,20 +4,9 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 
-SINGLE = "single"
-SAME_CPU = "same_cpu"
-SIBLINGS = "siblings"
-CORES = "cores"
-ONE_PER_CORE = "one_per_core"
-ALL_THREADS = "all_threads"
-UNPINNED = "unpinned"
-# Four digits are enough for the number of CPUs of any machine.
-_STREAMS = re.compile(r"streams_([0-9]{1,4})")
-
-NAMES = (SINGLE, SAME_CPU, SIBLINGS, CORES, ONE_PER_CORE, ALL_THREADS, UNPINNED)
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.placements import NAMES, STREAMS
 
 TOPOLOGY_UNKNOWN = "this host does not report which CPUs share a core"
 
@@ -83,7 +72,7 @@ class Placements:
         Raises:
             PlacementError: no placement has this name.
         """
-        streams = _STREAMS.fullmatch(name)
+        streams = STREAMS.match(name)
         if streams:
             return self._streams(int(streams.group(1)))
         if name not in NAMES:

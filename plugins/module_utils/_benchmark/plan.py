@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The plan: interleaved blocks of pinned workloads in each arm, run on the host without a controller.
 
-A block has one sample of each workload in each placement in each arm. The order of the arms alternates A B, B A, A B, ..., and every
-second block takes its samples in reverse order, so that a drift of the host affects both sides of each comparison alike. No sample
-spans a switch: after each switch the host has time to settle.
+A block has one sample of each workload in each placement in each arm. The order of the arms is balanced (order.py), and every second block takes its
+samples in reverse order, so that a drift of the host affects all arms alike. No sample spans a switch: after each switch the host has time to settle.
 """
 
 from __future__ import annotations
@@ -13,18 +12,19 @@ import contextlib
 import time
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._arms import changes
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import environment, placement, stopping_rule
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import selection
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import environment, order, placement, stopping_rule
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import MOST_BYTES, RunDirectory, RunDirectoryError, utc_now
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner, telemetry
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
-from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
+from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.version import COLLECTION_VERSION
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import built_in, custom
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.prepared import PreparedWorkload, Sample
 
 SCHEMA = "threadwise.smt/result"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 # A block is measured as a whole. One that exceeds the whole budget by this many seconds is given up before the watchdog ends the plan.
 OVERTIME = 300
@@ -48,16 +48,18 @@ def check_settings(settings: t.Mapping[str, t.Any]) -> None:
 
     Raises:
         PlanError: a setting is not valid. The message gives the allowed values, as for the other exceptions.
+        ArmError: an arm does not exist.
         WorkloadError: a workload does not exist, or a user's own command is not valid.
         PlacementError: a placement does not exist.
     """
     if not chosen(settings):
         raise PlanError(f"no workload is given: choose from {', '.join(sorted(built_in.BUILT_IN))}, or give a command of your own")
+    selection.check(settings["arms"])
     no_host = placement.Placements((), (), ())
     for name in settings["placements"]:
         no_host.workers(name)
     if not settings["placements"]:
-        raise PlanError(f"no placement is given: choose from {', '.join(placement.NAMES)}, streams_N")
+        raise PlanError(f"no placement is given: choose from {', '.join(placements.NAMES)}, streams_N")
     limits: dict[str, tuple[float, float]] = {
         "budget": (1, 7 * 24 * 3600),
         "blocks": (1, 10000),
@@ -87,26 +89,27 @@ class Outline:
     """The arms and placements of a plan on this host, known before anything is switched.
 
     Args:
-        change: what the plan switches.
+        arms: the arms that are compared.
+        topology: the host's Topology.
         allowed: the CPUs in the affinity mask of this process (sched_getaffinity(2)).
         names: the names of the placements.
 
     Attributes:
-        change: as above.
-        topology: the host's Topology.
+        arms: as above.
+        topology: as above.
         names: as above.
     """
 
-    def __init__(self, change: changes.Change, allowed: t.Iterable[int], names: t.Iterable[str]) -> None:
-        self.change = change
-        self.topology = change.topology
+    def __init__(self, arms: selection.Arms, topology: Topology, allowed: t.Iterable[int], names: t.Iterable[str]) -> None:
+        self.arms = arms
+        self.topology = topology
         self.names = list(names)
         self._allowed = set(allowed)
 
     @property
     def cpus(self) -> int:
         """The number of CPUs that take part when all siblings are online."""
-        return max(len(self._usable(arm)) for arm in self.change.conditions) or 1
+        return max(len(self._usable(arm)) for arm in self.arms.names) or 1
 
     def placements(self, arm: str) -> dict[str, placement.Assignment]:
         """Return the assignment of workers to CPUs for each placement in an arm."""
@@ -116,13 +119,14 @@ class Outline:
         return {name: {"workers": workers, "same_as": same.get(name), "reason": reason} for name, (workers, reason) in found.items()}
 
     def alone(self) -> list[list[int]]:
-        """Return a list with the CPU list of one worker alone, on a CPU that is online in each arm."""
-        workers, _reason = self._placements(self.change.conditions[-1]).workers(placement.SINGLE)
+        """Return a list with the CPU list of one worker alone, on a CPU of the arm with the fewest."""
+        fewest = min(self.arms.names, key=lambda arm: len(self._usable(arm)))
+        workers, _reason = self._placements(fewest).workers(placements.SINGLE)
         return workers or [[]]
 
     def _usable(self, arm: str) -> set[int]:
         # The affinity mask can lack a sibling that is offline now. Once the sibling is online, the mask has it again.
-        online: set[int] = self.change.online(arm)
+        online: set[int] = self.arms[arm].online()
         return (online & (self._allowed | set(self.topology.offline))) - set(self.topology.isolated)
 
     def _placements(self, arm: str) -> placement.Placements:
@@ -150,7 +154,7 @@ class Skipped(t.TypedDict):
 
     workload: str
     placement: str | None
-    condition: str | None
+    arm: str | None
     reason: str
 
 
@@ -191,8 +195,8 @@ class Plan:
         self.skipped: list[Skipped] = []
         self.prepared: dict[str, PreparedWorkload] = {}
         self.failures = dict.fromkeys((workload["name"] for workload in chosen(settings)), 0)
-        self.items: dict[str, list[Item]] = {arm: [] for arm in outline.change.conditions}
-        self.placements = {arm: outline.placements(arm) for arm in outline.change.conditions}
+        self.items: dict[str, list[Item]] = {arm: [] for arm in outline.arms.names}
+        self.placements = {arm: outline.placements(arm) for arm in outline.arms.names}
         self.recorder = telemetry.Recorder(outline.topology.cores)
         self.precision = stopping_rule.Precision(settings["margin"], self.placements)
         self.others = 0.0
@@ -218,14 +222,17 @@ class Plan:
             "started": utc_now(),
             "facts": facts,
             "environment": host_environment,
-            "change": self.outline.change.described(),
+            "arms": self.outline.arms.described(),
+            "arms_left_out": self.outline.arms.left_out,
             "plan": {
                 "seconds_budget": self.settings["budget"],
                 "sample_seconds": self.settings["sample_seconds"],
                 "settle_seconds": self.settings["settle_seconds"],
                 "blocks": self.settings["blocks"],
                 "margin": self.settings["margin"],
-                "order": "A B, B A, ...: arms alternate, every second block is reversed",
+                "order": order.DESCRIPTION,
+                "boots": None,
+                "confounded": False,
                 "workloads": [built_in.described(workload, self.outline.cpus) for workload in chosen(self.settings)],
                 "placements": self.placements,
             },
@@ -238,7 +245,7 @@ class Plan:
 
         Raises:
             PlanError: no workload can be run on this host, or a block takes too long or is too large.
-            ChangeError: the host cannot be switched to an arm.
+            ArmError: the host cannot be switched to an arm.
             RunDirectoryError: a file of the run cannot be written.
         """
         try:
@@ -289,7 +296,7 @@ class Plan:
                     self.items[arm] += [Item(name, place, assignment["workers"], value) for value in workload.values]
         if not any(item.workload == name for items in self.items.values() for item in items):
             raise built_in.WorkloadError(
-                f"{name} needs one of the placements {', '.join(workload.declaration['placements'] or placement.NAMES)}: "
+                f"{name} needs one of the placements {', '.join(workload.declaration['placements'] or placements.NAMES)}: "
                 "none of them is both in this plan and possible on this host"
             )
 
@@ -320,7 +327,7 @@ class Plan:
             self.files.event("busy", f"block {self.block}: {warning}")
 
     def _measure_block(self) -> None:
-        for arm in self.outline.change.conditions[:: 1 if self.block % 2 == 0 else -1]:
+        for arm in order.of_block(self.outline.arms.names, self.block):
             self._switch(arm)
             items = self.items[arm]
             for item in items if self.block % 2 == 0 else items[::-1]:
@@ -338,35 +345,32 @@ class Plan:
                     self._sample(item)
 
     def _switch(self, arm: str) -> None:
-        change = self.outline.change
-        if arm != self.arm and change.compared:
-            self.progress(f"switching to {arms.title(arm)}")
-            change.switch(arm)
+        arms = self.outline.arms
+        if arm != self.arm and arms.compared:
+            self.progress(f"switching to {arms[arm].title}")
+            arms.switch(arm)
             self.files.event("switched", arm)
             time.sleep(self.settings["settle_seconds"])
-            observed = change.observe(arm) if self.block == 0 else None
-            if observed:
+            for observed in arms.observe(arm) if self.block == 0 else ():
                 self.files.append("observations.jsonl", observed)
         self.arm = arm
 
     def _sample(self, item: Item) -> None:
         workload = self.prepared[item.workload]
-        parameter = workload.declaration["point"]
+        telemetry_record: dict[str, t.Any] = {"cpu_usage": {}, "core_usage": {}, "steal": None, "frequency": {}, "throttled": None, "perf": None}
         sample: dict[str, t.Any] = {
             "workload": item.workload,
             "placement": item.placement,
-            "condition": self.arm,
+            "arm": self.arm,
             "block": self.block,
             "index": self.samples_done,
             "started": utc_now(),
-            "point": parameter and {"name": parameter["name"], "value": item.parameter, "unit": parameter["unit"]},
-            "frequency": {},
-            "throttled": None,
-            "perf": None,
+            "parameter": item.parameter,
+            "telemetry": telemetry_record,
         }
         begun = time.monotonic()
         try:
-            with self.recorder.around(item.workers, sample):
+            with self.recorder.around(item.workers, telemetry_record):
                 taken = workload.sample(item.workers, item.parameter)
         except (built_in.WorkloadError, runner.RunnerError, OSError) as error:
             self._failed(sample, str(error), time.monotonic() - begun)
@@ -376,13 +380,11 @@ class Plan:
         self.progress("measuring")
 
     def _succeeded(self, workload: PreparedWorkload, sample: dict[str, t.Any], taken: Sample) -> None:
-        metric = workload.declaration["metric"]["name"]
         self.failures[sample["workload"]] = 0
         sample.update(
             ok=True,
             error=None,
             wall_seconds=max(worker["wall_seconds"] for worker in taken["workers"]),
-            metric=dict(taken["metrics"][metric], name=metric),
             metrics=taken["metrics"],
             work=workload.work,
             workers=[
@@ -395,18 +397,17 @@ class Plan:
                 }
                 for worker, value in zip(taken["workers"], taken["values"])
             ],
-            cpu_usage=taken["cpu_usage"],
-            core_usage=self.recorder.core_usage(taken["cpu_usage"]),
-            steal=taken["steal"],
         )
+        sample["telemetry"].update(cpu_usage=taken["cpu_usage"], core_usage=self.recorder.core_usage(taken["cpu_usage"]), steal=taken["steal"])
         self.files.append("samples.jsonl", sample)
-        self.precision.add(sample)
-        self.last = {key: sample[key] for key in ("workload", "placement", "condition", "metric")}
-        self.last["workers"] = len(taken["workers"])
+        primary = workload.declaration["metric"]["name"]
+        self.precision.add(sample, taken["metrics"][primary]["value"])
+        self.last = {key: sample[key] for key in ("workload", "placement")}
+        self.last.update(arm=self.outline.arms[sample["arm"]].title, metric=dict(taken["metrics"][primary], name=primary), workers=len(taken["workers"]))
 
     def _failed(self, sample: dict[str, t.Any], reason: str, seconds: float) -> None:
         name = sample["workload"]
-        sample.update(ok=False, error=reason, wall_seconds=seconds, metric=None, metrics={}, workers=[], cpu_usage={}, core_usage={}, steal=None)
+        sample.update(ok=False, error=reason, wall_seconds=seconds, metrics={}, work=None, workers=[])
         self.files.append("samples.jsonl", sample)
         self.failures[name] += 1
         if self.failures[name] > FAILURES_ALLOWED:
@@ -427,7 +428,7 @@ class Plan:
                 self.files.event("left", left)
 
     def _skip(self, name: str, place: str | None, arm: str | None, reason: str) -> None:
-        self.skipped.append({"workload": name, "placement": place, "condition": arm, "reason": reason})
+        self.skipped.append({"workload": name, "placement": place, "arm": arm, "reason": reason})
         self.files.event("skipped", f"{name}: {reason}")
 
     def elapsed(self) -> float:
@@ -449,7 +450,7 @@ class Plan:
                 "samples": self.samples_done,
                 "fraction": round(min(share, 1.0), 3),
                 "seconds_left": round(max(0.0, budget - self.elapsed())),
-                "condition": self.arm,
+                "arm": self.arm and self.outline.arms[self.arm].title,
                 "last": self.last,
             },
             lasting=False,

@@ -361,11 +361,7 @@ class RunDirectory:
                 else f"there is no run {self.run} on this host"
             )
         header = self.read("header.json")
-        if (
-            not isinstance(header, dict)
-            or not all(isinstance(header.get(section), dict) for section in ("plan", "change"))
-            or "compared" not in header["change"]
-        ):
+        if not isinstance(header, dict) or not isinstance(header.get("plan"), dict) or not isinstance(header.get("arms"), list):
             raise RunDirectoryError(
                 f"{path} is damaged: the result of run {self.run} cannot be put together. Look at the other files there, and remove {self.path} by hand"
             )
@@ -426,6 +422,6 @@ def _is_block(value: object) -> bool:
 # For each file, whether a line is a valid record.
 _IS_VALID: dict[str, t.Callable[[t.Mapping[str, t.Any]], bool]] = {
     "samples.jsonl": lambda line: _is_block(line.get("block")),
-    "observations.jsonl": lambda line: isinstance(line.get("condition"), str),
+    "observations.jsonl": lambda line: isinstance(line.get("arm"), str),
     "events.jsonl": lambda line: isinstance(line.get("at"), str) and isinstance(line.get("event"), str),
 }

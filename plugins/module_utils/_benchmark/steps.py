@@ -10,7 +10,7 @@ import signal
 import types
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._arms import changes
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import base, selection
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import environment, plan
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import (
     RunDirectory,
@@ -47,12 +47,13 @@ def describe(name: str, settings: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         settings: as for ``plan.Plan``.
 
     Returns:
-        dict: ``announcement`` (list of sentences), ``compared``, ``reason``, ``missing_packages``, ``directory`` (of all runs), ``uncollected``
-        (names of runs that have ended and are still on this host, because their controller did not fetch them).
+        dict: ``announcement`` (list of sentences), ``arms`` and ``arms_left_out`` (as in the result), ``missing_packages``, ``directory`` (of all runs),
+        ``uncollected`` (names of runs that have ended and are still on this host, because their controller did not fetch them).
 
     Raises:
         RunDirectoryError: the name of the run is not valid.
         PlanError: a setting is not valid.
+        ArmError: an arm does not exist.
         WorkloadError: a workload does not exist, or a user's own command is not valid.
         PlacementError: a placement does not exist.
     """
@@ -62,8 +63,8 @@ def describe(name: str, settings: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     outline = _outline(host, settings, smt_state.read("/"))
     return {
         "announcement": announcement(host, outline, settings),
-        "compared": outline.change.compared,
-        "reason": outline.change.reason,
+        "arms": outline.arms.described(),
+        "arms_left_out": outline.arms.left_out,
         "missing_packages": missing_packages(settings),
         "directory": base_directory(),
         "uncollected": kept_runs(base_directory()),
@@ -85,9 +86,7 @@ def announcement(host: t.Mapping[str, t.Any], outline: plan.Outline, settings: t
     )
     disagreement: str | None = sibling_cache.disagreement(host["measured"])
     sentences = [summary, *([disagreement] if disagreement else [])]
-    if not outline.change.compared:
-        return [*sentences, f"Nothing will be switched: {outline.change.reason}.", f"The placements that exist on this host will be measured for {length}."]
-    return [*sentences, *outline.change.announcement(length)]
+    return [*sentences, *outline.arms.announcement(length)]
 
 
 def _known(value: object) -> object:
@@ -107,8 +106,10 @@ def _length(seconds: float) -> str:
 
 def _outline(host: t.Mapping[str, t.Any], settings: t.Mapping[str, t.Any], origin: smt_state.State) -> plan.Outline:
     filesystem = HostFs("/")
-    change = changes.of(host, topology.read_topology(filesystem, topology_cache.load(filesystem)), settings, origin)
-    return plan.Outline(change, os.sched_getaffinity(0), settings["placements"])
+    cores = topology.read_topology(filesystem, topology_cache.load(filesystem))
+    selected = settings["affinity_conflicts_of"] if settings["affinity_conflicts"] == "fail" else []
+    arms = selection.Arms(settings["arms"], base.Host(host, cores, origin, selected, settings["overcommit_ratio"]))
+    return plan.Outline(arms, cores, os.sched_getaffinity(0), settings["placements"])
 
 
 def measure(name: str, settings: t.Mapping[str, t.Any]) -> dict[str, str | None]:
@@ -123,6 +124,7 @@ def measure(name: str, settings: t.Mapping[str, t.Any]) -> dict[str, str | None]
 
     Raises:
         PlanError: a setting is not valid; as for the other exceptions, nothing was measured or switched.
+        ArmError: an arm does not exist.
         WorkloadError: a workload does not exist, or a user's own command is not valid.
         PlacementError: a placement does not exist.
         RunDirectoryError: the run's directory cannot be created, or it exists.
@@ -135,8 +137,8 @@ def measure(name: str, settings: t.Mapping[str, t.Any]) -> dict[str, str | None]
         _see_that_no_change_waits(affinity.Host("/"))
         host = smt_facts.gather(HostFs("/"))
         outline = _outline(host, settings, smt_state.read("/"))
-        change = outline.change
-        saved = change.saved()
+        arms = outline.arms
+        saved = arms.save()
         sweep(base_directory())
         files.create()
         files.write("pid.json", os.getpid())
@@ -149,16 +151,16 @@ def measure(name: str, settings: t.Mapping[str, t.Any]) -> dict[str, str | None]
             "/",
             saved["cpu"],
             files.file("watchdog.log"),
-            restore=lambda: change.put_back(saved),
+            restore=lambda: arms.restore(saved),
             seconds=settings["budget"] + WATCHDOG_EXTRA_SECONDS,
             keep=(lock.descriptor, files.descriptor),
         )
         for number in ENDING_SIGNALS:
             signal.signal(number, _interrupt)
-        if change.compared:
+        if arms.compared:
             host_watchdog.arm()
         ending = _carry_out(files, name, host, outline, settings, saved)
-        if change.compared:
+        if arms.compared:
             host_watchdog.disarm()
         files.release()
     return {"outcome": ending["outcome"], "message": ending["message"]}
@@ -203,21 +205,26 @@ def _carry_out(
     """Measure, restore the host, and write the ending of the run to ending.json. Returns that ending."""
     ending: dict[str, t.Any] = {"outcome": "completed", "message": None, "skipped": []}
     work: plan.Plan | None = None
-    change = outline.change
+    arms = outline.arms
     try:
         # Write the header before anything is switched: a run with a header can be fetched, whenever it is killed.
         work = _create_plan(files, name, host, outline, settings)
-        if change.compared and change.prepare():
-            work = _create_plan(files, name, *_gather_again(settings, saved["cpu"]), settings)
+        if arms.compared and arms.prepare():
+            host, outline = _gather_again(settings, saved["cpu"])
+            if not outline.arms.compared:
+                # What the host shows with all siblings online prevents the comparison: measure it as it was found.
+                arms.restore(saved)
+            work = _create_plan(files, name, host, outline, settings)
+        outline.arms.begin(saved)
         work.measure()
     except plan.Interrupted as error:
         ending.update(outcome="interrupted", message=str(error))
-    except (plan.PlanError, changes.ChangeError, runner.RunnerError, RunDirectoryError, OSError) as error:
+    except (plan.PlanError, base.ArmError, runner.RunnerError, RunDirectoryError, OSError) as error:
         ending.update(outcome="failed", message=str(error))
     # A second signal must not interrupt the restoration of the host.
     for number in ENDING_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    ending["restored"] = changes.proof(saved, change.put_back(saved) if change.compared else ())
+    ending["restored"] = selection.differences(saved, arms.restore(saved) if arms.compared else ())
     ending["finished"] = utc_now()
     ending["skipped"] = work.skipped if work else []
     # If the disk is full or read-only, the controller still gets the samples so far and the return value of this process.
@@ -248,7 +255,7 @@ def _gather_again(settings: t.Mapping[str, t.Any], origin: smt_state.State) -> t
     """
     host = smt_facts.gather(HostFs("/"))
     outline = _outline(host, settings, origin)
-    if outline.change.prepare():
+    if outline.arms.prepare():
         raise plan.PlanError(f"the core of some CPUs is unknown even with SMT switched on: CPUs {host['cpus']['offline']} are offline")
     return host, outline
 
@@ -274,11 +281,11 @@ def collect(name: str, _settings: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     files = RunDirectory(base_directory(), name)
     files.wait_for_end(END_SECONDS)
     result = files.result()
-    if result["restored"] is None and result["change"]["compared"]:
+    if result["restored"] is None and len(result["arms"]) > 1:
         # A plan that was killed cannot report what its watchdog did. The current state of the host shows it.
         saved = files.read("state.json")
         with _alone(f"fetching run {name}"):
-            result["restored"] = changes.proof(saved) if saved else None
+            result["restored"] = selection.differences(saved) if saved else None
     return {"result": result}
 
 

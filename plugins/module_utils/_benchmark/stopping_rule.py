@@ -12,14 +12,14 @@ import statistics
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.placement import Assignment
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 
 # With fewer blocks the ranks behind a verdict have too few values, and an interval is too often narrow by chance.
 LEAST_BLOCKS = 6
 CONFIDENCE = 0.95
 
-WHOLE_MACHINE = "all_threads"
 # (baseline, candidate) of the comparisons that show the cost and the benefit of sharing a core.
-SHARING = (("cores", "siblings"), ("one_per_core", WHOLE_MACHINE))
+SHARING = ((placements.CORES, placements.SIBLINGS), (placements.ONE_PER_CORE, placements.ALL_THREADS))
 
 # An arm and a placement.
 Side = t.Tuple[str, str]
@@ -27,15 +27,15 @@ Side = t.Tuple[str, str]
 Measured = t.Tuple[str, t.Optional[float]]
 
 
-def main_comparisons(arms: t.Sequence[str]) -> list[tuple[Side, Side]]:
-    """Return pairs (baseline, candidate). The first pair that was measured is a workload's main comparison.
+def main_comparisons(arms: t.Sequence[str]) -> tuple[list[tuple[Side, Side]], list[tuple[Side, Side]]]:
+    """Return pairs (baseline, candidate): one for each other arm than the baseline, and those that stand in for a workload with none of these.
 
     Args:
-        arms: the arms of a block in order, one or two.
+        arms: the arms, the baseline first.
     """
-    before, after = arms[0], arms[-1]
-    switched = [((before, WHOLE_MACHINE), (after, WHOLE_MACHINE))] if before != after else []
-    return switched + [((before, baseline), (before, candidate)) for baseline, candidate in SHARING]
+    baseline = arms[0]
+    of_arms = [((baseline, placements.ALL_THREADS), (arm, placements.ALL_THREADS)) for arm in arms[1:]]
+    return of_arms, [((baseline, one), (baseline, other)) for one, other in SHARING]
 
 
 class Precision:
@@ -43,24 +43,24 @@ class Precision:
 
     Args:
         margin: the equivalence margin. An interval is narrow enough when half of its width is at most this.
-        placements: {arm: {placement: Assignment}}, the arm before the switch first.
+        assignments: {arm: {placement: Assignment}}, the baseline first.
     """
 
-    def __init__(self, margin: float, placements: t.Mapping[str, t.Mapping[str, Assignment]]) -> None:
+    def __init__(self, margin: float, assignments: t.Mapping[str, t.Mapping[str, Assignment]]) -> None:
         self._margin = margin
-        self._pairs = main_comparisons(list(placements))
+        self._of_arms, self._of_sharing = main_comparisons(list(assignments))
         self._sampled_as = {
             (arm, name): (arm, assignment["same_as"] or name)
-            for arm, assignments in placements.items()
-            for name, assignment in assignments.items()
+            for arm, by_name in assignments.items()
+            for name, assignment in by_name.items()
             if assignment["workers"]
         }
         self._values: dict[tuple[str, float | None, str, str], dict[int, float]] = {}
 
-    def add(self, sample: t.Mapping[str, t.Any]) -> None:
-        """Add a successful sample."""
-        key = (sample["workload"], sample["point"] and sample["point"]["value"], sample["condition"], sample["placement"])
-        self._values.setdefault(key, {})[sample["block"]] = sample["metric"]["value"]
+    def add(self, sample: t.Mapping[str, t.Any], value: float) -> None:
+        """Add a successful sample with the value of its primary metric."""
+        key = (sample["workload"], sample["parameter"], sample["arm"], sample["placement"])
+        self._values.setdefault(key, {})[sample["block"]] = value
 
     def drop(self, workload: str) -> None:
         """Remove a workload that was given up."""
@@ -68,17 +68,21 @@ class Precision:
 
     def enough(self) -> bool:
         """Return whether all main comparisons have a narrow interval, for each value of a parameter; False if there is no main comparison."""
-        compared = [log_ratios for log_ratios in map(self._main, sorted({key[:2] for key in self._values}, key=repr)) if log_ratios is not None]
+        compared = [log_ratios for workload in sorted({key[:2] for key in self._values}, key=repr) for log_ratios in self._main(workload)]
         confidence = 1 - (1 - CONFIDENCE) / max(1, len(compared))
         return bool(compared) and all(half_width(log_ratios, confidence) <= math.log1p(self._margin) for log_ratios in compared)
 
-    def _main(self, workload: Measured) -> list[float] | None:
-        """Return the log-ratios of a workload's main comparison, one for each block with both sides, or None without a main comparison."""
-        for pair in self._pairs:
-            before, after = (self._values.get(workload + self._sampled_as.get(side, side)) for side in pair)
-            if before and after and before is not after:
-                return [math.log(after[block] / before[block]) for block in sorted(set(before) & set(after))]
-        return None
+    def _main(self, workload: Measured) -> list[list[float]]:
+        """Return the log-ratios of a workload's main comparisons, one for each block with both sides."""
+        return self._measured(workload, self._of_arms) or self._measured(workload, self._of_sharing)[:1]
+
+    def _measured(self, workload: Measured, pairs: t.Sequence[tuple[Side, Side]]) -> list[list[float]]:
+        found = []
+        for pair in pairs:
+            baseline, candidate = (self._values.get(workload + self._sampled_as.get(side, side)) for side in pair)
+            if baseline and candidate and baseline is not candidate:
+                found.append([math.log(candidate[block] / baseline[block]) for block in sorted(set(baseline) & set(candidate))])
+        return found
 
 
 def half_width(values: t.Sequence[float], confidence: float) -> float:

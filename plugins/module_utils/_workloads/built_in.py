@@ -430,8 +430,8 @@ def described(workload: Workload, cpus: int) -> dict[str, t.Any]:
         workload: the declaration.
         cpus: as for ``parameter_values``.
     """
-    metric = workload["metric"]
-    about: dict[str, t.Any] = {
+    parameter = workload["point"]
+    return {
         "name": workload["name"],
         "title": workload["title"],
         # The arguments of a user's own command can contain secrets, and results have many readers. The title describes the command.
@@ -440,15 +440,10 @@ def described(workload: Workload, cpus: int) -> dict[str, t.Any]:
         "nice": workload["nice"],
         "co_runners": workload["co_runners"],
         "memory": workload["memory"],
-        "metric": metric["name"],
-        "unit": metric["unit"],
-        "better": metric["better"],
-        "aggregate": metric["aggregate"],
+        "primary": workload["metric"]["name"],
+        "metrics": {metric["name"]: {key: metric[key] for key in ("unit", "better", "aggregate")} for metric in [workload["metric"], *workload["metrics"]]},
+        "parameter": parameter and {"name": parameter["name"], "unit": parameter["unit"], "values": list(parameter_values(workload, cpus))},
     }
-    parameter = workload["point"]
-    if parameter:
-        about.update(points=parameter_values(workload, cpus), point={"name": parameter["name"], "unit": parameter["unit"]})
-    return about
 
 
 def parameter_values(workload: Workload, cpus: int) -> t.Sequence[float | None]:

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Combine the results of several boots of one host into one result with two arms.
+"""Combine the results of several boots of one host into one result with two arms, SMT on and SMT off.
 
 A change that needs a reboot cannot be interleaved within seconds: whatever else differs between two boots (memory layout, running services,
 temperature) lies between the two sides of each comparison. With one boot per arm this cannot be separated from the change, and the result is
@@ -13,10 +13,13 @@ from __future__ import annotations
 import itertools
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import SMT_OFF, SMT_ON
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import SMT_OFF, SMT_ON, TITLES
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Result, cpus_of
 
-NAME = "smt_boot"
+# With fewer boots in each arm what else differs between two boots cannot be told from the arm.
+LEAST_BOOTS = 2
+# The baseline first, with the state of SMT in each.
+ARMS = {SMT_ON: "on", SMT_OFF: "off"}
 # Parts of ``ansible_facts['smt']`` that must be restored: name in a reported difference -> path in the facts.
 AS_BEFORE = {
     "smt/control": ("control",),
@@ -31,12 +34,12 @@ class BootResult(t.NamedTuple):
 
     Attributes:
         number: number of the boot, from 1; boots 1 and 2 are the first pair.
-        condition: the arm, ``smt_on`` or ``smt_off``.
+        arm: ``smt_on`` or ``smt_off``.
         result: a document accepted by :func:`result_files.load`, in which nothing was switched.
     """
 
     number: int
-    condition: str
+    arm: str
     result: Result
 
 
@@ -55,7 +58,7 @@ def join(run: str, results: t.Sequence[BootResult], boots: int, before: dict[str
         A result document.
     """
     first = results[0].result
-    whole = next((one.result for one in results if one.condition == SMT_ON), first)
+    whole = next((one.result for one in results if one.arm == SMT_ON), first)
     failed = error or next((_error(one) for one in results if one.result["outcome"] != "completed"), None)
     done = len(results) == 2 * boots and after is not None
     samples = list(_samples(results))
@@ -68,18 +71,21 @@ def join(run: str, results: t.Sequence[BootResult], boots: int, before: dict[str
         or (None if done else f"{len(results)} of {2 * boots} boots were measured, or the host is not yet booted with its original arguments"),
         "facts": whole["facts"],
         "environment": {**first["environment"], "busy": {"others": max((_others(one.result) for one in results), default=0.0)}},
-        "change": {"name": NAME, "compared": True, "reason": None, "before": SMT_ON, "after": SMT_OFF, "confounded": boots < 2, "boots": boots},
+        "arms": [{"name": name, "title": TITLES[name], "baseline": name == SMT_ON, "settings": {"smt": state}} for name, state in ARMS.items()],
+        "arms_left_out": [],
         "plan": {
             **first["plan"],
+            "boots": boots,
+            "confounded": boots < LEAST_BOOTS,
             "stopped": "blocks",
             "blocks_done": len({sample["block"] for sample in samples}),
             "seconds_budget": sum(one.result["plan"].get("seconds_budget") or 0 for one in results),
-            "placements": {one.condition: spots for one in results for spots in list((one.result["plan"].get("placements") or {}).values())[:1]},
+            "placements": {one.arm: spots for one in results for spots in list((one.result["plan"].get("placements") or {}).values())[:1]},
             "order": "boots in the order A B, B A, ..., nothing switched within one",
         },
         "samples": samples,
         "observations": [],
-        "skipped": [{**skip, "condition": one.condition} for one in results for skip in one.result.get("skipped") or []],
+        "skipped": [{**skip, "arm": one.arm} for one in results for skip in one.result.get("skipped") or []],
         "events": [event for one in results for event in _events(one)],
         "restored": None if after is None else proof(before, after),
     }
@@ -91,7 +97,7 @@ def _samples(results: t.Sequence[BootResult]) -> t.Iterator[dict[str, t.Any]]:
     for pair, group in itertools.groupby(results, key=lambda one: (one.number - 1) // 2):
         both = list(group)
         for one in both:
-            about = {"condition": one.condition, "boot": one.number, "pair": pair}
+            about = {"arm": one.arm, "boot": one.number, "pair": pair}
             yield from ({**sample, **about, "block": begin + sample["block"]} for sample in one.result["samples"])
         begin += 1 + max((sample["block"] for one in both for sample in one.result["samples"]), default=0)
 
@@ -102,7 +108,7 @@ def _error(one: BootResult) -> str:
 
 def _events(one: BootResult) -> t.Iterator[dict[str, t.Any]]:
     environment = one.result["environment"]
-    detail = f"boot {one.number}, {one.condition}: kernel {environment.get('kernel')}, {environment.get('cmdline')}"
+    detail = f"boot {one.number}, {one.arm}: kernel {environment.get('kernel')}, {environment.get('cmdline')}"
     yield {"at": one.result.get("started"), "event": "boot", "detail": detail}
     yield from one.result.get("events") or []
 

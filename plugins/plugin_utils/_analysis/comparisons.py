@@ -2,56 +2,53 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The comparisons of one host's result, with their verdicts.
 
-A comparison pairs two keys (workload, placement, arm, parameter value) block by block; the parameter (clients, load) is set only for workloads that
-are measured at several of its values. A block without a good sample on one side is dropped from that comparison alone, and counted. Ratios are
-candidate / baseline, turned so that above 1 is better whichever direction the metric has.
+A comparison pairs two keys (workload, placement, arm, parameter value) block by block, for one metric; the parameter (clients, load) is set only for
+workloads that are measured at several of its values. A block without a good sample on one side is dropped from that comparison alone, and counted. Ratios
+are candidate / baseline, turned so that above 1 is better whichever direction the metric has.
 """
 
 from __future__ import annotations
 
-import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import AS_FOUND, SMT_OFF, SMT_ON
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import metrics as workload_metrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 
 Result = dict[str, t.Any]
+Sample = dict[str, t.Any]
 Comparison = dict[str, t.Any]
+# workload, placement, arm, parameter value
 Key = tuple[str, str, str, float | None]
+# workload, parameter value, metric
+Subject = tuple[str, float | None, str]
 # kind, effect, placement, then (placement, arm) of baseline and candidate
 Pair = tuple[str, str, str, tuple[str, str], tuple[str, str]]
 
-CONDITIONS = (SMT_ON, SMT_OFF, AS_FOUND)
-
-WHOLE_MACHINE = "all_threads"
-# In display order, from one worker to all CPUs; streams and unknown placements follow.
-PLACEMENTS = ("single", "same_cpu", "siblings", "cores", "one_per_core", WHOLE_MACHINE, "unpinned")
-STREAMS = re.compile(r"streams_([0-9]{1,4})\Z")
-
-PLACEMENT_TITLES = {
-    "single": "one worker alone",
-    "same_cpu": "two workers on one CPU",
-    "siblings": "two workers on one core",
-    "cores": "two workers on two cores",
-    "one_per_core": "one worker per core",
-    WHOLE_MACHINE: "every online thread busy",
-    "unpinned": "as many workers, not pinned",
-}
-# From all CPUs to one worker: settings other than SMT are compared at the widest measured placement. Streams rank before two workers.
-WIDEST_FIRST = (WHOLE_MACHINE, "unpinned", "one_per_core", "streams", "cores", "siblings", "same_cpu", "single")
-# Names of changes that concern SMT.
-CHANGES_OF_SMT = (None, "none", "smt_runtime", "smt_boot")
+OF_SMT = (SMT_ON, SMT_OFF)
+WHOLE_MACHINE = placements.ALL_THREADS
+# From all CPUs to one worker: arms other than SMT's are compared at the widest measured placement. Streams rank before two workers.
+WIDEST_FIRST = (
+    WHOLE_MACHINE,
+    placements.UNPINNED,
+    placements.ONE_PER_CORE,
+    "streams",
+    placements.CORES,
+    placements.SIBLINGS,
+    placements.SAME_CPU,
+    placements.SINGLE,
+)
 
 # (candidate, baseline) placements -> name of the effect that their comparison measures.
 PLACEMENT_PAIRS = {
-    ("siblings", "cores"): "cost_of_sharing",
-    ("all_threads", "one_per_core"): "smt_yield",
-    ("same_cpu", "cores"): "cost_of_one_cpu",
-    ("cores", "single"): "second_core",
+    (placements.SIBLINGS, placements.CORES): "cost_of_sharing",
+    (WHOLE_MACHINE, placements.ONE_PER_CORE): "smt_yield",
+    (placements.SAME_CPU, placements.CORES): "cost_of_one_cpu",
+    (placements.CORES, placements.SINGLE): "second_core",
     # For machines with a single core.
-    ("siblings", "single"): "cost_of_sharing_alone",
+    (placements.SIBLINGS, placements.SINGLE): "cost_of_sharing_alone",
 }
 # Effects whose sides have different numbers of workers: they need a metric that adds up over workers.
 UNEQUAL_SIDES = ("smt_yield", "second_core", "cost_of_sharing_alone")
@@ -59,7 +56,7 @@ ADDING_UP = ("sum", workload_metrics.PER_JOB)
 
 
 def compare_host(result: Result, margin: float = 0.01, confidence: float = 0.95) -> list[Comparison]:
-    """Compute every comparison that a host's samples allow.
+    """Compute every comparison that a host's samples allow: each other arm with the baseline, and placements with each other, for each metric.
 
     Args:
         result: a document accepted by :func:`result_files.load`.
@@ -67,79 +64,134 @@ def compare_host(result: Result, margin: float = 0.01, confidence: float = 0.95)
         confidence: family-wise confidence of the verdicts, from 0.5 to 0.9999.
 
     Returns:
-        One ``{workload, title, metric, unit, better, kind, effect, placement, confounded, baseline, candidate, baseline_value, candidate_value,
-        dropped_blocks, ...fields of smt_compare}`` each, with ``point`` for a workload with a parameter. ``effect`` is ``smt_off`` or, for
-        another setting, ``policy`` when arms are compared, else a value of :data:`PLACEMENT_PAIRS`; ``baseline`` and ``candidate`` are
-        ``{condition, placement}``. The workloads of one effect and placement form one family for the correction.
+        One ``{workload, title, metric, primary, unit, better, kind, effect, placement, confounded, baseline, candidate, baseline_value,
+        candidate_value, dropped_blocks, ...fields of smt_compare}`` each, with ``parameter`` for a workload with a parameter. ``kind`` is ``arm`` or
+        ``placement``; ``effect`` is the candidate's arm, or a value of :data:`PLACEMENT_PAIRS`; ``baseline`` and ``candidate`` are
+        ``{arm, arm_title, placement}``. The primary metrics of all workloads form one family for the correction of one effect and placement, and the
+        other metrics another one.
     """
     samples = _by_key(result)
     # Across boots only whole boots are paired.
-    of_change = _by_key(result, "pair") if (result["change"].get("boots") or 0) > 1 else samples
-    families = [_family(result, of_change if pair[0] == "change" else samples, pair, margin, confidence) for pair in _pairs(result, samples)]
-    return [comparison for family in families for comparison in family]
+    of_arms = _by_key(result, "pair") if (result["plan"].get("boots") or 0) > 1 else samples
+    found: list[Comparison] = []
+    for pair in _pairs(result, samples):
+        keyed = of_arms if pair[0] == "arm" else samples
+        for subjects in _families(result, keyed):
+            found += _family(result, keyed, pair, subjects, margin, confidence)
+    return found
 
 
-def primary(comparisons: t.Iterable[Comparison]) -> list[Comparison]:
-    """Return the comparisons of the whole machine (every online thread busy), SMT off against SMT on."""
-    return [one for one in comparisons if one["effect"] == "smt_off" and one["placement"] == WHOLE_MACHINE]
+def of_smt(comparisons: t.Iterable[Comparison], every_metric: bool = False) -> list[Comparison]:
+    """Return the comparisons of SMT off against SMT on for the whole machine (every online thread busy).
+
+    Where SMT off is the baseline they are turned around.
+
+    Args:
+        comparisons: from :func:`compare_host`.
+        every_metric: False for those of primary metrics, which decide.
+    """
+    main = [one for one in comparisons if one["placement"] == WHOLE_MACHINE and is_of_smt(one) and (every_metric or one["primary"])]
+    return [one if one["effect"] == SMT_OFF else turned(one) for one in main]
 
 
-def of_policy(comparisons: t.Iterable[Comparison]) -> list[Comparison]:
-    """Return each workload's comparison of a setting other than SMT, such as the memory policy, at the widest measured placement."""
-    widest: dict[tuple[str, float | None], Comparison] = {}
-    for one in sorted((one for one in comparisons if one["effect"] == "policy"), key=lambda one: _narrowness(one["placement"])):
-        widest.setdefault((one["workload"], one.get("point")), one)
+def is_of_smt(one: Comparison) -> bool:
+    """Return whether a comparison has SMT on and SMT off on its sides."""
+    return {one["baseline"]["arm"], one["candidate"]["arm"]} == set(OF_SMT)
+
+
+def turned(one: Comparison) -> Comparison:
+    """Return the same comparison with baseline and candidate exchanged."""
+    low, high = one["ci_low"], one["ci_high"]
+    return {
+        **one,
+        "effect": one["baseline"]["arm"],
+        "baseline": one["candidate"],
+        "candidate": one["baseline"],
+        "baseline_value": one["candidate_value"],
+        "candidate_value": one["baseline_value"],
+        "ratio": 1 / one["ratio"],
+        "ci_low": None if high is None else 1 / high,
+        "ci_high": None if low is None else 1 / low,
+        "verdict": {paired.GAIN: paired.LOSS, paired.LOSS: paired.GAIN}.get(one["verdict"], one["verdict"]),
+    }
+
+
+def of_other_arms(comparisons: t.Iterable[Comparison], every_metric: bool = False) -> list[Comparison]:
+    """Return the comparison of each workload and arm other than SMT on against off, at the widest measured placement.
+
+    Args:
+        comparisons: from :func:`compare_host`.
+        every_metric: False for those of primary metrics, which decide.
+    """
+    widest: dict[tuple[str, float | None, str, str], Comparison] = {}
+    others = [one for one in comparisons if one["kind"] == "arm" and not is_of_smt(one) and (every_metric or one["primary"])]
+    for one in sorted(others, key=lambda one: _narrowness(one["placement"])):
+        widest.setdefault((one["workload"], one.get("parameter"), one["effect"], one["metric"]), one)
     return list(widest.values())
 
 
 def _narrowness(placement: str) -> tuple[int, int]:
-    streams = STREAMS.match(placement)
+    streams = placements.STREAMS.match(placement)
     if streams:
         return WIDEST_FIRST.index("streams"), -int(streams.group(1))
     return (WIDEST_FIRST.index(placement) if placement in WIDEST_FIRST else len(WIDEST_FIRST)), 0
 
 
-def policy_of(change: dict[str, t.Any]) -> str | None:
-    """Return the name of the setting other than SMT that a run switched or was to switch.
-
-    Args:
-        change: the ``change`` of a result.
-
-    Returns:
-        The name, or None for a run that concerns SMT.
-    """
-    if change["compared"]:
-        return None if (change.get("after") or SMT_OFF) == SMT_OFF else change["after"]
-    return None if change.get("name") in CHANGES_OF_SMT else change["name"]
+def arm_title(result: Result, name: str) -> str:
+    """Return the title of an arm of this result."""
+    return next((arm["title"] for arm in [*result["arms"], *result["arms_left_out"]] if arm["name"] == name), name)
 
 
-def placement_title(name: str) -> str:
-    """Return the display name of a placement."""
-    if name in PLACEMENT_TITLES:
-        return PLACEMENT_TITLES[name]
-    match = STREAMS.match(name)
-    return f"{match.group(1)} stream{'' if match.group(1) == '1' else 's'}" if match else name
+def named_arm(result: Result, name: str | None) -> dict[str, str | None]:
+    """Return ``{arm, arm_title}`` for an entry about an arm; None means all arms."""
+    return {"arm": name, "arm_title": name and arm_title(result, name)}
 
 
-def sides(result: Result) -> tuple[str, str] | None:
-    """Return the arms before and after the change that a result compares, or None when nothing was switched."""
-    change = result["change"]
-    return (change.get("before") or SMT_ON, change.get("after") or SMT_OFF) if change["compared"] else None
+def is_compared(result: Result) -> bool:
+    """Return whether a result compares arms."""
+    return len(result["arms"]) > 1
 
 
-def sampled_as(result: Result, placement: str, condition: str) -> str:
+def why_not_compared(result: Result) -> str:
+    """Return why a result compares no arms."""
+    left_out = result["arms_left_out"]
+    return left_out[0]["reason"] if left_out else "no other arm was asked for"
+
+
+def other_arms(result: Result) -> dict[str, str]:
+    """Return the arms that were asked for and have nothing to do with SMT: name -> title."""
+    return {arm["name"]: arm["title"] for arm in [*result["arms"], *result["arms_left_out"]] if arm["name"] not in (*OF_SMT, AS_FOUND)}
+
+
+def concerns_smt(result: Result) -> bool:
+    """Return whether a run is about SMT: it has an arm of SMT, or measures the placements alone."""
+    names = {arm["name"] for arm in [*result["arms"], *result["arms_left_out"]]}
+    return bool(names & set(OF_SMT)) or not other_arms(result)
+
+
+def sampled_as(result: Result, placement: str, arm: str) -> str:
     """Return the placement whose samples stand for ``placement``: the plan measures the same set of CPUs only once."""
-    spots = ((result["plan"].get("placements") or {}).get(condition)) or {}
+    spots = ((result["plan"].get("placements") or {}).get(arm)) or {}
     same = (spots.get(placement) or {}).get("same_as")
     return same if isinstance(same, str) else placement
 
 
-def good_value(sample: dict[str, t.Any]) -> float | None:
-    """Return the metric of a successful sample, else None; also None for values that are not above zero or are implausibly large."""
-    if not sample["ok"] or not sample["metric"]:
-        return None
-    value = sample["metric"]["value"]
+def good_value(sample: Sample, metric: str) -> float | None:
+    """Return a metric of a successful sample, else None; also None for values that are not above zero or are implausibly large."""
+    found = sample["metrics"].get(metric) if sample["ok"] else None
+    value = found["value"] if found else None
     return float(value) if value is not None and paired.LEAST <= value <= paired.MOST else None
+
+
+def primary_metric(result: Result, workload: str) -> str:
+    """Return the name of the metric that decides."""
+    name: str = declaration(result, workload)["primary"]
+    return name
+
+
+def primary_value(result: Result, sample: Sample) -> float | None:
+    """Return the primary metric of a sample, as ``good_value`` does."""
+    return good_value(sample, primary_metric(result, sample["workload"]))
 
 
 def cpus_of(text: t.Any) -> tuple[int, ...]:
@@ -155,65 +207,83 @@ def cores_of(facts: dict[str, t.Any]) -> list[tuple[int, ...]]:
     return [core for core in map(cpus_of, facts.get("sibling_groups") or []) if core]
 
 
-def point_of(sample: dict[str, t.Any]) -> float | None:
-    """Return the parameter value at which a sample was taken, or None for a workload without a parameter."""
-    return (sample.get("point") or {}).get("value")
+def telemetry_of(sample: Sample) -> dict[str, t.Any]:
+    """Return what was recorded beside the work of a sample; empty where nothing was."""
+    return sample.get("telemetry") or {}
 
 
-def _by_key(result: Result, unit: str = "block") -> dict[Key, dict[int, list[float]]]:
-    """Group the values of good samples by key and block; a block with failed samples only has an empty list.
+def _by_key(result: Result, unit: str = "block") -> dict[Key, dict[int, list[Sample]]]:
+    """Group samples by key and block.
 
     Args:
         result: a document accepted by :func:`result_files.load`.
         unit: the field that groups samples: ``block``, or ``pair`` (of boots).
     """
-    found: dict[Key, dict[int, list[float]]] = {}
+    found: dict[Key, dict[int, list[Sample]]] = {}
     for sample in result["samples"]:
-        blocks = found.setdefault((sample["workload"], sample["placement"], sample["condition"], point_of(sample)), {})
-        values = blocks.setdefault(sample["block"] if sample.get(unit) is None else sample[unit], [])
-        value = good_value(sample)
-        if value is not None:
-            values.append(value)
+        blocks = found.setdefault((sample["workload"], sample["placement"], sample["arm"], sample.get("parameter")), {})
+        blocks.setdefault(sample["block"] if sample.get(unit) is None else sample[unit], []).append(sample)
     return found
+
+
+def _values(blocks: dict[int, list[Sample]], metric: str) -> dict[int, list[float]]:
+    """Return the good values of a metric by block; a block with failed samples only has an empty list."""
+    return {block: [value for sample in samples if (value := good_value(sample, metric)) is not None] for block, samples in blocks.items()}
 
 
 def _pairs(result: Result, samples: dict[Key, t.Any]) -> list[Pair]:
     """Return the families of comparisons that this result may contain."""
-    conditions = {condition for _workload, _placement, condition, _point in samples}
-    pairs: list[Pair] = []
-    compared = sides(result)
-    if compared and set(compared) <= conditions:
-        before, after = compared
-        effect = "smt_off" if after == SMT_OFF else "policy"
-        pairs.extend(("change", effect, placement, (placement, before), (placement, after)) for placement in _placements_of(result, samples, before))
-    condition = SMT_ON if SMT_ON in conditions else AS_FOUND
-    two_cores = ((result["plan"].get("placements") or {}).get(condition) or {}).get("cores") or {}
-    for (candidate, baseline), effect in PLACEMENT_PAIRS.items():
+    measured = {arm for _workload, _placement, arm, _parameter in samples}
+    baseline, *candidates = (arm["name"] for arm in result["arms"])
+    pairs: list[Pair] = [
+        ("arm", candidate, placement, (placement, baseline), (placement, candidate))
+        for candidate in candidates
+        if {baseline, candidate} <= measured
+        for placement in _placements_of(result, samples, baseline)
+    ]
+    # Placements are compared where all siblings are online.
+    arm = SMT_ON if SMT_ON in measured else baseline
+    two_cores = ((result["plan"].get("placements") or {}).get(arm) or {}).get(placements.CORES) or {}
+    for (candidate, base), effect in PLACEMENT_PAIRS.items():
         if effect == "cost_of_sharing_alone" and not two_cores.get("reason"):
             continue
-        pairs.append(("placement", effect, candidate, (baseline, condition), (candidate, condition)))
+        pairs.append(("placement", effect, candidate, (base, arm), (candidate, arm)))
     return pairs
 
 
-def _placements_of(result: Result, samples: dict[Key, t.Any], before: str) -> list[str]:
+def _placements_of(result: Result, samples: dict[Key, t.Any], baseline: str) -> list[str]:
     """Return the placements to compare across arms, the whole machine first."""
-    planned = (result["plan"].get("placements") or {}).get(before) or {}
-    taken = [placement for _workload, placement, condition, _point in samples if condition == before]
+    planned = (result["plan"].get("placements") or {}).get(baseline) or {}
+    taken = [placement for _workload, placement, arm, _parameter in samples if arm == baseline]
     return [WHOLE_MACHINE, *sorted({*planned, *taken} - {WHOLE_MACHINE}, key=lambda name: (_rank(name), name))]
 
 
-def _family(result: Result, samples: dict[Key, dict[int, list[float]]], pair: Pair, margin: float, confidence: float) -> list[Comparison]:
-    """Compare the two sides of a pair for each workload that has both."""
+def _families(result: Result, samples: dict[Key, t.Any]) -> tuple[list[Subject], list[Subject]]:
+    """Return what is compared in one family: the primary metric of each workload and parameter value, and all other metrics."""
+    primary: list[Subject] = []
+    others: list[Subject] = []
+    for workload, parameter in dict.fromkeys((key[0], key[3]) for key in samples):
+        about = declaration(result, workload)
+        primary.append((workload, parameter, about["primary"]))
+        others += [(workload, parameter, name) for name in about["metrics"] if name != about["primary"]]
+    return primary, others
+
+
+def _family(
+    result: Result, samples: dict[Key, dict[int, list[Sample]]], pair: Pair, subjects: t.Sequence[Subject], margin: float, confidence: float
+) -> list[Comparison]:
+    """Compare the two sides of a pair for each workload and metric that has both."""
     kind, effect, placement, baseline, candidate = pair
     family, values = [], []
-    for workload, point in dict.fromkeys((key[0], key[3]) for key in samples):
-        before, after = (samples.get((workload, sampled_as(result, *side), side[1], point)) for side in (baseline, candidate))
-        if before is None or after is None or before is after or (effect in UNEQUAL_SIDES and not _adds_up(result, workload)):
+    for workload, parameter, metric in subjects:
+        sides = [samples.get((workload, sampled_as(result, *side), side[1], parameter)) for side in (baseline, candidate)]
+        if sides[0] is None or sides[1] is None or sides[0] is sides[1] or (effect in UNEQUAL_SIDES and not _adds_up(result, workload, metric)):
             continue
+        before, after = (_values(side, metric) for side in sides if side is not None)
         blocks = sorted(block for block in set(before) & set(after) if before[block] and after[block])
         if not blocks:
             continue
-        about = describe_workload(result, workload, point)
+        about = describe_workload(result, workload, parameter, metric)
         values.append(([before[block] for block in blocks], [after[block] for block in blocks], about["better"]))
         family.append(
             {
@@ -221,9 +291,9 @@ def _family(result: Result, samples: dict[Key, dict[int, list[float]]], pair: Pa
                 "kind": kind,
                 "effect": effect,
                 "placement": placement,
-                "confounded": kind == "change" and bool(result["change"].get("confounded")),
-                "baseline": {"condition": baseline[1], "placement": baseline[0]},
-                "candidate": {"condition": candidate[1], "placement": candidate[0]},
+                "confounded": kind == "arm" and bool(result["plan"].get("confounded")),
+                "baseline": {**named_arm(result, baseline[1]), "placement": baseline[0]},
+                "candidate": {**named_arm(result, candidate[1]), "placement": candidate[0]},
                 "baseline_value": paired.level(values[-1][0])["value"],
                 "candidate_value": paired.level(values[-1][1])["value"],
                 "dropped_blocks": len(set(before) | set(after)) - len(blocks),
@@ -232,105 +302,119 @@ def _family(result: Result, samples: dict[Key, dict[int, list[float]]], pair: Pa
     return [{**one, **judged} for one, judged in zip(family, paired.compare_family(values, margin, confidence))]
 
 
-def _adds_up(result: Result, name: str) -> bool:
+def _adds_up(result: Result, name: str, metric: str) -> bool:
     """Return whether the sum of the workers' values is the total amount of work."""
-    return declaration(result, name)["aggregate"] in ADDING_UP
+    return declaration(result, name)["metrics"][metric]["aggregate"] in ADDING_UP
 
 
 def declaration(result: Result, name: str) -> dict[str, t.Any]:
-    """Return the plan's declaration of a workload: at least its name, title, metric, unit, better and aggregate."""
+    """Return the plan's declaration of a workload: at least its name, title, primary metric and metrics."""
     return next(one for one in result["plan"]["workloads"] if one["name"] == name)
 
 
-def describe_workload(result: Result, name: str, point: float | None = None) -> dict[str, t.Any]:
-    """Return ``{workload, title, metric, unit, better}`` as declared in the plan, with ``point`` where there is one."""
+def describe_workload(result: Result, name: str, parameter: float | None = None, metric: str | None = None) -> dict[str, t.Any]:
+    """Return ``{workload, title, metric, primary, unit, better}`` as declared in the plan, with ``parameter`` where there is one.
+
+    Args:
+        result: a document accepted by :func:`result_files.load`.
+        name: of the workload.
+        parameter: value of its parameter, or None.
+        metric: the metric, or None for the primary one.
+    """
     declared = declaration(result, name)
     title = declared["title"] or name
-    if point is not None:
-        parameter = declared.get("point") or {}
-        title = " ".join([f"{title}, {parameter.get('name') or 'point'} {point:g}", *filter(None, [parameter.get("unit")])])
-    at = {} if point is None else {"point": point}
-    return {**at, "workload": name, "title": title, **{key: declared[key] for key in ("metric", "unit", "better")}}
+    if parameter is not None:
+        about = declared.get("parameter") or {}
+        title = " ".join([f"{title}, {about.get('name') or 'parameter'} {parameter:g}", *filter(None, [about.get("unit")])])
+    metric = metric or declared["primary"]
+    at = {} if parameter is None else {"parameter": parameter}
+    of_metric = {key: declared["metrics"][metric][key] for key in ("unit", "better")}
+    return {**at, "workload": name, "title": title, "metric": metric, "primary": metric == declared["primary"], **of_metric}
 
 
 def levels(result: Result, confidence: float = 0.95) -> list[dict[str, t.Any]]:
-    """Summarise each workload in each placement and arm by itself.
+    """Summarise each metric of each workload in each placement and arm by itself.
 
     Args:
         result: a document accepted by :func:`result_files.load`.
         confidence: of each interval, from 0.5 to 0.9999.
 
     Returns:
-        ``{workload, placement, condition, point, value, low, high, n, failed, measured_as}`` each, in the plan's order; ``value`` is None when
-        every sample failed, ``low`` and ``high`` are None for a single block; ``n`` and ``failed`` count blocks. These intervals include the
-        drift from block to block: use the paired comparison to compare two of them.
+        ``{workload, placement, arm, arm_title, parameter, metric, primary, value, low, high, n, failed, measured_as}`` each, in the plan's
+        order; ``value`` is None when every sample failed, ``low`` and ``high`` are None for a single block; ``n`` and ``failed`` count blocks. These
+        intervals include the drift from block to block: use the paired comparison to compare two of them.
     """
     samples = _by_key(result)
     found = []
-    for workload, placement, condition, point in _planned_keys(result, samples):
-        blocks = samples.get((workload, sampled_as(result, placement, condition), condition, point))
+    for workload, placement, arm, parameter in _planned_keys(result, samples):
+        blocks = samples.get((workload, sampled_as(result, placement, arm), arm, parameter))
         if blocks is None:
             continue
-        good = [values for values in blocks.values() if values]
-        level = paired.level(good, confidence) if good else {"value": None, "low": None, "high": None, "n": 0}
-        found.append(
-            {
-                "workload": workload,
-                "placement": placement,
-                "condition": condition,
-                "point": point,
-                **level,
-                "failed": len(blocks) - len(good),
-                "measured_as": sampled_as(result, placement, condition),
-            }
-        )
+        about = declaration(result, workload)
+        for metric in sorted(about["metrics"], key=lambda name: name != about["primary"]):
+            good = [values for values in _values(blocks, metric).values() if values]
+            if not good and metric != about["primary"]:
+                continue
+            level = paired.level(good, confidence) if good else {"value": None, "low": None, "high": None, "n": 0}
+            found.append(
+                {
+                    "workload": workload,
+                    "placement": placement,
+                    **named_arm(result, arm),
+                    "parameter": parameter,
+                    "metric": metric,
+                    "primary": metric == about["primary"],
+                    **level,
+                    "failed": len(blocks) - len(good),
+                    "measured_as": sampled_as(result, placement, arm),
+                }
+            )
     return found
 
 
 def _planned_keys(result: Result, samples: dict[Key, t.Any]) -> list[Key]:
     """Return every planned key, then any other key with samples."""
-    points: dict[str, dict[float | None, None]] = {}
+    parameters: dict[str, dict[float | None, None]] = {}
     for key in samples:
-        points.setdefault(key[0], {})[key[3]] = None
+        parameters.setdefault(key[0], {})[key[3]] = None
     planned = [
-        (workload["name"], placement, condition, point)
+        (workload["name"], placement, arm, parameter)
         for workload in result["plan"].get("workloads") or []
-        for point in points.get(workload["name"], [None])
-        for condition, spots in (result["plan"].get("placements") or {}).items()
+        for parameter in parameters.get(workload["name"], [None])
+        for arm, spots in (result["plan"].get("placements") or {}).items()
         for placement in spots
     ]
     workloads = list(dict.fromkeys(key[0] for key in [*planned, *samples]))
-    return sorted(dict.fromkeys([*planned, *samples]), key=lambda key: (workloads.index(key[0]), _rank(key[1]), _rank_condition(key[2]), key[:3], key[3] or 0))
+    arms = [arm["name"] for arm in result["arms"]]
+    return sorted(dict.fromkeys([*planned, *samples]), key=lambda key: (workloads.index(key[0]), _rank(key[1]), arms.index(key[2]), key[:3], key[3] or 0))
 
 
 def _rank(placement: str) -> tuple[int, int]:
-    streams = STREAMS.match(placement)
+    streams = placements.STREAMS.match(placement)
     if streams:
-        return len(PLACEMENTS), int(streams.group(1))
-    return (PLACEMENTS.index(placement), 0) if placement in PLACEMENTS else (len(PLACEMENTS) + 1, 0)
-
-
-def _rank_condition(condition: str) -> int:
-    return CONDITIONS.index(condition) if condition in CONDITIONS else len(CONDITIONS)
+        return len(placements.NAMES), int(streams.group(1))
+    return (placements.NAMES.index(placement), 0) if placement in placements.NAMES else (len(placements.NAMES) + 1, 0)
 
 
 def failures(result: Result) -> list[dict[str, t.Any]]:
     """Count the failed samples by workload, placement, arm and reason."""
     counts: dict[tuple[str, str, str, str], int] = {}
     for sample in result["samples"]:
-        if good_value(sample) is None:
+        if primary_value(result, sample) is None:
             reason = sample.get("error") or "its value is not a rate or time above zero"
-            key = (sample["workload"], sample["placement"], sample["condition"], reason)
+            key = (sample["workload"], sample["placement"], sample["arm"], reason)
             counts[key] = counts.get(key, 0) + 1
-    return [{"workload": w, "placement": p, "condition": c, "reason": reason, "samples": count} for (w, p, c, reason), count in counts.items()]
+    return [{"workload": w, "placement": p, **named_arm(result, a), "reason": reason, "samples": count} for (w, p, a, reason), count in counts.items()]
 
 
 def not_measured(result: Result) -> list[dict[str, t.Any]]:
-    """Return what was planned and has no sample as ``{workload, placement, condition, reason}``, where None means all."""
+    """Return what was planned and has no sample as ``{workload, placement, arm, arm_title, reason}``, where None means all."""
+    arms = [{"workload": None, "placement": None, **named_arm(result, arm["name"]), "reason": arm["reason"]} for arm in result["arms_left_out"]]
     absent = [
-        {"workload": None, "placement": placement, "condition": condition, "reason": spot.get("reason") or "no reason given"}
-        for condition, spots in (result["plan"].get("placements") or {}).items()
+        {"workload": None, "placement": placement, **named_arm(result, arm), "reason": spot.get("reason") or "no reason given"}
+        for arm, spots in (result["plan"].get("placements") or {}).items()
         for placement, spot in spots.items()
         if spot.get("workers") is None
     ]
-    return [{"workload": None, "placement": None, "condition": None, **skip} for skip in result["skipped"]] + absent
+    skipped = [{"workload": None, "placement": None, **skip, **named_arm(result, skip.get("arm"))} for skip in result["skipped"]]
+    return [*arms, *skipped, *absent]

@@ -15,7 +15,7 @@ import typing as t
 from statistics import median
 
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
-from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired, smt_metrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison, Result
 
@@ -50,9 +50,9 @@ def conclude(result: Result, comparisons: t.Sequence[Comparison]) -> dict[str, t
         ``{recommendation, sentence, basis, costs, cautions, next}``: ``recommendation`` is ``on``, ``off``, ``either``, ``by_workload``,
         ``undecided`` or ``not_compared``; ``costs`` and ``cautions`` are lists of sentences; ``next`` names what to measure next, or is None.
     """
-    main = host_comparisons.primary(comparisons)
+    main = host_comparisons.of_smt(comparisons)
     choice = recommendation(main)
-    changed = main or host_comparisons.of_policy(comparisons)
+    changed = [*main, *host_comparisons.of_other_arms(comparisons)]
     more = more_to_measure(result, changed)
     return {
         "recommendation": choice,
@@ -60,7 +60,7 @@ def conclude(result: Result, comparisons: t.Sequence[Comparison]) -> dict[str, t
         "basis": _confidence_text(changed or [one for one in comparisons if one["kind"] == "placement"]),
         "costs": [*_costs(result, comparisons), *_observed(result)],
         "cautions": _cautions(result),
-        "next": more["words"] if more else None,
+        "next": more["text"] if more else None,
     }
 
 
@@ -87,8 +87,9 @@ def outcome(group: t.Sequence[Comparison]) -> str:
 
 
 def _sentence(result: Result, comparisons: t.Sequence[Comparison], main: t.Sequence[Comparison], choice: str) -> str:
+    others = _of_other_arms(result, comparisons)
     if choice == NOT_COMPARED:
-        return _without_comparison(result, comparisons)
+        return " ".join([*others, "SMT was not switched."]) if others else _without_comparison(result, comparisons)
     opening = {
         ON: "Leave SMT on",
         OFF: "Turn SMT off",
@@ -98,7 +99,7 @@ def _sentence(result: Result, comparisons: t.Sequence[Comparison], main: t.Seque
     }[choice]
     clauses = _clauses(main, "turning it off", "that" if choice == OFF else "turning it off", _undecided)
     confounded = ", all of it confounded with the reboot between" if any(one["confounded"] for one in main) else ""
-    return f"{opening}: with every online thread busy, {clauses}{confounded}."
+    return " ".join([f"{opening}: with every online thread busy, {clauses}{confounded}.", *others])
 
 
 def _clauses(group: t.Sequence[Comparison], loser: str, winner: str, undecided: t.Callable[[t.Sequence[Comparison]], str]) -> str:
@@ -151,15 +152,21 @@ def _named(group: t.Sequence[Comparison]) -> str:
     return f"{len(group)} workloads" if len(group) > NAMED else _join([one["title"] for one in group])
 
 
-def _of_policy(policy: t.Sequence[Comparison]) -> str:
-    """Describe the effect of a setting other than SMT in one sentence."""
-    clauses = []
-    for placement in dict.fromkeys(one["placement"] for one in policy):
-        group = [one for one in policy if one["placement"] == placement]
-        said = _clauses(group, "it", "it", lambda open_ones: f"{_named(open_ones)} {_verb(open_ones, 'is', 'are')} not decided")
-        clauses.append(f"with {host_comparisons.placement_title(placement)}: {said}")
-    after, before = (arms.title(policy[0][side]["condition"]) for side in ("candidate", "baseline"))
-    return f"{_capital(after)} against {before}, {'; '.join(clauses)}. SMT was not switched."
+def _of_other_arms(result: Result, comparisons: t.Sequence[Comparison]) -> list[str]:
+    """Describe the effect of each arm that has nothing to do with SMT, in one sentence each."""
+    by_arm: dict[tuple[str, str], list[Comparison]] = {}
+    for one in host_comparisons.of_other_arms(comparisons):
+        by_arm.setdefault((one["candidate"]["arm"], one["baseline"]["arm"]), []).append(one)
+    sentences = []
+    for names, of_arm in by_arm.items():
+        clauses = []
+        for placement in dict.fromkeys(one["placement"] for one in of_arm):
+            group = [one for one in of_arm if one["placement"] == placement]
+            said = _clauses(group, "it", "it", lambda open_ones: f"{_named(open_ones)} {_verb(open_ones, 'is', 'are')} not decided")
+            clauses.append(f"with {placements.title(placement)}: {said}")
+        candidate, baseline = (host_comparisons.arm_title(result, name) for name in names)
+        sentences.append(f"{_capital(candidate)} against {baseline}, {'; '.join(clauses)}.")
+    return sentences
 
 
 def _observed(result: Result) -> list[str]:
@@ -168,20 +175,17 @@ def _observed(result: Result) -> list[str]:
     for one in result.get("observations") or []:
         outcome = OVERCOMMIT_TESTS.get((one.get("overcommit_test") or {}).get("outcome", ""))
         if outcome and one.get("asked_bytes"):
-            where = arms.title(one["condition"])
+            where = host_comparisons.arm_title(result, one["arm"])
             sentences.append(f"A process that asked for {one['asked_bytes'] / MIB:.0f} MiB and was confined to a part of them, {where}: {outcome}.")
     return sentences
 
 
 def _without_comparison(result: Result, comparisons: t.Sequence[Comparison]) -> str:
-    policy = host_comparisons.of_policy(comparisons)
-    if policy:
-        return _of_policy(policy)
-    reason = result["change"].get("reason") or "the result gives no reason"
-    name = host_comparisons.policy_of(result["change"])
-    if result["change"]["compared"]:
-        reason = f"no block has good samples {'with every online thread busy ' if name is None else ''}on both sides"
-    what = "SMT on and off were" if name is None else f"{_capital(arms.title(name))} was"
+    smt = host_comparisons.concerns_smt(result)
+    reason = host_comparisons.why_not_compared(result)
+    if host_comparisons.is_compared(result):
+        reason = f"no block has good samples {'with every online thread busy ' if smt else ''}on both sides"
+    what = "SMT on and off were" if smt else f"{_capital(_join(list(host_comparisons.other_arms(result).values())))} was"
     return f"{what} not compared here: {_clause(reason)}. {_from_placements(result, comparisons)}"
 
 
@@ -192,7 +196,7 @@ def _from_placements(result: Result, comparisons: t.Sequence[Comparison]) -> str
         "cost_of_sharing": ("two workers on one core did", "the work of two on two cores"),
     }
     for effect, (subject, base) in effects.items():
-        group = [one for one in comparisons if one["effect"] == effect and one["n"] >= paired.LEAST_BLOCKS]
+        group = [one for one in comparisons if one["effect"] == effect and one["primary"] and one["n"] >= paired.LEAST_BLOCKS]
         if group:
             parts = [f"{_times(one)} {base} ({one['title']})" for one in group[:1]] + [f"{_times(one)} ({one['title']})" for one in group[1:NAMED]]
             return f"As it is now, {subject} {_join(parts)}."
@@ -203,7 +207,7 @@ def _from_placements(result: Result, comparisons: t.Sequence[Comparison]) -> str
 
 def _second_core(comparisons: t.Sequence[Comparison]) -> str | None:
     """Describe whether two workers on two cores really had two cores: a hypervisor may hide the true topology."""
-    group = [one for one in comparisons if one["effect"] == "second_core" and one["better"] == "higher" and one["n"] >= paired.LEAST_BLOCKS]
+    group = [one for one in comparisons if one["effect"] == "second_core" and one["primary"] and one["better"] == "higher" and one["n"] >= paired.LEAST_BLOCKS]
     if not group:
         return None
     # The workload with the largest loss is the most informative.
@@ -246,16 +250,16 @@ def _confidence_text(used: t.Sequence[Comparison]) -> str:
 def _costs(result: Result, comparisons: t.Sequence[Comparison]) -> list[str]:
     costs: list[str] = []
     for one in comparisons:
-        if one["effect"] in ("cost_of_sharing", "cost_of_sharing_alone") and one["verdict"] != "inconclusive":
+        if one["effect"] in ("cost_of_sharing", "cost_of_sharing_alone") and one["primary"] and one["verdict"] != "inconclusive":
             cost = smt_metrics.of_comparison(one["effect"], one)
             costs.append(
                 f"Cost of sharing a core, {one['title']}: a worker loses {estimate(cost['value'], cost['low'], cost['high'])} "
                 "while another runs on its sibling."
             )
     costs.extend(
-        f"One worker alone does {signed(one['ratio'])} with SMT off ({one['title']})."
+        f"One worker alone does {signed(one['ratio'])} with {host_comparisons.arm_title(result, one['effect'])} ({one['title']})."
         for one in comparisons
-        if one["kind"] == "change" and one["placement"] == "single" and one["verdict"] in ("gain", "loss") and not one["confounded"]
+        if (one["kind"], one["placement"]) == ("arm", placements.SINGLE) and one["primary"] and one["verdict"] in ("gain", "loss") and not one["confounded"]
     )
     names = exposed(result)
     if names:
@@ -275,11 +279,11 @@ def _cautions(result: Result) -> list[str]:
         ended = "failed" if result["outcome"] == "failed" else "was interrupted"
         cautions.append(f"The run {ended}: {_clause(result['message'] or 'no message was left')}. What it had measured until then is shown.")
     samples = result["samples"]
-    failed = sum(1 for sample in samples if host_comparisons.good_value(sample) is None)
+    failed = sum(1 for sample in samples if host_comparisons.primary_value(result, sample) is None)
     if failed:
         cautions.append(f"{failed} of {len(samples)} samples failed; their blocks are left out of the comparisons they belong to.")
     cautions += _background_load(result)
-    stolen = [sample["steal"] for sample in samples if sample.get("steal") is not None]
+    stolen = [steal for sample in samples if (steal := host_comparisons.telemetry_of(sample).get("steal")) is not None]
     if stolen and max(stolen) > NOTABLE_SHARE:
         cautions.append(f"The hypervisor took up to {percent(max(stolen))} of the CPU time away during a sample.")
     cautions += _hypervisor(result)
@@ -305,7 +309,7 @@ def _background_load(result: Result) -> list[str]:
     shares = [
         worker["cpu_seconds"] / worker["wall_seconds"]
         for sample in result["samples"]
-        if sample["ok"] and sample["placement"] != "same_cpu"
+        if sample["ok"] and sample["placement"] != placements.SAME_CPU
         for worker in sample.get("workers") or []
         if worker.get("cpu_seconds") is not None and worker.get("wall_seconds")
     ]
@@ -330,24 +334,24 @@ def more_to_measure(result: Result, main: t.Sequence[Comparison]) -> dict[str, t
         main: the comparisons that should be decided.
 
     Returns:
-        None where nothing is undecided, else ``{blocks, seconds, words}``; a number that cannot be estimated is None.
+        None where nothing is undecided, else ``{blocks, seconds, text}``; a number that cannot be estimated is None.
     """
     if any(one["confounded"] for one in main):
         advice = f"One boot in each state cannot tell SMT from what else differs between two boots: measure several (smt_eval_boots: {paired.LEAST_BLOCKS})."
-        return {"blocks": None, "seconds": None, "words": advice}
+        return {"blocks": None, "seconds": None, "text": advice}
     open_ones = [one for one in main if one["verdict"] == "inconclusive"]
     if not open_ones:
         return None
     needs = [need for need in map(_blocks_needed, open_ones) if need is not None]
     if len(needs) < len(open_ones):
-        return {"blocks": None, "seconds": None, "words": "Measure more blocks: there are too few to say how many it would take."}
+        return {"blocks": None, "seconds": None, "text": "Measure more blocks: there are too few to say how many it would take."}
     most = max(needs)
     if most > MOST_BLOCKS:
-        return {"blocks": None, "seconds": None, "words": "The samples scatter too much for more of them to decide: measure on a quieter host."}
+        return {"blocks": None, "seconds": None, "text": "The samples scatter too much for more of them to decide: measure on a quieter host."}
     seconds = seconds_a_block(result)
     time = f", about {_duration(most * seconds)} at the {seconds:.0f} s a block took here" if seconds else ""
     advice = f"To decide, measure about {most} blocks{time}; a quieter host needs fewer."
-    return {"blocks": most, "seconds": round(most * seconds) if seconds else None, "words": advice}
+    return {"blocks": most, "seconds": round(most * seconds) if seconds else None, "text": advice}
 
 
 def _blocks_needed(one: Comparison) -> int | None:

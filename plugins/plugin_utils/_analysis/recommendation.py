@@ -38,21 +38,21 @@ def recommend(result: Result, comparisons: t.Sequence[Comparison], licence: Lice
         licence: the price of licensed software, or None.
 
     Returns:
-        ``{choice, decided_by, agreed, reasons, measure, policy}``. ``choice`` is a value of :mod:`conclusion`; ``decided_by`` is
+        ``{choice, decided_by, agreed, reasons, measure, arms}``. ``choice`` is a value of :mod:`conclusion`; ``decided_by`` is
         ``performance``, ``other reasons`` or None; ``agreed`` is true when a side is chosen and no reason points to the other one; each reason
-        is ``{about, points_to, words, ...}`` with ``about`` one of ``performance``, ``vulnerability``, ``licence`` and ``points_to`` ``on``,
-        ``off`` or None; ``measure`` is None or ``{blocks, seconds, words}``, how much more to measure, with None for unknown numbers. A run
-        about a setting other than SMT chooses nothing: its ``policy`` is ``{name, outcome, reasons, measure}`` with ``outcome`` from
-        :func:`conclusion.outcome`, otherwise None.
+        is ``{about, points_to, text, ...}`` with ``about`` one of ``performance``, ``vulnerability``, ``licence`` and ``points_to`` ``on``,
+        ``off`` or None; ``measure`` is None or ``{blocks, seconds, text}``, how much more to measure, with None for unknown numbers. ``arms`` has
+        one ``{name, title, outcome, reasons, measure}`` for each arm that has nothing to do with SMT, with ``outcome`` from
+        :func:`conclusion.outcome`; about these nothing is chosen.
     """
-    main = host_comparisons.primary(comparisons)
+    main = host_comparisons.of_smt(comparisons)
     performance = conclusion.recommendation(main)
     others = [*_vulnerabilities(result), *_licence(result, main, licence)]
     sides = {reason["points_to"] for reason in others} - {None}
     choice, decided_by = performance, "performance" if performance in (conclusion.ON, conclusion.OFF) else None
     if performance == conclusion.EITHER and len(sides) == 1:
         choice, decided_by = sides.pop(), "other reasons"
-    reasons = [*map(_performance, main), *others]
+    reasons = [*(_performance(result, one) for one in main), *others]
     pointed = {reason["points_to"] for reason in reasons} - {None}
     return {
         "choice": choice,
@@ -60,22 +60,25 @@ def recommend(result: Result, comparisons: t.Sequence[Comparison], licence: Lice
         "agreed": choice in (conclusion.ON, conclusion.OFF) and pointed == {choice},
         "reasons": reasons,
         "measure": conclusion.more_to_measure(result, main),
-        "policy": _policy(result, comparisons),
+        "arms": [_arm(result, comparisons, *arm) for arm in host_comparisons.other_arms(result).items()],
     }
 
 
-def _policy(result: Result, comparisons: t.Sequence[Comparison]) -> dict[str, t.Any] | None:
-    """Return the outcome of a run about a setting other than SMT, or None for a run about SMT."""
-    name = host_comparisons.policy_of(result["change"])
-    if name is None:
-        return None
-    group = host_comparisons.of_policy(comparisons)
-    return {"name": name, "outcome": conclusion.outcome(group), "reasons": list(map(_performance, group)), "measure": conclusion.more_to_measure(result, group)}
+def _arm(result: Result, comparisons: t.Sequence[Comparison], name: str, title: str) -> dict[str, t.Any]:
+    """Return the outcome of an arm that has nothing to do with SMT."""
+    group = [one for one in host_comparisons.of_other_arms(comparisons) if one["effect"] == name]
+    return {
+        "name": name,
+        "title": title,
+        "outcome": conclusion.outcome(group),
+        "reasons": [_performance(result, one) for one in group],
+        "measure": conclusion.more_to_measure(result, group),
+    }
 
 
-def _performance(one: Comparison) -> dict[str, t.Any]:
-    points_to = {"gain": conclusion.OFF, "loss": conclusion.ON}.get(one["verdict"]) if one["effect"] == "smt_off" else None
-    where = arms.title(one["candidate"]["condition"])
+def _performance(result: Result, one: Comparison) -> dict[str, t.Any]:
+    points_to = {"gain": conclusion.OFF, "loss": conclusion.ON}.get(one["verdict"]) if one["effect"] == arms.SMT_OFF else None
+    where = host_comparisons.arm_title(result, one["candidate"]["arm"])
     span = "" if one["ci_low"] is None else f" ({conclusion.signed(one['ci_low'], one)} to {conclusion.signed(one['ci_high'], one)})"
     return {
         "about": "performance",
@@ -83,13 +86,13 @@ def _performance(one: Comparison) -> dict[str, t.Any]:
         "points_to": points_to,
         "verdict": one["verdict"],
         **{key: one[key] for key in ("ratio", "ci_low", "ci_high", "n", "margin")},
-        "words": f"{one['title']}: {conclusion.signed(one['ratio'], one)}{span} with {where}, {one['verdict']}",
+        "text": f"{one['title']}: {conclusion.signed(one['ratio'], one)}{span} with {where}, {one['verdict']}",
     }
 
 
 def _vulnerabilities(result: Result) -> list[dict[str, t.Any]]:
     return [
-        {"about": "vulnerability", "name": name, "points_to": conclusion.OFF, "words": f"with SMT on the kernel calls this host vulnerable to {name}"}
+        {"about": "vulnerability", "name": name, "points_to": conclusion.OFF, "text": f"with SMT on the kernel calls this host vulnerable to {name}"}
         for name in conclusion.exposed(result) or ()
     ]
 
@@ -101,7 +104,7 @@ def _licence(result: Result, main: t.Sequence[Comparison], licence: Licence | No
     counts = {side: _licences(result, side, licence.per) for side in (arms.SMT_ON, arms.SMT_OFF)}
     with_smt, without = counts[arms.SMT_ON], counts[arms.SMT_OFF]
     if not with_smt or not without:
-        return [{"about": "licence", "per": licence.per, "points_to": None, "words": f"how many {licence.per}s are licensed is not known: no sibling list"}]
+        return [{"about": "licence", "per": licence.per, "points_to": None, "text": f"how many {licence.per}s are licensed is not known: no sibling list"}]
     price = {"on": with_smt * licence.price, "off": without * licence.price}
     # Money for the same work, SMT off by SMT on, for each workload whose change is known.
     by_work = [without / with_smt / one["ratio"] for one in main if one["verdict"] != "inconclusive"]
@@ -113,12 +116,12 @@ def _licence(result: Result, main: t.Sequence[Comparison], licence: Licence | No
     text = f"licences by {licence.per}: {with_smt} with SMT on ({price['on']:g}), {without} with SMT off ({price['off']:g})"
     if by_work:
         text += f"; for the same work SMT off costs {min(by_work):.2f} to {max(by_work):.2f} times as much"
-    return [{"about": "licence", "per": licence.per, "points_to": points_to, "licences": {"on": with_smt, "off": without}, "price": price, "words": text}]
+    return [{"about": "licence", "per": licence.per, "points_to": points_to, "licences": {"on": with_smt, "off": without}, "price": price, "text": text}]
 
 
-def _licences(result: Result, condition: str, per: str) -> int | None:
+def _licences(result: Result, arm: str, per: str) -> int | None:
     """Return the number of cores, or of online threads in an arm; None where the topology is unknown."""
     cores = host_comparisons.cores_of(result["facts"])
-    if per == "core" or condition == arms.SMT_OFF:
+    if per == "core" or arm == arms.SMT_OFF:
         return len(cores) or None
     return sum(map(len, cores)) or None

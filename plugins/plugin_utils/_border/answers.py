@@ -91,8 +91,8 @@ KINDS = {
     "describe": Kind(
         {
             "announcement": schema.items(schema.TEXT, 100),
-            "compared": schema.BOOL,
-            "reason": schema.or_null(schema.TEXT),
+            "arms": results.ARMS,
+            "arms_left_out": results.ARMS_LEFT_OUT,
             "missing_packages": schema.items(schema.text(100, r"^[A-Za-z0-9][A-Za-z0-9+._-]*$"), 100),
             "directory": schema.text(1000, r"^/[^\n]*$"),
             "uncollected": schema.items(schema.text(100, results.RUN_NAME), 100),

@@ -15,7 +15,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts, schema, text
 
 SCHEMA_NAME = "threadwise.smt/result"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 MAX_BYTES = 32 * 1024 * 1024
 
 RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
@@ -41,10 +41,13 @@ _MOMENT = schema.or_null(schema.MOMENT)
 _WORKLOAD_NAME = schema.text(100, r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
 _METRIC_NAME = r"^[A-Za-z][A-Za-z0-9_]{0,99}$"
 _PLACEMENT_NAME = r"^([a-z_]{1,40}|streams_[0-9]{1,4})$"
-_CONDITION = schema.one_of("smt_on", "smt_off", "as_found", "overcommit_strict", "panic_on_oom")
+_ARM_NAME = r"^[a-z][a-z0-9_]{0,59}$"
+_ARM = schema.text(60, _ARM_NAME)
+MOST_ARMS = 20
 _PLACEMENT = schema.text(40, _PLACEMENT_NAME)
 
-_METRIC = schema.strict(("value",), name=schema.text(100, _METRIC_NAME), value=_NUMBER_OR_NULL, unit=_TEXT_OR_NULL, better=_BETTER)
+_VALUE = schema.whole(value=_NUMBER_OR_NULL, unit=schema.TEXT, better=_BETTER)
+_METRICS = 100
 _WORKER = schema.strict(
     ("value",),
     cpus=schema.text(schema.MAX_CPU_LIST, schema.CPU_NUMBERS),
@@ -53,38 +56,41 @@ _WORKER = schema.strict(
     cpu_seconds=_SECONDS_OR_NULL,
     context_switches=_COUNT_OR_NULL,
 )
-# The parameter of a workload that is measured at several of its values.
-_POINT = {"name": schema.NAME, "unit": _TEXT_OR_NULL}
 # Keys are CPUs, or cores by their CPUs ("0,4").
 _USAGE = schema.or_null(schema.mapping(_SHARE_OR_NULL, schema.MOST_CPUS, schema.CPU_NUMBERS))
 _COUNTERS = schema.mapping(
     schema.strict(cycles=_NUMBER_OR_NULL, instructions=_NUMBER_OR_NULL, ipc=_NUMBER_OR_NULL, cpi=_NUMBER_OR_NULL), schema.MOST_CPUS, schema.CPU_NUMBERS
 )
 
+# What the host did beside the work of a sample.
+_TELEMETRY = schema.strict(
+    (),
+    cpu_usage=_USAGE,
+    core_usage=_USAGE,
+    steal=_SHARE_OR_NULL,
+    frequency=schema.or_null(schema.mapping(_NUMBER_OR_NULL, schema.MOST_CPUS, schema.CPU_NUMBERS)),
+    throttled=_COUNT_OR_NULL,
+    perf=schema.or_null(schema.strict(reason=_TEXT_OR_NULL, cpus=_COUNTERS, cores=_COUNTERS)),
+)
+
 _SAMPLE = schema.strict(
-    ("workload", "placement", "condition", "block", "ok", "metric"),
+    ("workload", "placement", "arm", "block", "ok", "metrics"),
     workload=_WORKLOAD_NAME,
     placement=_PLACEMENT,
-    condition=_CONDITION,
+    arm=_ARM,
     block=schema.count(1_000_000),
     index=_COUNT_OR_NULL,
     ok=schema.BOOL,
     error=_TEXT_OR_NULL,
     started=_MOMENT,
     wall_seconds=_SECONDS_OR_NULL,
-    metric=schema.or_null(_METRIC),
-    metrics=schema.or_null(schema.mapping(_METRIC, 100, _METRIC_NAME)),
+    metrics=schema.mapping(_VALUE, _METRICS, _METRIC_NAME),
     work=_NUMBER_OR_NULL,
     workers=schema.or_null(schema.items(_WORKER, schema.MOST_CPUS)),
-    point=schema.or_null(schema.strict(("name", "value"), value=schema.NUMBER, **_POINT)),
-    cpu_usage=_USAGE,
-    core_usage=_USAGE,
-    steal=_SHARE_OR_NULL,
-    frequency=schema.or_null(schema.mapping(_NUMBER_OR_NULL, schema.MOST_CPUS, schema.CPU_NUMBERS)),
-    throttled=_COUNT_OR_NULL,
+    parameter=_NUMBER_OR_NULL,
+    telemetry=schema.or_null(_TELEMETRY),
     boot=_COUNT_OR_NULL,
     pair=_COUNT_OR_NULL,
-    perf=schema.or_null(schema.strict(reason=_TEXT_OR_NULL, cpus=_COUNTERS, cores=_COUNTERS)),
 )
 
 _WHERE = schema.strict(
@@ -94,28 +100,28 @@ _WHERE = schema.strict(
 )
 
 _WORKLOAD = schema.strict(
-    ("name", "title", "metric", "unit", "better", "aggregate"),
+    ("name", "title", "primary", "metrics"),
     name=_WORKLOAD_NAME,
     title=schema.TEXT,
-    metric=schema.text(100, _METRIC_NAME),
-    unit=schema.TEXT,
-    better=_BETTER,
-    aggregate=schema.one_of("sum", "max", "mean", "per_job"),
+    # The metric that decides.
+    primary=schema.text(100, _METRIC_NAME),
+    metrics=schema.mapping(schema.whole(unit=schema.TEXT, better=_BETTER, aggregate=schema.one_of("sum", "max", "mean", "per_job")), _METRICS, _METRIC_NAME),
     argv=schema.or_null(schema.items(schema.TEXT, 1000)),
     package=_TEXT_OR_NULL,
     nice=_NUMBER_OR_NULL,
     co_runners=_COUNT_OR_NULL,
     memory=_NUMBER_OR_NULL,
-    points=schema.or_null(schema.items(schema.NUMBER, 1000)),
-    point=schema.or_null(schema.strict(("name",), **_POINT)),
+    # The parameter of a workload that is measured at several of its values.
+    parameter=schema.or_null(schema.whole(name=schema.NAME, unit=_TEXT_OR_NULL, values=schema.items(schema.NUMBER, 1000))),
 )
 
+_SETTING = {"type": ["string", "number", "null"], "maxLength": schema.MAX_TEXT}
 _SETTINGS = schema.or_null(schema.mapping(_NUMBER_OR_NULL, 100))
 _CPU_STATE = schema.or_null(schema.strict(control=_TEXT_OR_NULL, online=schema.or_null(schema.items(schema.CPU, schema.MOST_CPUS)), sysctls=_SETTINGS))
 
 _OBSERVATION = schema.strict(
-    ("condition",),
-    condition=_CONDITION,
+    ("arm",),
+    arm=_ARM,
     settings=_SETTINGS,
     headroom_bytes=_NUMBER_OR_NULL,
     asked_bytes=_NUMBER_OR_NULL,
@@ -124,6 +130,12 @@ _OBSERVATION = schema.strict(
     overcommit_test=schema.or_null(schema.strict(("outcome",), outcome=schema.TEXT, touched_bytes=_NUMBER_OR_NULL)),
     overcommit_test_reason=_TEXT_OR_NULL,
 )
+
+# The baseline comes first.
+ARMS = schema.items(
+    schema.whole(name=_ARM, title=schema.NAME, baseline=schema.BOOL, settings=schema.mapping(_SETTING, 100, r"^[A-Za-z0-9_./-]{1,100}$")), MOST_ARMS
+)
+ARMS_LEFT_OUT = schema.items(schema.whole(name=_ARM, title=schema.NAME, reason=schema.TEXT), MOST_ARMS)
 
 # The detail of an event: a sentence, or values that change from block to block.
 _DETAIL = {
@@ -138,7 +150,7 @@ SCHEMA: dict[str, t.Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "What one host measured in one run",
     **schema.strict(
-        ("schema", "schema_version", "run", "host", "outcome", "facts", "environment", "change", "plan", "samples"),
+        ("schema", "schema_version", "run", "host", "outcome", "facts", "environment", "arms", "plan", "samples"),
         schema={"const": SCHEMA_NAME},
         schema_version={"const": SCHEMA_VERSION},
         run=schema.text(100, RUN_NAME),
@@ -155,16 +167,8 @@ SCHEMA: dict[str, t.Any] = {
             load_average=_NUMBER_OR_NULL,
             **dict.fromkeys(("kernel", "architecture", "python", "cmdline", "governor", "hypervisor", "cpu_model", "microcode"), _TEXT_OR_NULL),
         ),
-        change=schema.strict(
-            ("compared",),
-            name=_TEXT_OR_NULL,
-            compared=schema.BOOL,
-            reason=_TEXT_OR_NULL,
-            before=schema.or_null(_CONDITION),
-            after=schema.or_null(_CONDITION),
-            confounded=_BOOL_OR_NULL,
-            boots=_COUNT_OR_NULL,
-        ),
+        arms=ARMS,
+        arms_left_out=schema.or_null(ARMS_LEFT_OUT),
         plan=schema.strict(
             blocks=_COUNT_OR_NULL,
             blocks_done=_COUNT_OR_NULL,
@@ -174,8 +178,11 @@ SCHEMA: dict[str, t.Any] = {
             margin=_SHARE_OR_NULL,
             order=_TEXT_OR_NULL,
             stopped=_TEXT_OR_NULL,
+            # How often the host was booted in each arm; null where nothing was booted.
+            boots=_COUNT_OR_NULL,
+            confounded=_BOOL_OR_NULL,
             workloads=schema.or_null(schema.items(_WORKLOAD, MOST_WORKLOADS)),
-            placements=schema.or_null(schema.mapping(schema.mapping(_WHERE, 100, _PLACEMENT_NAME), 10, r"^[a-z_]{1,40}$")),
+            placements=schema.or_null(schema.mapping(schema.mapping(_WHERE, 100, _PLACEMENT_NAME), MOST_ARMS, _ARM_NAME)),
         ),
         samples=schema.items(_SAMPLE, 500_000),
         skipped=schema.items(
@@ -183,7 +190,7 @@ SCHEMA: dict[str, t.Any] = {
                 ("reason",),
                 workload=schema.or_null(_WORKLOAD_NAME),
                 placement=schema.or_null(_PLACEMENT),
-                condition=schema.or_null(_CONDITION),
+                arm=schema.or_null(_ARM),
                 reason=schema.TEXT,
             ),
             100_000,
@@ -255,8 +262,8 @@ def accept(document: t.Any, source: str) -> dict[str, t.Any]:
     version = document.get("schema_version")
     if version != SCHEMA_VERSION or isinstance(version, bool):
         raise ResultError(
-            f"{source}: schema_version {text.line(version, 160)}, this collection reads version {SCHEMA_VERSION}: "
-            f"use the version of threadwise.smt that collected it ({text.line(document.get('collection_version'), 160)})"
+            f"{source}: schema_version {text.line(version, 160)}, this collection reads version {SCHEMA_VERSION}: evaluate this host again, "
+            f"or use the version of threadwise.smt that collected it ({text.line(document.get('collection_version'), 160)})"
         )
     try:
         _CHECKER.check(document)
@@ -265,38 +272,68 @@ def accept(document: t.Any, source: str) -> dict[str, t.Any]:
     except text.BorderError as error:
         raise ResultError(f"{source}: {error}") from None
     # A plan that was killed did not write these.
-    return {"message": None, "finished": None, "collected": None, "restored": None, "skipped": [], "events": [], "observations": [], **document}
+    absent: dict[str, t.Any] = {
+        "message": None,
+        "finished": None,
+        "collected": None,
+        "restored": None,
+        "skipped": [],
+        "events": [],
+        "observations": [],
+        "arms_left_out": [],
+    }
+    return {**absent, **document}
 
 
 def _check(document: dict[str, t.Any]) -> None:
-    """Check that samples match the plan, that the number of series is within its limit, and that times are valid."""
-    declared = _points(document)
+    """Check that samples match the plan and the arms, that the number of series is within its limit, and that times are valid."""
+    arms = _arms(document)
+    declared = _workloads(document)
     series = set()
     for position, sample in enumerate(document["samples"]):
-        point = (sample.get("point") or {}).get("value")
-        series.add((sample["workload"], sample["placement"], sample["condition"], point))
+        value = sample.get("parameter")
+        series.add((sample["workload"], sample["placement"], sample["arm"], value))
+        if sample["arm"] not in arms:
+            raise text.BorderError(f"samples.{position}: the result has no arm {sample['arm']}")
         if sample["workload"] not in declared:
             raise text.BorderError(f"samples.{position}: the plan has no workload {sample['workload']}")
-        if point not in declared[sample["workload"]]:
-            raise text.BorderError(f"samples.{position}: the plan does not measure {sample['workload']} at {point}")
+        values, metrics = declared[sample["workload"]]
+        if value not in values:
+            raise text.BorderError(f"samples.{position}: the plan does not measure {sample['workload']} at {value}")
         if len(series) > MOST_SERIES:
-            raise text.BorderError(f"samples: more than {MOST_SERIES} combinations of workload, placement, condition and point")
-        for metric in (sample["metric"], *(sample.get("metrics") or {}).values()):
-            if metric and metric["value"] is not None and 0 < abs(metric["value"]) < LEAST_NUMBER:
+            raise text.BorderError(f"samples: more than {MOST_SERIES} combinations of workload, placement, arm and parameter value")
+        for name, metric in sample["metrics"].items():
+            if name not in metrics or (metric["unit"], metric["better"]) != metrics[name]:
+                raise text.BorderError(f"samples.{position}: the plan does not declare the metric {name} like this")
+            if metric["value"] is not None and 0 < abs(metric["value"]) < LEAST_NUMBER:
                 raise text.BorderError(f"samples.{position}: the value {metric['value']} is too close to zero: the limit is {LEAST_NUMBER}")
     for name in ("started", "finished", "collected"):
         moment(document.get(name), name)
 
 
-def _points(document: dict[str, t.Any]) -> dict[str, set[float | None]]:
-    """Return the parameter values at which the plan measures each workload; None for a workload without a parameter."""
-    found: dict[str, set[float | None]] = {}
+def _arms(document: dict[str, t.Any]) -> set[str]:
+    """Return the names of the arms: each once, with one baseline, the first."""
+    arms = document["arms"]
+    names = {arm["name"] for arm in arms}
+    if not arms or len(names) < len(arms) or [arm["baseline"] for arm in arms] != [True] + [False] * (len(arms) - 1):
+        raise text.BorderError("arms: it must name each arm once, and the first one alone is the baseline")
+    unknown = sorted(set(document["plan"].get("placements") or {}) - names)
+    if unknown:
+        raise text.BorderError(f"plan.placements: the result has no arm {unknown[0]}")
+    return names
+
+
+def _workloads(document: dict[str, t.Any]) -> dict[str, tuple[set[float | None], dict[str, tuple[str, str]]]]:
+    """Return the parameter values at which the plan measures each workload (None without a parameter), and unit and direction of its metrics."""
+    found: dict[str, tuple[set[float | None], dict[str, tuple[str, str]]]] = {}
     for workload in document["plan"].get("workloads") or []:
-        points = workload.get("points") or [None]
+        values = workload["parameter"]["values"] if workload.get("parameter") else [None]
         # Formatted as in the metrics file, where equal texts would be a duplicate series.
-        if workload["name"] in found or len({"" if point is None else f"{point:.12g}" for point in points}) < len(points):
-            raise text.BorderError(f"plan.workloads: {workload['name']} or one of its points is listed twice")
-        found[workload["name"]] = set(points)
+        if workload["name"] in found or len({"" if value is None else f"{value:.12g}" for value in values}) < len(values):
+            raise text.BorderError(f"plan.workloads: {workload['name']} or one of its parameter values is listed twice")
+        if workload["primary"] not in workload["metrics"]:
+            raise text.BorderError(f"plan.workloads: {workload['name']} has no metric {workload['primary']}")
+        found[workload["name"]] = set(values), {name: (metric["unit"], metric["better"]) for name, metric in workload["metrics"].items()}
     return found
 
 

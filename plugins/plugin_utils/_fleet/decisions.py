@@ -53,7 +53,7 @@ class Conclusion:
 
 
 def conclude(result: host_comparisons.Result, now: datetime.datetime) -> Conclusion | None:
-    """Return a result's conclusion for its hardware class, or None without a class or for a run about a setting other than SMT.
+    """Return a result's conclusion for its hardware class, or None without a class or for a run that has nothing to do with SMT.
 
     Args:
         result: a document accepted by :func:`result_files.load`.
@@ -67,7 +67,7 @@ def conclude(result: host_comparisons.Result, now: datetime.datetime) -> Conclus
         if at and at > now + AHEAD:
             raise DecisionError(f"{result['host']}: {name} is {result[name]}, which is in the future: set the clock of the host, and evaluate it again")
     hardware_class = result["facts"].get("hardware_class")
-    if not hardware_class or result["change"].get("name") not in host_comparisons.CHANGES_OF_SMT:
+    if not hardware_class or not host_comparisons.concerns_smt(result):
         return None
     comparisons = host_comparisons.compare_host(result)
     choice = recommendation.recommend(result, comparisons)["choice"]

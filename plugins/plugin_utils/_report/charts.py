@@ -17,8 +17,6 @@ import re
 import typing as t
 from html import escape
 
-from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
-
 try:
     import orjson
     import vl_convert
@@ -42,7 +40,9 @@ VERDICTS = {
     "equivalent": ("var(--even)", "square"),
     "inconclusive": ("var(--unsure)", "circle"),
 }
-CONDITIONS = {name: (title, "var(--on)" if name in (arms.SMT_ON, arms.AS_FOUND) else "var(--off)") for name, title in arms.TITLES.items()}
+# Colour and shape of each arm in the order of the result, the baseline first; the colours can be told apart without red and green.
+ARM_COLOURS = ("var(--on)", "var(--off)", "var(--arm-3)", "var(--arm-4)", "var(--arm-5)", "var(--arm-6)", "var(--arm-7)", "var(--arm-8)")
+ARM_SHAPES = ("circle", "diamond", "square", "triangle-up", "cross", "triangle-down", "triangle-left", "triangle-right")
 # Candidate ticks of a ratio axis.
 RATIO_TICKS = (0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4, 1.6, 2.0, 3.0, 5.0, 10.0)
 LONGEST_LABEL = 46
@@ -87,8 +87,8 @@ def shorten(label: str) -> str:
 def draw(picture: Picture) -> str:
     """Render a chart as an ``<svg>`` element for an HTML page."""
     template = json.dumps(TEMPLATES[picture.kind])
-    for name, value in picture.params.items():
-        template = template.replace(f'"@{name}"', json.dumps(value))
+    # In one pass: a value, such as a title from a host, can look like another parameter.
+    template = re.sub(r'"@([a-z_]+)"', lambda match: json.dumps(picture.params[match[1]]), template)
     params = [{"name": name, "value": value} for name, value in picture.params.items()]
     spec = {**json.loads(template), **picture.size, "config": CONFIG, "datasets": picture.data, "params": params}
     svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
@@ -132,8 +132,7 @@ def _label_axis(**more: t.Any) -> Spec:
 
 def _colour(**more: t.Any) -> Spec:
     """Return the arm's colour, with a legend of the present arms."""
-    titles, colours = zip(*CONDITIONS.values())
-    return {"field": "condition", "type": "nominal", "sort": titles, "scale": {"domain": titles, "range": colours}, "legend": {"values": "@present", **more}}
+    return {"field": "arm", "type": "nominal", "sort": "@arms", "scale": {"domain": "@arms", "range": "@colours"}, "legend": {"values": "@present", **more}}
 
 
 def _by_verdict(place: int) -> Spec:
@@ -202,7 +201,7 @@ def _forest() -> Spec:
 
 def _bars() -> Spec:
     y = {"field": "label", "type": "nominal", "sort": None, "title": None, "axis": _label_axis()}
-    offset = {"field": "condition", "type": "nominal", "sort": [title for title, _colour_ in CONDITIONS.values()], "scale": {"paddingInner": 0.12}}
+    offset = {"field": "arm", "type": "nominal", "sort": "@arms", "scale": {"paddingInner": 0.12}}
     across = {"scale": {"domain": [0, "@top"], "clamp": True, "nice": True}, "axis": {"title": "@unit", "tickCount": 6}}
     spot = {"y": y, "yOffset": offset}
     return {
@@ -226,8 +225,7 @@ def _bars() -> Spec:
 
 
 def _histogram() -> Spec:
-    titles = [title for title, _colour_ in CONDITIONS.values()]
-    row = {"field": "condition", "type": "nominal", "sort": titles, "title": None, "header": {"labelAngle": 0, "labelAlign": "left"}}
+    row = {"field": "arm", "type": "nominal", "sort": "@arms", "title": None, "header": {"labelAngle": 0, "labelAlign": "left"}}
     counts = {"tickMinStep": 1, "format": "d", "tickCount": 3, "minExtent": 30}
     return {
         "data": _data(),
@@ -246,9 +244,8 @@ def _histogram() -> Spec:
 
 
 def _sequence() -> Spec:
-    titles = [title for title, _colour_ in CONDITIONS.values()]
-    scale = {"domain": titles, "range": ["circle", "diamond", "circle", "diamond", "diamond"]}
-    shape = {"field": "condition", "type": "nominal", "sort": titles, "scale": scale, "legend": {"values": "@present"}}
+    scale = {"domain": "@arms", "range": "@shapes"}
+    shape = {"field": "arm", "type": "nominal", "sort": "@arms", "scale": scale, "legend": {"values": "@present"}}
     return {
         "width": WIDTH,
         "height": 150,
@@ -400,13 +397,16 @@ TEMPLATES: dict[str, Spec] = {
 # One function per kind of chart
 
 
-def _present(rows: t.Sequence[Row]) -> list[str]:
-    """Return the titles of the arms that occur, for a legend."""
-    return [title for name, (title, _colour_) in CONDITIONS.items() if any(row["condition"] == name for row in rows)]
-
-
-def _titled(rows: t.Sequence[Row]) -> list[Row]:
-    return [{**row, "condition": arms.title(row["condition"])} for row in rows]
+def _arm_params(rows: t.Sequence[Row], arms: t.Sequence[str]) -> dict[str, t.Any]:
+    """Return the looks of all arms of a result, and which of them occur, for a legend."""
+    looks = {title: place % len(ARM_COLOURS) for place, title in reversed(list(enumerate(arms)))}
+    titles = list(dict.fromkeys(arms))
+    return {
+        "arms": titles,
+        "colours": [ARM_COLOURS[looks[title]] for title in titles],
+        "shapes": [ARM_SHAPES[looks[title]] for title in titles],
+        "present": [title for title in titles if any(row["arm"] == title for row in rows)],
+    }
 
 
 def _room(labels: t.Iterable[str]) -> float:
@@ -482,40 +482,43 @@ def spread(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: 
     return Picture("spread", label, {"rows": ticks, "medians": medians}, _ratio_params(ends, margin, sides, labels, (row["text"] for row in rows)))
 
 
-def bars(rows: t.Sequence[Row], unit: str, label: str) -> Picture:
+def bars(rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, label: str) -> Picture:
     """Draw the rate of each placement as a bar with its interval, arms side by side.
 
     Args:
-        rows: ``{label, condition, value, low, high, text}`` each; ``low`` and ``high`` are None without an interval.
+        rows: ``{label, arm, value, low, high, text}`` each; ``low`` and ``high`` are None without an interval.
+        arms: titles of all arms of the result, the baseline first.
         unit: title of the axis.
         label: the alternative text.
     """
-    shown = [{**row, "label": shorten(row["label"])} for row in _titled(rows)]
+    shown = [{**row, "label": shorten(row["label"])} for row in rows]
     # The axis is limited, since an interval of few blocks may be many times as long as the bars.
     tallest = max(row["value"] for row in rows)
     top = min(1.3 * tallest, max([1.05 * tallest, *(row["high"] for row in rows if row["high"] is not None)]))
-    return Picture("bars", label, {"rows": shown}, {"top": top, "unit": unit, "present": _present(rows), "labels": _room(row["label"] for row in shown)})
+    return Picture("bars", label, {"rows": shown}, {**_arm_params(rows, arms), "top": top, "unit": unit, "labels": _room(row["label"] for row in shown)})
 
 
-def histogram(rows: t.Sequence[Row], unit: str, label: str) -> Picture:
+def histogram(rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, label: str) -> Picture:
     """Draw the distribution of values, one row per arm.
 
     Args:
-        rows: ``{condition, value}``, one per sample.
+        rows: ``{arm, value}``, one per sample.
+        arms: titles of all arms of the result, the baseline first.
         unit: title of the axis.
         label: the alternative text.
     """
-    return Picture("histogram", label, {"rows": _titled(rows)}, {"unit": unit})
+    return Picture("histogram", label, {"rows": list(rows)}, {**_arm_params(rows, arms), "unit": unit})
 
 
-def sequence(rows: t.Sequence[Row], label: str) -> Picture:
+def sequence(rows: t.Sequence[Row], arms: t.Sequence[str], label: str) -> Picture:
     """Draw each sample in order, relative to the median of its kind: drift is a slope, a disturbance a step.
 
     Args:
-        rows: ``{index, deviation, condition}`` each; ``deviation`` is relative to the median of the same placement and arm.
+        rows: ``{index, deviation, arm}`` each; ``deviation`` is relative to the median of the same placement and arm.
+        arms: titles of all arms of the result, the baseline first.
         label: the alternative text.
     """
-    return Picture("sequence", label, {"rows": _titled(rows)}, {"present": _present(rows)})
+    return Picture("sequence", label, {"rows": list(rows)}, _arm_params(rows, arms))
 
 
 def usage_map(rows: t.Sequence[Row], cpus: t.Sequence[str], label: str) -> Picture:
@@ -578,26 +581,28 @@ def topology(
     return Picture("topology", label, {"boxes": boxes, "fields": fields, "heads": heads}, {"right": right, "bottom": top}, {"width": right, "height": top})
 
 
-def streams(rows: t.Sequence[Row], unit: str, crossover: int | None, label: str) -> Picture:
+def streams(rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, crossover: int | None, label: str) -> Picture:
     """Draw the rate by number of streams, one line per arm, with the crossover marked.
 
     Args:
-        rows: ``{x, condition, value, low, high}`` each.
+        rows: ``{x, arm, value, low, high}`` each.
+        arms: titles of all arms of the result, the baseline first.
         unit: title of the axis.
         crossover: number of streams, or None where the lines do not cross.
         label: the alternative text.
     """
     marks = [] if crossover is None else [{"x": crossover, "text": f"from {crossover} streams"}]
-    return Picture("streams", label, {"rows": _titled(rows), "marks": marks}, {"unit": unit, "along": "streams", "present": _present(rows)})
+    return Picture("streams", label, {"rows": list(rows), "marks": marks}, {**_arm_params(rows, arms), "unit": unit, "along": "streams"})
 
 
-def points(rows: t.Sequence[Row], unit: str, along: str, label: str) -> Picture:
+def points(rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, along: str, label: str) -> Picture:
     """Draw a value by the workload's parameter, one line per arm.
 
     Args:
-        rows: ``{x, condition, value, low, high}`` each.
+        rows: ``{x, arm, value, low, high}`` each.
+        arms: titles of all arms of the result, the baseline first.
         unit: title of the vertical axis.
         along: the parameter with its unit.
         label: the alternative text.
     """
-    return Picture("points", label, {"rows": _titled(rows), "marks": []}, {"unit": unit, "along": along, "present": _present(rows)})
+    return Picture("points", label, {"rows": list(rows), "marks": []}, {**_arm_params(rows, arms), "unit": unit, "along": along})

@@ -18,9 +18,10 @@ except ImportError as error:
 else:
     MISSING_LIBRARY = None
 
-from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import selection
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion, paired
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 
 # With fewer hosts quartiles are meaningless.
 LEAST_HOSTS_FOR_OUTLIERS = 5
@@ -28,8 +29,8 @@ LEAST_HOSTS_FOR_OUTLIERS = 5
 FENCE = 1.5
 ENVIRONMENT = ("kernel", "cmdline", "cpu_model", "microcode", "governor", "hypervisor")
 MOST_TEXT = 300
-# Title of settings that this collection does not know: untrusted hosts could send thousands of names.
-OTHER_SETTING = "another setting"
+# Title of arms that this collection does not know: untrusted hosts could send thousands of names.
+UNKNOWN_ARM = "another arm"
 
 Row = dict[str, t.Any]
 
@@ -37,25 +38,34 @@ Row = dict[str, t.Any]
 def row(summary: dict[str, t.Any], page: str) -> Row:
     """Return the overview's row of one host, small enough for thousands: its conclusion and its comparisons of the whole machine."""
     keep = ("effect", "ratio", "ci_low", "ci_high", "verdict", "baseline_value", "candidate_value", "better", "margin", "confounded")
-    recommended, policy = summary["recommendation"], host_comparisons.policy_of(summary["change"])
-    if policy is not None and policy not in charts.CONDITIONS:
-        policy = OTHER_SETTING
+    recommended = summary["recommendation"]
+    subject = None if summary["concerns_smt"] else " and ".join(dict.fromkeys(_arm_title(arm["name"]) for arm in recommended["arms"]))
+    others = host_comparisons.of_other_arms(summary["comparisons"])
     return {
         **{key: summary[key] for key in ("host", "run", "outcome", "hardware_class", "vulnerable", "reboot_required", "disagreement", "file")},
         "page": page,
         "recommendation": recommended["choice"],
         "agreed": recommended["agreed"],
-        "policy": policy,
-        "title": report_text.policy_title(policy, recommended["policy"]["outcome"]) if policy else report_text.RECOMMENDATION_TITLES[recommended["choice"]],
+        "subject": subject,
+        "title": _conclusion_title(subject, recommended["choice"], others),
         "sentence": summary["conclusion"]["sentence"],
         "basis": summary["conclusion"]["basis"],
         "environment": _environment(summary),
         "restored": summary["restored"].get("ok") if summary["restored"] else None,
         "differences": (summary["restored"] or {}).get("differences") or [],
         "workloads": {
-            series(one): {"title": _title(one), "name": one["title"], **{key: one[key] for key in keep}} for one in _deciding(summary["comparisons"])
+            series(one): {"title": _title(one), "name": one["title"], **{key: one[key] for key in keep}}
+            for one in [*host_comparisons.of_smt(summary["comparisons"]), *others]
         },
     }
+
+
+def _arm_title(name: str) -> str:
+    return selection.title(name) or UNKNOWN_ARM
+
+
+def _conclusion_title(subject: str | None, choice: str, others: t.Sequence[dict[str, t.Any]]) -> str:
+    return report_text.RECOMMENDATION_TITLES[choice] if subject is None else report_text.outcome_title(subject, conclusion.outcome(others))
 
 
 def _environment(summary: dict[str, t.Any]) -> dict[str, str]:
@@ -65,38 +75,34 @@ def _environment(summary: dict[str, t.Any]) -> dict[str, str]:
     return {name: str(value)[:MOST_TEXT] for name, value in found.items() if value is not None}
 
 
-def _deciding(comparisons: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
-    return host_comparisons.primary(comparisons) or host_comparisons.of_policy(comparisons)
-
-
 def series(one: dict[str, t.Any]) -> str:
-    """Return the key of a comparison: its workload, parameter value and setting."""
-    name = one["workload"] if one.get("point") is None else f"{one['workload']} {one['point']:g}"
-    return name if one["effect"] == "smt_off" else f"{name}, {one['placement']}, {one['candidate']['condition']}"
+    """Return the key of a comparison: its workload, parameter value and, for an arm other than SMT off, placement and arm."""
+    name = one["workload"] if one.get("parameter") is None else f"{one['workload']} {one['parameter']:g}"
+    return str(name if one["effect"] == arms.SMT_OFF else f"{name}, {one['placement']}, {one['effect']}")
 
 
 def _title(one: dict[str, t.Any]) -> str:
     """Return the display title of a comparison."""
-    if one["effect"] == "smt_off":
+    if one["effect"] == arms.SMT_OFF:
         return str(one["title"])
-    where = [] if one["placement"] == host_comparisons.WHOLE_MACHINE else [host_comparisons.placement_title(one["placement"])]
-    return ", ".join([one["title"], *where, arms.title(one["candidate"]["condition"])])
+    where = [] if one["placement"] == host_comparisons.WHOLE_MACHINE else [placements.title(one["placement"])]
+    return ", ".join([one["title"], *where, _arm_title(one["effect"])])
 
 
-def asked(rows: t.Sequence[Row]) -> list[str | None]:
-    """Return the settings that the runs are about: None for SMT first, then the names of others."""
-    return sorted({row["policy"] for row in rows}, key=lambda policy: (policy is not None, policy))
+def subjects(rows: t.Sequence[Row]) -> list[str | None]:
+    """Return what the runs are about: None for SMT first, then the titles of other arms."""
+    return sorted({row["subject"] for row in rows}, key=lambda subject: (subject is not None, subject))
 
 
 def compared(rows: t.Sequence[Row]) -> str:
     """Describe what the comparisons of these hosts compare."""
-    settings = asked(rows)
-    parts = ["SMT off against SMT on with every online thread busy"] if not settings or None in settings else []
-    return "; ".join([*parts, *(f"{arms.title(policy)} against what was found" for policy in settings if policy)])
+    found = subjects(rows)
+    parts = ["SMT off against SMT on with every online thread busy"] if not found or None in found else []
+    return "; ".join([*parts, *(f"{subject} against the baseline" for subject in found if subject)])
 
 
 def by_class(rows: t.Sequence[Row], margin: float, confidence: float) -> list[dict[str, t.Any]]:
-    """Compare the hosts of each hardware class, the largest class first, hosts without one last; once per setting.
+    """Compare the hosts of each hardware class, the largest class first, hosts without one last; once per subject.
 
     Args:
         rows: of all hosts.
@@ -104,18 +110,18 @@ def by_class(rows: t.Sequence[Row], margin: float, confidence: float) -> list[di
         confidence: family-wise confidence of the verdicts.
 
     Returns:
-        ``{hardware_class, policy, hosts, recommendation, title, counts (title -> hosts), vulnerable, reboot_required, workloads}`` each; each
+        ``{hardware_class, subject, hosts, recommendation, title, counts (title -> hosts), vulnerable, reboot_required, workloads}`` each; each
         workload is ``{workload, title, ratios, least, most, deviation, outliers (host -> ratio), ...fields of smt_compare}`` with hosts as blocks;
         ``deviation`` is the standard deviation of the hosts' log-ratios, None for one host.
     """
     classes: dict[tuple[str | None, str | None], list[Row]] = {}
     for one in rows:
-        classes.setdefault((one["hardware_class"], one["policy"]), []).append(one)
+        classes.setdefault((one["hardware_class"], one["subject"]), []).append(one)
     ordered = sorted(classes.items(), key=lambda pair: (pair[0][0] is None, -len(pair[1]), pair[0][0] or "", pair[0][1] or ""))
-    return [_class(*asked, members, margin, confidence) for asked, members in ordered]
+    return [_class(*key, members, margin, confidence) for key, members in ordered]
 
 
-def _class(name: str | None, policy: str | None, members: t.Sequence[Row], margin: float, confidence: float) -> dict[str, t.Any]:
+def _class(name: str | None, subject: str | None, members: t.Sequence[Row], margin: float, confidence: float) -> dict[str, t.Any]:
     counts: dict[str, int] = {}
     for one in members:
         counts[one["title"]] = counts.get(one["title"], 0) + 1
@@ -128,14 +134,15 @@ def _class(name: str | None, policy: str | None, members: t.Sequence[Row], margi
     # The order of boots is the same on all hosts: more hosts do not separate the change from the reboot.
     confounded = [any(one["confounded"] for _host, one in hosts[key]) for key in found]
     judged = [{**one, "confounded": mixed} for one, mixed in zip(paired.compare_family(family, margin, confidence), confounded)]
-    recommendation = conclusion.NOT_COMPARED if policy else conclusion.recommendation(judged)
+    effects = [hosts[key][0][1]["effect"] for key in found]
+    recommendation = conclusion.recommendation([one for one, effect in zip(judged, effects) if effect == arms.SMT_OFF])
     return {
         "hardware_class": name,
-        "policy": policy,
+        "subject": subject,
         "hosts": len(members),
         "recommendation": recommendation,
         "counts": counts,
-        "title": report_text.policy_title(policy, conclusion.outcome(judged)) if policy else report_text.RECOMMENDATION_TITLES[recommendation],
+        "title": _conclusion_title(subject, recommendation, judged),
         "vulnerable": sum(1 for one in members if one["vulnerable"]),
         "reboot_required": sum(1 for one in members if one["reboot_required"]),
         "workloads": [{**_spread(key, hosts[key]), **one} for key, one in zip(found, judged)],

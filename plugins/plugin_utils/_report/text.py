@@ -8,8 +8,8 @@ import functools
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
-from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import conclusion
 
 EFFECT_TITLES = {
     "cost_of_sharing": "two workers on one core against two on two cores",
@@ -18,8 +18,8 @@ EFFECT_TITLES = {
     "cost_of_sharing_alone": "two workers on the only core against one worker alone",
     "second_core": "two workers on two cores against one worker alone",
 }
-SIDES_OF_POLICY = ("better as found", "better with the setting")
-SIDES_OF_CHANGE = ("better with SMT on", "better with SMT off")
+SIDES_OF_SMT = ("better with SMT on", "better with SMT off")
+SIDES_OF_ARMS = ("worse than the baseline", "better than the baseline")
 RECOMMENDATION_TITLES = {
     conclusion.ON: "SMT on",
     conclusion.OFF: "SMT off",
@@ -38,25 +38,29 @@ OUTCOME_TITLES = {
 }
 
 
-def conclusion_title(recommendation: dict[str, t.Any]) -> str:
-    """Return a short title for a recommendation, about SMT or about the setting that a run switched."""
-    policy = recommendation["policy"]
-    if policy is None:
+def conclusion_title(summary: dict[str, t.Any]) -> str:
+    """Return a short title for what a host's summary concludes, about SMT or about the other arms of its run."""
+    recommendation = summary["recommendation"]
+    if summary["concerns_smt"]:
         return RECOMMENDATION_TITLES[recommendation["choice"]]
-    return policy_title(policy["name"], policy["outcome"])
+    return ", ".join(outcome_title(arm["title"], arm["outcome"]) for arm in recommendation["arms"])
 
 
-def policy_title(name: str, outcome: str) -> str:
+def outcome_title(arm: str, outcome: str) -> str:
     """Return a title such as ``strict overcommit: no difference``."""
-    return f"{arms.title(name)}: {OUTCOME_TITLES[outcome]}"
+    return f"{arm}: {OUTCOME_TITLES[outcome]}"
 
 
 def compared(one: dict[str, t.Any]) -> str:
     """Describe what a comparison compares: ``SMT off against SMT on, every online thread busy``."""
     if one["kind"] == "placement":
         return EFFECT_TITLES[one["effect"]]
-    after, before = (arms.title(one[side]["condition"]) for side in ("candidate", "baseline"))
-    return f"{after} against {before}, {host_comparisons.placement_title(one['placement'])}"
+    return f"{one['candidate']['arm_title']} against {one['baseline']['arm_title']}, {placements.title(one['placement'])}"
+
+
+def metric(one: dict[str, t.Any]) -> str:
+    """Return the metric of a comparison with its unit, for one that is not the primary metric; else nothing."""
+    return "" if one["primary"] else f"{one['metric']} [{one['unit']}]"
 
 
 @functools.lru_cache(maxsize=4096)
@@ -104,8 +108,8 @@ def key_parts(one: dict[str, t.Any]) -> list[str]:
     """Return the workload, placement and arm that an entry names."""
     parts = [
         one.get("workload"),
-        host_comparisons.placement_title(one["placement"]) if one.get("placement") else None,
-        arms.title(one["condition"]) if one.get("condition") else None,
+        placements.title(one["placement"]) if one.get("placement") else None,
+        one.get("arm_title"),
     ]
     return [part for part in parts if part] or ["everything"]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text
 
 # A host's progress has a few hundred bytes.
@@ -22,12 +22,12 @@ _CHECKER = schema.Checker(
         samples=schema.count(),
         fraction=schema.SHARE,
         seconds_left=schema.SECONDS,
-        condition=schema.or_null(schema.NAME),
+        arm=schema.or_null(schema.NAME),
         last=schema.or_null(
             schema.whole(
                 workload=schema.NAME,
                 placement=schema.NAME,
-                condition=schema.NAME,
+                arm=schema.NAME,
                 workers=schema.count(),
                 metric=schema.strict(
                     ("name", "value", "unit"), name=schema.NAME, value=_NUMBER, unit=schema.text(1000), better=schema.one_of("higher", "lower")
@@ -36,15 +36,6 @@ _CHECKER = schema.Checker(
         ),
     )
 )
-PLACES = {
-    "single": "one worker alone",
-    "same_cpu": "two on one CPU",
-    "siblings": "two on one core",
-    "cores": "two on two cores",
-    "one_per_core": "one per core",
-    "all_threads": "all threads",
-    "unpinned": "unpinned",
-}
 
 
 def parse(written: str) -> dict[str, t.Any] | None:
@@ -76,7 +67,7 @@ def line(progress: dict[str, t.Any]) -> str:
 
 def _last(last: dict[str, t.Any]) -> str:
     metric = last["metric"]
-    where = f"{PLACES.get(last['placement'], last['placement'])}, {arms.title(last['condition'])}"
+    where = f"{placements.SHORT_TITLES.get(last['placement'], placements.title(last['placement']))}, {last['arm']}"
     return text.line(f"{last['workload']} {metric['name']} ({where}): {metric['value'] or 0:.4g} {metric['unit']}", 200)
 
 

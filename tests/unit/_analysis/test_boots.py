@@ -23,16 +23,16 @@ def legs(pairs, scatter=0.0, seed=1):
     """What each boot of a host left, as smt_benchmark writes it where nothing is switched; each boot has a speed of its own."""
     source = random.Random(seed)
     made = []
-    for number, condition in enumerate((ORDER * pairs)[: 2 * pairs], 1):
+    for number, arm in enumerate((ORDER * pairs)[: 2 * pairs], 1):
         whole = result_maker.result(blocks=5, seed=number)
         speed = math.exp(source.gauss(0, scatter))
-        samples = [copy.deepcopy(sample) for sample in whole["samples"] if sample["condition"] == condition]
+        samples = [copy.deepcopy(sample) for sample in whole["samples"] if sample["arm"] == arm]
         for sample in samples:
-            sample["condition"] = "as_found"
-            sample["metric"]["value"] *= speed
-        whole.update(run=f"r-boot-{number}", samples=samples, change={"name": "none", "compared": False, "reason": "not asked for"})
-        whole["plan"]["placements"] = {"as_found": whole["plan"]["placements"][condition]}
-        made.append(boots.BootResult(number, condition, whole))
+            sample["arm"] = "as_found"
+            sample["metrics"]["throughput"]["value"] *= speed
+        whole.update(run=f"r-boot-{number}", samples=samples, arms=[result_maker.arm("as_found", "as found", True)], arms_left_out=[])
+        whole["plan"]["placements"] = {"as_found": whole["plan"]["placements"][arm]}
+        made.append(boots.BootResult(number, arm, whole))
     return made
 
 
@@ -45,7 +45,7 @@ def joined(pairs, scatter=0.0, after=None, **changes):
 
 
 def primary(result):
-    return host_comparisons.primary(host_comparisons.compare_host(result))[0]
+    return host_comparisons.of_smt(host_comparisons.compare_host(result))[0]
 
 
 def test_one_boot_of_each_is_compared_and_called_confounded():
@@ -74,11 +74,11 @@ def test_what_differs_between_boots_alone_is_rarely_called():
         source = random.Random(seed)
         # Each boot has SMT on, whatever it is called, and a speed of its own.
         made = [leg._replace(result=copy.deepcopy(leg.result)) for leg in [legs(1)[0]] * 8]
-        made = [leg._replace(number=number, condition=condition) for number, (leg, condition) in enumerate(zip(made, ORDER * 2), 1)]
+        made = [leg._replace(number=number, arm=arm) for number, (leg, arm) in enumerate(zip(made, ORDER * 2), 1)]
         for leg in made:
             speed = source.gauss(0, 0.03)
             for sample in leg.result["samples"]:
-                sample["metric"]["value"] *= math.exp(speed + source.gauss(0, 0.002))
+                sample["metrics"]["throughput"]["value"] *= math.exp(speed + source.gauss(0, 0.002))
         result = boots.join("r", made, 4, made[0].result["facts"], made[0].result["facts"])
         called += primary(result)["verdict"] in ("gain", "loss")
     assert called <= 3
@@ -94,7 +94,7 @@ def test_every_sample_keeps_its_boot():
     made = legs(2)
     result = joined(2)
     assert len(result["samples"]) == sum(len(leg.result["samples"]) for leg in made)
-    assert {(sample["boot"], sample["pair"], sample["condition"]) for sample in result["samples"]} == {
+    assert {(sample["boot"], sample["pair"], sample["arm"]) for sample in result["samples"]} == {
         (1, 0, "smt_on"),
         (2, 0, "smt_off"),
         (3, 1, "smt_off"),

@@ -47,9 +47,9 @@ def test_the_truth_lies_in_every_interval():
 def test_the_whole_machine_is_compared_though_it_was_measured_under_another_name():
     result = result_maker.result()
     assert result["plan"]["placements"]["smt_off"]["all_threads"]["same_as"] == "one_per_core"
-    comparison = host_comparisons.primary(host_comparisons.compare_host(result))[0]
-    assert comparison["baseline"] == {"condition": "smt_on", "placement": "all_threads"}
-    assert comparison["candidate"] == {"condition": "smt_off", "placement": "all_threads"}
+    comparison = host_comparisons.of_smt(host_comparisons.compare_host(result))[0]
+    assert comparison["baseline"] == {"arm": "smt_on", "arm_title": "SMT on", "placement": "all_threads"}
+    assert comparison["candidate"] == {"arm": "smt_off", "arm_title": "SMT off", "placement": "all_threads"}
     assert comparison["baseline_value"] == pytest.approx(8 * 62.5, rel=0.01)
     assert comparison["candidate_value"] == pytest.approx(4 * 100, rel=0.01)
 
@@ -66,38 +66,54 @@ def test_on_a_machine_with_one_core_sharing_is_held_against_a_worker_alone(share
 
 def test_latencies_are_not_compared_between_different_numbers_of_workers():
     result = result_maker.result()
-    result["plan"]["workloads"][0]["aggregate"] = "max"
+    result["plan"]["workloads"][0]["metrics"]["throughput"]["aggregate"] = "max"
     assert {c["effect"] for c in host_comparisons.compare_host(result)} == {"smt_off", "cost_of_sharing", "cost_of_one_cpu"}
-    result["plan"]["workloads"][0]["aggregate"] = "per_job"
+    result["plan"]["workloads"][0]["metrics"]["throughput"]["aggregate"] = "per_job"
     assert {"smt_yield", "second_core"} < {c["effect"] for c in host_comparisons.compare_host(result)}
 
 
 def test_a_metric_that_is_better_when_lower_is_turned():
     result = result_maker.result()
     for sample in result["samples"]:
-        sample["metric"].update(value=1000 / sample["metric"]["value"], better="lower", unit="s")
-    result["plan"]["workloads"][0].update(better="lower", unit="s")
-    comparison = host_comparisons.primary(host_comparisons.compare_host(result))[0]
+        sample["metrics"]["throughput"].update(value=1000 / sample["metrics"]["throughput"]["value"], better="lower", unit="s")
+    result["plan"]["workloads"][0]["metrics"]["throughput"].update(better="lower", unit="s")
+    comparison = host_comparisons.of_smt(host_comparisons.compare_host(result))[0]
     assert comparison["ratio"] == pytest.approx(0.8, rel=0.01) and comparison["verdict"] == "loss"
     assert comparison["candidate_value"] > comparison["baseline_value"]
 
 
+def test_with_smt_off_as_baseline_the_conclusion_is_the_same():
+    result = result_maker.result()
+    result["arms"] = [result_maker.arm("smt_off", "SMT off", True), result_maker.arm("smt_on", "SMT on", False)]
+    comparisons = host_comparisons.compare_host(result)
+    on = one(comparisons, "smt_on", "all_threads")
+    assert on["ratio"] == pytest.approx(1.25, rel=0.01) and on["verdict"] == "gain"
+    (off,) = host_comparisons.of_smt(comparisons)
+    usual = host_comparisons.of_smt(host_comparisons.compare_host(result_maker.result()))[0]
+    assert off["effect"] == "smt_off" and off["verdict"] == "loss"
+    assert [off[key] for key in ("ratio", "ci_low", "ci_high", "baseline_value")] == pytest.approx(
+        [usual[key] for key in ("ratio", "ci_low", "ci_high", "baseline_value")]
+    )
+    assert host_comparisons.of_other_arms(comparisons) == []
+    assert conclusion.conclude(result, comparisons)["recommendation"] == "on"
+
+
 def test_a_drift_that_dwarfs_the_effect_does_not_show():
-    comparison = host_comparisons.primary(host_comparisons.compare_host(result_maker.result(workloads={"gzip": EVEN}, drift=0.5, blocks=20)))[0]
+    comparison = host_comparisons.of_smt(host_comparisons.compare_host(result_maker.result(workloads={"gzip": EVEN}, drift=0.5, blocks=20)))[0]
     assert comparison["ci_low"] <= 1 <= comparison["ci_high"]
 
 
 def test_a_failed_sample_drops_its_block_from_its_own_comparisons_alone():
     result = result_maker.result()
-    spoilt = next(s for s in result["samples"] if (s["placement"], s["condition"], s["block"]) == ("all_threads", "smt_on", 3))
-    spoilt.update(ok=False, metric=None, error="gzip ended with status 1")
+    spoilt = next(s for s in result["samples"] if (s["placement"], s["arm"], s["block"]) == ("all_threads", "smt_on", 3))
+    spoilt.update(ok=False, metrics={}, error="gzip ended with status 1")
     comparisons = host_comparisons.compare_host(result)
     assert {(c["effect"], c["placement"]): (c["n"], c["dropped_blocks"]) for c in comparisons if c["dropped_blocks"]} == {
         ("smt_off", "all_threads"): (9, 1),
         ("smt_yield", "all_threads"): (9, 1),
     }
     assert host_comparisons.failures(result) == [
-        {"workload": "gzip", "placement": "all_threads", "condition": "smt_on", "reason": "gzip ended with status 1", "samples": 1}
+        {"workload": "gzip", "placement": "all_threads", "arm": "smt_on", "arm_title": "SMT on", "reason": "gzip ended with status 1", "samples": 1}
     ]
     assert any("1 of 100 samples failed" in words for words in conclusion.conclude(result, comparisons)["cautions"])
 
@@ -107,7 +123,7 @@ def test_a_value_without_a_ratio_counts_as_failed(value):
     result = result_maker.result(blocks=6)
     for sample in result["samples"]:
         if sample["block"] == 0:
-            sample["metric"]["value"] = value
+            sample["metrics"]["throughput"]["value"] = value
     assert {c["n"] for c in host_comparisons.compare_host(result)} == {5}
     assert sum(failure["samples"] for failure in host_comparisons.failures(result)) == 10
 
@@ -120,17 +136,17 @@ def test_pairs_are_by_block_and_not_by_order():
 
 def test_levels_stand_in_the_order_a_person_reads():
     levels = host_comparisons.levels(result_maker.result())
-    assert [(level["placement"], level["condition"]) for level in levels] == [
-        (placement, condition) for placement in result_maker.ORDER for condition in ("smt_on", "smt_off") if (placement, condition) != ("siblings", "smt_off")
+    assert [(level["placement"], level["arm"]) for level in levels] == [
+        (placement, arm) for placement in result_maker.ORDER for arm in ("smt_on", "smt_off") if (placement, arm) != ("siblings", "smt_off")
     ]
-    whole = next(level for level in levels if (level["placement"], level["condition"]) == ("all_threads", "smt_off"))
+    whole = next(level for level in levels if (level["placement"], level["arm"]) == ("all_threads", "smt_off"))
     assert whole["measured_as"] == "one_per_core" and whole["low"] < 400 * 1.005 and whole["high"] > 400 * 0.995
 
 
 def test_what_does_not_exist_is_listed_with_its_reason():
     absent = host_comparisons.not_measured(result_maker.result(skipped=[{"workload": "sysbench_cpu", "reason": "sysbench is not installed"}]))
-    assert {"workload": "sysbench_cpu", "placement": None, "condition": None, "reason": "sysbench is not installed"} in absent
-    assert {"workload": None, "placement": "siblings", "condition": "smt_off", "reason": "no core has two threads online"} in absent
+    assert {"workload": "sysbench_cpu", "placement": None, "arm": None, "arm_title": None, "reason": "sysbench is not installed"} in absent
+    assert {"workload": None, "placement": "siblings", "arm": "smt_off", "arm_title": "SMT off", "reason": "no core has two threads online"} in absent
 
 
 @pytest.mark.parametrize(
@@ -175,7 +191,7 @@ def test_what_more_to_measure_grows_with_the_square_of_what_is_missing():
 
 def test_more_blocks_are_not_asked_for_where_they_would_not_help():
     wild = {"ci_low": 1e-304, "ci_high": 1e304, "ratio": 1.0, "margin": 0.01, "n": 4, "verdict": "inconclusive", "confounded": False}
-    assert "measure on a quieter host" in conclusion.more_to_measure(result_maker.result(blocks=1), [wild])["words"]
+    assert "measure on a quieter host" in conclusion.more_to_measure(result_maker.result(blocks=1), [wild])["text"]
 
 
 def test_what_more_to_measure_is_said_in_blocks_and_time():
@@ -198,7 +214,7 @@ def test_cores_that_a_hypervisor_calls_two_and_that_are_one():
     result = result_maker.result(compared=False, reason="no SMT", shape=(1, 2, 1))
     for sample in result["samples"]:
         if sample["placement"] == "cores":
-            sample["metric"]["value"] *= 78.0 / 119.0
+            sample["metrics"]["throughput"]["value"] *= 78.0 / 119.0
     actual = conclusion.conclude(result, host_comparisons.compare_host(result))
     assert "Two workers on two cores did 1.31 times" in actual["sentence"]
     assert "as if they shared a core, although the topology calls them two" in actual["sentence"]
@@ -230,7 +246,7 @@ def test_the_plan_compared_but_no_pair_is_left():
 def test_costs_and_cautions():
     result = result_maker.result(outcome="interrupted", message="lost the host.")
     result["environment"]["hypervisor"] = "kvm"
-    result["samples"][0]["steal"] = 0.25
+    result["samples"][0]["telemetry"]["steal"] = 0.25
     actual = conclusion.conclude(result, host_comparisons.compare_host(result))
     assert any("a worker loses 37" in words or "a worker loses 38" in words for words in actual["costs"])
     assert any("vulnerable to mds;" in words for words in actual["costs"]) and not any("meltdown" in words for words in actual["costs"])
@@ -268,11 +284,13 @@ def test_whether_a_guests_siblings_can_be_believed_is_said(measured, actual):
 def test_what_a_process_that_overreaches_got_is_said():
     result = result_maker.result(
         observations=[
-            {"condition": "as_found", "asked_bytes": 365 * 2**20, "overcommit_test": {"outcome": "oom_killed"}},
-            {"condition": "overcommit_strict", "asked_bytes": 365 * 2**20, "overcommit_test": {"outcome": "enomem"}},
-            {"condition": "overcommit_strict", "asked_bytes": None, "overcommit_test": None},
-            {"condition": "x", "overcommit_test": {"outcome": "?"}},
+            {"arm": "as_found", "asked_bytes": 365 * 2**20, "overcommit_test": {"outcome": "oom_killed"}},
+            {"arm": "overcommit_strict", "asked_bytes": 365 * 2**20, "overcommit_test": {"outcome": "enomem"}},
+            {"arm": "overcommit_strict", "asked_bytes": None, "overcommit_test": None},
+            {"arm": "x", "overcommit_test": {"outcome": "?"}},
         ]
     )
+    result["arms"].append(result_maker.arm("overcommit_strict", "strict overcommit", False))
+    result["arms"].append(result_maker.arm("as_found", "as found", False))
     actual = [words for words in conclusion.conclude(result, host_comparisons.compare_host(result))["costs"] if "365 MiB" in words]
     assert len(actual) == 2 and "as found: it was promised them, and killed" in actual[0] and "strict overcommit: it was refused at once (ENOMEM)" in actual[1]

@@ -43,7 +43,7 @@ def test_other_reasons_decide_only_between_equals():
 def test_what_is_not_decided_stays_so_and_says_what_to_measure():
     made = recommended(workloads=EVEN, noise=0.03, blocks=6)
     assert made["choice"] == "undecided" and made["agreed"] is False and made["decided_by"] is None
-    assert made["measure"]["blocks"] > 6 and made["measure"]["seconds"] > 0 and "measure about" in made["measure"]["words"]
+    assert made["measure"]["blocks"] > 6 and made["measure"]["seconds"] > 0 and "measure about" in made["measure"]["text"]
     assert recommended()["measure"] is None
 
 
@@ -64,4 +64,4 @@ def test_licences_of_an_unknown_machine_are_not_guessed():
     result = result_maker.result()
     result["facts"]["sibling_groups"] = None
     reason = about(recommendation.recommend(result, host_comparisons.compare_host(result), Licence("thread", 1.0)), "licence")[0]
-    assert reason["points_to"] is None and "not known" in reason["words"]
+    assert reason["points_to"] is None and "not known" in reason["text"]

@@ -14,7 +14,7 @@ GZIP = "gzip of a fixed stream"
 
 def lines(document, name="gzip"):
     samples = [one for one in document["samples"] if one["workload"] == name]
-    about = host_comparisons.describe_workload(document, name)
+    about = {**host_comparisons.describe_workload(document, name), "parameter_name": ""}
     levels = [one for one in host_comparisons.levels(document) if one["workload"] == name]
     return {line[0]: line[1] for line in smt_metrics_part.lines(about, host_comparisons.compare_host(document), levels, samples, 0.01)}
 
@@ -24,7 +24,7 @@ def table(document):
 
 
 def rows(document):
-    """(placement, condition) -> column -> what it is sorted by."""
+    """(placement, arm) -> column -> what it is sorted by."""
     made = table(document)
     return {(row[0][0], row[1][0]): dict(zip(made["heads"], [cell[1] for cell in row])) for row in made["rows"]}
 
@@ -41,8 +41,14 @@ def test_the_crossover_in_streams():
     for sample in document["samples"]:
         if sample["placement"] == "single":
             for count in range(1, 5):
-                rate = 100 * min(count, 2) * (1 if sample["condition"] == "smt_off" or count < 3 else (0.9 if count == 3 else 1.3))
-                streams.append({**sample, "placement": f"streams_{count}", "metric": {**sample["metric"], "value": rate * (1 + 0.0001 * sample["block"])}})
+                rate = 100 * min(count, 2) * (1 if sample["arm"] == "smt_off" or count < 3 else (0.9 if count == 3 else 1.3))
+                streams.append(
+                    {
+                        **sample,
+                        "placement": f"streams_{count}",
+                        "metrics": {"throughput": {"value": rate * (1 + 0.0001 * sample["block"]), "unit": "MB/s", "better": "higher"}},
+                    }
+                )
     document["samples"] += streams
     assert lines(document)["crossover"] == "4 streams"
     document["samples"] = [one for one in document["samples"] if one["placement"] != "streams_4"]
@@ -56,19 +62,24 @@ def test_the_most_clients_before_response_times_have_doubled():
         {
             **sample,
             "placement": "unpinned",
-            "point": {"name": "clients", "value": clients, "unit": "clients"},
+            "parameter": clients,
             "metrics": {"latency_p99": {"value": response, "unit": "ms"}},
         }
         for sample in document["samples"]
         if sample["placement"] == "single"
-        for clients, response in curves[sample["condition"]].items()
+        for clients, response in curves[sample["arm"]].items()
     ]
-    ((name, value, reads),) = smt_metrics_part.lines({"workload": "gzip", "better": "higher"}, [], [], samples, 0.01)
+    about = {"workload": "gzip", "better": "higher", "parameter_name": "clients"}
+    levels = [
+        {"placement": "unpinned", "value": None, "arm": arm, "arm_title": title, "parameter": 1}
+        for arm, title in (("smt_on", "SMT on"), ("smt_off", "SMT off"))
+    ]
+    ((name, value, reads),) = smt_metrics_part.lines(about, [], levels, samples, 0.01)
     assert name == "most clients, as many workers, not pinned" and value == "SMT on 4, SMT off 1"
     assert reads == "clients before p99 response times are over 20.00 ms, twice those of the fewest clients"
     for sample in samples:
         sample["ok"] = False
-    assert smt_metrics_part.lines({"workload": "gzip", "better": "higher"}, [], [], samples, 0.01) == []
+    assert smt_metrics_part.lines(about, [], levels, samples, 0.01) == []
 
 
 def test_usage_promises_more_room_than_there_is():
@@ -88,19 +99,19 @@ def test_what_samples_carry_beside_the_metric():
     core = {"cycles": 1_000_000.0, "instructions": 1_250_000.0}
     for number, sample in enumerate(document["samples"]):
         threads = {"0": {"cycles": 1_000_000.0, "instructions": 750_000.0}, "1": {"cycles": 1_000_000.0, "instructions": 500_000.0}}
-        sample.update(frequency={"0": 3000.0, "1": 2000.0}, throttled=number % 2, steal=0.02, perf={"cpus": threads, "cores": {"0,1": core}})
+        sample["telemetry"].update(frequency={"0": 3000.0, "1": 2000.0}, throttled=number % 2, steal=0.02, perf={"cpus": threads, "cores": {"0,1": core}})
     actual = rows(document)["two workers on one core", "SMT on"]
     # The counters are those of a published example: two threads of CPI 1.33 and 2.0 make a core of CPI 0.80.
     assert actual["CPI of a core"] == pytest.approx(0.8) and actual["IPC of a thread"] == pytest.approx(0.625)
     assert actual["MHz"] == 2500 and actual["stolen"] == pytest.approx(0.02)
-    assert sum(one["throttled"] for one in rows(document).values()) == sum(one["throttled"] for one in document["samples"])
+    assert sum(one["throttled"] for one in rows(document).values()) == sum(one["telemetry"]["throttled"] for one in document["samples"])
     assert telemetry_part.absent(document, [None, table(document)]) == []
 
 
 def test_what_is_not_there_is_no_column_and_has_its_reason():
     document = result_maker.result(blocks=4, shape=(1, 1, 2))
     for sample in document["samples"]:
-        sample.update(perf={"reason": "perf is not installed"}, steal=None, frequency={}, cpu_usage={"0": None})
+        sample["telemetry"].update(perf={"reason": "perf is not installed"}, steal=None, frequency={}, cpu_usage={"0": None})
     assert table(document) is None
     assert telemetry_part.absent(document, [None]) == [
         "usage of the CPUs: the samples have none",

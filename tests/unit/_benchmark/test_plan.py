@@ -10,7 +10,7 @@ import pwd
 import re
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._arms import changes
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import base, selection
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import plan, run_directory, stopping_rule
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.placement import PlacementError
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectory
@@ -25,7 +25,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_
 
 HERE = tuple(sorted(os.sched_getaffinity(0)))[:2]
 SETTINGS = {
-    "change": "smt_runtime",
+    "arms": ["smt_on", "smt_off"],
     "workloads": ["gzip"],
     "placements": ["single", "siblings", "all_threads"],
     "budget": 3600,
@@ -56,7 +56,9 @@ def facts(**changed):
 def outline(settings, host_facts=None, cores=(HERE,), isolated=(), allowed=HERE, online=HERE):
     cpus = tuple(sorted(cpu for core in cores for cpu in core))
     topology = Topology(present=cpus, online=online, isolated=isolated, cores=cores, packages=(cpus,), source="sysfs", complete=True)
-    return plan.Outline(changes.of(host_facts or FACTS, topology, settings, ORIGIN), allowed, settings["placements"])
+    origin = dict(ORIGIN, online=list(online), present=list(cpus))
+    arms = selection.Arms(settings["arms"], base.Host(host_facts or FACTS, topology, origin))
+    return plan.Outline(arms, topology, allowed, settings["placements"])
 
 
 RATE = {"name": "rate", "unit": "1/s", "better": "higher", "pattern": "rate ([0-9.]+)"}
@@ -87,7 +89,7 @@ def measured(tmp_path, settings, **kwargs):
 @pytest.mark.skipif(len(HERE) < 2, reason="needs two CPUs as siblings")
 def test_arms_alternate_and_every_second_block_is_reversed(tmp_path, toggles):
     _done, samples, _files = measured(tmp_path, SETTINGS)
-    order = [(sample["block"], sample["condition"], sample["placement"]) for sample in samples]
+    order = [(sample["block"], sample["arm"], sample["placement"]) for sample in samples]
     assert order == [
         (0, "smt_on", "single"),
         (0, "smt_on", "siblings"),
@@ -101,18 +103,18 @@ def test_arms_alternate_and_every_second_block_is_reversed(tmp_path, toggles):
     ]
     assert toggles == [("on", ORIGIN), ("off", ORIGIN), ("on", ORIGIN), ("off", ORIGIN)]
     assert [sample["index"] for sample in samples] == list(range(9))
-    assert all(sample["ok"] and sample["metric"]["value"] > 0 for sample in samples)
+    assert all(sample["ok"] and sample["metrics"]["throughput"]["value"] > 0 for sample in samples)
 
 
-def test_nothing_is_switched_without_a_change(tmp_path, toggles):
-    settings = dict(SETTINGS, change="none", placements=["single"], blocks=2)
+def test_nothing_is_switched_with_one_arm(tmp_path, toggles):
+    settings = dict(SETTINGS, arms=["as_found"], placements=["single"], blocks=2)
     _done, samples, _files = measured(tmp_path, settings)
     assert toggles == []
-    assert [sample["condition"] for sample in samples] == ["as_found"] * 2
+    assert [sample["arm"] for sample in samples] == ["as_found"] * 2
 
 
 def test_the_budget_ends_a_plan_after_a_complete_block(tmp_path):
-    settings = dict(SETTINGS, change="none", placements=["single", "all_threads"], blocks=None, budget=1)
+    settings = dict(SETTINGS, arms=["as_found"], placements=["single", "all_threads"], blocks=None, budget=1)
     done, samples, files = measured(tmp_path, settings)
     assert done.block >= 1
     assert len(samples) == done.block * len({sample["placement"] for sample in samples})
@@ -122,7 +124,7 @@ def test_the_budget_ends_a_plan_after_a_complete_block(tmp_path):
 def test_a_block_that_takes_much_longer_than_the_budget_ends_the_plan_with_the_reason(tmp_path, monkeypatch):
     monkeypatch.setattr(plan, "OVERTIME", 0)
     slow = own("slow", "sleep 0.4; echo rate 1")
-    settings = dict(SETTINGS, change="none", workloads=[], custom=[slow, dict(slow, name="slower")], placements=["single"], budget=1, blocks=None)
+    settings = dict(SETTINGS, arms=["as_found"], workloads=[], custom=[slow, dict(slow, name="slower")], placements=["single"], budget=1, blocks=None)
     with pytest.raises(plan.PlanError, match=r"block 0 was not done 0 s after the end of the budget of 1 s: give this host more time"):
         measured(tmp_path, settings)
     assert len(RunDirectory(str(tmp_path), "r").read_lines("samples.jsonl")) < 2
@@ -142,12 +144,12 @@ def test_a_block_that_takes_much_longer_than_the_budget_ends_the_plan_with_the_r
 )
 def test_the_reason_for_no_comparison(host_facts, text):
     found = outline(SETTINGS, host_facts)
-    assert not found.change.compared and found.change.conditions == ["as_found"]
-    assert re.search(text, found.change.reason)
+    assert not found.arms.compared and found.arms.names == ["as_found"]
+    assert re.search(text, found.arms.reason)
 
 
 def test_smt_off_as_found_is_still_compared():
-    assert outline(SETTINGS, facts(control="off"), cores=((0, 1),), online=(0,), allowed=(0,)).change.compared
+    assert outline(SETTINGS, facts(control="off"), cores=((0, 1),), online=(0,), allowed=(0,)).arms.compared
 
 
 def test_placements_in_each_arm():
@@ -183,7 +185,7 @@ def test_failing_workloads_are_given_up_and_do_not_affect_others(tmp_path):
         own("babbles", second % ("b", "b") + "echo rate of what"),
         own("leaves", f"setsid sleep 300 & echo $! >> {tmp_path}/children; echo rate 2"),
     ]
-    settings = dict(SETTINGS, change="none", workloads=["gzip"], custom=custom, placements=["single"], blocks=5)
+    settings = dict(SETTINGS, arms=["as_found"], workloads=["gzip"], custom=custom, placements=["single"], blocks=5)
     done, samples, files = measured(tmp_path, settings)
     errors = {name: [sample["error"] for sample in samples if sample["workload"] == name] for name in ("fails", "hangs", "babbles", "leaves", "gzip")}
     for name, text in (
@@ -213,8 +215,8 @@ def test_a_server_ends_with_the_plan(tmp_path, monkeypatch):
     }
     served = dict(built_in.PLAIN, name="served", title="served", argv=["cat", "{server}/up"], metric=dict(RATE, aggregate="sum"), server=server)
     monkeypatch.setitem(built_in.BUILT_IN, "served", served)
-    _done, samples, files = measured(tmp_path, dict(SETTINGS, change="none", workloads=["served"], placements=["single"], blocks=2))
-    pids = {int(sample["metric"]["value"]) for sample in samples}
+    _done, samples, files = measured(tmp_path, dict(SETTINGS, arms=["as_found"], workloads=["served"], placements=["single"], blocks=2))
+    pids = {int(sample["metrics"]["rate"]["value"]) for sample in samples}
     assert len(samples) == 2 and len(pids) == 1
     assert not os.path.exists(f"/proc/{pids.pop()}") and not os.path.exists(files.file("served.server"))
 
@@ -231,17 +233,16 @@ def test_a_workload_with_a_parameter_is_sampled_for_each_value(tmp_path, monkeyp
         point={"name": "load", "unit": "of one CPU", "values": [0.5, 1.0]},
     )
     monkeypatch.setitem(built_in.BUILT_IN, "levels", levels)
-    done, samples, files = measured(tmp_path, dict(SETTINGS, change="none", workloads=["levels"], placements=["single", "all_threads"], blocks=2))
-    assert [(sample["block"], sample["placement"], sample["point"]["value"], sample["metric"]["value"]) for sample in samples] == [
+    done, samples, files = measured(tmp_path, dict(SETTINGS, arms=["as_found"], workloads=["levels"], placements=["single", "all_threads"], blocks=2))
+    assert [(sample["block"], sample["placement"], sample["parameter"], sample["metrics"]["rate"]["value"]) for sample in samples] == [
         (0, "single", 0.5, 50.0),
         (0, "single", 1.0, 100.0),
         (1, "single", 1.0, 100.0),
         (1, "single", 0.5, 50.0),
     ]
-    assert samples[0]["point"] == {"name": "load", "value": 0.5, "unit": "of one CPU"}
     assert done.skipped == []
     files.write("header.json", done.header({}, {}, "r"))
-    assert files.read("header.json")["plan"]["workloads"][0]["points"] == [0.5, 1.0]
+    assert files.read("header.json")["plan"]["workloads"][0]["parameter"] == {"name": "load", "unit": "of one CPU", "values": [0.5, 1.0]}
 
 
 @pytest.mark.skipif(len(HERE) < 2, reason="needs two CPUs as siblings")
@@ -256,7 +257,7 @@ def test_placements_with_the_same_cpus_are_measured_under_the_first_name(tmp_pat
         placements=["all_threads"],
     )
     monkeypatch.setitem(built_in.BUILT_IN, "whole", whole)
-    settings = dict(SETTINGS, change="none", workloads=["whole"], blocks=1)
+    settings = dict(SETTINGS, arms=["as_found"], workloads=["whole"], blocks=1)
     assert [sample["placement"] for sample in measured(tmp_path, settings)[1]] == ["siblings"]
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -265,10 +266,10 @@ def test_placements_with_the_same_cpus_are_measured_under_the_first_name(tmp_pat
 
 
 def test_a_recorded_sample_matches_the_schema(tmp_path):
-    done, samples, files = measured(tmp_path, dict(SETTINGS, change="none", placements=["single"], blocks=1))
-    assert samples[0]["point"] is None
-    assert set(samples[0]["core_usage"]) == {",".join(map(str, HERE))}
-    assert "reason" in samples[0]["perf"] or samples[0]["perf"]["cpus"]
+    done, samples, files = measured(tmp_path, dict(SETTINGS, arms=["as_found"], placements=["single"], blocks=1))
+    assert samples[0]["parameter"] is None
+    assert set(samples[0]["telemetry"]["core_usage"]) == {",".join(map(str, HERE))}
+    assert "reason" in samples[0]["telemetry"]["perf"] or samples[0]["telemetry"]["perf"]["cpus"]
     files.write("header.json", done.header(smt_facts.gather(HostFs("/")), {}, "r"))
     files.amend(environment={"busy": {"others": done.others}}, plan={"stopped": "blocks"})
     found = results.parse(json.dumps(dict(files.result(), host="h")), "h")
@@ -277,7 +278,7 @@ def test_a_recorded_sample_matches_the_schema(tmp_path):
 
 def test_the_state_of_the_host_is_recorded_before_each_block(tmp_path, monkeypatch):
     monkeypatch.setattr(telemetry, "load_by_others", lambda: 0.64)
-    _done, _samples, files = measured(tmp_path, dict(SETTINGS, change="none", placements=["single"], blocks=2))
+    _done, _samples, files = measured(tmp_path, dict(SETTINGS, arms=["as_found"], placements=["single"], blocks=2))
     events = files.read_lines("events.jsonl")
     assert [event["detail"]["block"] for event in events if event["event"] == "block"] == [0, 1]
     assert set(events[1]["detail"]) == {"block", "governor", "microcode", "control", "others"}
@@ -303,11 +304,11 @@ def test_a_plan_stops_when_it_is_precise_whatever_the_effect(tmp_path, toggles):
 def test_a_missing_workload_is_skipped_and_a_plan_without_workloads_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(plan.PlanError, match=r"no workload can be run here: gzip is not installed .package gzip."):
-        measured(tmp_path, dict(SETTINGS, change="none"))
+        measured(tmp_path, dict(SETTINGS, arms=["as_found"]))
 
 
 def test_a_plan_stops_before_its_result_is_too_large_for_the_controller(tmp_path, monkeypatch):
-    settings = dict(SETTINGS, change="none", workloads=[], custom=[own("own", "echo rate 1")], placements=["single"], blocks=50)
+    settings = dict(SETTINGS, arms=["as_found"], workloads=[], custom=[own("own", "echo rate 1")], placements=["single"], blocks=50)
     monkeypatch.setattr(plan, "MOST_BYTES", 12000)
     done, samples, files = measured(tmp_path, settings)
     assert files.read("header.json")["plan"]["stopped"] == "size" and 1 < len(samples) == done.block < 50
@@ -318,11 +319,11 @@ def test_a_single_block_that_is_too_large_is_given_up_with_the_reason(tmp_path, 
     monkeypatch.setattr(plan, "MOST_BYTES", 2000)
     custom = [own(f"own_{number}", "echo rate 1") for number in range(6)]
     with pytest.raises(plan.PlanError, match=r"block 0 was not done, and the samples so far already have the maximum size of a result"):
-        measured(tmp_path, dict(SETTINGS, change="none", workloads=[], custom=custom, placements=["single"], blocks=1))
+        measured(tmp_path, dict(SETTINGS, arms=["as_found"], workloads=[], custom=custom, placements=["single"], blocks=1))
 
 
 def test_the_file_on_the_controller_is_not_larger_than_counted_by_the_plan(tmp_path):
-    settings = dict(SETTINGS, change="none", workloads=[], custom=[own("own", "echo rate 1")], placements=["single"], blocks=9)
+    settings = dict(SETTINGS, arms=["as_found"], workloads=[], custom=[own("own", "echo rate 1")], placements=["single"], blocks=9)
     done, _samples, files = measured(tmp_path, settings)
     files.write("header.json", done.header(smt_facts.gather(HostFs("/")), {"cpu_model": "\u00e9\u4e2d"}, "r"))
     path, _new = result_files.save(tmp_path / "controller", dict(files.result(), host="h"))
@@ -337,6 +338,10 @@ RATE_COMMAND = own("own", "echo rate 1")
 @pytest.mark.parametrize(
     ("changed", "error"),
     [
+        ({"arms": []}, "arms has 0 names: give 1 to 8, the baseline first"),
+        ({"arms": ["smt_on", "smt_off"] * 5}, "arms has 10 names"),
+        ({"arms": ["smt_on", "smt_on"]}, "arms has a name twice"),
+        ({"arms": ["smt_on", "smt_of"]}, "there is no arm .smt_of.: choose from as_found, "),
         ({"budget": 0}, "budget is 0: it must be from 1 to"),
         ({"blocks": 0}, "blocks is 0"),
         ({"sample_seconds": float("nan")}, "sample_seconds is nan"),
@@ -350,5 +355,5 @@ RATE_COMMAND = own("own", "echo rate 1")
     ],
 )
 def test_invalid_settings_are_refused(changed, error):
-    with pytest.raises((plan.PlanError, PlacementError, built_in.WorkloadError), match=error):
+    with pytest.raises((base.ArmError, plan.PlanError, PlacementError, built_in.WorkloadError), match=error):
         plan.check_settings(dict(SETTINGS, **changed))

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectory, RunDirectoryError, base_directory, kept_runs, sweep
 from crash import assert_durable, fresh, killed_at_each, needs_trace
 
-HEADER = {"run": "r1", "plan": {"blocks": None}, "change": {"compared": False}, "started": "2026-01-01T00:00:00Z"}
+HEADER = {"run": "r1", "plan": {"blocks": None}, "arms": [{"name": "as_found"}], "started": "2026-01-01T00:00:00Z"}
 
 
 @pytest.fixture(name="files")
@@ -133,7 +133,7 @@ def test_a_truncated_line_does_not_affect_others(files):
     assert [sample["block"] for sample in files.result()["samples"]] == [0, 2]
 
 
-@pytest.mark.parametrize("text", ["", "7", "[]", "{}", '{"plan": 7, "change": {}}', "[" * 5000, "\0"])
+@pytest.mark.parametrize("text", ["", "7", "[]", "{}", '{"plan": 7, "arms": []}', '{"plan": {}, "arms": {}}', "[" * 5000, "\0"])
 def test_a_damaged_header_is_reported_with_what_to_do(files, text):
     files.append("samples.jsonl", {"block": 0})
     with open(files.file("header.json"), "w", encoding="utf-8") as header:

@@ -14,7 +14,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_dire
 from ansible_collections.threadwise.smt.plugins.module_utils._host import locks
 
 SETTINGS = {
-    "change": "none",
+    "arms": ["as_found"],
     "workloads": [],
     "placements": ["single"],
     "budget": 600,

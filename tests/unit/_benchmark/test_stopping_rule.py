@@ -21,19 +21,18 @@ AS_FOUND = {"as_found": {"siblings": ASSIGNMENT, "cores": ASSIGNMENT, "all_threa
 def sample(block, arm, placement, value, workload="gzip", parameter=None):
     return {
         "block": block,
-        "condition": arm,
+        "arm": arm,
         "placement": placement,
         "workload": workload,
-        "metric": {"value": value},
-        "point": parameter and {"name": "load", "value": parameter, "unit": ""},
-    }
+        "parameter": parameter,
+    }, value
 
 
 def measured(ratios, precision=None, **kwargs):
     precision = precision or stopping_rule.Precision(0.01, PLACEMENTS)
     for block, ratio in enumerate(ratios):
-        precision.add(sample(block, "smt_on", "all_threads", 100.0 * (block + 1), **kwargs))
-        precision.add(sample(block, "smt_off", "one_per_core", 100.0 * (block + 1) * ratio, **kwargs))
+        precision.add(*sample(block, "smt_on", "all_threads", 100.0 * (block + 1), **kwargs))
+        precision.add(*sample(block, "smt_off", "one_per_core", 100.0 * (block + 1) * ratio, **kwargs))
     return precision
 
 
@@ -83,22 +82,22 @@ def test_without_a_main_comparison_nothing_is_enough():
     precision = stopping_rule.Precision(0.01, PLACEMENTS)
     assert not precision.enough()
     for block in range(20):
-        precision.add(sample(block, "smt_on", "single", 100.0))
+        precision.add(*sample(block, "smt_on", "single", 100.0))
     assert not precision.enough()
 
 
 def test_when_nothing_is_switched_siblings_are_compared_with_cores():
     precision = stopping_rule.Precision(0.01, AS_FOUND)
     for block in range(6):
-        precision.add(sample(block, "as_found", "cores", 100.0))
-        precision.add(sample(block, "as_found", "siblings", 60.0))
+        precision.add(*sample(block, "as_found", "cores", 100.0))
+        precision.add(*sample(block, "as_found", "siblings", 60.0))
     assert precision.enough()
 
 
 def test_blocks_in_which_a_side_failed_do_not_count():
     precision = measured([1.0] * 5)
     for block in range(5, 9):
-        precision.add(sample(block, "smt_on", "all_threads", 100.0))
+        precision.add(*sample(block, "smt_on", "all_threads", 100.0))
     assert not precision.enough()
 
 
@@ -108,7 +107,7 @@ def test_a_change_other_than_smt_is_compared_by_its_own_arms():
     for noise, enough in ((0.0, True), (0.1, False)):
         precision = stopping_rule.Precision(0.01, {"as_found": assignments, "overcommit_strict": assignments})
         for block in range(8):
-            precision.add(sample(block, "as_found", "one_per_core", 50.0))
-            precision.add(sample(block, "as_found", "all_threads", 100.0))
-            precision.add(sample(block, "overcommit_strict", "all_threads", 100.0 * (1 + noise * (-1) ** block)))
+            precision.add(*sample(block, "as_found", "one_per_core", 50.0))
+            precision.add(*sample(block, "as_found", "all_threads", 100.0))
+            precision.add(*sample(block, "overcommit_strict", "all_threads", 100.0 * (1 + noise * (-1) ** block)))
         assert precision.enough() is enough

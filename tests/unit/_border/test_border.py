@@ -158,12 +158,26 @@ def refusal(document):
         (("restored", "before", "online"), EVERYTHING, "restored.before.online"),
         (("samples", 0, "placement"), "streams_" + "9" * 30, "placement"),
         (("samples", 0, "placement"), "streams_\u00b2", "placement"),
-        (("samples", 0, "metric", "value"), 1e-100, "too close to zero"),
-        (("samples", 0, "metric", "value"), 1e308, "samples.0.metric.value"),
+        (("samples", 0, "metrics", "throughput", "value"), 1e-100, "too close to zero"),
+        (("samples", 0, "metrics", "throughput", "value"), 1e308, "samples.0.metrics.throughput.value"),
         (("samples", 0, "workload"), "another", "the plan has no workload another"),
-        (("samples", 0, "point"), {"name": "load", "value": 1}, "does not measure gzip at 1"),
+        (("samples", 0, "metrics", "throughput", "unit"), "furlongs", "does not declare the metric throughput like this"),
+        (("samples", 0, "metrics", "throughput", "better"), "lower", "does not declare the metric throughput like this"),
+        (("samples", 0, "metrics"), {"another": {"value": 1, "unit": "s", "better": "lower"}}, "does not declare the metric another like this"),
+        (("samples", 0, "metrics"), {f"m{number}": {"value": 1, "unit": "s", "better": "lower"} for number in range(101)}, "samples.0.metrics"),
+        (("samples", 0, "parameter"), 1, "does not measure gzip at 1"),
         (("samples", 0, "workers"), [{"cpus": EVERYTHING, "value": 1}], "cpus"),
-        (("samples", 0, "condition"), "on", "condition"),
+        (("samples", 0, "arm"), "on", "the result has no arm on"),
+        (("samples", 0, "arm"), "../on", "samples.0.arm"),
+        (("arms",), [], "arms: it must name each arm once"),
+        (("arms", 1, "baseline"), True, "arms: it must name each arm once"),
+        (("arms", 0, "baseline"), False, "arms: it must name each arm once"),
+        (("arms", 1, "name"), "smt_on", "arms: it must name each arm once"),
+        (("arms",), [result_maker.arm(f"a{number}", "x", number == 0) for number in range(21)], "arms"),
+        (("arms", 0, "settings"), {"x": [1]}, "arms.0.settings.x"),
+        (("arms", 0, "title"), "", "arms.0.title"),
+        (("plan", "placements", "another"), {}, "plan.placements: the result has no arm another"),
+        (("plan", "workloads", 0, "primary"), "latency", "gzip has no metric latency"),
         (("events", 0, "detail"), [[[[]]]], "events.0.detail"),
         (("events", 0, "detail"), {"a": {"b": 1}}, "events.0.detail"),
         (("ansible_remote_tmp",), "{{ lookup('pipe', 'id') }}", "ansible_remote_tmp"),
@@ -204,10 +218,10 @@ def test_thousands_of_workloads_are_refused():
     assert "plan.workloads" in refusal(document)
 
 
-@pytest.mark.parametrize("points", [[1.0, 1.0000000000001], [1, 1.0]])
-def test_points_that_look_the_same_are_refused(points):
+@pytest.mark.parametrize("values", [[1.0, 1.0000000000001], [1, 1.0]])
+def test_parameter_values_that_look_the_same_are_refused(values):
     document = result_maker.result(blocks=1)
-    document["plan"]["workloads"][0]["points"] = points
+    document["plan"]["workloads"][0]["parameter"] = {"name": "load", "unit": None, "values": values}
     assert "is listed twice" in refusal(document)
 
 

@@ -162,7 +162,7 @@ def test_a_result_is_read_as_its_report_reads_it():
     one = decisions.conclude(result, NOW)
     assert (one.host, one.hardware_class, one.run) == ("web01", CLASS, result["run"])
     assert one.choice in (conclusion.ON, conclusion.OFF, conclusion.EITHER, conclusion.BY_WORKLOAD, conclusion.UNDECIDED)
-    assert decisions.conclude(dict(result, change=dict(result["change"], name="overcommit_strict")), NOW) is None
+    assert decisions.conclude(result_maker.policy_result(), NOW) is None
     result["facts"]["hardware_class"] = None
     assert decisions.conclude(result, NOW) is None
 

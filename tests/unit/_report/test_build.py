@@ -82,13 +82,17 @@ def attacked_fixture(tmp_path_factory):
 
 
 def test_the_page_says_how_to_measure_the_same_again(tmp_path):
-    switched = {"compared": True, "reason": None, "before": "smt_on", "after": "smt_off"}
-    for name, actual in (
-        ("smt_runtime", "-e smt_eval_change=smt_runtime "),
-        ("smt_boot", "-e smt_eval_change=smt_boot -e smt_eval_boots=4 -e smt_boot_reboot_ok=true "),
-        ("overcommit_strict", "-e smt_eval_change=overcommit_strict "),
+    workloads = {"gzip": result_maker.GZIP, "mine": EVEN}
+    booted = result_maker.result(workloads=workloads)
+    booted["plan"]["boots"] = 4
+    alone = result_maker.result(workloads=workloads, compared=False, arms_left_out=[])
+    for document, actual in (
+        (result_maker.result(workloads=workloads), "-e smt_eval_arms=smt_on,smt_off "),
+        (booted, "-e smt_eval_arms=smt_on,smt_off -e smt_eval_boots=4 -e smt_boot_reboot_ok=true "),
+        (result_maker.policy_result(workloads=workloads), "-e smt_eval_arms=as_found,overcommit_strict "),
+        (result_maker.result(workloads=workloads, compared=False, shape=(1, 2, 1)), "-e smt_eval_arms=smt_on,smt_off "),
+        (alone, "-e smt_eval_arms=as_found "),
     ):
-        document = result_maker.result(change={**switched, "name": name, "boots": 4}, workloads={"gzip": result_maker.GZIP, "mine": EVEN})
         page = Page(built(tmp_path, document)[0]["index.html"]).text()
         command = f'--limit web01 {actual}-e \'{{"smt_eval_workloads": ["gzip"]}}\' -e smt_eval_budget='
         assert command in page and "which declares commands of your own: mine." in page
@@ -189,8 +193,8 @@ def test_the_csv_has_a_row_a_sample_and_a_row_a_comparison(tmp_path):
     document = result_maker.result(blocks=5)
     files, _refused = built(tmp_path, document)
     rows = list(csv.DictReader(io.StringIO(files["results.csv"])))
-    assert [float(row["value"]) for row in rows] == [sample["metric"]["value"] for sample in document["samples"]]
-    assert {row["condition"] for row in rows} == {"smt_on", "smt_off"} and rows[0]["workers"] == "1"
+    assert [float(row["value"]) for row in rows] == [sample["metrics"]["throughput"]["value"] for sample in document["samples"]]
+    assert {row["arm"] for row in rows} == {"smt_on", "smt_off"} and rows[0]["workers"] == "1"
     comparisons = list(csv.DictReader(io.StringIO(files["comparisons.csv"])))
     assert [row["verdict"] for row in comparisons] == [one["verdict"] for one in json.loads(files["results.json"])["hosts"][0]["comparisons"]]
 
@@ -311,17 +315,61 @@ def test_another_setting_than_smt_is_compared_and_decides_nothing_about_smt(tmp_
     files, _refused = built(tmp_path, document)
     text = Page(files["index.html"]).text()
     assert "Strict overcommit against as found, with every online thread busy: it costs gzip of a fixed stream 20" in text
-    assert "Leave SMT on" not in text and "better with SMT off" not in text and "better with the setting" in text
-    assert "vm.overcommit_memory 0 0" in text and "switched between strict overcommit and as found" in text
+    assert "Leave SMT on" not in text and "better with SMT off" not in text and "better than the baseline" in text
+    assert "vm.overcommit_memory 0 0" in text and "switched between as found, strict overcommit, " in text
     host = json.loads(files["results.json"])["hosts"][0]
-    assert host["recommendation"]["choice"] == "not_compared" and {one["effect"] for one in host["comparisons"]} >= {"policy", "cost_of_sharing"}
-    policy = host["recommendation"]["policy"]
-    assert policy["name"] == "overcommit_strict" and policy["outcome"] == "worse" and policy["reasons"][0]["points_to"] is None
-    assert "with strict overcommit, loss" in policy["reasons"][0]["words"]
+    assert host["recommendation"]["choice"] == "not_compared" and {one["effect"] for one in host["comparisons"]} >= {"overcommit_strict", "cost_of_sharing"}
+    (arm,) = host["recommendation"]["arms"]
+    assert arm["name"] == "overcommit_strict" and arm["outcome"] == "worse" and arm["reasons"][0]["points_to"] is None
+    assert "with strict overcommit, loss" in arm["reasons"][0]["text"]
     assert "What does strict overcommit do here?" in text and "Should SMT be on here?" not in text
     assert "strict overcommit against as found, every online thread busy" in files["summary.md"]
-    assert 'threadwise_smt_policy_verdict{host="web01",' in files["metrics.prom"] and "threadwise_smt_recommendation{" not in files["metrics.prom"]
+    assert 'threadwise_smt_arm_verdict{host="web01",' in files["metrics.prom"] and "threadwise_smt_recommendation{" not in files["metrics.prom"]
     assert "threadwise_smt_ratio{" not in files["metrics.prom"]
+
+
+def test_three_arms_are_each_compared_with_the_baseline(tmp_path):
+    document = result_maker.result(blocks=6, shape=(1, 2, 2))
+    document["arms"].append(result_maker.arm("overcommit_strict", "strict overcommit", False))
+    document["plan"]["placements"]["overcommit_strict"] = document["plan"]["placements"]["smt_on"]
+    document["samples"] += [{**sample, "arm": "overcommit_strict"} for sample in document["samples"] if sample["arm"] == "smt_on"]
+    files, _refused = built(tmp_path, document)
+    text = Page(files["index.html"]).text()
+    assert "Leave SMT on: with every online thread busy, turning it off costs gzip of a fixed stream 20" in text
+    assert "Strict overcommit against SMT on, with every online thread busy: gzip of a fixed stream stays within 1 % either way." in text
+    assert "switched between SMT on, SMT off, strict overcommit, " in text and "better than the baseline" in text
+    host = json.loads(files["results.json"])["hosts"][0]
+    assert host["recommendation"]["choice"] == "on" and [arm["outcome"] for arm in host["recommendation"]["arms"]] == ["equal"]
+    whole = {one["effect"]: one["verdict"] for one in host["comparisons"] if one["kind"] == "arm" and one["placement"] == "all_threads"}
+    assert whole == {"smt_off": "loss", "overcommit_strict": "equivalent"}
+    labels = [attributes["aria-label"] for tag, attributes in Page(files["index.html"]).elements if tag == "svg"]
+    assert any("gzip of a fixed stream, strict overcommit" in label for label in labels)
+    assert 'arm="overcommit_strict",baseline="smt_on"' in files["metrics.prom"] and 'choice="on"' in files["metrics.prom"]
+
+
+def test_every_metric_reaches_every_output(tmp_path):
+    """What one metric gains another can lose, and both have to be said: the primary one alone decides."""
+    document = result_maker.result(blocks=6, shape=(1, 2, 2))
+    document["plan"]["workloads"][0]["metrics"]["latency_p99"] = {"unit": "ms", "better": "lower", "aggregate": "max"}
+    for sample in document["samples"]:
+        factor = 1.6 if sample["arm"] == "smt_on" else 1.0
+        sample["metrics"]["latency_p99"] = {"value": factor * (2 + 0.001 * sample["block"]), "unit": "ms", "better": "lower"}
+    files, _refused = built(tmp_path, document)
+    host = json.loads(files["results.json"])["hosts"][0]
+    whole = {one["metric"]: one for one in host["comparisons"] if one["effect"] == "smt_off" and one["placement"] == "all_threads"}
+    assert whole["throughput"]["verdict"] == "loss" and whole["throughput"]["primary"]
+    assert whole["latency_p99"]["verdict"] == "gain" and whole["latency_p99"]["ratio"] == pytest.approx(1.6) and not whole["latency_p99"]["primary"]
+    assert host["recommendation"]["choice"] == "on"
+    # A latency does not add up over workers, so sides with different numbers of workers are not compared by it.
+    assert not [one for one in host["comparisons"] if one["metric"] == "latency_p99" and one["effect"] == "smt_yield"]
+    text = Page(files["index.html"]).text()
+    assert "gzip of a fixed stream, latency_p99" in text and "Further metrics of gzip of a fixed stream" in text
+    assert "latency_p99 [ms]" in files["summary.md"].replace("\\", "")
+    rows = list(csv.DictReader(files["results.csv"].splitlines()))
+    assert {row["metric"] for row in rows} == {"throughput", "latency_p99"} and len(rows) == 2 * len(document["samples"])
+    assert {row["metric"]: row["primary"] for row in csv.DictReader(files["comparisons.csv"].splitlines())} == {"throughput": "True", "latency_p99": "False"}
+    assert 'metric="latency_p99",primary="false"' in files["metrics.prom"]
+    assert {level["metric"] for level in host["levels"]} == {"throughput", "latency_p99"}
 
 
 def test_a_setting_is_judged_where_the_most_of_the_machine_was_measured(tmp_path):
@@ -329,29 +377,29 @@ def test_a_setting_is_judged_where_the_most_of_the_machine_was_measured(tmp_path
     files, _refused = built(tmp_path, document)
     text = Page(files["index.html"]).text()
     assert "Strict overcommit against as found, with one worker per core: gzip of a fixed stream stays within 1 % either way" in text
-    assert json.loads(files["results.json"])["hosts"][0]["recommendation"]["policy"]["outcome"] == "equal"
+    assert json.loads(files["results.json"])["hosts"][0]["recommendation"]["arms"][0]["outcome"] == "equal"
 
 
-def test_a_workload_with_points_is_compared_at_each_and_drawn_against_them(tmp_path):
+def test_a_workload_with_a_parameter_is_compared_at_each_and_drawn_against_them(tmp_path):
     document = result_maker.result(blocks=6, shape=(1, 2, 2))
     samples = []
     for sample in document["samples"]:
         for load in (0.25, 1.0):
-            value = sample["metric"]["value"] * load * (1 if sample["condition"] == "smt_on" or load < 1 else 0.9)
+            value = sample["metrics"]["throughput"]["value"] * load * (1 if sample["arm"] == "smt_on" or load < 1 else 0.9)
             samples.append(
                 {
                     **sample,
-                    "metric": {**sample["metric"], "value": value},
-                    "point": {"name": "load", "value": load, "unit": "CPUs"},
-                    "core_usage": {"0,1": load, "2,3": None},
+                    "metrics": {"throughput": {**sample["metrics"]["throughput"], "value": value}},
+                    "parameter": load,
+                    "telemetry": {"core_usage": {"0,1": load, "2,3": None}},
                 }
             )
     document["samples"] = samples
-    document["plan"]["workloads"][0].update(points=[0.25, 1.0], point={"name": "load", "unit": "CPUs"})
+    document["plan"]["workloads"][0].update(parameter={"name": "load", "unit": "CPUs", "values": [0.25, 1.0]})
     files, _refused = built(tmp_path, document)
     actual = json.loads(files["results.json"])["hosts"][0]
     main = [one for one in actual["comparisons"] if one["effect"] == "smt_off" and one["placement"] == "all_threads"]
-    assert [one["point"] for one in main] == [0.25, 1.0] and main[1]["ratio"] == pytest.approx(0.9 * main[0]["ratio"], rel=0.01)
+    assert [one["parameter"] for one in main] == [0.25, 1.0] and main[1]["ratio"] == pytest.approx(0.9 * main[0]["ratio"], rel=0.01)
     assert main[0]["title"] == "gzip of a fixed stream, load 0.25 CPUs"
     pictures = [attributes["aria-label"] for tag, attributes in Page(files["index.html"]).elements if tag == "svg"]
     assert any("every online thread busy: usage of its busiest core by load [CPUs]" in label for label in pictures)

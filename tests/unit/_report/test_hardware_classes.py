@@ -17,8 +17,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_
 SETTINGS = build.Settings()
 
 
-def row(host, hardware_class="class-a", **options):
+def row(host, hardware_class="class-a", boots=None, confounded=False, **options):
     result = result_maker.result(host=host, **{"blocks": 5, "shape": (1, 2, 2), **options})
+    result["plan"].update(boots=boots, confounded=confounded)
     result["facts"]["hardware_class"] = hardware_class
     return hardware_classes.row(build.summarise(result, f"{host}.json", SETTINGS), f"{host}.html")
 
@@ -39,8 +40,7 @@ def test_the_host_is_the_unit():
 
 
 def test_hosts_that_were_all_booted_in_the_same_order_do_not_tell_the_change_from_the_reboot():
-    change = {"name": "smt_boot", "compared": True, "reason": None, "before": "smt_on", "after": "smt_off", "boots": 1, "confounded": True}
-    rows = [row(f"web{number}", seed=number, change=change) for number in range(4)]
+    rows = [row(f"web{number}", seed=number, boots=1, confounded=True) for number in range(4)]
     (one,) = hardware_classes.by_class(rows, 0.01, 0.95)
     assert (one["workloads"][0]["verdict"], one["recommendation"], one["title"]) == ("loss", "undecided", "not decided")
     assert 'loss</span> <span class="muted">confounded with the reboot</span>' in fleet_page.render(rows, [], 0.01, 0.95)
@@ -113,13 +113,13 @@ def test_hosts_that_switched_another_setting_are_shown_with_it_and_not_counted_f
     text = re.sub(r"\s+", " ", (tmp_path / "index.html").read_text(encoding="utf-8"))
     assert "Should SMT be on? What does strict overcommit do? 8 hosts" in text
     assert "SMT on: 4; Strict overcommit: worse: 4." in text
-    assert "gzip of a fixed stream, strict overcommit" in text and "better with the setting" in text and "better with SMT off" in text
+    assert "gzip of a fixed stream, strict overcommit" in text and "better than the baseline" in text and "better with SMT off" in text
     rows = [hardware_classes.row(one, "page") for one in json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["hosts"]]
-    classes = {one["policy"]: one for one in hardware_classes.by_class(rows, 0.01, 0.95)}
-    assert {policy: (one["hosts"], one["recommendation"], one["title"]) for policy, one in classes.items()} == {
+    classes = {one["subject"]: one for one in hardware_classes.by_class(rows, 0.01, 0.95)}
+    assert {subject: (one["hosts"], one["recommendation"], one["title"]) for subject, one in classes.items()} == {
         None: (4, "on", "SMT on"),
-        "overcommit_strict": (4, "not_compared", "strict overcommit: worse"),
+        "strict overcommit": (4, "not_compared", "strict overcommit: worse"),
     }
-    unknown = {**result_maker.policy_result(name="x" * 200, blocks=5, shape=(1, 2, 2)), "host": "odd"}
-    assert hardware_classes.row(build.summarise(unknown, "odd.json", SETTINGS), "odd.html")["title"] == "another setting: worse"
-    assert {workload["workload"] for workload in classes["overcommit_strict"]["workloads"]} == {"gzip, all_threads, overcommit_strict"}
+    unknown = {**result_maker.policy_result(name="x" * 59, blocks=5, shape=(1, 2, 2)), "host": "odd"}
+    assert hardware_classes.row(build.summarise(unknown, "odd.json", SETTINGS), "odd.html")["title"] == "another arm: worse"
+    assert {workload["workload"] for workload in classes["strict overcommit"]["workloads"]} == {"gzip, all_threads, overcommit_strict"}

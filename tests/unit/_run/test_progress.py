@@ -17,7 +17,7 @@ TOLD = {
     "last": {
         "workload": "gzip",
         "placement": "siblings",
-        "condition": "smt_on",
+        "arm": "SMT on",
         "metric": {"name": "throughput", "value": 78.04, "unit": "MB/s"},
         "workers": 2,
     },
@@ -60,6 +60,6 @@ def test_what_no_plan_writes_is_none(more):
 
 def test_hostile_words_make_one_harmless_line():
     nasty = "\x1b[2J\n\u202e\x9b" + "x" * 200
-    last = {**TOLD["last"], "workload": nasty, "placement": nasty, "condition": nasty, "metric": {"name": nasty, "value": 7, "unit": nasty}}
+    last = {**TOLD["last"], "workload": nasty, "placement": nasty, "arm": nasty, "metric": {"name": nasty, "value": 7, "unit": nasty}}
     line = progress.line(progress.parse(json.dumps({**TOLD, "phase": nasty, "last": last})))
     assert line.isprintable() and len(line) < 400

@@ -66,10 +66,10 @@ def test_a_number_that_is_none(tmp_path, number):
     assert "only finite numbers" in refusal(write(tmp_path, text))
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", None, 1.5, True, [], "x" * 100_000])
+@pytest.mark.parametrize("version", [0, 1, 3, "2", None, 1.5, True, [], "x" * 100_000])
 def test_another_version(tmp_path, version):
     message = refusal(write(tmp_path, changed(schema_version=version)))
-    assert "this collection reads version 1" in message
+    assert "this collection reads version 2" in message
 
 
 @pytest.mark.parametrize("text", ["[]", "null", "7", '"threadwise.smt/result"', "{}", '{"schema": "other"}'])
@@ -90,7 +90,7 @@ def test_no_result_at_all(tmp_path, text):
         ("facts", {"sibling_groups": "0-1"}, "facts"),
         ("plan", {"placements": {"smt_on": {"single": {"workers": [["0"]]}}}}, "plan"),
         ("skipped", [{}], "skipped.0"),
-        ("change", {}, "change"),
+        ("arms", [{}], "arms.0"),
         ("restored", {"ok": "yes"}, "restored.ok"),
         ("message", "y" * 30_000, "message"),
     ],

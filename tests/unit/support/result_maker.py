@@ -35,12 +35,17 @@ def machine(sockets=2, cores=2, threads=2):
     return groups, packages
 
 
+def arm(name, title, baseline):
+    """An arm of a result."""
+    return {"name": name, "title": title, "baseline": baseline, "settings": {}}
+
+
 def cpulist(cpus):
     return ",".join(str(cpu) for cpu in cpus)
 
 
 def spots(groups, packages, usable, names=ORDER):
-    """plan.placements[condition] of a result."""
+    """plan.placements[arm] of a result."""
     placements = placement.Placements(groups, packages, usable)
     found = {name: placements.workers(name) for name in names}
     same = placement.same_as_earlier({name: workers for name, (workers, _reason) in found.items() if workers})
@@ -55,27 +60,37 @@ def worker_rate(cpu, workers, groups, workload):
     return workload["rate"] / on_cpu * (workload["share"] if len(busy) > 1 else 1.0)
 
 
-def policy_result(name="overcommit_strict", without=(), **options):
-    """The same where another setting than SMT was switched.
+def policy_result(name="overcommit_strict", without=(), title="strict overcommit", **options):
+    """The same with another arm than those of SMT.
 
     Args:
-        name: the setting that was switched
+        name: the arm
+        title: its title
         without: placements that were not measured
         options: as for :func:`result`
     """
     document = result(**options)
-    conditions = {"smt_on": "as_found", "smt_off": name}
-    document["change"] = {"name": name, "compared": True, "reason": None, "before": "as_found", "after": name}
+    names = {"smt_on": "as_found", "smt_off": name}
+    document["arms"] = [arm("as_found", "as found", True), arm(name, title, False)]
     document["plan"]["placements"] = {
-        conditions[condition]: {spot: about for spot, about in spots.items() if spot not in without}
-        for condition, spots in document["plan"]["placements"].items()
+        names[one]: {spot: about for spot, about in spots.items() if spot not in without} for one, spots in document["plan"]["placements"].items()
     }
-    document["samples"] = [{**one, "condition": conditions[one["condition"]]} for one in document["samples"] if one["placement"] not in without]
+    document["samples"] = [{**one, "arm": names[one["arm"]]} for one in document["samples"] if one["placement"] not in without]
     return document
 
 
 def result(
-    host="web01", run="20260102T030405Z", workloads=None, shape=(2, 2, 2), blocks=10, noise=0.005, drift=0.0, seed=1, compared=True, reason=None, **changes
+    host="web01",
+    run="20260102T030405Z",
+    workloads=None,
+    shape=(2, 2, 2),
+    blocks=10,
+    noise=0.005,
+    drift=0.0,
+    seed=1,
+    compared=True,
+    reason="no core of this host has a second thread",
+    **changes,
 ):
     """A result document.
 
@@ -89,7 +104,7 @@ def result(
         drift: change of the log of every rate from the first to the last sample
         seed: of the random numbers
         compared: whether SMT was switched
-        reason: why SMT was not switched, or None
+        reason: why SMT was not switched, where it was not
         changes: top-level fields to replace
     """
     workloads = {"gzip": GZIP} if workloads is None else workloads
@@ -97,21 +112,21 @@ def result(
     groups, packages = machine(*shape)
     everything = [cpu for group in groups for cpu in group]
     primaries = [group[0] for group in groups]
-    conditions = {"smt_on": everything, "smt_off": primaries} if compared else {"as_found": everything}
-    plan = {condition: spots(groups, packages, usable) for condition, usable in conditions.items()}
+    online = {"smt_on": everything, "smt_off": primaries} if compared else {"as_found": everything}
+    plan = {name: spots(groups, packages, usable) for name, usable in online.items()}
     order = []
     for block in range(blocks):
         items = [
-            (condition, name, spot)
-            for condition in conditions
+            (arm_name, name, spot)
+            for arm_name in online
             for name in workloads
             for spot in ORDER
-            if plan[condition][spot]["workers"] and not plan[condition][spot]["same_as"]
+            if plan[arm_name][spot]["workers"] and not plan[arm_name][spot]["same_as"]
         ]
         order += [(block, item) for item in (items if block % 2 == 0 else reversed(items))]
     samples = []
-    for index, (block, (condition, name, spot)) in enumerate(order):
-        workers = plan[condition][spot]["workers"]
+    for index, (block, (arm_name, name, spot)) in enumerate(order):
+        workers = plan[arm_name][spot]["workers"]
         level = drift * index / max(1, len(order) - 1)
         values = [worker_rate(worker[0], workers, groups, workloads[name]) * math.exp(level + source.gauss(0, noise)) for worker in workers]
         busy = {str(cpu) for worker in workers for cpu in worker}
@@ -119,18 +134,17 @@ def result(
             {
                 "workload": name,
                 "placement": spot,
-                "condition": condition,
+                "arm": arm_name,
                 "block": block,
                 "index": index,
                 "started": moment(index),
                 "ok": True,
                 "error": None,
                 "wall_seconds": 0.8,
-                "metric": {"name": "throughput", "value": sum(values), "unit": workloads[name]["unit"], "better": "higher"},
                 "metrics": {"throughput": {"value": sum(values), "unit": workloads[name]["unit"], "better": "higher"}},
                 "workers": [{"cpus": cpulist(worker), "value": value, "wall_seconds": 0.8, "cpu_seconds": 0.79} for worker, value in zip(workers, values)],
-                "cpu_usage": {str(cpu): (1.0 if str(cpu) in busy else 0.02) for cpu in conditions[condition]},
-                "steal": 0.0,
+                "parameter": None,
+                "telemetry": {"cpu_usage": {str(cpu): (1.0 if str(cpu) in busy else 0.02) for cpu in online[arm_name]}, "steal": 0.0},
             }
         )
     smt = shape[2] > 1
@@ -138,7 +152,7 @@ def result(
     state = {"control": "on" if smt else "notsupported", "online": everything}
     document = {
         "schema": "threadwise.smt/result",
-        "schema_version": 1,
+        "schema_version": 2,
         "run": run,
         "host": host,
         "collection_version": "0.1.0",
@@ -189,13 +203,10 @@ def result(
             "cpu_model": "Example CPU 1234",
             "microcode": "0x1",
         },
-        "change": {
-            "name": "smt_runtime",
-            "compared": compared,
-            "reason": reason,
-            "before": "smt_on" if compared else None,
-            "after": "smt_off" if compared else None,
-        },
+        "arms": [arm("smt_on", "SMT on", True), arm("smt_off", "SMT off", False)] if compared else [arm("as_found", "as found", True)],
+        "arms_left_out": []
+        if compared
+        else [{"name": name, "title": title, "reason": reason} for name, title in (("smt_on", "SMT on"), ("smt_off", "SMT off"))],
         "plan": {
             "seconds_budget": 170,
             "sample_seconds": 0.8,
@@ -206,11 +217,10 @@ def result(
                 {
                     "name": name,
                     "title": workload["title"],
-                    "metric": "throughput",
-                    "unit": workload["unit"],
-                    "better": "higher",
+                    "primary": "throughput",
+                    "metrics": {"throughput": {"unit": workload["unit"], "better": "higher", "aggregate": "sum"}},
+                    "parameter": None,
                     "argv": ["gzip", "-6", "-c"],
-                    "aggregate": "sum",
                     "package": "gzip",
                 }
                 for name, workload in workloads.items()
@@ -240,9 +250,9 @@ NOT_FREE = frozenset(
         "outcome",
         "workload",
         "placement",
-        "condition",
+        "arm",
         "name",
-        "metric",
+        "primary",
         "metrics",
         "better",
         "aggregate",
@@ -263,7 +273,8 @@ NOT_FREE = frozenset(
         "hardware_class",
         "methods",
         "loader",
-        "change",
+        "arms",
+        "arms_left_out",
         "smt",
     }
 )
@@ -283,13 +294,15 @@ def hostile(attack, host="evil"):
     document = spoilt(result(host=f"{host}{attack}", workloads={"gzip": {**GZIP, "title": attack, "unit": attack}}, blocks=5), attack)
     document["outcome"] = "failed"
     document["facts"].update(control=attack[:100], hypervisor=attack[:100])
-    document["change"]["reason"] = attack
-    document["samples"][0].update(ok=False, metric=None, error=attack)
+    document["arms_left_out"] = [{"name": "overcommit_strict", "title": attack[:255] or "x", "reason": attack}]
+    document["arms"][0]["title"] = attack[:255] or "x"
+    document["samples"][0].update(ok=False, metrics={}, error=attack)
     for sample in document["samples"][1:]:
-        sample["metric"]["unit"] = attack
+        sample["metrics"]["throughput"]["unit"] = attack
+    document["plan"]["workloads"][0]["metrics"]["throughput"]["unit"] = attack
     for sample in document["samples"][1:3]:
-        sample["perf"] = {"reason": attack}
-    document["skipped"] = [{"workload": "gzip", "placement": "same_cpu", "condition": "smt_on", "reason": attack}]
+        sample["telemetry"]["perf"] = {"reason": attack}
+    document["skipped"] = [{"workload": "gzip", "placement": "same_cpu", "arm": "smt_on", "reason": attack}]
     document["restored"] = {"ok": False, "before": {"control": attack, "online": [0]}, "after": None, "differences": [attack]}
     return document
 

@@ -13,10 +13,11 @@ import dataclasses
 import functools
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import tables
 
 SCHEMA_NAME = "threadwise.smt/report"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class FormatError(Exception):
@@ -45,8 +46,8 @@ class Host:
 
     @functools.cached_property
     def samples(self) -> list[list[t.Any]]:
-        """One row per sample, with the columns of :data:`SAMPLE_COLUMNS`."""
-        return [_sample_row(self.result, sample) for sample in self.result["samples"]]
+        """One row per metric of each sample, the primary metric first, with the columns of :data:`SAMPLE_COLUMNS`."""
+        return [row for sample in self.result["samples"] for row in _sample_rows(self.result, sample)]
 
     @functools.cached_property
     def samples_text(self) -> str:
@@ -85,16 +86,17 @@ SAMPLE_COLUMNS = {
     "hardware_class": "VARCHAR",
     "workload": "VARCHAR",
     "placement": "VARCHAR",
-    "condition": "VARCHAR",
+    "arm": "VARCHAR",
     "block": "BIGINT",
     "index": "BIGINT",
     "ok": "BOOLEAN",
     "metric": "VARCHAR",
+    "primary": "BOOLEAN",
     "value": "DOUBLE",
     "unit": "VARCHAR",
     "better": "VARCHAR",
-    "point": "DOUBLE",
-    "point_name": "VARCHAR",
+    "parameter": "DOUBLE",
+    "parameter_name": "VARCHAR",
     "workers": "BIGINT",
     "wall_seconds": "DOUBLE",
     "steal": "DOUBLE",
@@ -103,27 +105,36 @@ SAMPLE_COLUMNS = {
 }
 
 
-def _sample_row(result: dict[str, t.Any], sample: dict[str, t.Any]) -> list[t.Any]:
-    metric, point = sample["metric"] or {}, sample.get("point") or {}
+def _sample_rows(result: dict[str, t.Any], sample: dict[str, t.Any]) -> list[list[t.Any]]:
+    workload = host_comparisons.declaration(result, sample["workload"])
+    primary = workload["primary"]
+    # A failed sample has no metric, and a row of its own.
+    names = [primary, *(name for name in sample["metrics"] if name != primary)]
+    return [_sample_row(result, sample, workload, name) for name in names]
+
+
+def _sample_row(result: dict[str, t.Any], sample: dict[str, t.Any], workload: dict[str, t.Any], metric: str) -> list[t.Any]:
+    declared = workload["metrics"][metric]
     return [
         result["run"],
         result["host"],
         result["facts"].get("hardware_class"),
         sample["workload"],
         sample["placement"],
-        sample["condition"],
+        sample["arm"],
         sample["block"],
         sample.get("index"),
         sample["ok"],
-        metric.get("name"),
-        metric.get("value"),
-        metric.get("unit"),
-        metric.get("better"),
-        point.get("value"),
-        point.get("name"),
+        metric,
+        metric == workload["primary"],
+        (sample["metrics"].get(metric) or {}).get("value"),
+        declared["unit"],
+        declared["better"],
+        sample.get("parameter"),
+        (workload.get("parameter") or {}).get("name") if sample.get("parameter") is not None else None,
         len(sample.get("workers") or []),
         sample.get("wall_seconds"),
-        sample.get("steal"),
+        host_comparisons.telemetry_of(sample).get("steal"),
         sample.get("started"),
         sample.get("error"),
     ]

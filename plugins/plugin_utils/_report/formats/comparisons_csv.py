@@ -15,15 +15,16 @@ COMPARISON_COLUMNS = (
     "hardware_class",
     "workload",
     "metric",
+    "primary",
     "unit",
     "better",
     "kind",
     "effect",
     "placement",
-    "point",
-    "baseline_condition",
+    "parameter",
+    "baseline_arm",
     "baseline_placement",
-    "candidate_condition",
+    "candidate_arm",
     "candidate_placement",
     "baseline_value",
     "candidate_value",
@@ -39,7 +40,6 @@ COMPARISON_COLUMNS = (
     "p_adjusted",
     "method",
 )
-# Characters that start a formula in a spreadsheet (OWASP, CSV injection), including full-width characters.
 
 
 def _host(host: Host) -> str:
@@ -47,7 +47,7 @@ def _host(host: Host) -> str:
 
 
 def _row(summary: dict[str, t.Any], one: dict[str, t.Any]) -> list[t.Any]:
-    sides = {f"{side}_{key}": one[side][key] for side in ("baseline", "candidate") for key in ("condition", "placement")}
+    sides = {f"{side}_{key}": one[side][key] for side in ("baseline", "candidate") for key in ("arm", "placement")}
     values = {**{key: summary[key] for key in ("run", "host", "hardware_class")}, **one, **sides}
     return [values.get(column) for column in COMPARISON_COLUMNS]
 

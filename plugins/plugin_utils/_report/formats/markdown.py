@@ -38,7 +38,8 @@ def _host(host: Host) -> str:
     if summary["comparisons"]:
         lines += ["| workload | compared | change | verdict | blocks |", "|---|---|---|---|---|"]
         for one in summary["comparisons"]:
-            cells = [one["title"], report_text.compared(one), report_text.change_and_interval(one)]
+            title = ", ".join(filter(None, [one["title"], report_text.metric(one)]))
+            cells = [title, report_text.compared(one), report_text.change_and_interval(one)]
             lines.append(f"| {' | '.join(map(plain, cells))} | {one['verdict']} | {one['n']} |")
         lines.append("")
     missing = [*summary["not_measured"], *summary["failures"]]

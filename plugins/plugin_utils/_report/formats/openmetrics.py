@@ -16,14 +16,14 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.bas
 MOST_HELD = 1024 * 1024
 # Name -> help text. Gauges without time stamps: node_exporter's textfile collector accepts nothing else.
 METRICS = {
-    "threadwise_smt_ratio": "work with SMT off by work with SMT on, every online thread busy; above 1 SMT off does more",
+    "threadwise_smt_ratio": "SMT off by SMT on, every online thread busy; above 1 SMT off is better in this metric",
     "threadwise_smt_ratio_low": "lower end of the interval of threadwise_smt_ratio",
     "threadwise_smt_ratio_high": "upper end of the interval of threadwise_smt_ratio",
     "threadwise_smt_verdict": "1 for the verdict that was reached: gain, loss, equivalent or inconclusive",
-    "threadwise_smt_policy_ratio": "work with another setting than SMT by work as found, at the widest placement measured; above 1 the setting does more",
-    "threadwise_smt_policy_ratio_low": "lower end of the interval of threadwise_smt_policy_ratio",
-    "threadwise_smt_policy_ratio_high": "upper end of the interval of threadwise_smt_policy_ratio",
-    "threadwise_smt_policy_verdict": "1 for the verdict that was reached: gain, loss, equivalent or inconclusive",
+    "threadwise_smt_arm_ratio": "another arm than SMT on and off by its baseline, at the widest placement measured; above 1 the arm is better in this metric",
+    "threadwise_smt_arm_ratio_low": "lower end of the interval of threadwise_smt_arm_ratio",
+    "threadwise_smt_arm_ratio_high": "upper end of the interval of threadwise_smt_arm_ratio",
+    "threadwise_smt_arm_verdict": "1 for the verdict that was reached: gain, loss, equivalent or inconclusive",
     "threadwise_smt_recommendation": "1 for the choice that is recommended",
     "threadwise_smt_restored": "1 when the host was read back as it was before the run, 0 when not",
     "threadwise_smt_vulnerable": "number of vulnerabilities that the kernel calls open because of SMT",
@@ -43,17 +43,22 @@ def _host(report: Host) -> str:
             lines.append(f"{name}{{{pairs}}} {value!r}\n")
 
     def add_comparison(one: dict[str, t.Any], name: str, **labels: str) -> None:
-        labels.update(workload=one["workload"], **({} if one.get("point") is None else {"point": f"{one['point']:.12g}"}))
+        labels.update(
+            workload=one["workload"],
+            metric=one["metric"],
+            primary=str(one["primary"]).lower(),
+            **({} if one.get("parameter") is None else {"parameter": f"{one['parameter']:.12g}"}),
+        )
         add(f"{name}_ratio", one["ratio"], **labels)
         add(f"{name}_ratio_low", one["ci_low"], **labels)
         add(f"{name}_ratio_high", one["ci_high"], **labels)
         add(f"{name}_verdict", 1, **labels, verdict=one["verdict"])
 
-    for one in host_comparisons.primary(summary["comparisons"]):
+    for one in host_comparisons.of_smt(summary["comparisons"], every_metric=True):
         add_comparison(one, "threadwise_smt")
-    for one in host_comparisons.of_policy(summary["comparisons"]):
-        add_comparison(one, "threadwise_smt_policy", policy=one["candidate"]["condition"], placement=one["placement"])
-    if summary["recommendation"]["policy"] is None:
+    for one in host_comparisons.of_other_arms(summary["comparisons"], every_metric=True):
+        add_comparison(one, "threadwise_smt_arm", arm=one["effect"], baseline=one["baseline"]["arm"], placement=one["placement"])
+    if summary["concerns_smt"]:
         add("threadwise_smt_recommendation", 1, choice=summary["recommendation"]["choice"])
     add("threadwise_smt_restored", None if not summary["restored"] or summary["restored"].get("ok") is None else int(summary["restored"]["ok"]))
     add("threadwise_smt_vulnerable", len(summary["vulnerable"]) if summary["vulnerable"] is not None else None)

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""results.csv: one row per sample."""
+"""results.csv: one row per metric of each sample."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def render(before: t.Sequence[hardware_classes.Row], after: t.Sequence[hardware_
     pairs = [(earlier[row["host"]], row) for row in after if row["host"] in earlier]
     lines = [line for pair in pairs for line in _lines(*pair)]
     compared = hardware_classes.compared([row for _before, row in pairs])
-    effect = "SMT" if not any(row["policy"] for _before, row in pairs) else "what was switched"
+    effect = "SMT" if not any(row["subject"] for _before, row in pairs) else "what was switched"
     return frame.render(
         "compare.html.j2",
         hosts=len(pairs),

@@ -8,7 +8,6 @@ import collections
 import typing as t
 from urllib.parse import quote
 
-from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, hardware_classes, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Refused
@@ -60,20 +59,20 @@ def render(rows: t.Sequence[hardware_classes.Row], refused: t.Sequence[Refused],
 
 
 def _question(rows: t.Sequence[hardware_classes.Row]) -> str:
-    asked = hardware_classes.asked(rows)
-    others = " and ".join(arms.title(policy) for policy in asked if policy)
-    questions = [*(["Should SMT be on?"] if not asked or None in asked else []), *([f"What does {others} do?"] if others else [])]
+    found = hardware_classes.subjects(rows)
+    others = " and ".join(subject for subject in found if subject)
+    questions = [*(["Should SMT be on?"] if not found or None in found else []), *([f"What does {others} do?"] if others else [])]
     return " ".join(questions)
 
 
 def _charts(rows: t.Sequence[hardware_classes.Row], classes: t.Sequence[dict[str, t.Any]]) -> list[tuple[str, charts.Picture]]:
-    """Return a title and a chart for each setting that was switched."""
+    """Return a title and a chart for each subject."""
     found = []
-    for policy in hardware_classes.asked(rows):
-        sides = report_text.SIDES_OF_POLICY if policy else report_text.SIDES_OF_CHANGE
-        chart = _chart([row for row in rows if row["policy"] == policy], [one for one in classes if one["policy"] == policy], sides)
+    for subject in hardware_classes.subjects(rows):
+        sides = report_text.SIDES_OF_ARMS if subject else report_text.SIDES_OF_SMT
+        chart = _chart([row for row in rows if row["subject"] == subject], [one for one in classes if one["subject"] == subject], sides)
         if chart:
-            found.append((f"{arms.title(policy)} against what was found" if policy else "SMT off against SMT on", chart))
+            found.append((f"{subject} against the baseline" if subject else "SMT off against SMT on", chart))
     return found
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 import jinja2
-from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
@@ -33,8 +33,7 @@ def environment() -> jinja2.Environment:
         signed=conclusion.signed,
         change=report_text.change,
         interval=report_text.interval,
-        placement=host_comparisons.placement_title,
-        condition=arms.title,
+        placement=placements.title,
         effect=report_text.EFFECT_TITLES.get,
         concluded=report_text.conclusion_title,
         address=quote,

@@ -9,11 +9,10 @@ import shlex
 import statistics as plain_statistics
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._arms import changes
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
-from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in import BUILT_IN
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import boots, comparisons as host_comparisons, conclusion, smt_metrics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion, smt_metrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame, smt_metrics as smt_metrics_part, telemetry as telemetry_part
 
@@ -29,7 +28,7 @@ SAMPLE_HEADS = (
     ("block", True),
     ("workload", False),
     ("placement", False),
-    ("condition", False),
+    ("arm", False),
     ("value", True),
     ("unit", False),
     ("wall s", True),
@@ -50,13 +49,13 @@ def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, mar
         later: whether the browser renders the charts, with ``charts.js`` beside the page.
     """
     comparisons = summary["comparisons"]
-    main = host_comparisons.primary(comparisons) or host_comparisons.of_policy(comparisons)
-    shown = set(map(id, main))
-    policy = host_comparisons.policy_of(result["change"])
-    sides = report_text.SIDES_OF_CHANGE if host_comparisons.primary(comparisons) else report_text.SIDES_OF_POLICY
-    compared = host_comparisons.sides(result)
-    change = compared and " against ".join(map(arms.title, reversed(compared)))
+    of_smt, of_others = host_comparisons.of_smt(comparisons), host_comparisons.of_other_arms(comparisons)
+    main = [*of_smt, *of_others]
+    shown = {(host_comparisons.is_of_smt(one), one["placement"]) for one in of_smt} | set(map(id, of_others))
+    sides = report_text.SIDES_OF_SMT if of_smt and not of_others else report_text.SIDES_OF_ARMS
+    baseline, *candidates = (arm["title"] for arm in result["arms"])
     workloads = _workloads(result, summary, margin)
+    between_arms = [one for one in comparisons if one["kind"] == "arm"]
     return frame.render(
         "host.html.j2",
         result=result,
@@ -65,12 +64,15 @@ def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, mar
         alone=alone,
         later=later,
         main=main,
-        main_chart=forest([{"label": one["title"], **ratio_row(one)} for one in main], main, sides),
-        change=change,
+        main_chart=forest([{"label": _label(one, len(candidates) > 1), **ratio_row(one)} for one in main], main, sides),
+        compared=f"{', '.join(candidates)} against {baseline}" if candidates else None,
+        several=len(candidates) > 1,
+        why_not=host_comparisons.why_not_compared(result),
         sides=sides,
-        others=[one for one in comparisons if one["kind"] == "change" and id(one) not in shown],
-        busy=" or ".join(dict.fromkeys(host_comparisons.placement_title(one["placement"]) for one in main)),
-        policy=policy and arms.title(policy),
+        others=[one for one in between_arms if one["primary"] and id(one) not in shown and (host_comparisons.is_of_smt(one), one["placement"]) not in shown],
+        further=[one for one in comparisons if not one["primary"]],
+        busy=" or ".join(dict.fromkeys(placements.title(one["placement"]) for one in main)),
+        subject=None if summary["concerns_smt"] else " and ".join(arm["title"] for arm in summary["recommendation"]["arms"]),
         effects=_effects(comparisons),
         workloads=workloads,
         machine=_machine(result),
@@ -82,9 +84,14 @@ def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, mar
         command=_command(result),
         own=_own_commands(result),
         sample_heads=SAMPLE_HEADS,
-        samples=[_sample_cells(place, sample) for place, sample in enumerate(result["samples"][:MOST_SAMPLES_SHOWN])],
+        samples=[_sample_cells(result, place, sample) for place, sample in enumerate(result["samples"][:MOST_SAMPLES_SHOWN])],
         facts=json.dumps(result["facts"], indent=1, sort_keys=True, ensure_ascii=False),
     )
+
+
+def _label(one: dict[str, t.Any], several: bool) -> str:
+    """Return the label of a comparison in the main chart, with its arm where there are several."""
+    return f"{one['title']}, {one['candidate']['arm_title']}" if several else str(one["title"])
 
 
 def ratio_row(one: dict[str, t.Any]) -> dict[str, t.Any]:
@@ -94,7 +101,7 @@ def ratio_row(one: dict[str, t.Any]) -> dict[str, t.Any]:
 
 
 def forest(
-    rows: t.Sequence[dict[str, t.Any]], comparisons: t.Sequence[dict[str, t.Any]], sides: tuple[str, str] = report_text.SIDES_OF_CHANGE
+    rows: t.Sequence[dict[str, t.Any]], comparisons: t.Sequence[dict[str, t.Any]], sides: tuple[str, str] = report_text.SIDES_OF_SMT
 ) -> charts.Picture | None:
     """Draw the forest plot of these rows with its alternative text; None without rows."""
     rows = rows[:MOST_ROWS_DRAWN]
@@ -108,7 +115,7 @@ def _effects(comparisons: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]
     """Return the comparisons between placements, by effect, each with its chart."""
     found = []
     for effect in host_comparisons.PLACEMENT_PAIRS.values():
-        group = [one for one in comparisons if one["effect"] == effect]
+        group = [one for one in comparisons if one["effect"] == effect and one["primary"]]
         if group:
             rows = [{"label": one["title"], **ratio_row(one)} for one in group]
             found.append({"effect": effect, "comparisons": group, "chart": forest(rows, group, ("less work", "more work"))})
@@ -125,16 +132,25 @@ def _workloads(result: dict[str, t.Any], summary: dict[str, t.Any], margin: floa
         samples.setdefault(sample["workload"], []).append(sample)
     found = []
     for name in dict.fromkeys(level["workload"] for level in summary["levels"]):
-        about = host_comparisons.describe_workload(result, name)
-        levels = [level for level in summary["levels"] if level["workload"] == name]
+        parameter = host_comparisons.declaration(result, name).get("parameter") or {}
+        about = {**host_comparisons.describe_workload(result, name), "parameter_name": parameter.get("name", "")}
+        of_all_metrics = [level for level in summary["levels"] if level["workload"] == name]
+        levels = [level for level in of_all_metrics if level["primary"]]
+        titles = _arm_titles(result)
         found.append(
             {
                 **about,
                 "levels": levels,
-                "chart": _bars(levels, about),
+                "further": [
+                    {**level, **result_metric}
+                    for level in of_all_metrics
+                    if not level["primary"]
+                    for result_metric in [host_comparisons.describe_workload(result, name, None, level["metric"])]
+                ],
+                "chart": _bars(levels, titles, about),
                 "repeats": _repeats(result, samples.get(name, []), about),
-                "streams": _streams(levels, about, margin),
-                "points": _points(samples.get(name, []), levels, about),
+                "streams": _streams(levels, titles, about, margin),
+                "parameters": _parameters(result, samples.get(name, []), levels, about),
                 "smt_metrics": smt_metrics_part.lines(about, summary["comparisons"], levels, samples.get(name, []), margin),
                 "telemetry": telemetry_part.table(result, samples.get(name, []), levels),
             }
@@ -142,22 +158,27 @@ def _workloads(result: dict[str, t.Any], summary: dict[str, t.Any], margin: floa
     return found
 
 
+def _arm_titles(result: dict[str, t.Any]) -> list[str]:
+    """Return the titles of all arms, the baseline first."""
+    return [arm["title"] for arm in result["arms"]]
+
+
 def _unit(about: dict[str, t.Any]) -> str:
     return f"{about['metric']} [{about['unit']}]"
 
 
-def _bars(levels: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any]) -> charts.Picture | None:
+def _bars(levels: t.Sequence[dict[str, t.Any]], titles: t.Sequence[str], about: dict[str, t.Any]) -> charts.Picture | None:
     drawn = [
-        {"label": host_comparisons.placement_title(level["placement"]), "text": report_text.number(level["value"]), **_span(level)}
+        {"label": placements.title(level["placement"]), "text": report_text.number(level["value"]), **_span(level)}
         for level in levels
-        if level["value"] is not None and level["point"] is None and not host_comparisons.STREAMS.match(level["placement"])
+        if level["value"] is not None and level["parameter"] is None and not placements.STREAMS.match(level["placement"])
     ][:MOST_ROWS_DRAWN]
     unit = f"{_unit(about)}, {'more' if about['better'] == 'higher' else 'less'} is better"
-    return charts.bars(drawn, unit, f"{about['title']}: {unit}, by placement; the table has the numbers") if drawn else None
+    return charts.bars(drawn, titles, unit, f"{about['title']}: {unit}, by placement; the table has the numbers") if drawn else None
 
 
 def _span(level: dict[str, t.Any]) -> dict[str, t.Any]:
-    return {"condition": level["condition"], **{key: None if level[key] is None else _short(level[key]) for key in ("value", "low", "high")}}
+    return {"arm": level["arm_title"], **{key: None if level[key] is None else _short(level[key]) for key in ("value", "low", "high")}}
 
 
 def _short(value: float) -> float:
@@ -167,75 +188,75 @@ def _short(value: float) -> float:
 
 def _repeats(result: dict[str, t.Any], samples: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any]) -> charts.Picture | None:
     """Draw the distribution of a workload's samples with every thread busy, or of one worker alone."""
-    for placement in (host_comparisons.WHOLE_MACHINE, "single"):
-        taken = {condition: host_comparisons.sampled_as(result, placement, condition) for condition in {sample["condition"] for sample in samples}}
+    for placement in (placements.ALL_THREADS, placements.SINGLE):
         rows = [
-            {"condition": sample["condition"], "value": _short(value)}
+            {"arm": host_comparisons.arm_title(result, sample["arm"]), "value": _short(value)}
             for sample in samples
-            if sample["placement"] == taken[sample["condition"]]
-            and host_comparisons.point_of(sample) is None
-            and (value := host_comparisons.good_value(sample)) is not None
+            if sample["placement"] == host_comparisons.sampled_as(result, placement, sample["arm"])
+            and sample.get("parameter") is None
+            and (value := host_comparisons.good_value(sample, about["metric"])) is not None
         ]
         if len(rows) > 3:
-            label = f"{about['title']}, {host_comparisons.placement_title(placement)}: how often which value came in {len(rows)} samples"
-            return charts.histogram(rows, f"{_unit(about)}, {host_comparisons.placement_title(placement)}", label)
+            label = f"{about['title']}, {placements.title(placement)}: how often which value came in {len(rows)} samples"
+            return charts.histogram(rows, _arm_titles(result), f"{_unit(about)}, {placements.title(placement)}", label)
     return None
 
 
-def _streams(levels: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any], margin: float) -> charts.Picture | None:
+def _streams(levels: t.Sequence[dict[str, t.Any]], titles: t.Sequence[str], about: dict[str, t.Any], margin: float) -> charts.Picture | None:
     """Draw the rate by number of streams; the crossover needs the same numbers of streams with SMT off."""
     rows = [
-        {"x": int(match.group(1)), **_span(level)}
-        for level in levels
-        if level["value"] is not None and (match := host_comparisons.STREAMS.match(level["placement"]))
+        {"x": int(match.group(1)), **_span(level)} for level in levels if level["value"] is not None and (match := placements.STREAMS.match(level["placement"]))
     ]
     if not rows:
         return None
     both = smt_metrics_part.streams_ratios(levels, about)
     crossing = smt_metrics.crossover(both, margin) if both else None
     helps = f"SMT helps from {crossing} streams on" if crossing else "no number of streams from which on SMT helps"
-    return charts.streams(rows, _unit(about), crossing, f"{about['title']} by number of streams: {helps}")
+    return charts.streams(rows, titles, _unit(about), crossing, f"{about['title']} by number of streams: {helps}")
 
 
-def _points(samples: t.Sequence[dict[str, t.Any]], levels: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any]) -> list[dict[str, t.Any]]:
+def _parameters(
+    result: dict[str, t.Any], samples: t.Sequence[dict[str, t.Any]], levels: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any]
+) -> list[dict[str, t.Any]]:
     """Draw the metric and the CPU usage by parameter value, for each placement."""
-    point = next((sample["point"] for sample in samples if sample.get("point")), None)
-    if point is None:
+    parameter = host_comparisons.declaration(result, about["workload"]).get("parameter")
+    if parameter is None:
         return []
-    along = point["name"] + (f" [{point['unit']}]" if point.get("unit") not in (None, point["name"]) else "")
-    usage = _usage_by_point(samples)
+    along = parameter["name"] + (f" [{parameter['unit']}]" if parameter.get("unit") not in (None, parameter["name"]) else "")
+    usage = _usage_by_parameter(samples)
+    titles = _arm_titles(result)
     found = []
     for placement in dict.fromkeys(level["placement"] for level in levels):
         rated = [
-            {"x": level["point"], **_span(level)}
+            {"x": level["parameter"], **_span(level)}
             for level in levels
-            if level["placement"] == placement and level["value"] is not None and level["point"] is not None
+            if level["placement"] == placement and level["value"] is not None and level["parameter"] is not None
         ]
         used = [
-            {"x": x, "condition": condition, "value": _short(100 * share), "low": None, "high": None}
-            for (spot, condition, x), share in sorted(usage.items())
+            {"x": x, "arm": host_comparisons.arm_title(result, arm), "value": _short(100 * share), "low": None, "high": None}
+            for (spot, arm, x), share in sorted(usage.items())
             if spot == placement
         ]
-        title = f"{about['title']}, {host_comparisons.placement_title(placement)}"
+        title = f"{about['title']}, {placements.title(placement)}"
         if rated:
             found.append(
                 {
                     "placement": placement,
-                    "rate": charts.points(rated, _unit(about), along, f"{title}: {_unit(about)} by {along}; the table has the numbers"),
-                    "usage": charts.points(used, "CPU usage [%]", along, f"{title}: usage of its busiest core by {along}") if used else None,
+                    "rate": charts.points(rated, titles, _unit(about), along, f"{title}: {_unit(about)} by {along}; the table has the numbers"),
+                    "usage": charts.points(used, titles, "CPU usage [%]", along, f"{title}: usage of its busiest core by {along}") if used else None,
                 }
             )
     return found
 
 
-def _usage_by_point(samples: t.Sequence[dict[str, t.Any]]) -> dict[tuple[str, str, float], float]:
+def _usage_by_parameter(samples: t.Sequence[dict[str, t.Any]]) -> dict[tuple[str, str, float], float]:
     """Return the mean usage of the busiest core (or CPU) over samples, by placement, arm and parameter value."""
     shares: dict[tuple[str, str, float], list[float]] = {}
     for sample in samples:
-        known = [share for share in (sample.get("core_usage") or sample.get("cpu_usage") or {}).values() if share is not None]
-        point = host_comparisons.point_of(sample)
-        if sample["ok"] and point is not None and known:
-            shares.setdefault((sample["placement"], sample["condition"], point), []).append(max(known))
+        telemetry = host_comparisons.telemetry_of(sample)
+        known = [share for share in (telemetry.get("core_usage") or telemetry.get("cpu_usage") or {}).values() if share is not None]
+        if sample["ok"] and sample.get("parameter") is not None and known:
+            shares.setdefault((sample["placement"], sample["arm"], sample["parameter"]), []).append(max(known))
     return {key: sum(values) / len(values) for key, values in shares.items()}
 
 
@@ -243,31 +264,36 @@ def _sequence(result: dict[str, t.Any]) -> charts.Picture | None:
     """Draw each good sample in order, relative to the median of its kind."""
     kinds: dict[tuple[t.Any, ...], list[float]] = {}
     good = [
-        (place, (sample["workload"], sample["placement"], sample["condition"], host_comparisons.point_of(sample)), value)
+        (place, (sample["workload"], sample["placement"], sample["arm"], sample.get("parameter")), value)
         for place, sample in enumerate(result["samples"])
-        if (value := host_comparisons.good_value(sample)) is not None
+        if (value := host_comparisons.primary_value(result, sample)) is not None
     ]
     for _place, kind, value in good:
         kinds.setdefault(kind, []).append(value)
     medians = {kind: plain_statistics.median(values) for kind, values in kinds.items()}
-    rows = [{"index": place, "condition": kind[2], "deviation": _short(value / medians[kind] - 1)} for place, kind, value in good[:MOST_SAMPLES_SHOWN]]
+    rows: list[dict[str, t.Any]] = [
+        {"index": place, "arm": host_comparisons.arm_title(result, kind[2]), "deviation": _short(value / medians[kind] - 1)}
+        for place, kind, value in good[:MOST_SAMPLES_SHOWN]
+    ]
     if len(rows) < 4:
         return None
     widest = max(abs(row["deviation"]) for row in rows)
-    return charts.sequence(rows, f"{len(rows)} samples in the order taken; the farthest from the median of its kind by {conclusion.percent(widest)}")
+    return charts.sequence(
+        rows, _arm_titles(result), f"{len(rows)} samples in the order taken; the farthest from the median of its kind by {conclusion.percent(widest)}"
+    )
 
 
-def _sample_cells(place: int, sample: dict[str, t.Any]) -> list[t.Any]:
+def _sample_cells(result: dict[str, t.Any], place: int, sample: dict[str, t.Any]) -> list[t.Any]:
     """Return a sample's row of the table: numbers (shown with six digits), texts, or a text with its sort key."""
-    metric = sample["metric"] or {}
-    value, steal, wall = metric.get("value"), sample.get("steal"), sample.get("wall_seconds")
-    point = host_comparisons.point_of(sample)
+    metric = sample["metrics"].get(host_comparisons.primary_metric(result, sample["workload"])) or {}
+    value, steal, wall = metric.get("value"), host_comparisons.telemetry_of(sample).get("steal"), sample.get("wall_seconds")
+    parameter = sample.get("parameter")
     return [
         place if sample.get("index") is None else sample["index"],
         sample["block"],
-        sample["workload"] if point is None else f"{sample['workload']}, {point:g}",
-        host_comparisons.placement_title(sample["placement"]),
-        arms.title(sample["condition"]),
+        sample["workload"] if parameter is None else f"{sample['workload']}, {parameter:g}",
+        placements.title(sample["placement"]),
+        host_comparisons.arm_title(result, sample["arm"]),
         "none" if value is None else value,
         metric.get("unit") or "",
         "unknown" if wall is None else wall,
@@ -308,8 +334,8 @@ def _usage(result: dict[str, t.Any]) -> dict[str, t.Any] | None:
     sums: dict[tuple[str, str], dict[str, list[float]]] = {}
     for sample in result["samples"]:
         if sample["ok"]:
-            by_cpu = sums.setdefault((sample["placement"], sample["condition"]), {})
-            for cpu, share in (sample.get("cpu_usage") or {}).items():
+            by_cpu = sums.setdefault((sample["placement"], sample["arm"]), {})
+            for cpu, share in (host_comparisons.telemetry_of(sample).get("cpu_usage") or {}).items():
                 if share is not None:
                     by_cpu.setdefault(cpu, []).append(share)
     means = {key: {cpu: _short(sum(shares) / len(shares)) for cpu, shares in by_cpu.items()} for key, by_cpu in sums.items() if by_cpu}
@@ -320,8 +346,8 @@ def _usage(result: dict[str, t.Any]) -> dict[str, t.Any] | None:
     if not cpus:
         return None
     lines = [
-        {"label": f"{host_comparisons.placement_title(placement)}, {arms.title(condition)}", "shares": [by_cpu.get(cpu) for cpu in cpus]}
-        for (placement, condition), by_cpu in means.items()
+        {"label": f"{placements.title(placement)}, {host_comparisons.arm_title(result, arm)}", "shares": [by_cpu.get(cpu) for cpu in cpus]}
+        for (placement, arm), by_cpu in means.items()
     ]
     rows = [{"label": line["label"], "cpu": cpu, "usage": share} for line in lines for cpu, share in zip(cpus, line["shares"]) if share is not None]
     small = len(cpus) <= MOST_CPUS_DRAWN
@@ -335,12 +361,12 @@ def _maps(
     """Draw the machine with each core's usage, every thread busy, for each arm."""
     found = []
     everything = {cpu for _name, cores in groups for core in cores for cpu in core}
-    for condition in dict.fromkeys([*host_comparisons.CONDITIONS, *(condition for _placement, condition in means)]):
-        placement = host_comparisons.sampled_as(result, host_comparisons.WHOLE_MACHINE, condition)
-        by_cpu = means.get((placement, condition))
+    for arm in result["arms"]:
+        placement = host_comparisons.sampled_as(result, placements.ALL_THREADS, arm["name"])
+        by_cpu = means.get((placement, arm["name"]))
         if by_cpu:
             usage = {int(cpu): share for cpu, share in by_cpu.items() if cpu.isascii() and cpu.isdigit() and len(cpu) < 8}
-            title = f"{host_comparisons.placement_title(host_comparisons.WHOLE_MACHINE)}, {arms.title(condition)}"
+            title = f"{placements.title(placements.ALL_THREADS)}, {arm['title']}"
             found.append((title, charts.topology(groups, everything - set(usage), f"The machine with {title}: mean usage of each CPU", usage)))
     return found
 
@@ -358,13 +384,10 @@ def _settings(result: dict[str, t.Any]) -> list[tuple[str, str]]:
 def _command(result: dict[str, t.Any]) -> str:
     """Return the command line that repeats this measurement, except for what :func:`_own_commands` names."""
     command = ["ansible-playbook", "threadwise.smt.smt_eval", "-i", "INVENTORY", "--limit", result["host"]]
-    change = result["change"]
-    if change.get("name") == changes.NONE:
-        command += ["-e", "smt_eval_change=none"]
-    elif change.get("name") == boots.NAME:
-        command += ["-e", "smt_eval_change=smt_boot", "-e", f"smt_eval_boots={change.get('boots') or 1}", "-e", "smt_boot_reboot_ok=true"]
-    elif change.get("name") in changes.NAMES:
-        command += ["-e", f"smt_eval_change={change['name']}"]
+    asked = [arm["name"] for arm in [*result["arms_left_out"], *result["arms"]]]
+    command += ["-e", f"smt_eval_arms={','.join(asked if host_comparisons.is_compared(result) else asked[:-1] or asked)}"]
+    if result["plan"].get("boots"):
+        command += ["-e", f"smt_eval_boots={result['plan']['boots']}", "-e", "smt_boot_reboot_ok=true"]
     measured = [one["name"] for one in result["plan"].get("workloads") or []]
     command += ["-e", json.dumps({"smt_eval_workloads": [name for name in measured if name in BUILT_IN]})]
     for variable, field in (("budget", "seconds_budget"), ("sample_seconds", "sample_seconds"), ("settle_seconds", "settle_seconds")):

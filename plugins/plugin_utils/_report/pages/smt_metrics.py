@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 from statistics import fmean
 
-from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion, smt_metrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 
@@ -20,7 +20,7 @@ READS = {
     "cost_of_sharing": "what a worker loses while another runs on its core",
     "cost_of_sharing_alone": "the same on the only core, against a worker alone",
     "smt_yield": "work of all threads by work of one worker a core: 1 when second threads add nothing",
-    "smt_off": "what the whole machine gains when SMT is switched off",
+    arms.SMT_OFF: "what the whole machine gains when SMT is switched off",
 }
 
 
@@ -34,7 +34,7 @@ def lines(
     """Return the SMT metrics that a workload's measurements allow.
 
     Args:
-        about: the workload, from :func:`host_comparisons.describe_workload`.
+        about: the workload, from :func:`host_comparisons.describe_workload`, with ``parameter_name``.
         comparisons: all of the host.
         levels: of the workload.
         samples: of the workload.
@@ -43,16 +43,16 @@ def lines(
     Returns:
         ``(name, value with its interval, meaning)`` each.
     """
-    return [*_of_comparisons(about, comparisons), *_of_streams(levels, about, margin), *_of_clients(samples)]
+    return [*_of_comparisons(about, comparisons), *_of_streams(levels, about, margin), *_of_clients(about, levels, samples)]
 
 
 def _of_comparisons(about: t.Mapping[str, t.Any], comparisons: t.Sequence[host_comparisons.Comparison]) -> list[Line]:
     found = []
-    for one in comparisons:
-        whole = one["effect"] != "smt_off" or one["placement"] == host_comparisons.WHOLE_MACHINE
-        if one["workload"] == about["workload"] and one["effect"] in READS and whole:
+    of_placements = [one for one in comparisons if one["kind"] == "placement" and one["primary"]]
+    for one in [*of_placements, *host_comparisons.of_smt(comparisons)]:
+        if one["workload"] == about["workload"] and one["effect"] in READS:
             metric = smt_metrics.of_comparison(one["effect"], one)
-            at = "" if one.get("point") is None else f" at {one['point']:g}"
+            at = "" if one.get("parameter") is None else f" at {one['parameter']:g}"
             found.append((metric["name"] + at, _value(one["effect"], metric), READS[one["effect"]]))
     return found
 
@@ -69,9 +69,9 @@ def streams_ratios(levels: t.Iterable[t.Mapping[str, t.Any]], about: t.Mapping[s
     """Return the rate with SMT on / rate with SMT off, by number of streams measured with both."""
     rates: dict[str, dict[int, float]] = {arms.SMT_ON: {}, arms.SMT_OFF: {}}
     for level in levels:
-        match = host_comparisons.STREAMS.match(level["placement"])
-        if match and level["value"] is not None and level["condition"] in rates:
-            rates[level["condition"]][int(match.group(1))] = level["value"]
+        match = placements.STREAMS.match(level["placement"])
+        if match and level["value"] is not None and level["arm"] in rates:
+            rates[level["arm"]][int(match.group(1))] = level["value"]
     with_smt, without = rates[arms.SMT_ON], rates[arms.SMT_OFF]
     both = {count: with_smt[count] / without[count] for count in sorted(set(with_smt) & set(without))}
     return both if about["better"] == "higher" else {count: 1 / ratio for count, ratio in both.items()}
@@ -86,30 +86,31 @@ def _of_streams(levels: t.Sequence[t.Mapping[str, t.Any]], about: t.Mapping[str,
     return [("crossover", text, "the number of streams from which on SMT helps")]
 
 
-def _of_clients(samples: t.Sequence[t.Mapping[str, t.Any]]) -> list[Line]:
+def _of_clients(about: t.Mapping[str, t.Any], levels: t.Sequence[t.Mapping[str, t.Any]], samples: t.Sequence[t.Mapping[str, t.Any]]) -> list[Line]:
     """Return the most clients (or other parameter value) before response times double, for each placement and arm."""
+    titles = {level["arm"]: level["arm_title"] for level in levels}
     curves: dict[str, dict[str, dict[float, list[float]]]] = {}
-    at_points = [sample for sample in samples if sample["ok"] and sample.get("point")]
-    name = next((name for name in RESPONSES if any(_response(sample, name) for sample in at_points)), "")
-    for sample in at_points:
+    measured = [sample for sample in samples if sample["ok"] and sample.get("parameter") is not None]
+    name = next((name for name in RESPONSES if any(_response(sample, name) for sample in measured)), "")
+    for sample in measured:
         response = _response(sample, name)
         if response:
-            curve = curves.setdefault(sample["placement"], {}).setdefault(sample["condition"], {})
-            curve.setdefault(sample["point"]["value"], []).append(response)
-    counted = at_points[0]["point"]["name"] if at_points else ""
+            curve = curves.setdefault(sample["placement"], {}).setdefault(sample["arm"], {})
+            curve.setdefault(sample["parameter"], []).append(response)
+    counted = about["parameter_name"]
     found = []
-    for placement, by_condition in curves.items():
-        means = {condition: {point: fmean(values) for point, values in curve.items()} for condition, curve in by_condition.items()}
+    for placement, by_arm in curves.items():
+        means = {arm: {value: fmean(values) for value, values in curve.items()} for arm, curve in by_arm.items()}
         limit = KNEE * next(curve[min(curve)] for curve in means.values())
-        text = ", ".join(f"{arms.title(condition)} {_most(curve, limit)}" for condition, curve in means.items())
+        text = ", ".join(f"{titles.get(arm, arm)} {_most(curve, limit)}" for arm, curve in means.items())
         reads = f"{counted} before {name.replace('latency_', '')} response times are over {report_text.number(limit)} ms, twice those of the fewest {counted}"
-        found.append((f"most {counted}, {host_comparisons.placement_title(placement)}", text, reads))
+        found.append((f"most {counted}, {placements.title(placement)}", text, reads))
     return found
 
 
 def _response(sample: t.Mapping[str, t.Any], name: str) -> float | None:
     """Return a response time of a sample, or None where it has none above zero."""
-    value = ((sample.get("metrics") or {}).get(name) or {}).get("value")
+    value = (sample["metrics"].get(name) or {}).get("value")
     return value if value is not None and value > 0 else None
 
 

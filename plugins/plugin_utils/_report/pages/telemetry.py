@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion, smt_metrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 
@@ -60,12 +60,12 @@ def table(result: host_comparisons.Result, samples: t.Sequence[Sample], levels: 
     columns = [name for name in COLUMNS if any(one[name] for one in figures)]
     if not columns:
         return None
-    with_point = any(point is not None for _placement, _condition, point in groups)
-    heads = ["placement", "condition", *(["point"] if with_point else []), *(COLUMNS[name][0] for name in columns)]
+    with_parameter = any(parameter is not None for _placement, _arm, parameter in groups)
+    heads = ["placement", "arm", *(["parameter"] if with_parameter else []), *(COLUMNS[name][0] for name in columns)]
     rows = []
-    for (placement, condition, point), one in zip(groups, figures):
-        place = [(host_comparisons.placement_title(placement), ""), (arms.title(condition), "")]
-        spot = [("", "") if point is None else (f"{point:g}", point)] if with_point else []
+    for (placement, arm, parameter), one in zip(groups, figures):
+        place = [(placements.title(placement), ""), (host_comparisons.arm_title(result, arm), "")]
+        spot = [("", "") if parameter is None else (f"{parameter:g}", parameter)] if with_parameter else []
         rows.append([*place, *spot, *(one[name] or ("–", "") for name in columns)])
     return {"columns": columns, "text_columns": 2, "heads": heads, "rows": rows}
 
@@ -82,27 +82,28 @@ def absent(result: host_comparisons.Result, tables: t.Iterable[dict[str, t.Any] 
 
 
 def _groups(result: host_comparisons.Result, samples: t.Sequence[Sample], levels: t.Sequence[t.Mapping[str, t.Any]]) -> dict[Key, Group]:
-    kinds: dict[Key, list[Sample]] = {(one["placement"], one["condition"], one["point"]): [] for one in levels}
+    kinds: dict[Key, list[Sample]] = {(one["placement"], one["arm"], one["parameter"]): [] for one in levels}
     for sample in samples:
-        if host_comparisons.good_value(sample) is not None:
-            kinds.setdefault((sample["placement"], sample["condition"], host_comparisons.point_of(sample)), []).append(sample)
-    groups = {kind: Group(members, _rate(members), *_usage(members)) for kind, members in kinds.items() if members}
+        if host_comparisons.primary_value(result, sample) is not None:
+            kinds.setdefault((sample["placement"], sample["arm"], sample.get("parameter")), []).append(sample)
+    groups = {kind: Group(members, _rate(result, members), *_usage(members)) for kind, members in kinds.items() if members}
     capacities: dict[str, float] = {}
-    for (placement, condition, _point), group in groups.items():
-        if group.rate is not None and placement == host_comparisons.sampled_as(result, host_comparisons.WHOLE_MACHINE, condition):
-            capacities[condition] = max(group.rate, capacities.get(condition, 0.0))
+    for (placement, arm, _parameter), group in groups.items():
+        if group.rate is not None and placement == host_comparisons.sampled_as(result, placements.ALL_THREADS, arm):
+            capacities[arm] = max(group.rate, capacities.get(arm, 0.0))
     return {kind: dataclasses.replace(group, capacity=capacities.get(kind[1])) for kind, group in groups.items()}
 
 
-def _rate(samples: t.Sequence[Sample]) -> float | None:
-    if any(sample["metric"].get("better") == "lower" for sample in samples):
-        return None
-    values: list[float] = [sample["metric"]["value"] for sample in samples]
-    return sum(values) / len(values)
+def _rate(result: host_comparisons.Result, samples: t.Sequence[Sample]) -> float | None:
+    about = host_comparisons.describe_workload(result, samples[0]["workload"])
+    values = [sample["metrics"][about["metric"]]["value"] for sample in samples]
+    return None if about["better"] == "lower" else sum(values) / len(values)
 
 
 def _usage(samples: t.Sequence[Sample]) -> tuple[float, float] | tuple[None, None]:
-    known = [[share for share in usage.values() if share is not None] for sample in samples if (usage := sample.get("cpu_usage"))]
+    known = [
+        [share for share in usage.values() if share is not None] for sample in samples if (usage := host_comparisons.telemetry_of(sample).get("cpu_usage"))
+    ]
     known = [shares for shares in known if shares]
     if not known:
         return None, None
@@ -133,13 +134,13 @@ def _room(which: str) -> t.Callable[[Group], Cell | None]:
 
 
 def _frequency(group: Group) -> Cell | None:
-    known = [megahertz for sample in group.samples for megahertz in (sample.get("frequency") or {}).values() if megahertz]
+    known = [megahertz for sample in group.samples for megahertz in (host_comparisons.telemetry_of(sample).get("frequency") or {}).values() if megahertz]
     return (f"{sum(known) / len(known):.0f}", sum(known) / len(known)) if known else None
 
 
 def _counts(group: Group, which: str) -> tuple[float, list[float]] | None:
     """Return the summed cycles of all these threads or cores, and the instructions of each."""
-    counted = [one for sample in group.samples for one in ((sample.get("perf") or {}).get(which) or {}).values()]
+    counted = [one for sample in group.samples for one in ((host_comparisons.telemetry_of(sample).get("perf") or {}).get(which) or {}).values()]
     counted = [one for one in counted if (one.get("cycles") or 0) >= 1 and (one.get("instructions") or 0) >= 1]
     return (sum(one["cycles"] for one in counted), [one["instructions"] for one in counted]) if counted else None
 
@@ -161,12 +162,12 @@ def _core_cpi(group: Group) -> Cell | None:
 
 
 def _throttled(group: Group) -> Cell | None:
-    known = [count for sample in group.samples if (count := sample.get("throttled")) is not None]
+    known = [count for sample in group.samples if (count := host_comparisons.telemetry_of(sample).get("throttled")) is not None]
     return (f"{sum(known)}", sum(known)) if known else None
 
 
 def _stolen(group: Group) -> Cell | None:
-    known = [share for sample in group.samples if (share := sample.get("steal")) is not None]
+    known = [share for sample in group.samples if (share := host_comparisons.telemetry_of(sample).get("steal")) is not None]
     if not known:
         return None
     mean, most = sum(known) / len(known), max(known)
@@ -188,7 +189,7 @@ COLUMNS: dict[str, tuple[str, t.Callable[[Group], Cell | None]]] = {
 
 
 def _why_not_counted(result: host_comparisons.Result) -> str:
-    reasons = list(dict.fromkeys(reason for sample in result["samples"] if (reason := (sample.get("perf") or {}).get("reason"))))
+    reasons = list(dict.fromkeys(reason for sample in result["samples"] if (reason := (host_comparisons.telemetry_of(sample).get("perf") or {}).get("reason"))))
     return "; ".join(reasons[:MOST_REASONS]) or "the samples have none"
 
 

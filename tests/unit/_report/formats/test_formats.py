@@ -38,7 +38,7 @@ def test_metrics_are_what_other_parsers_read(tmp_path, parse):
     hosts = {name: {sample.labels["host"]: sample.value for sample in family.samples} for name, family in families.items()}
     assert hosts["threadwise_smt_ratio"] == {HOSTILE: pytest.approx(0.8, rel=0.02)}
     assert hosts["threadwise_smt_vulnerable"] == {HOSTILE: 1, "memory": 1} and hosts["threadwise_smt_restored"] == {HOSTILE: 1, "memory": 1}
-    assert hosts["threadwise_smt_policy_ratio"] == {"memory": pytest.approx(0.8, rel=0.02)}
+    assert hosts["threadwise_smt_arm_ratio"] == {"memory": pytest.approx(0.8, rel=0.02)}
     assert hosts["threadwise_smt_recommendation"] == {HOSTILE: 1, "unknown": 1}
     choice = {sample.labels["host"]: sample.labels["choice"] for sample in families["threadwise_smt_recommendation"].samples}
     assert choice == {HOSTILE: "on", "unknown": "not_compared"}
@@ -46,9 +46,11 @@ def test_metrics_are_what_other_parsers_read(tmp_path, parse):
 
 def test_samples_can_be_asked_in_sql(tmp_path):
     document = result_maker.result(host="=cmd|x", blocks=5)
-    document["samples"][0].update(ok=False, error='a "quoted"\nline, with =1', metric=None)
-    document["plan"]["workloads"].append({**document["plan"]["workloads"][0], "name": "served", "points": [8], "point": {"name": "clients", "unit": "clients"}})
-    document["samples"][1].update(workload="served", point={"name": "clients", "value": 8, "unit": "clients"})
+    document["samples"][0].update(ok=False, error='a "quoted"\nline, with =1', metrics={})
+    document["plan"]["workloads"].append(
+        {**document["plan"]["workloads"][0], "name": "served", "parameter": {"name": "clients", "unit": "clients", "values": [8]}}
+    )
+    document["samples"][1].update(workload="served", parameter=8)
     built(tmp_path, document, result_maker.result(host="plain", blocks=4))
     path = tmp_path / parquet.NAME
 
@@ -59,8 +61,8 @@ def test_samples_can_be_asked_in_sql(tmp_path):
     count = len(document["samples"])
     assert ask("SELECT host, count(*), count(value) FROM SAMPLES GROUP BY host ORDER BY host")[0] == ("=cmd|x", count, count - 1)
     assert ask("SELECT error FROM SAMPLES WHERE NOT ok") == [('a "quoted"\nline, with =1',)]
-    assert ask("SELECT point, point_name FROM SAMPLES WHERE point IS NOT NULL") == [(8.0, "clients")]
-    values = [sample["metric"]["value"] for sample in document["samples"][1:]]
+    assert ask("SELECT parameter, parameter_name FROM SAMPLES WHERE parameter IS NOT NULL") == [(8.0, "clients")]
+    values = [sample["metrics"]["throughput"]["value"] for sample in document["samples"][1:]]
     assert [value for (value,) in ask("SELECT value FROM SAMPLES WHERE host = '=cmd|x' AND ok")] == values
 
 

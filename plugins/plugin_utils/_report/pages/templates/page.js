@@ -119,7 +119,9 @@ const draw = async (source) => {
   const chart = JSON.parse(source.textContent);
   const { config, templates } = window.smtCharts;
   const params = Object.entries(chart.params);
-  const filled = params.reduce((text, [name, value]) => text.replaceAll(`"@${name}"`, () => JSON.stringify(value)), JSON.stringify(templates[chart.kind]));
+  // In one pass: a value, such as a title from a host, can look like another parameter.
+  const values = Object.fromEntries(params);
+  const filled = JSON.stringify(templates[chart.kind]).replace(/"@([a-z_]+)"/g, (_whole, name) => JSON.stringify(values[name]));
   const spec = { ...JSON.parse(filled), ...chart.size, config, datasets: chart.data, params: params.map(([name, value]) => ({ name, value })) };
   const place = document.createElement('div');
   source.after(place);

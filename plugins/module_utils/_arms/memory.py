@@ -1,0 +1,163 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Other memory policies than the one found; the CPUs are not switched."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm, ArmError, Host
+from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._memory import (
+    facts as memory_facts,
+    overcommit_test,
+    policy as memory_policy,
+    snapshot as memory_snapshot,
+)
+
+# A host that panics during a measurement reboots by itself after so many seconds.
+PANIC_REBOOT_SECONDS = "60"
+# Percent of the committed memory that a strict policy must leave free; the default of the role smt_memory.
+MARGIN = 10
+# What the process of the overcommit test may use, in a cgroup of its own, before the kernel kills it.
+CONFINED_BYTES = 64 * memory_policy.MIB
+# The share of RAM and swap that the overcommit test requests where the sum is not limited; the heuristic policy refuses a request for all of it.
+OVERCOMMIT_TEST_SHARE = 0.9
+
+
+class _MemoryPolicy(Arm):
+    """The base: a policy that is written as sysctl values."""
+
+    lever = "memory"
+
+    def __init__(self, name: str, host: Host) -> None:
+        super().__init__(name, host)
+        self._fs = HostFs("/")
+        self._found = memory_facts.read_settings(self._fs)
+        self._desired: memory_policy.Settings = {}
+        try:
+            self._desired = memory_policy.settings(self._options(), self._found)
+            self.reason = self._why_not()
+        except memory_policy.PolicyError as error:
+            self.reason = str(error)
+        self.settings = dict(self._desired)
+
+    def _options(self) -> memory_policy.Options:
+        """Return the policy as users of the role smt_memory write it."""
+        raise NotImplementedError
+
+    def _why_not(self) -> str | None:
+        """Return why the policy cannot be switched, or None."""
+        if os.geteuid() != 0:
+            return "only root can change the memory policy"
+        missing = sorted(name for name in self._desired if self._found.get(name) is None)
+        if missing:
+            return f"this kernel has no {', '.join(missing)}"
+        if all(self._found[name] == value for name, value in self._desired.items()):
+            return "this policy is already in effect, so there is nothing to compare it with"
+        page = memory_facts.page_size(self._fs)
+        return memory_policy.refusal(memory_facts.read_memory(self._fs), self._found, self._desired, MARGIN, page)
+
+    def announcement(self) -> list[str]:
+        """Describe which settings are switched."""
+        present = ", ".join(f"{name} {self._found[name]}" for name in self._desired)
+        other = ", ".join(f"{name} {value:d}" for name, value in self._desired.items())
+        return [
+            f"{self.title}: the memory policy is switched from the present one ({present}) to {other}.",
+            "A test process that requests too much memory is killed, in a cgroup of its own.",
+        ]
+
+    def restoration(self) -> str | None:
+        """Name the memory policy."""
+        return "the memory policy"
+
+    def switch(self) -> None:
+        """Write the settings, after undoing those of another policy."""
+        try:
+            memory_snapshot.write(self._fs, self._to_restore(self._found))
+            memory_snapshot.write(self._fs, self._desired)
+        except memory_snapshot.MemorySnapshotError as error:
+            raise ArmError(str(error)) from error
+
+    def _to_restore(self, saved: memory_policy.HostSettings) -> memory_policy.Settings:
+        known = {name: value for name, value in saved.items() if value is not None}
+        return memory_snapshot.settings_to_restore(memory_facts.read_settings(self._fs), known)
+
+    def observe(self) -> dict[str, t.Any]:
+        """Measure how much memory a process can allocate, and what happens to one that requests more than the host has."""
+        values = memory_facts.read_settings(self._fs)
+        memory = memory_facts.read_memory(self._fs)
+        limit = memory_policy.headroom(memory, memory_policy.resulting(values, self._desired), memory_facts.page_size(self._fs))["bytes"]
+        everything = (memory["total"] or 0) + (memory["swap"] or 0)
+        asked = int(OVERCOMMIT_TEST_SHARE * everything) if limit is None else max(limit, 0) + CONFINED_BYTES
+        return {
+            "settings": {name: values[name] for name in self._desired},
+            "headroom_bytes": limit,
+            "asked_bytes": asked,
+            **_allocatable(),
+            **_overcommit_test(asked),
+        }
+
+    def save(self) -> dict[str, t.Any]:
+        """Return the memory policy."""
+        return {"memory": memory_facts.read_settings(self._fs)}
+
+    def restore(self, saved: t.Mapping[str, t.Any]) -> list[str]:
+        """Restore the memory policy."""
+        try:
+            memory_snapshot.write(self._fs, self._to_restore(saved["memory"]))
+        except memory_snapshot.MemorySnapshotError as error:
+            return [str(error)]
+        return []
+
+
+class OvercommitStrict(_MemoryPolicy):
+    """Strict accounting of committed memory."""
+
+    pattern = "overcommit_strict"
+
+    @classmethod
+    def title_of(cls, name: str) -> str:
+        """Return the title of the arm with a name."""
+        return "strict overcommit"
+
+    def _options(self) -> memory_policy.Options:
+        return {"overcommit": memory_policy.STRICT, "overcommit_ratio": self.host.overcommit_ratio}
+
+
+class PanicOnOom(_MemoryPolicy):
+    """A kernel panic and a reboot when memory runs out."""
+
+    pattern = "panic_on_oom"
+
+    @classmethod
+    def title_of(cls, name: str) -> str:
+        """Return the title of the arm with a name."""
+        return "panic when out of memory"
+
+    def _options(self) -> memory_policy.Options:
+        return {"on_oom": "panic", "panic_reboot_after": PANIC_REBOOT_SECONDS}
+
+    def announcement(self) -> list[str]:
+        """Warn of the panic."""
+        sentences = super().announcement()
+        panic = f"A real out-of-memory situation during that time makes the host panic and reboot after {self._desired[memory_policy.PANIC]} s."
+        return [sentences[0], panic, *sentences[1:]]
+
+
+def _allocatable() -> dict[str, t.Any]:
+    try:
+        return {"allocatable": overcommit_test.allocatable()}
+    except overcommit_test.OvercommitTestError as error:
+        return {"allocatable": None, "allocatable_reason": str(error)}
+
+
+def _overcommit_test(asked: int) -> dict[str, t.Any]:
+    try:
+        return {"overcommit_test": overcommit_test.run(asked, touch=True, confine=CONFINED_BYTES)}
+    except overcommit_test.OvercommitTestError as error:
+        return {"overcommit_test": None, "overcommit_test_reason": str(error)}
+
+
+ARMS = (OvercommitStrict, PanicOnOom)

@@ -1,0 +1,236 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The arms of one evaluation: which of them this host can have, switching between them, and restoring the host."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Iterable, Mapping, Sequence
+
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import registry
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm, ArmError, Host
+from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._memory import facts as memory_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
+
+# Each arm multiplies the time of a block.
+MOST_ARMS = 8
+
+
+class DescribedArm(t.TypedDict):
+    """An arm as the result has it.
+
+    Attributes:
+        name: in samples.
+        title: for people.
+        baseline: whether the others are compared with this one.
+        settings: what it sets.
+    """
+
+    name: str
+    title: str
+    baseline: bool
+    settings: dict[str, t.Any]
+
+
+class LeftOutArm(t.TypedDict):
+    """An arm that this host cannot have, with the reason."""
+
+    name: str
+    title: str
+    reason: str
+
+
+def check(names: Sequence[str]) -> None:
+    """Check the names of an evaluation's arms.
+
+    Args:
+        names: the arms, the baseline first.
+
+    Raises:
+        ArmError: there is none, there are too many, one is named twice, or there is no arm of that name.
+    """
+    if not 1 <= len(names) <= MOST_ARMS:
+        raise ArmError(f"arms has {len(names)} names: give 1 to {MOST_ARMS}, the baseline first, for example smt_on, smt_off")
+    for name in names:
+        if _kind(name) is None:
+            known = ", ".join(kind.pattern for kind in _kinds())
+            raise ArmError(f"there is no arm {name[:80]!r}: choose from {known}")
+    if len(set(names)) < len(names):
+        raise ArmError(f"arms has a name twice: {', '.join(names)}")
+
+
+def title(name: str) -> str | None:
+    """Return the title of the arm of that name, or None where this collection has no such arm."""
+    kind = _kind(name)
+    return kind.title_of(name) if kind else None
+
+
+def _kinds() -> list[type[Arm]]:
+    return [kind for kinds in registry.ALL for kind in kinds]
+
+
+def _kind(name: str) -> type[Arm] | None:
+    return next((kind for kind in _kinds() if kind.matches(name)), None)
+
+
+class Arms:
+    """The arms of one evaluation on this host.
+
+    Args:
+        names: the arms that were asked for, the baseline first, as ``check`` accepts them.
+        host: the host.
+
+    Attributes:
+        arms: the arms that are measured, the baseline first: those asked for that the host can have, or ``as_found`` alone where fewer than two are left or the
+            baseline is missing.
+        left_out: the arms that were asked for and are not measured.
+    """
+
+    def __init__(self, names: Sequence[str], host: Host) -> None:
+        self._host = host
+        asked = [kind(name, host) for name in names for kind in [_kind(name)] if kind]
+        possible = [arm for arm in asked if arm.reason is None]
+        self.left_out: list[LeftOutArm] = [{"name": arm.name, "title": arm.title, "reason": arm.reason} for arm in asked if arm.reason is not None]
+        compared = len(possible) > 1 and possible[0] is asked[0]
+        if not compared:
+            missing = f"{self.left_out[0]['title']} is not possible" if self.left_out else "no other arm was asked for"
+            self.left_out += [
+                {"name": arm.name, "title": arm.title, "reason": f"there is nothing to compare it with: {missing}"}
+                for arm in possible
+                if arm.name != arms.AS_FOUND
+            ]
+        self.arms: list[Arm] = possible if compared else [_as_found(host)]
+        self._current: Arm | None = None
+        self._saved: Mapping[str, t.Any] = {}
+
+    @property
+    def compared(self) -> bool:
+        """Whether arms are compared, and the host is switched."""
+        return len(self.arms) > 1
+
+    @property
+    def reason(self) -> str | None:
+        """Why nothing is compared, or None."""
+        if self.compared:
+            return None
+        return self.left_out[0]["reason"] if self.left_out else "no other arm than the host as found was asked for"
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the measured arms, the baseline first."""
+        return [arm.name for arm in self.arms]
+
+    def __getitem__(self, name: str) -> Arm:
+        """Return a measured arm by its name."""
+        return next(arm for arm in self.arms if arm.name == name)
+
+    def described(self) -> list[DescribedArm]:
+        """Return the measured arms for the result."""
+        return [{"name": arm.name, "title": arm.title, "baseline": arm is self.arms[0], "settings": arm.settings} for arm in self.arms]
+
+    def announcement(self, length: str) -> list[str]:
+        """Describe what is switched and restored, in sentences for a person.
+
+        Args:
+            length: how long it takes, as text.
+        """
+        left_out = [f"{arm['title']} is left out: {arm['reason']}." for arm in self.left_out]
+        if not self.compared:
+            return [f"Nothing will be switched: {self.reason}.", f"The placements that exist on this host will be measured for {length}."]
+        titles = [arm.title for arm in self.arms]
+        switched = f"The host will be switched between {', '.join(titles[:-1])} and {titles[-1]} many times, for {length}."
+        restored = " and ".join(filter(None, (arm.restoration() for arm in self._levers())))
+        return [
+            switched,
+            *(sentence for arm in self.arms for sentence in arm.announcement()),
+            f"Then the present state of {restored} is restored, also when the run fails or loses its controller.",
+            *left_out,
+        ]
+
+    def prepare(self) -> bool:
+        """Prepare the host before the first block; return whether its topology has to be read again.
+
+        Raises:
+            ArmError: The host cannot be prepared.
+        """
+        found = [arm.prepare() for arm in self._levers()]
+        return any(found)
+
+    def switch(self, name: str) -> None:
+        """Switch the host to a measured arm, after ``begin``.
+
+        Raises:
+            ArmError: The host cannot be switched.
+        """
+        arm = self[name]
+        # Nothing is known of a host that was only prepared.
+        previous = self._levers() if self._current is None else [self._current]
+        for other in previous:
+            left = other.restore(self._saved) if other.lever != arm.lever else []
+            if left:
+                raise ArmError(f"{other.title} could not be undone: {'; '.join(left)}")
+        self._current = arm
+        arm.switch()
+
+    def observe(self, name: str) -> list[dict[str, t.Any]]:
+        """Return what is recorded once in an arm besides its samples; in an arm that switches nothing the others observe."""
+        arm = self[name]
+        found = [one.observe() for one in ([arm] if arm.lever else self._levers())]
+        return [{"arm": name, **one} for one in found if one]
+
+    def save(self) -> dict[str, t.Any]:
+        """Return the present state of what the arms change (plain data), for ``begin``, ``restore`` and ``differences``."""
+        saved: dict[str, t.Any] = {"cpu": smt_state.read("/")}
+        for arm in self._levers():
+            saved.update(arm.save())
+        return saved
+
+    def begin(self, saved: Mapping[str, t.Any]) -> None:
+        """Take note of the state before the first switch, which arms without the same lever get back between arms.
+
+        Args:
+            saved: as ``save`` returned it.
+        """
+        self._saved = saved
+
+    def restore(self, saved: Mapping[str, t.Any]) -> list[str]:
+        """Restore what the arms changed; return what could not be restored, one sentence each."""
+        return [sentence for arm in self._levers() for sentence in arm.restore(saved)]
+
+    def _levers(self) -> list[Arm]:
+        """Return the first arm of each lever."""
+        return list({arm.lever: arm for arm in reversed(self.arms) if arm.lever}.values())[::-1]
+
+
+def _as_found(host: Host) -> Arm:
+    kind = _kind(arms.AS_FOUND)
+    if kind is None:
+        raise ArmError(f"there is no arm {arms.AS_FOUND}")
+    return kind(arms.AS_FOUND, host)
+
+
+def differences(saved: Mapping[str, t.Any], known: Iterable[str] = ()) -> dict[str, t.Any]:
+    """Compare the present state of the host with the saved one.
+
+    Args:
+        saved: as ``Arms.save`` returned it.
+        known: known differences, one sentence each.
+
+    Returns:
+        ``ok``, ``before`` and ``after`` (``control``, ``online`` (CPU numbers) and, where they were changed, ``sysctls``), and ``differences``
+        (sentences).
+    """
+    state = smt_state.read("/")
+    found = list(known) or smt_state.differences(saved["cpu"], state)
+    before, after = _cpu_state(saved["cpu"]), _cpu_state(state)
+    if "memory" in saved:
+        present = memory_facts.read_settings(HostFs("/"))
+        before["sysctls"], after["sysctls"] = saved["memory"], present
+        found += [f"{name} was {value}, is {present[name]}" for name, value in saved["memory"].items() if present[name] != value]
+    return {"ok": not found, "before": before, "after": after, "differences": found}
+
+
+def _cpu_state(state: Mapping[str, t.Any]) -> dict[str, t.Any]:
+    return {"control": state["control"], "online": state["online"]}

@@ -1,0 +1,181 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The arms of an evaluation: which are measured, what is switched and restored between them. Real arms are switched in guests (molecule/)."""
+
+from __future__ import annotations
+
+import os
+import typing
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import base, registry, selection
+from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
+
+ORIGIN = {"control": "on", "active": True, "online": [0, 1], "present": [0, 1]}
+TOPOLOGY = Topology(present=(0, 1), online=(0, 1), isolated=(), cores=((0, 1),), packages=((0, 1),), source="sysfs", complete=True)
+HOST = base.Host({}, TOPOLOGY, ORIGIN)
+
+
+class Fan(base.Arm):
+    """An arm with a number in its name, on a host whose fan is a dict."""
+
+    pattern = "fan_[0-9]+"
+    lever = "fan"
+    host_fan: typing.ClassVar = {"speed": 1, "log": [], "stuck": False}
+
+    def __init__(self, name, host):
+        super().__init__(name, host)
+        self.settings = {"speed": int(name.partition("_")[2])}
+        self.reason = "this fan has 9 speeds" if self.settings["speed"] > 9 else None
+
+    def restoration(self):
+        return "the fan"
+
+    def switch(self):
+        self.host_fan["speed"] = self.settings["speed"]
+        self.host_fan["log"].append(self.name)
+
+    def observe(self):
+        return {"settings": {"speed": self.host_fan["speed"]}}
+
+    def save(self):
+        return {"fan": self.host_fan["speed"]}
+
+    def restore(self, saved):
+        if self.host_fan["stuck"]:
+            return ["the fan is stuck"]
+        self.host_fan["speed"] = saved["fan"]
+        self.host_fan["log"].append("restored")
+        return []
+
+
+class Lamp(Fan):
+    """An arm with another lever."""
+
+    pattern = "lamp_[0-9]+"
+    lever = "lamp"
+    host_lamp: typing.ClassVar = {"speed": 0}
+
+    def switch(self):
+        self.host_lamp["speed"] = self.settings["speed"]
+
+    def save(self):
+        return {"lamp": self.host_lamp["speed"]}
+
+    def restore(self, saved):
+        self.host_lamp["speed"] = saved["lamp"]
+        return []
+
+
+@pytest.fixture(autouse=True)
+def _two_more_arms(monkeypatch):
+    monkeypatch.setattr(registry, "ALL", (*registry.ALL, (Fan, Lamp)))
+    monkeypatch.setattr(Fan, "host_fan", {"speed": 1, "log": [], "stuck": False})
+    monkeypatch.setattr(Lamp, "host_lamp", {"speed": 0})
+
+
+def chosen(*names):
+    found = selection.Arms(names, HOST)
+    found.begin(found.save())
+    return found
+
+
+def test_the_registry_has_each_file_of_arms():
+    folder = os.path.dirname(registry.__file__)
+    others = ("base.py", "registry.py", "selection.py", "__init__.py")
+    files = sorted(name for name in os.listdir(folder) if name.endswith(".py") and name not in others)
+    kinds = {kind.__module__.rpartition(".")[2] for kinds in registry.ALL[:-1] for kind in kinds}
+    assert [f"{name}.py" for name in sorted(kinds)] == files
+
+
+def test_arms_are_described_with_their_settings_and_one_baseline():
+    found = chosen("fan_1", "fan_7", "as_found")
+    assert found.compared and found.reason is None and found.left_out == []
+    assert found.described() == [
+        {"name": "fan_1", "title": "fan 1", "baseline": True, "settings": {"speed": 1}},
+        {"name": "fan_7", "title": "fan 7", "baseline": False, "settings": {"speed": 7}},
+        {"name": "as_found", "title": "as found", "baseline": False, "settings": {}},
+    ]
+
+
+def test_an_arm_that_the_host_cannot_have_is_left_out_with_its_reason():
+    found = chosen("as_found", "fan_12", "fan_3")
+    assert found.names == ["as_found", "fan_3"]
+    assert found.left_out == [{"name": "fan_12", "title": "fan 12", "reason": "this fan has 9 speeds"}]
+    assert found.announcement("5 s")[-1] == "fan 12 is left out: this fan has 9 speeds."
+
+
+@pytest.mark.parametrize(
+    ("names", "left_out", "reason"),
+    [
+        (("fan_12", "fan_3", "fan_4"), ["fan_12", "fan_3", "fan_4"], "this fan has 9 speeds"),
+        (("as_found", "fan_12"), ["fan_12"], "this fan has 9 speeds"),
+        (("fan_3",), ["fan_3"], "there is nothing to compare it with: no other arm was asked for"),
+        (("as_found",), [], "no other arm than the host as found was asked for"),
+    ],
+)
+def test_without_a_baseline_or_with_one_arm_nothing_is_compared(names, left_out, reason):
+    found = chosen(*names)
+    assert found.names == ["as_found"] and not found.compared
+    assert [arm["name"] for arm in found.left_out] == left_out and found.reason == reason
+    assert found.announcement("5 s") == [f"Nothing will be switched: {reason}.", "The placements that exist on this host will be measured for 5 s."]
+
+
+def test_what_is_switched_is_said_before():
+    said = chosen("as_found", "fan_3", "lamp_1").announcement("about 5 min")
+    assert said[0] == "The host will be switched between as found, fan 3 and lamp 1 many times, for about 5 min."
+    assert said[-1] == "Then the present state of the fan and the fan is restored, also when the run fails or loses its controller."
+
+
+def test_arms_with_one_lever_replace_each_other():
+    found = chosen("fan_2", "fan_3")
+    for name in ("fan_2", "fan_3", "fan_2"):
+        found.switch(name)
+    assert Fan.host_fan == {"speed": 2, "log": ["fan_2", "fan_3", "fan_2"], "stuck": False}
+
+
+def test_the_lever_of_the_previous_arm_is_restored_first():
+    found = chosen("as_found", "fan_3", "lamp_8")
+    found.switch("fan_3")
+    found.switch("lamp_8")
+    assert (Fan.host_fan["speed"], Lamp.host_lamp["speed"]) == (1, 8)
+    found.switch("as_found")
+    assert (Fan.host_fan["speed"], Lamp.host_lamp["speed"]) == (1, 0)
+
+
+def test_a_host_that_was_prepared_is_as_found_in_that_arm():
+    found = chosen("as_found", "fan_3")
+    Fan.host_fan["speed"] = 5
+    found.switch("as_found")
+    assert Fan.host_fan["speed"] == 1
+
+
+def test_an_arm_that_cannot_be_undone_ends_the_evaluation():
+    found = chosen("as_found", "fan_3")
+    found.switch("fan_3")
+    Fan.host_fan["stuck"] = True
+    with pytest.raises(base.ArmError, match=r"fan 3 could not be undone: the fan is stuck"):
+        found.switch("as_found")
+    assert found.restore({"fan": 1}) == ["the fan is stuck"]
+
+
+def test_each_lever_is_restored_once():
+    found = chosen("fan_2", "fan_3", "lamp_1")
+    saved = found.save()
+    assert {name: saved[name] for name in ("fan", "lamp")} == {"fan": 1, "lamp": 0}
+    found.switch("fan_3")
+    assert found.restore(saved) == [] and Fan.host_fan["log"] == ["fan_3", "restored"]
+
+
+def test_an_arm_that_switches_nothing_is_observed_by_the_others():
+    found = chosen("as_found", "fan_3")
+    assert found.observe("as_found") == [{"arm": "as_found", "settings": {"speed": 1}}]
+    found.switch("fan_3")
+    assert found.observe("fan_3") == [{"arm": "fan_3", "settings": {"speed": 3}}]
+
+
+@pytest.mark.parametrize("name", ["fan_", "Fan_3", "fan_3\n", "fan_3x", "", "../fan_3", "smt_on "])
+def test_a_name_matches_whole(name):
+    with pytest.raises(base.ArmError, match="there is no arm"):
+        selection.check(["as_found", name])
+    assert selection.title(name) is None
