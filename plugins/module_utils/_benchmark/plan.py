@@ -20,7 +20,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._sampling import ru
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.version import COLLECTION_VERSION
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import built_in, custom
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, custom
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import Workload, WorkloadError, described
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.prepared import PreparedWorkload, Sample
 
 SCHEMA = "threadwise.smt/result"
@@ -52,7 +53,7 @@ def check_settings(settings: t.Mapping[str, t.Any]) -> None:
         PlacementError: a placement does not exist.
     """
     if not chosen(settings):
-        raise PlanError(f"no workload is given: choose from {', '.join(sorted(built_in.BUILT_IN))}, or give a command of your own")
+        raise PlanError(f"no workload is given: choose from {', '.join(sorted(catalogue.BUILT_IN))}, or give a command of your own")
     no_host = placement.Placements((), (), ())
     for name in settings["placements"]:
         no_host.workers(name)
@@ -71,7 +72,7 @@ def check_settings(settings: t.Mapping[str, t.Any]) -> None:
             raise PlanError(f"{name} is {value}: it must be from {least} to {most}")
 
 
-def chosen(settings: t.Mapping[str, t.Any]) -> list[built_in.Workload]:
+def chosen(settings: t.Mapping[str, t.Any]) -> list[Workload]:
     """Return the declarations of a plan's workloads, in order.
 
     Args:
@@ -80,7 +81,7 @@ def chosen(settings: t.Mapping[str, t.Any]) -> list[built_in.Workload]:
     Raises:
         WorkloadError: a workload does not exist, or a user's own command is not valid.
     """
-    return built_in.named(settings["workloads"]) + custom.declarations(settings["custom"])
+    return catalogue.named(settings["workloads"]) + custom.declarations(settings["custom"])
 
 
 class Outline:
@@ -226,7 +227,7 @@ class Plan:
                 "blocks": self.settings["blocks"],
                 "margin": self.settings["margin"],
                 "order": "A B, B A, ...: arms alternate, every second block is reversed",
-                "workloads": [built_in.described(workload, self.outline.cpus) for workload in chosen(self.settings)],
+                "workloads": [described(workload, self.outline.cpus) for workload in chosen(self.settings)],
                 "placements": self.placements,
             },
         }
@@ -270,7 +271,7 @@ class Plan:
                 self.prepared[name] = workload
                 self._choose_placements(workload)
                 self.files.event("calibrated", workload.calibrate(self.outline.alone()))
-            except (built_in.WorkloadError, runner.RunnerError, OSError) as error:
+            except (WorkloadError, runner.RunnerError, OSError) as error:
                 self._give_up(name, None, str(error))
 
     def _choose_placements(self, workload: PreparedWorkload) -> None:
@@ -288,7 +289,7 @@ class Plan:
                 else:
                     self.items[arm] += [Item(name, place, assignment["workers"], value) for value in workload.values]
         if not any(item.workload == name for items in self.items.values() for item in items):
-            raise built_in.WorkloadError(
+            raise WorkloadError(
                 f"{name} needs one of the placements {', '.join(workload.declaration['placements'] or placement.NAMES)}: "
                 "none of them is both in this plan and possible on this host"
             )
@@ -351,7 +352,7 @@ class Plan:
 
     def _sample(self, item: Item) -> None:
         workload = self.prepared[item.workload]
-        parameter = workload.declaration["point"]
+        parameter = workload.declaration["parameter"]
         sample: dict[str, t.Any] = {
             "workload": item.workload,
             "placement": item.placement,
@@ -368,7 +369,7 @@ class Plan:
         try:
             with self.recorder.around(item.workers, sample):
                 taken = workload.sample(item.workers, item.parameter)
-        except (built_in.WorkloadError, runner.RunnerError, OSError) as error:
+        except (WorkloadError, runner.RunnerError, OSError) as error:
             self._failed(sample, str(error), time.monotonic() - begun)
         else:
             self._succeeded(workload, sample, taken)
@@ -376,7 +377,7 @@ class Plan:
         self.progress("measuring")
 
     def _succeeded(self, workload: PreparedWorkload, sample: dict[str, t.Any], taken: Sample) -> None:
-        metric = workload.declaration["metric"]["name"]
+        metric = workload.declaration["metrics"][0]["name"]
         self.failures[sample["workload"]] = 0
         sample.update(
             ok=True,

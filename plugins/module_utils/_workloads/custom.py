@@ -7,7 +7,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in import BUILT_IN, PLAIN, Metric, Workload, WorkloadError
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import PLAIN, Metric, Workload, WorkloadError
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.metrics import AGGREGATES, PER_JOB
 
 NAME = re.compile(r"\A[a-z0-9][a-z0-9_]{0,63}\Z")
@@ -64,8 +65,8 @@ def _declaration(given: t.Mapping[str, t.Any]) -> Workload:
         "argv": list(argv),
         "multithreaded": bool(given.get("multithreaded")),
         "timeout": timeout,
-        "metric": metrics[0],
-        "metrics": metrics[1:],
+        "metrics": metrics,
+        "custom": True,
     }
 
 

@@ -1,21 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The metrics of a sample, read from the output of its workers and from their run times.
-
-The declaration of a metric (``Metric``) has ``name``, ``unit``, ``better``, ``aggregate`` (how the values of the workers are combined) and one source:
-
-``rate: true``
-    The amount of work divided by the worker's own wall time.
-``clock``
-    ``wall_seconds`` or ``cpu_seconds`` of the worker.
-``pattern``
-    A regular expression whose first group is the number in the standard output or standard error of the tool. With ``quantile`` (0..1) each match is
-    one value, a second group is the number of its occurrences, and the metric is that quantile of all values.
-``json``
-    The path (list of str: keys of objects, indices of arrays) to the number in the JSON document in the tool's output. Lines before the document are skipped.
-
-``file`` applies the pattern to the files with that name (a glob) in the worker's working directory. ``scale`` is a factor for the unit.
-"""
+"""The metrics of a sample, read from the output of its workers and from their run times, as ``declaration.Metric`` says."""
 
 from __future__ import annotations
 
@@ -28,7 +13,7 @@ import stat
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import users
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in import Metric, Workload, WorkloadError
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import Metric, Workload, WorkloadError
 
 # How much of the output of a failed worker goes into the message.
 LAST_LINES = 5
@@ -69,7 +54,7 @@ def read(
         owner: (uid, gid) of the workers, who can have put anything into the directory, or None for the user of this process.
 
     Returns:
-        A pair: the metrics over all workers by name, the main metric first; and the main metric's value for each worker.
+        A pair: the metrics over all workers by name, the primary metric first; and the primary metric's value for each worker.
 
     Raises:
         WorkloadError: a worker failed, or its metric is not a positive number.
@@ -79,7 +64,7 @@ def read(
             raise WorkloadError(_failure(workload, worker))
     metrics: dict[str, MetricValue] = {}
     per_worker: list[float] | None = None
-    for metric in [workload["metric"]] + workload["metrics"]:
+    for metric in workload["metrics"]:
         values = [_value(workload, metric, work, worker, directory, owner) for worker in workers]
         if per_worker is None:
             per_worker = values

@@ -2,23 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The server of a workload, in the run's directory. It is always ended and removed, also when the plan fails or is killed.
 
-The declaration of a server is a ``ServerDeclaration``:
-
-``commands``, ``folders``
-    The commands that must be installed, and globs of the directories to look in before the search path, one directory for each version.
-``user``
-    The user who runs the server if the plan runs as root.
-``prepare``, ``fill``
-    Lists of argv, run before the server starts and after it is ready.
-``serve``
-    The argv of the server.
-``ready``
-    An argv that succeeds when the server is ready.
-``stop``, ``kill``
-    The names of the signals that ask the server to end, and that the kernel sends to it if its keeper dies.
-
-``{server}`` in an argv stands for the server's directory.
-
 The directory belongs to the server's user, who can put anything into it at any time. Root therefore opens, reads and removes nothing in it. The output of
 the server and its commands goes to an unnamed file in the run's own directory.
 
@@ -39,7 +22,7 @@ import types
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import processes, users
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in import ServerDeclaration, WorkloadError
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import ServerDeclaration, WorkloadError
 
 # What the keeper says when the server answers. No reason for a failure reads like this.
 READY = "\0ready"
