@@ -22,6 +22,10 @@ LAST_CHARACTERS = 1000
 FILES_LIMIT = 8 * 1024 * 1024
 MOST_FILES = 1024
 
+# The values that a result can have: the controller refuses a whole result with a value beyond them.
+LEAST_VALUE = 1e-30
+MOST_VALUE = 1e18
+
 # How the values of the workers are combined. ``per_job`` is for seconds that each worker needs for a whole job: the time of the slowest worker divided by
 # the number of workers, so that placements with different numbers of workers can be compared.
 PER_JOB = "per_job"
@@ -57,7 +61,7 @@ def read(
         A pair: the metrics over all workers by name, the primary metric first; and the primary metric's value for each worker.
 
     Raises:
-        WorkloadError: a worker failed, or its metric is not a positive number.
+        WorkloadError: a worker failed, or a metric is not a number from ``LEAST_VALUE`` to ``MOST_VALUE``.
     """
     for worker in workers:
         if worker["exit_status"] != 0:
@@ -69,8 +73,8 @@ def read(
         if per_worker is None:
             per_worker = values
         value = AGGREGATES[metric["aggregate"]](values)
-        if not math.isfinite(value):
-            raise WorkloadError(f"the {metric['name']} of all workers of {workload['argv'][0]} combined is not a finite number")
+        if not LEAST_VALUE <= value <= MOST_VALUE:
+            raise WorkloadError(f"the {metric['name']} of all workers of {workload['argv'][0]} combined is not a number from {LEAST_VALUE:g} to {MOST_VALUE:g}")
         metrics[metric["name"]] = {"value": value, "unit": metric["unit"], "better": metric["better"]}
     return metrics, per_worker or []
 
@@ -87,10 +91,14 @@ def _value(workload: Workload, metric: Metric, work: int | None, worker: t.Mappi
             raise WorkloadError(f"{metric['name']} of {workload['name']} is a rate, and no amount of work is declared")
         seconds: float = worker["wall_seconds"]
         return work / seconds
-    value = _measured(metric, worker, directory, owner)
+    value = _measured(metric, worker, directory, owner) * metric.get("scale", 1)
     if not (math.isfinite(value) and value > 0):
         raise WorkloadError(f"{workload['argv'][0]} printed no {metric['name']}: {last_lines(worker)}")
-    return value * metric.get("scale", 1)
+    if not LEAST_VALUE <= value <= MOST_VALUE:
+        raise WorkloadError(
+            f"{workload['argv'][0]} printed a {metric['name']} that is not from {LEAST_VALUE:g} to {MOST_VALUE:g} {metric['unit']}: {last_lines(worker)}"
+        )
+    return value
 
 
 def _measured(metric: Metric, worker: t.Mapping[str, t.Any], directory: str, owner: tuple[int, int] | None) -> float:

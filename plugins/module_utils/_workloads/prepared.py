@@ -172,7 +172,8 @@ class PreparedWorkload:
                 owner=self._owner if self._server else None,
             )
             if taken["timed_out"]:
-                stuck = next(worker for worker in taken["workers"] if worker["exit_status"] != 0)
+                # Not the exit status: a command that is asked to end can end with 0.
+                stuck = max(taken["workers"], key=lambda worker: worker["wall_seconds"])
                 raise WorkloadError(f"{self.declaration['argv'][0]} did not end within {int(timeout)} s and was ended: {workload_metrics.last_lines(stuck)}")
             work = self.work and self.work * (len(workers) if multithreaded else 1)
             metrics, values = workload_metrics.read(self.declaration, work, taken["workers"], directory, self._owner)

@@ -59,6 +59,10 @@ def test_missing_keys_have_default_values():
         ({"argv": ["a\0b"]}, "argv of own"),
         ({"argv": ["x" * 5000]}, "argv of own"),
         ({"argv": ["x"] * 1001}, "argv of own"),
+        ({"argv": "sleep 1"}, r'argv of own is a string: .* such as argv: \[sleep, "1"\]'),
+        # What Ansible makes of the strings "sleep 1" and "sh -c 'echo 1,2'".
+        ({"argv": ["sleep 1"]}, "argv of own is a string"),
+        ({"argv": ["sh -c 'echo 1", "2'"]}, "argv of own is a string"),
         ({"timeout": -1}, "timeout of own is -1: it must be from 1 to 86400"),
         ({"timeout": 10**9}, "timeout of own"),
         (metric(pattern="("), "metric throughput of own: its pattern is not a valid regular expression"),
@@ -76,6 +80,12 @@ def test_missing_keys_have_default_values():
 def test_an_invalid_command_is_refused_with_the_allowed_values(changed, error):
     with pytest.raises(WorkloadError, match=error):
         declared(**changed)
+
+
+def test_the_path_of_a_program_may_have_spaces(tmp_path):
+    program = tmp_path / "my tool"
+    program.touch()
+    assert declared(argv=[str(program)])["argv"] == [str(program)]
 
 
 def test_duplicate_names_and_too_many_commands_are_refused():

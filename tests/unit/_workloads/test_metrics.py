@@ -10,6 +10,7 @@ import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import metrics as workload_metrics
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import PLAIN, WorkloadError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results, schema
 
 # What sysbench 1.0.20 prints.
 SYSBENCH = """
@@ -112,7 +113,7 @@ def test_only_the_ends_of_large_files_are_read(tmp_path, monkeypatch):
     assert read(dict(declared(), metrics=[p99]), None, worker(), directory=str(tmp_path))[1] == [6.0]
 
 
-@pytest.mark.parametrize("output", ["", "events per second: ", "events per second:  1.2.3", "events per second:  0.00", "events per second:  9" + "9" * 400])
+@pytest.mark.parametrize("output", ["", "events per second: ", "events per second:  1.2.3", "events per second:  0.00", "events per second:  " + "9" * 400])
 def test_output_without_a_valid_number_is_an_error(output):
     with pytest.raises(WorkloadError, match="sysbench printed no throughput"):
         read(BUILT_IN["sysbench_cpu"], 500, worker(output))
@@ -128,6 +129,26 @@ def test_the_last_lines_are_limited():
     with pytest.raises(WorkloadError) as raised:
         read(BUILT_IN["gzip"], 1, worker("line\n" * 10000 + "x" * 100000, status=1))
     assert len(str(raised.value)) < 1200
+
+
+@pytest.mark.parametrize("value", ["9" * 300, "0." + "0" * 300 + "1", "1e19", "1e-31"])
+def test_a_number_that_no_result_can_have_fails_its_sample_only(value):
+    with pytest.raises(WorkloadError, match=f"own printed a rate that is not from 1e-30 to 1e\\+18 1/s: rate {value}"):
+        read(declared(pattern=r"rate (\S+)"), None, worker(f"rate {value}"))
+
+
+def test_the_workers_together_are_held_to_the_same_limits_after_scaling():
+    fits = declared(pattern=r"rate (\S+)", aggregate="sum", scale=1e-3)
+    assert read(fits, None, worker("rate 9e20"))[1] == [9e17]
+    with pytest.raises(WorkloadError, match=r"the rate of all workers of own combined is not a number from 1e-30 to 1e\+18"):
+        read(fits, None, worker("rate 9e20"), worker("rate 9e20"))
+    with pytest.raises(WorkloadError, match="own printed a rate that is not from"):
+        read(fits, None, worker("rate 1e-29"))
+
+
+def test_each_value_within_the_limits_passes_the_border():
+    assert workload_metrics.MOST_VALUE <= schema.MAX_NUMBER
+    assert workload_metrics.LEAST_VALUE >= results.LEAST_NUMBER
 
 
 @pytest.mark.parametrize("value", ["9" * 400, "1e999", '"' + "9" * 400 + '"'])

@@ -6,30 +6,18 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import time
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.action.smt_benchmark import sources
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectory
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import prepared
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import PLAIN, WorkloadError, missing
+from process_state import alive
 
 HERE = sorted(os.sched_getaffinity(0))
 TWO = [[HERE[0]], [HERE[-1]]]
 RATE = {"name": "rate", "unit": "1/s", "better": "higher", "aggregate": "sum", "pattern": r"rate ([0-9.]+)"}
-
-
-@pytest.fixture(name="files")
-def run_directory():
-    """Create a run's directory that other users can reach, unlike the directories of pytest."""
-    base = tempfile.mkdtemp(prefix="smt-")
-    os.chmod(base, 0o755)
-    made = RunDirectory(os.path.join(base, "state", "runs"), "r")
-    made.create()
-    yield made
-    shutil.rmtree(base)
 
 
 def ready(workload, files, seconds=0.05):
@@ -38,14 +26,6 @@ def ready(workload, files, seconds=0.05):
 
 def own(*argv, **changed):
     return dict(PLAIN, **dict({"name": "own", "title": "own", "argv": list(argv), "metrics": [RATE]}, **changed))
-
-
-def alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
-            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 @pytest.mark.parametrize("name", sorted(BUILT_IN))
@@ -111,6 +91,12 @@ def test_a_command_that_hangs_is_ended_with_its_children_and_reported_with_its_l
         ready(own("sh", "-c", line, timeout=5), files).sample([[]], None)
     with open(files.file("pid"), encoding="ascii") as pid:
         assert not alive(int(pid.read()))
+
+
+def test_a_command_that_ends_well_when_it_is_asked_to_end_is_reported_too(files):
+    line = "if mkdir first; then echo rate 1; else trap 'echo asked to end; exit 0' TERM; while :; do sleep 0.05; done; fi"
+    with pytest.raises(WorkloadError, match=r"sh did not end within 5 s and was ended: asked to end"):
+        ready(own("sh", "-c", line, timeout=5), files).sample([[], []], None)
 
 
 def test_leftover_children_are_ended_with_the_sample(files):
