@@ -97,7 +97,7 @@ class ServerDeclaration(t.TypedDict):
         ready: an argv that succeeds when the server is ready.
         fill: list of argv, run when the server is ready.
         stop: the name of the signal that asks the server to end.
-        kill: the name of the signal that the kernel sends to the server if its keeper dies.
+        kill: the name of the signal that the kernel sends to the server if its supervisor dies.
     """
 
     folders: list[str]

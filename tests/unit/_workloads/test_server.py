@@ -6,16 +6,13 @@ from __future__ import annotations
 
 import os
 import pwd
-import shutil
 import signal
 import stat
 import subprocess
-import tempfile
 import time
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import run_directory as run_directory_module
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectory
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import declaration, prepared, server as server_module
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in.oltp import POSTGRESQL, TRANSACTION
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
@@ -35,16 +32,6 @@ SERVER = {
     "stop": "SIGINT",
     "kill": "SIGQUIT",
 }
-
-
-@pytest.fixture(name="files")
-def run_directory():
-    base = tempfile.mkdtemp(prefix="smt-")
-    os.chmod(base, 0o755)
-    made = RunDirectory(os.path.join(base, "state", "runs"), "r")
-    made.create()
-    yield made
-    shutil.rmtree(base)
 
 
 def started(server, files):
@@ -104,9 +91,9 @@ def test_postgresql_listens_on_a_unix_socket_only_and_does_not_run_as_root(files
     assert gone(server.folder)
 
 
-def test_a_keeper_that_is_killed_while_it_starts_is_no_running_server(files):
-    """The keeper is the parent of each of its commands: this one kills it."""
-    with pytest.raises(declaration.WorkloadError, match="the process that keeps the server was killed"):
+def test_a_supervisor_that_is_killed_while_it_starts_is_no_running_server(files):
+    """The supervisor is the parent of each of its commands: this one kills it."""
+    with pytest.raises(declaration.WorkloadError, match="the supervisor of the server was killed"):
         started({**SERVER, "prepare": [["sh", "-c", "kill -KILL $PPID"]]}, files)
     assert gone(files.file("own.server"))
 
