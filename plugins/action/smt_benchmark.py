@@ -47,8 +47,8 @@ MOST_LOOKED_AT = 2 * progress.MAX_BYTES
 display = Display()
 
 
-# Sources that workloads compile on the host.
-SOURCES = pathlib.Path(__file__).resolve().parents[1] / "module_utils" / "_workloads" / "native"
+# The sources that workloads compile on the host lie beside their declarations.
+SOURCES = pathlib.Path(__file__).resolve().parents[1] / "module_utils" / "_workloads" / "built_in"
 
 
 def sources() -> dict[str, str]:

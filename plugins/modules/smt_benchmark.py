@@ -265,7 +265,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_dire
 from ansible_collections.threadwise.smt.plugins.module_utils._host.locks import HostLockError
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.state import StateError
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.watchdog import WatchdogError
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in import WorkloadError
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import WorkloadError
 
 PLACEMENTS = ["single", "same_cpu", "siblings", "cores", "one_per_core", "all_threads"]
 SETTINGS = (

@@ -14,16 +14,18 @@ import os
 import subprocess
 
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import built_in, metrics as workload_metrics
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import metrics as workload_metrics
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 
+SYSBENCH = BUILT_IN["sysbench_cpu"]
 EVENTS = 500
 MARGIN = 0.005
 
 
 def rate(worker):
     """Events by second, as sysbench printed it."""
-    return workload_metrics.read(dict(built_in.SYSBENCH_CPU, metrics=[]), EVENTS, [worker], "/")[1][0]
+    return workload_metrics.read(dict(SYSBENCH, metrics=SYSBENCH["metrics"][:1]), EVENTS, [worker], "/")[1][0]
 
 
 def by_runner(argv, cpu):
@@ -41,7 +43,7 @@ def main():
     arguments.add_argument("--pairs", type=int, default=200)
     pairs = arguments.parse_args().pairs
     cpu = max(os.sched_getaffinity(0))
-    argv = [word.replace("{work}", str(EVENTS)) for word in built_in.SYSBENCH_CPU["argv"]]
+    argv = [word.replace("{work}", str(EVENTS)) for word in SYSBENCH["argv"]]
     bare, pinned = [], []
     for pair in range(pairs):
         for ours in (False, True) if pair % 2 == 0 else (True, False):

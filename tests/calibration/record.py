@@ -32,7 +32,7 @@ import time
 from pathlib import Path
 
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import built_in, inputs
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, inputs
 
 KINDS = ("quiet", "neighbour", "bursty", "drift")
 # The samples of one comparison: 14 blocks of ABBA.
@@ -83,7 +83,7 @@ def start_co_runners(cpu, kind):
 
 def sample(cpu, stream):
     """Wall time in microseconds of one pinned gzip of a stream."""
-    worker = runner.run(built_in.GZIP["argv"], [[cpu]], stdin=stream, keep_output=False)["workers"][0]
+    worker = runner.run(catalogue.BUILT_IN["gzip"]["argv"], [[cpu]], stdin=stream, keep_output=False)["workers"][0]
     if worker["exit_status"] != 0:
         raise SystemExit(f"gzip failed on CPU {cpu}: {worker['errors']}")
     return round(worker["wall_seconds"] * 1e6)

@@ -20,7 +20,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt import state a
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.version import COLLECTION_VERSION
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import built_in, custom
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, custom
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import Workload, WorkloadError, described
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.prepared import PreparedWorkload, Sample
 
 SCHEMA = "threadwise.smt/result"
@@ -53,7 +54,7 @@ def check_settings(settings: t.Mapping[str, t.Any]) -> None:
         PlacementError: a placement does not exist.
     """
     if not chosen(settings):
-        raise PlanError(f"no workload is given: choose from {', '.join(sorted(built_in.BUILT_IN))}, or give a command of your own")
+        raise PlanError(f"no workload is given: choose from {', '.join(sorted(catalogue.BUILT_IN))}, or give a command of your own")
     selection.check(settings["arms"])
     no_host = placement.Placements((), (), ())
     for name in settings["placements"]:
@@ -73,7 +74,7 @@ def check_settings(settings: t.Mapping[str, t.Any]) -> None:
             raise PlanError(f"{name} is {value}: it must be from {least} to {most}")
 
 
-def chosen(settings: t.Mapping[str, t.Any]) -> list[built_in.Workload]:
+def chosen(settings: t.Mapping[str, t.Any]) -> list[Workload]:
     """Return the declarations of a plan's workloads, in order.
 
     Args:
@@ -82,7 +83,7 @@ def chosen(settings: t.Mapping[str, t.Any]) -> list[built_in.Workload]:
     Raises:
         WorkloadError: a workload does not exist, or a user's own command is not valid.
     """
-    return built_in.named(settings["workloads"]) + custom.declarations(settings["custom"])
+    return catalogue.named(settings["workloads"]) + custom.declarations(settings["custom"])
 
 
 class Outline:
@@ -233,7 +234,7 @@ class Plan:
                 "order": order.DESCRIPTION,
                 "boots": None,
                 "confounded": False,
-                "workloads": [built_in.described(workload, self.outline.cpus) for workload in chosen(self.settings)],
+                "workloads": [described(workload, self.outline.cpus) for workload in chosen(self.settings)],
                 "placements": self.placements,
             },
         }
@@ -277,7 +278,7 @@ class Plan:
                 self.prepared[name] = workload
                 self._choose_placements(workload)
                 self.files.event("calibrated", workload.calibrate(self.outline.alone()))
-            except (built_in.WorkloadError, runner.RunnerError, OSError) as error:
+            except (WorkloadError, runner.RunnerError, OSError) as error:
                 self._give_up(name, None, str(error))
 
     def _choose_placements(self, workload: PreparedWorkload) -> None:
@@ -295,7 +296,7 @@ class Plan:
                 else:
                     self.items[arm] += [Item(name, place, assignment["workers"], value) for value in workload.values]
         if not any(item.workload == name for items in self.items.values() for item in items):
-            raise built_in.WorkloadError(
+            raise WorkloadError(
                 f"{name} needs one of the placements {', '.join(workload.declaration['placements'] or placements.NAMES)}: "
                 "none of them is both in this plan and possible on this host"
             )
@@ -372,7 +373,7 @@ class Plan:
         try:
             with self.recorder.around(item.workers, telemetry_record):
                 taken = workload.sample(item.workers, item.parameter)
-        except (built_in.WorkloadError, runner.RunnerError, OSError) as error:
+        except (WorkloadError, runner.RunnerError, OSError) as error:
             self._failed(sample, str(error), time.monotonic() - begun)
         else:
             self._succeeded(workload, sample, taken)
@@ -400,7 +401,7 @@ class Plan:
         )
         sample["telemetry"].update(cpu_usage=taken["cpu_usage"], core_usage=self.recorder.core_usage(taken["cpu_usage"]), steal=taken["steal"])
         self.files.append("samples.jsonl", sample)
-        primary = workload.declaration["metric"]["name"]
+        primary = workload.declaration["metrics"][0]["name"]
         self.precision.add(sample, taken["metrics"][primary]["value"])
         self.last = {key: sample[key] for key in ("workload", "placement")}
         self.last.update(arm=self.outline.arms[sample["arm"]].title, metric=dict(taken["metrics"][primary], name=primary), workers=len(taken["workers"]))

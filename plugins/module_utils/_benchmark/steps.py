@@ -27,7 +27,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._sampling import ru
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, restore as smt_restore, state as smt_state, watchdog
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache, topology
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import built_in
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import declaration
 
 # A plan ends later than its budget, because of its last block and of restoring the host. After this many more seconds it is considered hung.
 WATCHDOG_EXTRA_SECONDS = 600
@@ -96,8 +96,8 @@ def _known(value: object) -> object:
 def missing_packages(settings: t.Mapping[str, t.Any]) -> list[str]:
     """Return the packages that provide the missing commands of the plan's workloads, sorted."""
     path = os.environ.get("PATH", os.defpath)
-    incomplete = [workload for workload in plan.chosen(settings) if built_in.missing(workload, path)]
-    return sorted({package for package in map(built_in.package, incomplete) if package is not None})
+    incomplete = [workload for workload in plan.chosen(settings) if declaration.missing(workload, path)]
+    return sorted({package for package in map(declaration.package, incomplete) if package is not None})
 
 
 def _length(seconds: float) -> str:

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import signal
 import subprocess
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import processes
+from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
 
 EVENTS = ("cycles", "instructions")
 TEST_COMMAND = ["perf", "stat", "-j", "-a", "-A", "-e", ",".join(EVENTS), "true"]
@@ -44,11 +44,11 @@ class CoreRates(t.TypedDict):
     cores: dict[str, Rates]
 
 
-def why_not() -> str | None:
+def unavailable_reason() -> str | None:
     """Return why this host cannot count the cycles and instructions of its CPUs, or None when it can."""
     try:
         done = subprocess.run(
-            TEST_COMMAND, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=TIME_LIMIT, check=False, env=_environment()
+            TEST_COMMAND, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=TIME_LIMIT, check=False, env=runner.environment()
         )
     except FileNotFoundError:
         return "perf is not installed"
@@ -78,7 +78,7 @@ class Counting:
     def __enter__(self) -> Counting:
         """Start perf."""
         self._perf = subprocess.Popen(
-            self._argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=_environment(), preexec_fn=_die_with_plan
+            self._argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=runner.environment(), preexec_fn=_die_with_plan
         )
         return self
 
@@ -98,10 +98,6 @@ class Counting:
 def _die_with_plan() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     processes.die_with_parent(signal.SIGKILL)
-
-
-def _environment() -> dict[str, str]:
-    return {"LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath)}
 
 
 def parse(text: str) -> dict[str, Counts]:

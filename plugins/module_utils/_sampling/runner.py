@@ -36,7 +36,7 @@ class WorkerResult(t.TypedDict):
 
     Attributes:
         cpus: the CPUs it was pinned to; empty when it was not pinned.
-        wall_seconds: time from the common start to its end; for a worker that the time limit ended, the time that ending it took.
+        wall_seconds: time from the common start to its end, also for a worker that the time limit ended.
         cpu_seconds: user and system time of the worker and the children it waited for.
         context_switches: voluntary and involuntary ones.
         exit_status: exit status, or minus the number of the signal that ended it.
@@ -69,7 +69,7 @@ class SampleResult(t.TypedDict):
     steal: float | None
 
 
-class _Job(t.NamedTuple):
+class _Arguments(t.NamedTuple):
     """The arguments of ``run``."""
 
     argv: list[str]
@@ -105,10 +105,10 @@ def run(
 ) -> SampleResult:
     """Run one command once per worker; all workers start at the same moment.
 
-    Each worker is forked and pinned with sched_setaffinity(2), and then waits at a gate. The clock starts when the gate opens, so the measured time
-    contains neither the fork of this interpreter nor the pinning. A supervisor with a session of its own owns the workers: processes that they leave
-    behind become its children and are ended with it, also when the caller is killed. A worker of an ordinary user cannot become root (no_new_privs),
-    because the supervisor could not end it then.
+    Each worker is forked and pinned with sched_setaffinity(2), and then waits at a barrier. The clock starts when the workers are released, so the
+    measured time contains neither the fork of this interpreter nor the pinning. A supervisor with a session of its own owns the workers: processes that
+    they leave behind become its children and are ended with it, also when the caller is killed. A worker of an ordinary user cannot become root
+    (no_new_privs), because the supervisor could not end it then.
 
     Args:
         argv: the command; it is never passed to a shell.
@@ -131,7 +131,7 @@ def run(
     supervisor = os.fork()
     if supervisor == 0:
         os.close(result_read)
-        _supervise(result_write, _Job(argv, cpu_lists, stdin, directory, keep_output, timeout, nice, co_runners, owner))
+        _supervise(result_write, _Arguments(argv, cpu_lists, stdin, directory, keep_output, timeout, nice, co_runners, owner))
     os.close(result_write)
     try:
         with os.fdopen(result_read, encoding="utf-8") as stream:
@@ -144,7 +144,10 @@ def run(
         raise RunnerError(f"the supervisor of {argv[0]} ended without a result")
     error: str | None
     result: SampleResult
-    error, result = json.loads(text)
+    try:
+        error, result = json.loads(text)
+    except ValueError:
+        raise RunnerError(f"the supervisor of {argv[0]} was killed before it had reported its result") from None
     if error:
         raise RunnerError(error)
     return result
@@ -154,7 +157,7 @@ class _Terminated(BaseException):
     """SIGTERM reached the supervisor."""
 
 
-def _supervise(result_write: int, job: _Job) -> t.NoReturn:
+def _supervise(result_write: int, arguments: _Arguments) -> t.NoReturn:
     """Run the sample in the forked supervisor, report the result, and end all processes that are left."""
     status = 1
     try:
@@ -162,7 +165,7 @@ def _supervise(result_write: int, job: _Job) -> t.NoReturn:
         processes.die_with_parent(signal.SIGTERM)
         processes.adopt_orphans()
         signal.signal(signal.SIGTERM, _raise_terminated)
-        report = _sample(job)
+        report = _sample(arguments)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         with os.fdopen(result_write, "w", encoding="utf-8") as stream:
             json.dump(report, stream)
@@ -177,49 +180,50 @@ def _raise_terminated(_number: int, _frame: FrameType | None) -> t.NoReturn:
     raise _Terminated
 
 
-def _sample(job: _Job) -> tuple[str | None, SampleResult]:
+def _sample(arguments: _Arguments) -> tuple[str | None, SampleResult]:
     """Return why the sample could not be started, or None, and the result, which is meaningful only without an error."""
     workers: list[_Worker] = []
     error: str | None = None
     timed_out = False
     before: dict[str, dict[str, int]] = {}
     after: dict[str, dict[str, int]] = {}
-    # Start the co-runners before the gate exists: one that inherited its write end would keep the gate shut.
-    for place in _co_runner_cpus(job):
-        _start_co_runner(place)
-    gate_read, write_end = os.pipe()
-    gate_write: int | None = write_end
+    # Start the co-runners before the barrier exists: one that inherited its write end would hold the workers back.
+    for co_runner_cpus in _co_runner_cpus(arguments):
+        _start_co_runner(co_runner_cpus)
+    barrier_read, write_end = os.pipe()
+    barrier_write: int | None = write_end
+    start = time.monotonic()
     try:
-        for cpus in job.cpu_lists:
-            worker = _Worker(job, cpus, gate_read, write_end)
+        for cpus in arguments.cpu_lists:
+            worker = _Worker(arguments, cpus, barrier_read, write_end)
             workers.append(worker)
         for worker in workers:
             worker.await_pinned()
         before = cpu_times()
         start = time.monotonic()
         os.close(write_end)
-        gate_write = None
-        timed_out = _await_ends(workers, start, job.timeout)
+        barrier_write = None
+        timed_out = _await_ends(workers, start, arguments.timeout)
         after = cpu_times()
         # A worker that hangs before exec never closes its report pipe: end it before that pipe is read.
-        _end_all(workers)
+        _end_all(workers, start)
         for worker in workers:
             worker.await_exec()
     except (RunnerError, OSError) as failure:
         error = str(failure)
     finally:
-        if gate_write is not None:
-            os.close(gate_write)
-        _end_all(workers)
+        if barrier_write is not None:
+            os.close(barrier_write)
+        _end_all(workers, start)
     usage, steal = cpu_usage(before, after)
     return error, {"workers": [worker.result() for worker in workers], "timed_out": timed_out, "cpu_usage": usage, "steal": steal}
 
 
-def _co_runner_cpus(job: _Job) -> list[tuple[int, ...]]:
+def _co_runner_cpus(arguments: _Arguments) -> list[tuple[int, ...]]:
     """Return the CPU list of each co-runner; an empty one leaves it unpinned."""
-    pinned = {tuple(cpus) for cpus in job.cpu_lists if cpus}
-    places: Iterable[tuple[int, ...]] = pinned or [()] * len(job.cpu_lists)
-    return [cpus for cpus in places for _co_runner in range(job.co_runners)]
+    pinned = {tuple(cpus) for cpus in arguments.cpu_lists if cpus}
+    cpu_lists: Iterable[tuple[int, ...]] = pinned or [()] * len(arguments.cpu_lists)
+    return [cpus for cpus in cpu_lists for _co_runner in range(arguments.co_runners)]
 
 
 def _start_co_runner(cpus: Sequence[int]) -> None:
@@ -236,14 +240,18 @@ def _start_co_runner(cpus: Sequence[int]) -> None:
             os._exit(1)
 
 
-def _end_all(workers: Iterable[_Worker]) -> None:
-    """End what is left of the sample: workers, co-runners, and orphans of workers, which this process has adopted."""
+def _end_all(workers: Iterable[_Worker], start: float) -> None:
+    """End what is left of the sample: workers, co-runners, and orphans of workers, which this process has adopted.
+
+    Args:
+        workers: the workers.
+        start: when they started, by the monotonic clock.
+    """
     left = {worker.pid: worker for worker in workers if worker.end is None}
-    started = time.monotonic()
 
     def reaped(pid: int, status: int, usage: resource.struct_rusage) -> None:
         if pid in left:
-            left.pop(pid).reaped(time.monotonic() - started, status, usage)
+            left.pop(pid).reaped(time.monotonic() - start, status, usage)
 
     processes.end_children(reaped, waiting=frozenset(left))
 
@@ -251,17 +259,17 @@ def _end_all(workers: Iterable[_Worker]) -> None:
 class _Worker:
     """One process of a sample, from its fork to its end."""
 
-    def __init__(self, job: _Job, cpus: Sequence[int], gate_read: int, gate_write: int) -> None:
+    def __init__(self, arguments: _Arguments, cpus: Sequence[int], barrier_read: int, barrier_write: int) -> None:
         self.cpus = list(cpus)
         self.end: _End | None = None
         self._files = contextlib.ExitStack()
-        self._output = self._files.enter_context(_scratch_file()) if job.keep_output else None
+        self._output = self._files.enter_context(_scratch_file()) if arguments.keep_output else None
         self._errors = self._files.enter_context(_scratch_file())
         # The worker reports on this pipe that it is pinned. A successful exec closes the pipe; a failed one writes the reason.
         self._report, report_write = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            _become(job, cpus, self._output, self._errors, gate_read, gate_write, report_write)
+            _become_command(arguments, cpus, self._output, self._errors, barrier_read, barrier_write, report_write)
         os.close(report_write)
 
     def await_pinned(self) -> None:
@@ -302,31 +310,33 @@ def _scratch_file() -> t.IO[bytes]:
     return tempfile.TemporaryFile()
 
 
-def _become(job: _Job, cpus: Sequence[int], output: t.IO[bytes] | None, errors: t.IO[bytes], gate_read: int, gate_write: int, report: int) -> t.NoReturn:
-    """Turn the forked worker into the command: pin it, wait at the gate, exec."""
+def _become_command(
+    arguments: _Arguments, cpus: Sequence[int], output: t.IO[bytes] | None, errors: t.IO[bytes], barrier_read: int, barrier_write: int, report: int
+) -> t.NoReturn:
+    """Turn the forked worker into the command: pin it, wait at the barrier, exec."""
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         # Python ignores SIGPIPE, and an ignored signal stays ignored over exec: tools in a pipeline would never end.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         if cpus:
             os.sched_setaffinity(0, cpus)
-        if job.nice:
-            _renice(job.nice)
-        os.dup2(os.open(job.stdin or os.devnull, os.O_RDONLY), 0)
+        if arguments.nice:
+            _renice(arguments.nice)
+        os.dup2(os.open(arguments.stdin or os.devnull, os.O_RDONLY), 0)
         os.dup2(output.fileno() if output else os.open(os.devnull, os.O_WRONLY), 1)
         os.dup2(errors.fileno(), 2)
-        if job.owner:
-            users.become(job.owner)
+        if arguments.owner:
+            users.become(arguments.owner)
         elif os.geteuid() != 0:
             processes.gain_no_privileges()
         # After the change of user, which clears this setting.
         processes.die_with_parent(signal.SIGKILL)
-        if job.directory:
-            os.chdir(job.directory)
-        os.close(gate_write)
+        if arguments.directory:
+            os.chdir(arguments.directory)
+        os.close(barrier_write)
         os.write(report, b"ready\n")
-        os.read(gate_read, 1)
-        _execute(job.argv)
+        os.read(barrier_read, 1)
+        _execute(arguments.argv)
     except (OSError, RunnerError) as error:
         os.write(report, _reason(error, cpus).encode("utf-8", "replace"))
     finally:
@@ -342,12 +352,16 @@ def _renice(increment: int) -> None:
 
 def _execute(argv: list[str]) -> t.NoReturn:
     try:
-        # Tools format numbers by the locale; C has a known decimal point.
-        os.execvpe(argv[0], argv, {"LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath)})
+        os.execvpe(argv[0], argv, environment())
     except FileNotFoundError:
         raise RunnerError(f"{argv[0]}: command not found on this host") from None
     except OSError as error:
         raise RunnerError(f"{argv[0]} cannot be run: {error.strerror}") from None
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of the commands that are run: the search path, and a locale with a known decimal point."""
+    return {"LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath)}
 
 
 def _reason(error: OSError | RunnerError, cpus: Sequence[int]) -> str:

@@ -36,7 +36,7 @@ class Recorder:
     def __init__(self, cores: Iterable[tuple[int, ...]], filesystem: HostFs | None = None) -> None:
         self._cores = tuple(cores)
         self._files = filesystem or HostFs("/")
-        self._no_counters = perf_counters.why_not()
+        self._no_counters = perf_counters.unavailable_reason()
 
     @contextlib.contextmanager
     def around(self, workers: Iterable[Iterable[int]], record: dict[str, object]) -> Iterator[None]:
@@ -51,13 +51,13 @@ class Recorder:
             Nothing.
         """
         cpus = sorted({cpu for worker in workers for cpu in worker} or {int(cpu) for cpu in runner.cpu_times()})
-        speeds, throttles = frequencies(self._files, cpus), self._throttles(cpus)
+        before, throttles = frequencies(self._files, cpus), self._throttles(cpus)
         counter: contextlib.AbstractContextManager[perf_counters.Counting | None]
         counter = contextlib.nullcontext() if self._no_counters else perf_counters.Counting(cpus)
         with counter as counting:
             yield
         after, throttled = frequencies(self._files, cpus), self._throttles(cpus)
-        record["frequency"] = {cpu: round((speeds[cpu] + after[cpu]) / 2, 1) for cpu in speeds if cpu in after}
+        record["frequency"] = {cpu: round((before[cpu] + after[cpu]) / 2, 1) for cpu in before if cpu in after}
         record["throttled"] = sum(max(0, throttled[core] - throttles[core]) for core in throttles if core in throttled) if throttles else None
         record["perf"] = self._counted(counting)
 

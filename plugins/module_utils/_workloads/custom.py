@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in import BUILT_IN, PLAIN, Metric, Workload, WorkloadError
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import PLAIN, Metric, Workload, WorkloadError
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.metrics import AGGREGATES, PER_JOB
 
 NAME = re.compile(r"\A[a-z0-9][a-z0-9_]{0,63}\Z")
@@ -46,6 +48,9 @@ def _declaration(given: t.Mapping[str, t.Any]) -> Workload:
     if name in BUILT_IN:
         raise WorkloadError(f"custom: {name} is the name of a built-in workload: choose another name")
     argv: list[str] = given["argv"]
+    # Ansible makes a list of a string: it splits the string at its commas, not at its spaces.
+    if isinstance(argv, str) or (argv and re.search(r"\S\s+\S", argv[0]) and not os.path.exists(argv[0])):
+        raise WorkloadError(f'custom: argv of {name} is a string: give the command and each argument as an item of a list, such as argv: [sleep, "1"]')
     if not argv or not argv[0] or len(argv) > MOST_ARGUMENTS or any("\0" in argument or len(argument) > MOST_CHARACTERS for argument in argv):
         raise WorkloadError(
             f"custom: argv of {name} is not valid: give 1 to {MOST_ARGUMENTS} arguments of at most {MOST_CHARACTERS} characters, the command first"
@@ -64,8 +69,8 @@ def _declaration(given: t.Mapping[str, t.Any]) -> Workload:
         "argv": list(argv),
         "multithreaded": bool(given.get("multithreaded")),
         "timeout": timeout,
-        "metric": metrics[0],
-        "metrics": metrics[1:],
+        "metrics": metrics,
+        "custom": True,
     }
 
 

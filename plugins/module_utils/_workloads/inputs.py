@@ -13,7 +13,9 @@ import subprocess
 import typing as t
 import zlib
 
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in import MEGABYTE, Workload, WorkloadError, compiler
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import Workload, WorkloadError, compiler
+
+MEGABYTE = 1000 * 1000
 
 # The stream repeats one block of a megabyte. gzip looks back 32 KiB only, so a repeated block takes as much work as a new one.
 STREAM_SEED = 20040817

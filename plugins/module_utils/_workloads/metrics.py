@@ -1,21 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The metrics of a sample, read from the output of its workers and from their run times.
-
-The declaration of a metric (``Metric``) has ``name``, ``unit``, ``better``, ``aggregate`` (how the values of the workers are combined) and one source:
-
-``rate: true``
-    The amount of work divided by the worker's own wall time.
-``clock``
-    ``wall_seconds`` or ``cpu_seconds`` of the worker.
-``pattern``
-    A regular expression whose first group is the number in the standard output or standard error of the tool. With ``quantile`` (0..1) each match is
-    one value, a second group is the number of its occurrences, and the metric is that quantile of all values.
-``json``
-    The path (list of str: keys of objects, indices of arrays) to the number in the JSON document in the tool's output. Lines before the document are skipped.
-
-``file`` applies the pattern to the files with that name (a glob) in the worker's working directory. ``scale`` is a factor for the unit.
-"""
+"""The metrics of a sample, read from the output of its workers and from their run times, as ``declaration.Metric`` says."""
 
 from __future__ import annotations
 
@@ -28,7 +13,7 @@ import stat
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import users
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in import Metric, Workload, WorkloadError
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import Metric, Workload, WorkloadError
 
 # How much of the output of a failed worker goes into the message.
 LAST_LINES = 5
@@ -36,6 +21,10 @@ LAST_CHARACTERS = 1000
 # How many bytes of all files of a worker together are read: the same share of each file, from its end. And how many files at most.
 FILES_LIMIT = 8 * 1024 * 1024
 MOST_FILES = 1024
+
+# The values that a result can have: the controller refuses a whole result with a value beyond them.
+LEAST_VALUE = 1e-30
+MOST_VALUE = 1e18
 
 # How the values of the workers are combined. ``per_job`` is for seconds that each worker needs for a whole job: the time of the slowest worker divided by
 # the number of workers, so that placements with different numbers of workers can be compared.
@@ -69,23 +58,23 @@ def read(
         owner: (uid, gid) of the workers, who can have put anything into the directory, or None for the user of this process.
 
     Returns:
-        A pair: the metrics over all workers by name, the main metric first; and the main metric's value for each worker.
+        A pair: the metrics over all workers by name, the primary metric first; and the primary metric's value for each worker.
 
     Raises:
-        WorkloadError: a worker failed, or its metric is not a positive number.
+        WorkloadError: a worker failed, or a metric is not a number from ``LEAST_VALUE`` to ``MOST_VALUE``.
     """
     for worker in workers:
         if worker["exit_status"] != 0:
             raise WorkloadError(_failure(workload, worker))
     metrics: dict[str, MetricValue] = {}
     per_worker: list[float] | None = None
-    for metric in [workload["metric"]] + workload["metrics"]:
+    for metric in workload["metrics"]:
         values = [_value(workload, metric, work, worker, directory, owner) for worker in workers]
         if per_worker is None:
             per_worker = values
         value = AGGREGATES[metric["aggregate"]](values)
-        if not math.isfinite(value):
-            raise WorkloadError(f"the {metric['name']} of all workers of {workload['argv'][0]} combined is not a finite number")
+        if not LEAST_VALUE <= value <= MOST_VALUE:
+            raise WorkloadError(f"the {metric['name']} of all workers of {workload['argv'][0]} combined is not a number from {LEAST_VALUE:g} to {MOST_VALUE:g}")
         metrics[metric["name"]] = {"value": value, "unit": metric["unit"], "better": metric["better"]}
     return metrics, per_worker or []
 
@@ -102,10 +91,14 @@ def _value(workload: Workload, metric: Metric, work: int | None, worker: t.Mappi
             raise WorkloadError(f"{metric['name']} of {workload['name']} is a rate, and no amount of work is declared")
         seconds: float = worker["wall_seconds"]
         return work / seconds
-    value = _measured(metric, worker, directory, owner)
+    value = _measured(metric, worker, directory, owner) * metric.get("scale", 1)
     if not (math.isfinite(value) and value > 0):
         raise WorkloadError(f"{workload['argv'][0]} printed no {metric['name']}: {last_lines(worker)}")
-    return value * metric.get("scale", 1)
+    if not LEAST_VALUE <= value <= MOST_VALUE:
+        raise WorkloadError(
+            f"{workload['argv'][0]} printed a {metric['name']} that is not from {LEAST_VALUE:g} to {MOST_VALUE:g} {metric['unit']}: {last_lines(worker)}"
+        )
+    return value
 
 
 def _measured(metric: Metric, worker: t.Mapping[str, t.Any], directory: str, owner: tuple[int, int] | None) -> float:

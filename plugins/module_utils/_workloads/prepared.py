@@ -11,7 +11,8 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import users
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import built_in, inputs, metrics as workload_metrics, server
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import inputs, metrics as workload_metrics, server
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import Work, Workload, WorkloadError, missing, parameter_values, search_path
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.inputs import INPUT
 
 # A sample that takes this many times as long as one worker alone hangs. An emulated or overloaded host is slow, but not that slow.
@@ -38,7 +39,7 @@ class RunFiles(t.Protocol):
 
 
 class Sample(t.TypedDict):
-    """The result of one sample: as from ``runner.run``, with the metrics and each worker's value of the main metric."""
+    """The result of one sample: as from ``runner.run``, with the metrics and each worker's value of the primary metric."""
 
     workers: t.Sequence[t.Mapping[str, t.Any]]
     timed_out: bool
@@ -68,9 +69,9 @@ class PreparedWorkload:
         OSError: a file or directory cannot be created.
     """
 
-    def __init__(self, declaration: built_in.Workload, files: RunFiles, sources: t.Mapping[str, str], seconds: float, cpus: int) -> None:
+    def __init__(self, declaration: Workload, files: RunFiles, sources: t.Mapping[str, str], seconds: float, cpus: int) -> None:
         self.declaration = declaration
-        self.values = built_in.parameter_values(declaration, cpus)
+        self.values = parameter_values(declaration, cpus)
         self.work: int | None = None
         self._files = files
         self._seconds = seconds
@@ -79,10 +80,10 @@ class PreparedWorkload:
         self._server: server.Server | None = None
         # The user of the workers. The client of a server runs as the server's user: a hostile server could make a client of root reveal root's files.
         self._owner = (os.geteuid(), os.getegid())
-        path = built_in.search_path(declaration, os.environ.get("PATH", os.defpath))
-        absent = built_in.missing(declaration, path)
+        path = search_path(declaration, os.environ.get("PATH", os.defpath))
+        absent = missing(declaration, path)
         if absent:
-            raise built_in.WorkloadError(absent)
+            raise WorkloadError(absent)
         self._program = self._build(sources, path)
         # The client must be of the same version as the server.
         self._command = (shutil.which(declaration["argv"][0], path=path) if declaration["server"] else None) or declaration["argv"][0]
@@ -171,10 +172,9 @@ class PreparedWorkload:
                 owner=self._owner if self._server else None,
             )
             if taken["timed_out"]:
-                stuck = next(worker for worker in taken["workers"] if worker["exit_status"] != 0)
-                raise built_in.WorkloadError(
-                    f"{self.declaration['argv'][0]} did not end within {int(timeout)} s and was ended: {workload_metrics.last_lines(stuck)}"
-                )
+                # Not the exit status: a command that is asked to end can end with 0.
+                stuck = max(taken["workers"], key=lambda worker: worker["wall_seconds"])
+                raise WorkloadError(f"{self.declaration['argv'][0]} did not end within {int(timeout)} s and was ended: {workload_metrics.last_lines(stuck)}")
             work = self.work and self.work * (len(workers) if multithreaded else 1)
             metrics, values = workload_metrics.read(self.declaration, work, taken["workers"], directory, self._owner)
         return {
@@ -191,7 +191,7 @@ class PreparedWorkload:
         if name is None:
             return None
         if name not in sources:
-            raise built_in.WorkloadError(f"the source {name} is not in the option sources: run the plan with the action threadwise.smt.smt_benchmark")
+            raise WorkloadError(f"the source {name} is not in the option sources: run the plan with the action threadwise.smt.smt_benchmark")
         return inputs.build(name, sources[name], self._files.path, path)
 
     def _argv(self, workers: t.Sequence[t.Sequence[int]], parameter: float | None) -> list[str]:
@@ -201,7 +201,7 @@ class PreparedWorkload:
             "{threads}": len(workers),
             "{cpus}": ",".join(str(cpus[0]) if len(cpus) == 1 else "-1" for cpus in workers) if self.declaration["multithreaded"] else None,
             "{seconds}": max(1, math.ceil(self._seconds)),
-            "{point}": parameter,
+            "{parameter}": parameter,
             "{percent}": parameter and round(100 * parameter),
             "{program}": self._program,
             "{server}": self._server and self._server.folder,
@@ -228,7 +228,7 @@ class PreparedWorkload:
         return self.declaration["timeout"] or TIMEOUT_LEAST + TIMEOUT_FACTOR * max(self._seconds, self._alone)
 
 
-def next_work(limits: built_in.Work, work: int, seconds: float, wanted_seconds: float) -> int:
+def next_work(limits: Work, work: int, seconds: float, wanted_seconds: float) -> int:
     """Return the amount of work that should take the wanted time.
 
     Args:

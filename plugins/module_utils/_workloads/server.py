@@ -2,27 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The server of a workload, in the run's directory. It is always ended and removed, also when the plan fails or is killed.
 
-The declaration of a server is a ``ServerDeclaration``:
-
-``commands``, ``folders``
-    The commands that must be installed, and globs of the directories to look in before the search path, one directory for each version.
-``user``
-    The user who runs the server if the plan runs as root.
-``prepare``, ``fill``
-    Lists of argv, run before the server starts and after it is ready.
-``serve``
-    The argv of the server.
-``ready``
-    An argv that succeeds when the server is ready.
-``stop``, ``kill``
-    The names of the signals that ask the server to end, and that the kernel sends to it if its keeper dies.
-
-``{server}`` in an argv stands for the server's directory.
-
 The directory belongs to the server's user, who can put anything into it at any time. Root therefore opens, reads and removes nothing in it. The output of
 the server and its commands goes to an unnamed file in the run's own directory.
 
-A separate process, the keeper, starts the server. It ends the server and removes its directory when it gets SIGTERM, and also when the plan is killed.
+A separate process, the supervisor, starts the server. It ends the server and removes its directory when it gets SIGTERM, and also when the plan is killed.
 """
 
 from __future__ import annotations
@@ -39,9 +22,9 @@ import types
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import processes, users
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in import ServerDeclaration, WorkloadError
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import ServerDeclaration, WorkloadError
 
-# What the keeper says when the server answers. No reason for a failure reads like this.
+# What the supervisor says when the server answers. No reason for a failure reads like this.
 READY = "\0ready"
 # On an emulated or overloaded host, filling a database takes minutes instead of a second.
 STEP_SECONDS = 600
@@ -51,7 +34,7 @@ LAST_BYTES = 800
 
 
 class Server:
-    """A server and the separate process that keeps it.
+    """A server and the separate process that supervises it.
 
     Args:
         declaration: the declaration of the server.
@@ -69,10 +52,10 @@ class Server:
         self.folder = folder
         self._owner = owner(declaration)
         error_read, error_write = os.pipe()
-        self._keeper: int | None = os.fork()
-        if self._keeper == 0:
+        self._supervisor: int | None = os.fork()
+        if self._supervisor == 0:
             os.close(error_read)
-            _keep(declaration, self._owner, folder, path, error_write)
+            _supervise(declaration, self._owner, folder, path, error_write)
         os.close(error_write)
         try:
             with os.fdopen(error_read, encoding="utf-8", errors="replace") as stream:
@@ -82,7 +65,7 @@ class Server:
             raise
         if error != READY:
             self.stop()
-            raise WorkloadError(error or "the process that keeps the server was killed")
+            raise WorkloadError(error or "the supervisor of the server was killed")
 
     def stop(self) -> str | None:
         """End the server and remove its directory. A second call does nothing.
@@ -90,12 +73,12 @@ class Server:
         Returns:
             None, or a message about what could not be removed.
         """
-        if self._keeper is None:
+        if self._supervisor is None:
             return None
-        os.kill(self._keeper, signal.SIGTERM)
-        status = os.waitpid(self._keeper, 0)[1]
-        self._keeper = None
-        # A keeper that was killed has not removed the directory. One that could not remove it has no way to report the reason.
+        os.kill(self._supervisor, signal.SIGTERM)
+        status = os.waitpid(self._supervisor, 0)[1]
+        self._supervisor = None
+        # A supervisor that was killed has not removed the directory. One that could not remove it has no way to report the reason.
         if status == 0:
             return None
         left = f"not all of {self.folder} could be removed" if os.WIFEXITED(status) else None
@@ -118,23 +101,23 @@ def owner(declaration: ServerDeclaration) -> tuple[int, int]:
 
 
 class _Ended(BaseException):
-    """SIGTERM in the keeper."""
+    """SIGTERM reached the supervisor."""
 
 
 def _raise_ended(_number: int, _frame: types.FrameType | None) -> t.NoReturn:
     raise _Ended
 
 
-def _keep(declaration: ServerDeclaration, user: tuple[int, int], folder: str, path: str, error_write: int) -> t.NoReturn:
-    """Run the keeper: start the server, wait for SIGTERM, end the server and remove its directory.
+def _supervise(declaration: ServerDeclaration, user: tuple[int, int], folder: str, path: str, error_write: int) -> t.NoReturn:
+    """Run the supervisor: start the server, wait for SIGTERM, end the server and remove its directory.
 
-    The keeper writes ``READY`` to the pipe when the server is ready, or the reason why it did not start; a keeper that was killed writes nothing.
+    The supervisor writes ``READY`` to the pipe when the server is ready, or the reason why it did not start; a supervisor that was killed writes nothing.
     """
     wake = None
     status = 1
     try:
         os.setsid()
-        # Do not run the handlers of the plan here. A plan that gets one of these signals ends the keeper with SIGTERM.
+        # Do not run the handlers of the plan here. A plan that gets one of these signals ends the supervisor with SIGTERM.
         for number in (signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, _raise_ended)

@@ -19,7 +19,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host.files import 
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import telemetry
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import built_in
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, declaration
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
@@ -213,8 +213,8 @@ def test_a_server_ends_with_the_plan(tmp_path, monkeypatch):
         "serve": ["sh", "-c", "trap 'exit 0' INT; echo rate $$ > {server}/up; while :; do sleep 0.05; done"],
         "ready": ["test", "-s", "{server}/up"],
     }
-    served = dict(built_in.PLAIN, name="served", title="served", argv=["cat", "{server}/up"], metric=dict(RATE, aggregate="sum"), server=server)
-    monkeypatch.setitem(built_in.BUILT_IN, "served", served)
+    served = dict(declaration.PLAIN, name="served", title="served", argv=["cat", "{server}/up"], metrics=[dict(RATE, aggregate="sum")], server=server)
+    monkeypatch.setitem(catalogue.BUILT_IN, "served", served)
     _done, samples, files = measured(tmp_path, dict(SETTINGS, arms=["as_found"], workloads=["served"], placements=["single"], blocks=2))
     pids = {int(sample["metrics"]["rate"]["value"]) for sample in samples}
     assert len(samples) == 2 and len(pids) == 1
@@ -223,16 +223,16 @@ def test_a_server_ends_with_the_plan(tmp_path, monkeypatch):
 
 def test_a_workload_with_a_parameter_is_sampled_for_each_value(tmp_path, monkeypatch):
     levels = dict(
-        built_in.PLAIN,
+        declaration.PLAIN,
         name="levels",
         title="levels",
         argv=["echo", "rate", "{percent}"],
-        metric=dict(RATE, aggregate="sum"),
+        metrics=[dict(RATE, aggregate="sum")],
         package="coreutils",
         placements=["single"],
-        point={"name": "load", "unit": "of one CPU", "values": [0.5, 1.0]},
+        parameter={"name": "load", "unit": "of one CPU", "values": [0.5, 1.0]},
     )
-    monkeypatch.setitem(built_in.BUILT_IN, "levels", levels)
+    monkeypatch.setitem(catalogue.BUILT_IN, "levels", levels)
     done, samples, files = measured(tmp_path, dict(SETTINGS, arms=["as_found"], workloads=["levels"], placements=["single", "all_threads"], blocks=2))
     assert [(sample["block"], sample["placement"], sample["parameter"], sample["metrics"]["rate"]["value"]) for sample in samples] == [
         (0, "single", 0.5, 50.0),
@@ -248,15 +248,15 @@ def test_a_workload_with_a_parameter_is_sampled_for_each_value(tmp_path, monkeyp
 @pytest.mark.skipif(len(HERE) < 2, reason="needs two CPUs as siblings")
 def test_placements_with_the_same_cpus_are_measured_under_the_first_name(tmp_path, monkeypatch):
     whole = dict(
-        built_in.PLAIN,
+        declaration.PLAIN,
         name="whole",
         title="whole",
         argv=["echo", "rate 1"],
-        metric=dict(RATE, aggregate="sum"),
+        metrics=[dict(RATE, aggregate="sum")],
         package="coreutils",
         placements=["all_threads"],
     )
-    monkeypatch.setitem(built_in.BUILT_IN, "whole", whole)
+    monkeypatch.setitem(catalogue.BUILT_IN, "whole", whole)
     settings = dict(SETTINGS, arms=["as_found"], workloads=["whole"], blocks=1)
     assert [sample["placement"] for sample in measured(tmp_path, settings)[1]] == ["siblings"]
     elsewhere = tmp_path / "elsewhere"
@@ -355,5 +355,5 @@ RATE_COMMAND = own("own", "echo rate 1")
     ],
 )
 def test_invalid_settings_are_refused(changed, error):
-    with pytest.raises((base.ArmError, plan.PlanError, PlacementError, built_in.WorkloadError), match=error):
+    with pytest.raises((base.ArmError, plan.PlanError, PlacementError, declaration.WorkloadError), match=error):
         plan.check_settings(dict(SETTINGS, **changed))

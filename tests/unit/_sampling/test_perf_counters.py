@@ -59,7 +59,7 @@ def test_output_without_counts_gives_no_counts(text):
 
 def test_missing_perf_is_a_reason(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert perf_counters.why_not() == "perf is not installed"
+    assert perf_counters.unavailable_reason() == "perf is not installed"
 
 
 def test_the_perf_of_this_machine_is_believed():
@@ -67,7 +67,7 @@ def test_the_perf_of_this_machine_is_believed():
         pytest.skip("perf is not installed here")
     output = subprocess.run(perf_counters.TEST_COMMAND, stderr=subprocess.PIPE, text=True, check=False).stderr
     supported = "not supported" not in output and json.loads(output.splitlines()[0])["event"].startswith("cycles")
-    assert (perf_counters.why_not() is None) == supported
+    assert (perf_counters.unavailable_reason() is None) == supported
     for seconds in (0.1, 1, 10, 100):
         with perf_counters.Counting(sorted(os.sched_getaffinity(0))) as counting:
             time.sleep(seconds)
@@ -89,7 +89,7 @@ def test_a_perf_that_may_not_count_gives_the_reason(script, reason, tmp_path, mo
     (tmp_path / "perf").write_text(f"#!/bin/sh\n{script}\n")
     (tmp_path / "perf").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert perf_counters.why_not() == reason
+    assert perf_counters.unavailable_reason() == reason
 
 
 def test_a_perf_that_does_not_end_is_killed(tmp_path, monkeypatch):

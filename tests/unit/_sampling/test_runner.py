@@ -18,19 +18,12 @@ import time
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
+from process_state import alive
 
 HERE = sorted(os.sched_getaffinity(0))
 # prctl(2): descendants that lose their parent become children of this process.
 PR_SET_CHILD_SUBREAPER = 36
 PRINT_MASK = [sys.executable, "-c", "import os; print(sorted(os.sched_getaffinity(0)))"]
-
-
-def alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
-            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def gone(pid, time_limit=600.0):
@@ -103,6 +96,11 @@ def test_a_hanging_worker_that_ignores_sigterm_is_killed_with_its_children():
     assert gone(int(result["workers"][0]["output"]))
 
 
+def test_the_time_of_a_worker_that_is_ended_counts_from_the_start():
+    result = runner.run(["sh", "-c", "exec sleep 300"], [[]], timeout=2)
+    assert result["timed_out"] and result["workers"][0]["wall_seconds"] >= 2
+
+
 def test_workers_die_with_a_caller_that_is_killed(tmp_path):
     pid_file = tmp_path / "pid"
     caller = os.fork()
@@ -114,6 +112,17 @@ def test_workers_die_with_a_caller_that_is_killed(tmp_path):
     os.kill(caller, signal.SIGKILL)
     os.waitpid(caller, 0)
     assert gone(int(pid_file.read_text()))
+
+
+def test_a_supervisor_that_is_killed_while_it_reports_fails_its_sample_only(monkeypatch):
+    def report_in_part(_report, stream):
+        stream.write('[null, {"workers": [')
+        stream.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(runner.json, "dump", report_in_part)
+    with pytest.raises(runner.RunnerError, match="the supervisor of true was killed before it had reported its result"):
+        runner.run(["true"], [[]])
 
 
 def test_usage_and_steal_between_two_readings():

@@ -108,7 +108,7 @@ def test_counters_where_perf_counts(tmp_path, monkeypatch):
 
 
 def test_perf_does_not_outlive_a_sample_that_fails(monkeypatch, tmp_path):
-    monkeypatch.setattr(perf_counters, "why_not", lambda: None)
+    monkeypatch.setattr(perf_counters, "unavailable_reason", lambda: None)
     (tmp_path / "perf").write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\ntrap 'exit 0' INT\nwhile :; do sleep 0.02; done\n")
     (tmp_path / "perf").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")

@@ -11,7 +11,8 @@ import re
 import pytest
 import yaml
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectory
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import built_in, custom, prepared
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import custom, prepared
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import WorkloadError, missing
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 METRIC = {"name": "throughput", "unit": "MB/s", "better": "higher", "pattern": r"([0-9.]+) MB/s"}
@@ -36,14 +37,14 @@ def test_a_users_own_command_is_measured_like_a_built_in_workload(tmp_path):
 
 def test_missing_keys_have_default_values():
     made = declared()
-    assert (made["title"], made["multithreaded"], made["timeout"], made["metric"]["aggregate"]) == ("own", False, 60, "sum")
-    assert declared(**metric(better="lower"))["metric"]["aggregate"] == "max"
+    assert (made["title"], made["multithreaded"], made["timeout"], made["metrics"][0]["aggregate"]) == ("own", False, 60, "sum")
+    assert declared(**metric(better="lower"))["metrics"][0]["aggregate"] == "max"
     # Each worker does the whole job, so the time per job describes the placement.
     by_the_clock = metric(better="lower", pattern=None, clock="wall_seconds")
-    assert declared(**by_the_clock)["metric"]["aggregate"] == "per_job"
-    assert declared(multithreaded=True, **by_the_clock)["metric"]["aggregate"] == "max"
-    assert declared(**metric(pattern=None, json=["a", "0"]))["metric"]["json"] == ["a", "0"]
-    assert declared(**metric(pattern=None, clock="wall_seconds"))["metric"]["clock"] == "wall_seconds"
+    assert declared(**by_the_clock)["metrics"][0]["aggregate"] == "per_job"
+    assert declared(multithreaded=True, **by_the_clock)["metrics"][0]["aggregate"] == "max"
+    assert declared(**metric(pattern=None, json=["a", "0"]))["metrics"][0]["json"] == ["a", "0"]
+    assert declared(**metric(pattern=None, clock="wall_seconds"))["metrics"][0]["clock"] == "wall_seconds"
 
 
 @pytest.mark.parametrize(
@@ -58,6 +59,10 @@ def test_missing_keys_have_default_values():
         ({"argv": ["a\0b"]}, "argv of own"),
         ({"argv": ["x" * 5000]}, "argv of own"),
         ({"argv": ["x"] * 1001}, "argv of own"),
+        ({"argv": "sleep 1"}, r'argv of own is a string: .* such as argv: \[sleep, "1"\]'),
+        # What Ansible makes of the strings "sleep 1" and "sh -c 'echo 1,2'".
+        ({"argv": ["sleep 1"]}, "argv of own is a string"),
+        ({"argv": ["sh -c 'echo 1", "2'"]}, "argv of own is a string"),
         ({"timeout": -1}, "timeout of own is -1: it must be from 1 to 86400"),
         ({"timeout": 10**9}, "timeout of own"),
         (metric(pattern="("), "metric throughput of own: its pattern is not a valid regular expression"),
@@ -73,14 +78,20 @@ def test_missing_keys_have_default_values():
     ],
 )
 def test_an_invalid_command_is_refused_with_the_allowed_values(changed, error):
-    with pytest.raises(built_in.WorkloadError, match=error):
+    with pytest.raises(WorkloadError, match=error):
         declared(**changed)
 
 
+def test_the_path_of_a_program_may_have_spaces(tmp_path):
+    program = tmp_path / "my tool"
+    program.touch()
+    assert declared(argv=[str(program)])["argv"] == [str(program)]
+
+
 def test_duplicate_names_and_too_many_commands_are_refused():
-    with pytest.raises(built_in.WorkloadError, match="custom uses the name own more than once"):
+    with pytest.raises(WorkloadError, match="custom uses the name own more than once"):
         custom.declarations([ECHO, ECHO])
-    with pytest.raises(built_in.WorkloadError, match="custom has 101 commands"):
+    with pytest.raises(WorkloadError, match="custom has 101 commands"):
         custom.declarations([ECHO] * 101)
 
 
@@ -112,7 +123,7 @@ def test_the_example_for_nexmark_reads_the_output_of_nexmark(tmp_path):
 
 def test_the_example_for_fio_measures(tmp_path):
     given = next(one for one in examples() if one["name"] == "fio_randread")
-    absent = built_in.missing(custom.declarations([given])[0], os.environ["PATH"])
+    absent = missing(custom.declarations([given])[0], os.environ["PATH"])
     if absent:
         pytest.skip(absent)
     argv = [argument.replace("/srv/fio.data", str(tmp_path / "data")).replace("--size=1g", "--size=4m") for argument in given["argv"]]

@@ -7,7 +7,10 @@ from __future__ import annotations
 import math
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import built_in, metrics as workload_metrics
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import metrics as workload_metrics
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import PLAIN, WorkloadError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results, schema
 
 # What sysbench 1.0.20 prints.
 SYSBENCH = """
@@ -44,11 +47,11 @@ def read(workload, work, *workers, directory="/nowhere"):
 
 def declared(**source):
     metric = dict({"name": "rate", "unit": "1/s", "better": "higher", "aggregate": "mean"}, **source)
-    return dict(built_in.PLAIN, name="own", title="own", argv=["own"], metric=metric)
+    return dict(PLAIN, name="own", title="own", argv=["own"], metrics=[metric])
 
 
 def test_throughput_is_work_divided_by_each_workers_own_time():
-    metrics, per_worker = read(built_in.GZIP, 100, worker(wall_seconds=2.0), worker(wall_seconds=4.0))
+    metrics, per_worker = read(BUILT_IN["gzip"], 100, worker(wall_seconds=2.0), worker(wall_seconds=4.0))
     assert metrics == {"throughput": {"value": 75.0, "unit": "MB/s", "better": "higher"}}
     assert per_worker == [50.0, 25.0]
 
@@ -60,7 +63,7 @@ def test_time_per_job_is_the_slowest_workers_time_divided_by_the_number_of_worke
 
 def test_printed_metrics_are_summed_or_the_worst_is_used():
     slower = SYSBENCH.replace("2911.25", "88.75").replace("0.331 |", "0.345 |")
-    metrics, per_worker = read(built_in.SYSBENCH_CPU, 500, worker(SYSBENCH), worker(slower))
+    metrics, per_worker = read(BUILT_IN["sysbench_cpu"], 500, worker(SYSBENCH), worker(slower))
     assert per_worker == [2911.25, 88.75]
     assert metrics["throughput"]["value"] == 3000.0
     assert metrics["latency_median"] == {"value": 0.345, "unit": "ms", "better": "lower"}
@@ -69,7 +72,7 @@ def test_printed_metrics_are_summed_or_the_worst_is_used():
 
 
 def test_metrics_are_read_from_standard_error_too():
-    metrics, _per_worker = read(built_in.INT_FLOAT_LOOP, 50, worker(errors=STRESS_NG, wall_seconds=0.5))
+    metrics, _per_worker = read(BUILT_IN["int_float_loop"], 50, worker(errors=STRESS_NG, wall_seconds=0.5))
     assert metrics["throughput"]["value"] == 1341.12
     assert (metrics["wall_time"]["value"], metrics["cpu_time"]["value"]) == (0.5, 0.25)
 
@@ -81,51 +84,71 @@ def test_a_path_into_json():
 
 @pytest.mark.parametrize("path", [["jobs", "1"], ["jobs", "x"], ["jobs", "0", "read"], ["nothing"], ["jobs", "0", "read", "iops", "deeper"]])
 def test_a_path_without_a_value_is_an_error(path):
-    with pytest.raises(built_in.WorkloadError, match="own printed no rate: fio: a warning"):
+    with pytest.raises(WorkloadError, match="own printed no rate: fio: a warning"):
         read(declared(json=path), None, worker(FIO))
 
 
 @pytest.mark.parametrize("output", ["{", "[" * 100000, '{"a": true}', '{"a": "b"}', '{"a": NaN}', '{"a": 1e999}', "{" * 60000, '{"a": ' * 60000])
 def test_invalid_json_is_an_error(output):
-    with pytest.raises(built_in.WorkloadError, match="printed no rate"):
+    with pytest.raises(WorkloadError, match="printed no rate"):
         read(declared(json=["a"]), None, worker(output))
 
 
 def test_quantiles_from_the_files_of_a_worker(tmp_path):
     (tmp_path / "latency.7").write_text("".join(f"0 {number} {int(1000 * number)} 0 1795273063 0\n" for number in range(1, 100)))
     (tmp_path / "latency.7.1").write_text("1 1 100000 0 1795273063 0\nhalf a li")
-    median, p99 = built_in.OLTP["metrics"][1:]
-    assert read(dict(declared(), metric=median), None, worker(), directory=str(tmp_path))[1] == [50.0]
-    assert read(dict(declared(), metric=p99), None, worker(), directory=str(tmp_path))[1] == [99.0]
-    with pytest.raises(built_in.WorkloadError, match="own printed no latency_p99"):
-        read(dict(declared(), metric=p99), None, worker(), directory=str(tmp_path / "empty"))
+    median, p99 = BUILT_IN["oltp"]["metrics"][2:]
+    assert read(dict(declared(), metrics=[median]), None, worker(), directory=str(tmp_path))[1] == [50.0]
+    assert read(dict(declared(), metrics=[p99]), None, worker(), directory=str(tmp_path))[1] == [99.0]
+    with pytest.raises(WorkloadError, match="own printed no latency_p99"):
+        read(dict(declared(), metrics=[p99]), None, worker(), directory=str(tmp_path / "empty"))
 
 
 def test_only_the_ends_of_large_files_are_read(tmp_path, monkeypatch):
     monkeypatch.setattr(workload_metrics, "FILES_LIMIT", 80)
     for name, microseconds in (("latency.1", 5000), ("latency.2", 6000)):
         (tmp_path / name).write_text("0 1 999000 0 1 0\n" * 1000 + f"0 1 {microseconds} 0 1 0\n" * 3)
-    median, p99 = built_in.OLTP["metrics"][1:]
-    assert read(dict(declared(), metric=median), None, worker(), directory=str(tmp_path))[1] == [5.0]
-    assert read(dict(declared(), metric=p99), None, worker(), directory=str(tmp_path))[1] == [6.0]
+    median, p99 = BUILT_IN["oltp"]["metrics"][2:]
+    assert read(dict(declared(), metrics=[median]), None, worker(), directory=str(tmp_path))[1] == [5.0]
+    assert read(dict(declared(), metrics=[p99]), None, worker(), directory=str(tmp_path))[1] == [6.0]
 
 
-@pytest.mark.parametrize("output", ["", "events per second: ", "events per second:  1.2.3", "events per second:  0.00", "events per second:  9" + "9" * 400])
+@pytest.mark.parametrize("output", ["", "events per second: ", "events per second:  1.2.3", "events per second:  0.00", "events per second:  " + "9" * 400])
 def test_output_without_a_valid_number_is_an_error(output):
-    with pytest.raises(built_in.WorkloadError, match="sysbench printed no throughput"):
-        read(built_in.SYSBENCH_CPU, 500, worker(output))
+    with pytest.raises(WorkloadError, match="sysbench printed no throughput"):
+        read(BUILT_IN["sysbench_cpu"], 500, worker(output))
 
 
 @pytest.mark.parametrize(("status", "reason"), [(2, "failed with exit status 2"), (-11, "was ended by signal 11")])
 def test_a_failed_worker_is_reported_with_its_cpu_and_last_lines(status, reason):
-    with pytest.raises(built_in.WorkloadError, match=f"gzip on CPU 3 {reason}: out of paper"):
-        read(built_in.GZIP, 1, worker(), worker(status=status, errors="\nout of paper\n"))
+    with pytest.raises(WorkloadError, match=f"gzip on CPU 3 {reason}: out of paper"):
+        read(BUILT_IN["gzip"], 1, worker(), worker(status=status, errors="\nout of paper\n"))
 
 
 def test_the_last_lines_are_limited():
-    with pytest.raises(built_in.WorkloadError) as raised:
-        read(built_in.GZIP, 1, worker("line\n" * 10000 + "x" * 100000, status=1))
+    with pytest.raises(WorkloadError) as raised:
+        read(BUILT_IN["gzip"], 1, worker("line\n" * 10000 + "x" * 100000, status=1))
     assert len(str(raised.value)) < 1200
+
+
+@pytest.mark.parametrize("value", ["9" * 300, "0." + "0" * 300 + "1", "1e19", "1e-31"])
+def test_a_number_that_no_result_can_have_fails_its_sample_only(value):
+    with pytest.raises(WorkloadError, match=f"own printed a rate that is not from 1e-30 to 1e\\+18 1/s: rate {value}"):
+        read(declared(pattern=r"rate (\S+)"), None, worker(f"rate {value}"))
+
+
+def test_the_workers_together_are_held_to_the_same_limits_after_scaling():
+    fits = declared(pattern=r"rate (\S+)", aggregate="sum", scale=1e-3)
+    assert read(fits, None, worker("rate 9e20"))[1] == [9e17]
+    with pytest.raises(WorkloadError, match=r"the rate of all workers of own combined is not a number from 1e-30 to 1e\+18"):
+        read(fits, None, worker("rate 9e20"), worker("rate 9e20"))
+    with pytest.raises(WorkloadError, match="own printed a rate that is not from"):
+        read(fits, None, worker("rate 1e-29"))
+
+
+def test_each_value_within_the_limits_passes_the_border():
+    assert workload_metrics.MOST_VALUE <= schema.MAX_NUMBER
+    assert workload_metrics.LEAST_VALUE >= results.LEAST_NUMBER
 
 
 @pytest.mark.parametrize("value", ["9" * 400, "1e999", '"' + "9" * 400 + '"'])

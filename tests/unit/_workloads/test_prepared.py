@@ -6,28 +6,18 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import time
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.action.smt_benchmark import sources
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectory
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import built_in, prepared
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import prepared
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import PLAIN, WorkloadError, missing
+from process_state import alive
 
 HERE = sorted(os.sched_getaffinity(0))
 TWO = [[HERE[0]], [HERE[-1]]]
 RATE = {"name": "rate", "unit": "1/s", "better": "higher", "aggregate": "sum", "pattern": r"rate ([0-9.]+)"}
-
-
-@pytest.fixture(name="files")
-def run_directory():
-    """Create a run's directory that other users can reach, unlike the directories of pytest."""
-    base = tempfile.mkdtemp(prefix="smt-")
-    os.chmod(base, 0o755)
-    made = RunDirectory(os.path.join(base, "state", "runs"), "r")
-    made.create()
-    yield made
-    shutil.rmtree(base)
 
 
 def ready(workload, files, seconds=0.05):
@@ -35,21 +25,13 @@ def ready(workload, files, seconds=0.05):
 
 
 def own(*argv, **changed):
-    return dict(built_in.PLAIN, **dict({"name": "own", "title": "own", "argv": list(argv), "metric": RATE}, **changed))
+    return dict(PLAIN, **dict({"name": "own", "title": "own", "argv": list(argv), "metrics": [RATE]}, **changed))
 
 
-def alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
-            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-@pytest.mark.parametrize("name", sorted(built_in.BUILT_IN))
+@pytest.mark.parametrize("name", sorted(BUILT_IN))
 def test_each_workload_runs_here(name, files):
-    workload = built_in.BUILT_IN[name]
-    absent = built_in.missing(workload, os.environ["PATH"])
+    workload = BUILT_IN[name]
+    absent = missing(workload, os.environ["PATH"])
     if absent:
         pytest.skip(absent)
     one = ready(workload, files)
@@ -58,17 +40,17 @@ def test_each_workload_runs_here(name, files):
         taken = one.sample(TWO, one.values[-1])
     finally:
         one.close()
-    assert taken["metrics"][workload["metric"]["name"]]["value"] == pytest.approx(sum(taken["values"]))
+    assert taken["metrics"][workload["metrics"][0]["name"]]["value"] == pytest.approx(sum(taken["values"]))
     assert len(taken["workers"]) == (1 if workload["multithreaded"] else 2)
-    assert set(taken["metrics"]) == {workload["metric"]["name"]} | {metric["name"] for metric in workload["metrics"]}
+    assert list(taken["metrics"]) == [metric["name"] for metric in workload["metrics"]]
     assert [folder for folder in os.listdir(files.path) if folder.endswith(".server") or folder == prepared.SCRATCH] == []
 
 
 def test_the_amount_of_work_for_the_wanted_time():
-    assert prepared.next_work(built_in.GZIP["work"], 2, 0.1, 0.5) == 10
-    assert prepared.next_work(built_in.GZIP["work"], 2, 10.0, 0.5) == 1
-    assert prepared.next_work(built_in.GZIP["work"], 2, 0.0, 0.5) == 100
-    assert prepared.next_work(built_in.GZIP["work"], 2000, 0.001, 500) == 2000
+    assert prepared.next_work(BUILT_IN["gzip"]["work"], 2, 0.1, 0.5) == 10
+    assert prepared.next_work(BUILT_IN["gzip"]["work"], 2, 10.0, 0.5) == 1
+    assert prepared.next_work(BUILT_IN["gzip"]["work"], 2, 0.0, 0.5) == 100
+    assert prepared.next_work(BUILT_IN["gzip"]["work"], 2000, 0.001, 500) == 2000
 
 
 def test_only_known_placeholders_are_replaced(files):
@@ -99,16 +81,22 @@ def test_a_sample_leaves_no_file_behind(files):
 )
 def test_a_failed_command_is_reported_with_its_last_lines(line, error, files):
     os.symlink(shutil.which("sh"), files.file("own"))
-    with pytest.raises(built_in.WorkloadError, match=error):
+    with pytest.raises(WorkloadError, match=error):
         ready(own(files.file("own"), "-c", line), files).sample([[HERE[0]]], None)
 
 
 def test_a_command_that_hangs_is_ended_with_its_children_and_reported_with_its_last_lines(files):
     line = f"trap '' TERM; setsid sh -c 'trap \"\" TERM; echo $$ > {files.file('pid')}; sleep 300' & echo waiting for nothing; wait"
-    with pytest.raises(built_in.WorkloadError, match=r"sh did not end within 5 s and was ended: waiting for nothing"):
+    with pytest.raises(WorkloadError, match=r"sh did not end within 5 s and was ended: waiting for nothing"):
         ready(own("sh", "-c", line, timeout=5), files).sample([[]], None)
     with open(files.file("pid"), encoding="ascii") as pid:
         assert not alive(int(pid.read()))
+
+
+def test_a_command_that_ends_well_when_it_is_asked_to_end_is_reported_too(files):
+    line = "if mkdir first; then echo rate 1; else trap 'echo asked to end; exit 0' TERM; while :; do sleep 0.05; done; fi"
+    with pytest.raises(WorkloadError, match=r"sh did not end within 5 s and was ended: asked to end"):
+        ready(own("sh", "-c", line, timeout=5), files).sample([[], []], None)
 
 
 def test_leftover_children_are_ended_with_the_sample(files):
@@ -126,13 +114,13 @@ def test_a_workload_with_too_little_memory_is_reported(files):
 
 
 def test_a_missing_source_is_an_error(files):
-    with pytest.raises(built_in.WorkloadError, match=r"source array.c is not in the option sources"):
-        prepared.PreparedWorkload(built_in.ARRAYS[0], files, {}, 0.05, 2)
+    with pytest.raises(WorkloadError, match=r"source array.c is not in the option sources"):
+        prepared.PreparedWorkload(BUILT_IN["array_rows"], files, {}, 0.05, 2)
 
 
 def test_co_runners_and_nice_value_reach_the_workers(files):
     line = "echo rate $(ps -o nice= -p $$ | tr -d ' ' | sed 's/-//;s/^0$/100/')"
-    assert ready(own("sh", "-c", line, nice=5), files).sample([[]], None)["values"] == [5.0]
+    assert ready(own("sh", "-c", line, nice=5), files).sample([[]], None)["values"] == [os.nice(0) + 5]
     began = time.process_time()
     taken = ready(own("sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo rate 1", co_runners=3), files).sample([[HERE[0]]], None)
     worker = taken["workers"][0]

@@ -6,20 +6,19 @@ from __future__ import annotations
 
 import os
 import pwd
-import shutil
 import signal
 import stat
 import subprocess
-import tempfile
 import time
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import run_directory as run_directory_module
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectory
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import built_in, prepared, server as server_module
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import declaration, prepared, server as server_module
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in.oltp import POSTGRESQL, TRANSACTION
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
 
-PATH = built_in.search_path(built_in.OLTP, os.environ["PATH"])
-needs_postgresql = pytest.mark.skipif(built_in.missing(built_in.OLTP, os.environ["PATH"]) is not None, reason="PostgreSQL is not installed here")
+PATH = declaration.search_path(BUILT_IN["oltp"], os.environ["PATH"])
+needs_postgresql = pytest.mark.skipif(declaration.missing(BUILT_IN["oltp"], os.environ["PATH"]) is not None, reason="PostgreSQL is not installed here")
 ME = pwd.getpwuid(os.geteuid()).pw_name
 # Runs until it gets SIGINT.
 SERVER = {
@@ -33,16 +32,6 @@ SERVER = {
     "stop": "SIGINT",
     "kill": "SIGQUIT",
 }
-
-
-@pytest.fixture(name="files")
-def run_directory():
-    base = tempfile.mkdtemp(prefix="smt-")
-    os.chmod(base, 0o755)
-    made = RunDirectory(os.path.join(base, "state", "runs"), "r")
-    made.create()
-    yield made
-    shutil.rmtree(base)
 
 
 def started(server, files):
@@ -79,11 +68,11 @@ def test_a_server_is_prepared_and_filled_and_removed_when_it_is_stopped(files):
 
 @needs_postgresql
 def test_postgresql_listens_on_a_unix_socket_only_and_does_not_run_as_root(files):
-    server = started(built_in.POSTGRESQL, files)
+    server = started(POSTGRESQL, files)
     try:
         with open(os.path.join(server.folder, "data", "postmaster.pid"), encoding="utf-8") as pid_file:
             pid = int(pid_file.readline())
-        assert os.stat(f"/proc/{pid}").st_uid == server_module.owner(built_in.POSTGRESQL)[0] != 0
+        assert os.stat(f"/proc/{pid}").st_uid == server_module.owner(POSTGRESQL)[0] != 0
         assert stat.S_IMODE(os.stat(server.folder).st_mode) == 0o700
         sockets = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
         inodes = {name[8:-1] for name in sockets if name.startswith("socket:")}
@@ -102,9 +91,9 @@ def test_postgresql_listens_on_a_unix_socket_only_and_does_not_run_as_root(files
     assert gone(server.folder)
 
 
-def test_a_keeper_that_is_killed_while_it_starts_is_no_running_server(files):
-    """The keeper is the parent of each of its commands: this one kills it."""
-    with pytest.raises(built_in.WorkloadError, match="the process that keeps the server was killed"):
+def test_a_supervisor_that_is_killed_while_it_starts_is_no_running_server(files):
+    """The supervisor is the parent of each of its commands: this one kills it."""
+    with pytest.raises(declaration.WorkloadError, match="the supervisor of the server was killed"):
         started({**SERVER, "prepare": [["sh", "-c", "kill -KILL $PPID"]]}, files)
     assert gone(files.file("own.server"))
 
@@ -119,14 +108,14 @@ def test_a_keeper_that_is_killed_while_it_starts_is_no_running_server(files):
     ],
 )
 def test_a_server_that_does_not_start_is_reported_with_the_reason_and_removed(changed, error, files):
-    with pytest.raises(built_in.WorkloadError, match=error):
+    with pytest.raises(declaration.WorkloadError, match=error):
         started(dict(SERVER, **changed), files)
     assert gone(files.file("own.server"))
 
 
 def test_a_server_that_is_never_ready_is_given_up(files, monkeypatch):
     monkeypatch.setattr(server_module, "READY_SECONDS", 0.5)
-    with pytest.raises(built_in.WorkloadError, match="the server sh did not start"):
+    with pytest.raises(declaration.WorkloadError, match="the server sh did not start"):
         started(dict(SERVER, ready=["false"]), files)
     assert gone(files.file("own.server"))
 
@@ -159,7 +148,7 @@ def test_a_server_ends_with_a_plan_that_is_killed(number, files):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root changes the user")
 def test_a_missing_user_is_reported():
-    with pytest.raises(built_in.WorkloadError, match="sh refuses to run as root, and this host has no user nobody-at-all"):
+    with pytest.raises(declaration.WorkloadError, match="sh refuses to run as root, and this host has no user nobody-at-all"):
         server_module.owner(dict(SERVER, user="nobody-at-all"))
 
 
@@ -205,7 +194,7 @@ def hostile(victim, **changed):
     ],
 )
 def test_root_does_not_follow_links_of_the_servers_user(changed, files, victim):
-    with pytest.raises(built_in.WorkloadError, match="sh failed with exit status 1") as raised:
+    with pytest.raises(declaration.WorkloadError, match="sh failed with exit status 1") as raised:
         started(hostile(victim, **changed), files)
     assert SECRET.strip() not in str(raised.value)
     assert gone(files.file("own.server"))
@@ -241,7 +230,9 @@ def test_directories_without_permissions_are_removed(files, victim):
 def client(line, **changed):
     """Return a workload whose command is the client of a server."""
     metric = dict({"name": "rate", "unit": "1/s", "better": "higher", "aggregate": "sum"}, **changed.pop("metric", {"pattern": "rate ([0-9.]+)"}))
-    return dict(built_in.PLAIN, name="own", title="own", argv=["sh", "-c", line], metric=metric, server=dict(SERVER, user=OTHER), multithreaded=True, **changed)
+    return dict(
+        declaration.PLAIN, name="own", title="own", argv=["sh", "-c", line], metrics=[metric], server=dict(SERVER, user=OTHER), multithreaded=True, **changed
+    )
 
 
 @pytest.fixture(name="sampled")
@@ -272,8 +263,8 @@ def test_a_client_runs_as_the_servers_user_and_cannot_gain_privileges(sampled):
 def test_root_reads_no_links_or_special_files_of_a_client(plant, sampled, victim):
     with open(victim, "a", encoding="utf-8") as secret:
         secret.write("0 0 5 \n")
-    workload = client(plant.replace("{victim}", victim), metric={"file": "latency.*", "pattern": built_in.PGBENCH_TRANSACTION, "quantile": 0.5})
-    with pytest.raises(built_in.WorkloadError, match="sh printed no rate"):
+    workload = client(plant.replace("{victim}", victim), metric={"file": "latency.*", "pattern": TRANSACTION, "quantile": 0.5})
+    with pytest.raises(declaration.WorkloadError, match="sh printed no rate"):
         sampled(workload)
     with open(victim, "w", encoding="utf-8") as secret:
         secret.write(SECRET)
@@ -284,8 +275,8 @@ def test_root_reads_no_links_or_special_files_of_a_client(plant, sampled, victim
 def test_root_does_not_follow_links_beside_a_real_postgresql(files, victim):
     """Another process of the server's user keeps replacing names in its directory during a benchmark."""
     server = dict(
-        built_in.POSTGRESQL,
-        fill=built_in.POSTGRESQL["fill"]
+        POSTGRESQL,
+        fill=POSTGRESQL["fill"]
         + [
             [
                 "sh",
@@ -296,7 +287,7 @@ def test_root_does_not_follow_links_beside_a_real_postgresql(files, victim):
             ]
         ],
     )
-    ready = prepared.PreparedWorkload(dict(built_in.OLTP, server=server), files, {}, 0.05, 1)
+    ready = prepared.PreparedWorkload(dict(BUILT_IN["oltp"], server=server), files, {}, 0.05, 1)
     try:
         ready.calibrate([[]])
         assert ready.sample([[]], 1)["metrics"]["throughput"]["value"] > 0

@@ -3,7 +3,7 @@
  *
  * False sharing: each thread increments its own byte, and all these bytes are in one cache line.
  *
- *   cache_line CPU,CPU,... ROUNDS
+ *   false_sharing CPU,CPU,... ROUNDS
  *
  * One thread for each given CPU, pinned to it (-1: not pinned), with ROUNDS increments. Prints JSON: million increments per second of all threads.
  * stress-ng has a cacheline stressor, but pins all its instances to one set of CPUs instead of each to one CPU.
@@ -22,7 +22,7 @@
 #define MOST_THREADS 4096
 
 static _Alignas(256) atomic_uchar line[LINE];
-static pthread_barrier_t gate;
+static pthread_barrier_t barrier;
 static long rounds;
 
 struct worker {
@@ -44,7 +44,7 @@ static void *count(void *given)
 {
     struct worker *self = given;
     atomic_uchar *mine = &line[self->index % LINE];
-    pthread_barrier_wait(&gate);
+    pthread_barrier_wait(&barrier);
     self->begun = now();
     for (long round = 0; round < rounds; round++)
         atomic_store_explicit(mine, (unsigned char)(atomic_load_explicit(mine, memory_order_relaxed) + 1), memory_order_relaxed);
@@ -66,7 +66,7 @@ static int start(struct worker *worker)
     int error = pthread_create(&worker->thread, &attributes, count, worker);
     CPU_FREE(cpus);
     if (error)
-        fprintf(stderr, "cache_line: cannot start a thread on CPU %d: %s\n", worker->cpu, strerror(error));
+        fprintf(stderr, "false_sharing: cannot start a thread on CPU %d: %s\n", worker->cpu, strerror(error));
     return error;
 }
 
@@ -76,14 +76,14 @@ int main(int argc, char **argv)
     int threads = 0;
     rounds = argc == 3 ? atol(argv[2]) : 0;
     if (rounds < 1) {
-        fprintf(stderr, "usage: cache_line CPU,CPU,... ROUNDS\n");
+        fprintf(stderr, "usage: false_sharing CPU,CPU,... ROUNDS\n");
         return 2;
     }
     for (char *cpu = strtok(argv[1], ","); cpu && threads < MOST_THREADS; cpu = strtok(NULL, ",")) {
         workers[threads].index = threads;
         workers[threads++].cpu = atoi(cpu);
     }
-    pthread_barrier_init(&gate, NULL, (unsigned)threads);
+    pthread_barrier_init(&barrier, NULL, (unsigned)threads);
     for (int i = 0; i < threads; i++)
         if (start(&workers[i]))
             return 1;

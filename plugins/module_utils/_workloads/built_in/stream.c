@@ -3,7 +3,7 @@
  *
  * Memory bandwidth: a[i] = b[i] + s * c[i] over three arrays of 64 MB, a number of times.
  *
- *   triad PASSES
+ *   stream PASSES
  *
  * Prints JSON: the rate in MB (10^6 bytes) per second, 24 bytes for each element (two read, one written). Filling the arrays is not timed.
  * The operation is the triad of J. D. McCalpin, Memory Bandwidth and Machine Balance in Current High Performance Computers (1995).
@@ -32,12 +32,12 @@ int main(int argc, char **argv)
 {
     long passes = argc == 2 ? atol(argv[1]) : 0;
     if (passes < 1) {
-        fprintf(stderr, "usage: triad PASSES\n");
+        fprintf(stderr, "usage: stream PASSES\n");
         return 2;
     }
     double *a = malloc(ELEMENTS * sizeof(double)), *b = malloc(ELEMENTS * sizeof(double)), *c = malloc(ELEMENTS * sizeof(double));
     if (!a || !b || !c) {
-        perror("triad");
+        perror("stream");
         return 1;
     }
     for (long i = 0; i < ELEMENTS; i++) {

@@ -3,7 +3,7 @@
  *
  * The cost of a memory policy: allocates 16 MB, touches them page by page, copies and frees them, a number of times.
  *
- *   pages PASSES
+ *   memory_pages PASSES
  *
  * Prints JSON: the allocated and copied MB (10^6 bytes) per second, and the page faults per second while touching. Pages have the smallest size.
  * The vm stressors of stress-ng report operations, not page faults.
@@ -36,7 +36,7 @@ int main(int argc, char **argv)
 {
     long passes = argc == 2 ? atol(argv[1]) : 0;
     if (passes < 1) {
-        fprintf(stderr, "usage: pages PASSES\n");
+        fprintf(stderr, "usage: memory_pages PASSES\n");
         return 2;
     }
     double touching = 0, begun = now();
@@ -44,7 +44,7 @@ int main(int argc, char **argv)
     for (long pass = 0; pass < passes; pass++) {
         char *area = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (area == MAP_FAILED) {
-            perror("pages: mmap");
+            perror("memory_pages: mmap");
             return 1;
         }
         /* Fails on a kernel without huge pages, where it is not needed. */

@@ -1,0 +1,21 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""gzip, which compresses the fixed stream."""
+
+from __future__ import annotations
+
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import PLAIN, Workload, throughput
+
+WORKLOADS: tuple[Workload, ...] = (
+    {
+        **PLAIN,
+        "name": "gzip",
+        "title": "gzip of a fixed stream",
+        "argv": ["gzip", "-6", "-c"],
+        "stdin": "stream",
+        "keep_output": False,
+        "work": {"unit": "MB", "start": 2, "step": 1, "limit": 2000},
+        "metrics": [throughput("MB/s", {"rate": True})],
+        "package": "gzip",
+    },
+)

@@ -1,0 +1,52 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""stress-ng: an arithmetic loop, alone and with co-runners, and at rising load."""
+
+from __future__ import annotations
+
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import PLAIN, Workload, throughput
+
+# The line of a stressor in the output of stress-ng: bogo ops, real, user and system time, bogo ops per second of real time and of CPU time.
+THROUGHPUT = throughput("bogo ops/s", {"pattern": r"\bcpu\s+\d+\s+[0-9.]+\s+[0-9.]+\s+[0-9.]+\s+([0-9.]+)"})
+
+LOOP: Workload = {
+    **PLAIN,
+    "name": "int_float_loop",
+    "title": "integer and floating-point loop",
+    "argv": ["stress-ng", "--cpu", "1", "--cpu-method", "int64double", "--cpu-ops", "{work}", "--metrics-brief"],
+    "work": {"unit": "bogo ops", "start": 50, "step": 10, "limit": 1_000_000_000},
+    "metrics": [
+        THROUGHPUT,
+        {"name": "wall_time", "unit": "s", "better": "lower", "aggregate": "mean", "clock": "wall_seconds"},
+        {"name": "cpu_time", "unit": "s", "better": "lower", "aggregate": "sum", "clock": "cpu_seconds"},
+    ],
+    "package": "stress-ng",
+}
+
+WITH_CO_RUNNERS: Workload = {
+    **LOOP,
+    "name": "int_float_loop_co_runners",
+    "title": "integer and floating-point loop with three co-runners on each CPU",
+    "co_runners": 3,
+    "placements": ["single", "same_cpu", "siblings", "cores"],
+}
+
+NICED: Workload = {
+    **WITH_CO_RUNNERS,
+    "name": "int_float_loop_niced",
+    "title": "integer and floating-point loop at nice -20 with three co-runners on each CPU",
+    "nice": -20,
+}
+
+LOAD_LEVELS: Workload = {
+    **PLAIN,
+    "name": "load_levels",
+    "title": "integer work at rising load",
+    "placements": ["single", "siblings"],
+    "argv": ["stress-ng", "--cpu", "1", "--cpu-method", "int64", "--cpu-load", "{percent}", "--timeout", "{seconds}s", "--metrics-brief"],
+    "parameter": {"name": "load", "unit": "of one CPU", "values": [0.14, 0.29, 0.43, 0.57, 0.71, 0.86, 1.0]},
+    "metrics": [THROUGHPUT],
+    "package": "stress-ng",
+}
+
+WORKLOADS: tuple[Workload, ...] = (LOOP, WITH_CO_RUNNERS, NICED, LOAD_LEVELS)

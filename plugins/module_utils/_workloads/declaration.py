@@ -1,0 +1,285 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a workload declares: the command, its metrics, where it runs and how it is measured; and what follows from a declaration.
+
+A workload is a ``Workload``: a dict whose ``Defaults`` are in ``PLAIN``.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import shutil
+import typing as t
+
+COMPILERS = ("cc", "gcc", "clang")
+COMPILER_PACKAGE = "gcc"
+
+
+class Work(t.TypedDict):
+    """The amount of work of one worker: its unit, the first amount of the calibration, the step and the upper limit."""
+
+    unit: str
+    start: int
+    step: int
+    limit: int
+
+
+class _Parameter(t.TypedDict):
+    name: str
+    unit: str
+
+
+class Parameter(_Parameter, total=False):
+    """A parameter of a workload. It has either ``values`` or ``per_cpu``.
+
+    Attributes:
+        name: its name in results.
+        unit: its unit.
+        values: its values in rising order.
+        per_cpu: its values as multiples of the number of CPUs.
+    """
+
+    values: list[float]
+    per_cpu: list[float]
+
+
+class Source(t.TypedDict, total=False):
+    """The source of a metric's value for one worker: ``rate``, ``clock``, ``pattern`` or ``json``. The other keys are further details.
+
+    Attributes:
+        rate: True for the amount of work divided by the worker's own wall time.
+        clock: ``wall_seconds`` or ``cpu_seconds`` of the worker.
+        pattern: a regular expression whose first group is the number in the standard output or standard error of the tool.
+        quantile: with ``pattern``, a share (0..1). Each match is one value, a second group is the number of its occurrences, and the metric is that
+            quantile of all values.
+        file: with ``pattern``, a glob: the pattern applies to the files with that name in the worker's working directory.
+        json: the path (keys of objects, indices of arrays) to the number in the JSON document in the tool's standard output. Lines before the
+            document are skipped.
+        scale: a factor for the unit.
+    """
+
+    rate: bool
+    clock: str
+    pattern: str
+    quantile: float
+    json: list[str]
+    file: str
+    scale: float
+
+
+class Metric(Source):
+    """The declaration of a metric.
+
+    Attributes:
+        name: its name in results: ``throughput``, ``latency_p99``, ...
+        unit: its unit.
+        better: ``higher`` or ``lower``.
+        aggregate: how the values of the workers are combined, a key of ``metrics.AGGREGATES``.
+    """
+
+    name: str
+    unit: str
+    better: str
+    aggregate: str
+
+
+class ServerDeclaration(t.TypedDict):
+    """The declaration of a server that runs during the samples. ``{server}`` in an argv stands for the server's directory.
+
+    Attributes:
+        folders: globs of the directories to look in before the search path, one directory for each version.
+        commands: the commands that must be installed.
+        user: the user who runs the server if the plan runs as root.
+        prepare: list of argv, run before the server starts.
+        serve: the argv of the server.
+        ready: an argv that succeeds when the server is ready.
+        fill: list of argv, run when the server is ready.
+        stop: the name of the signal that asks the server to end.
+        kill: the name of the signal that the kernel sends to the server if its supervisor dies.
+    """
+
+    folders: list[str]
+    commands: list[str]
+    user: str
+    prepare: list[list[str]]
+    serve: list[str]
+    ready: list[str]
+    fill: list[list[str]]
+    stop: str
+    kill: str
+
+
+class Defaults(t.TypedDict):
+    """The optional part of a declaration: a declaration that leaves a key out has its value from ``PLAIN``.
+
+    Attributes:
+        multithreaded: True for one process with a thread for each worker, allowed on the CPUs of all workers; False for one process for each worker,
+            pinned to its CPU.
+        stdin: ``stream`` (the fixed stream, see inputs.py) or None.
+        keep_output: whether metrics are read from the output of the command.
+        work: the amount of work. It is calibrated once, so that one worker alone takes the wanted time, and is then the same for every sample. None for
+            a command that runs for a given time or whose work is fixed.
+        placements: the names of the placements in which the workload is meaningful, or None for all.
+        parameter: each block has one sample for each value of the parameter. None for a workload without one.
+        memory: the memory of one worker in MB (10^6 bytes).
+        nice: the nice value of the workers.
+        co_runners: the number of co-runners (busy loops) on each of the workers' CPUs.
+        timed: the path to a duration in seconds in the JSON output of a program that measures its own time because its setup is long, or None for the
+            wall time of the process. Calibration uses this duration.
+        source: the file name of a C source beside the declaration, which is compiled on the host, or None.
+        server: the server that runs during the samples, or None.
+        timeout: the time limit of a sample in seconds, or None to derive it from the first run.
+        package: the distribution package that provides the command, or None.
+        custom: whether it is a user's own command.
+    """
+
+    multithreaded: bool
+    stdin: str | None
+    keep_output: bool
+    work: Work | None
+    placements: list[str] | None
+    parameter: Parameter | None
+    memory: int
+    nice: int
+    co_runners: int
+    timed: list[str] | None
+    source: str | None
+    server: ServerDeclaration | None
+    timeout: float | None
+    package: str | None
+    custom: bool
+
+
+class Workload(Defaults):
+    """The declaration of a workload.
+
+    Attributes:
+        name: the name for results.
+        title: the name for people.
+        argv: the command and its arguments. Placeholders: ``{work}`` the calibrated amount of work of one worker, ``{total}`` the amount of work of all
+            workers, ``{threads}`` the number of workers, ``{cpus}`` the CPU of each worker (``-1``: not pinned), ``{seconds}`` the length of a sample
+            in whole seconds, ``{parameter}`` the value of the workload's parameter, ``{percent}`` that value times 100, ``{program}`` the compiled
+            program, ``{server}`` the server's directory.
+        metrics: the metrics. The first one is the primary metric, which verdicts are about.
+    """
+
+    name: str
+    title: str
+    argv: list[str]
+    metrics: list[Metric]
+
+
+PLAIN: Defaults = {
+    "multithreaded": False,
+    "stdin": None,
+    "keep_output": True,
+    "work": None,
+    "placements": None,
+    "parameter": None,
+    "memory": 0,
+    "nice": 0,
+    "co_runners": 0,
+    "timed": None,
+    "source": None,
+    "server": None,
+    "timeout": None,
+    "package": None,
+    "custom": False,
+}
+
+
+class WorkloadError(Exception):
+    """A workload that cannot be used on this host, or a failed sample; the text gives the reason."""
+
+
+def throughput(unit: str, source: Source) -> Metric:
+    """Return a metric named ``throughput``, which adds up over the workers.
+
+    Args:
+        unit: its unit.
+        source: where its value comes from.
+    """
+    return {"name": "throughput", "unit": unit, "better": "higher", "aggregate": "sum", **source}
+
+
+def latency(name: str, source: Source) -> Metric:
+    """Return a latency in milliseconds; that of the slowest worker counts.
+
+    Args:
+        name: ``mean``, ``median`` or ``p99``; the metric's name is ``latency_NAME``.
+        source: where its value comes from.
+    """
+    return {"name": "latency_" + name, "unit": "ms", "better": "lower", "aggregate": "max", **source}
+
+
+def described(workload: Workload, cpus: int) -> dict[str, t.Any]:
+    """Return the part of a declaration that a result keeps, as plain data.
+
+    Args:
+        workload: the declaration.
+        cpus: as for ``parameter_values``.
+    """
+    parameter = workload["parameter"]
+    return {
+        "name": workload["name"],
+        "title": workload["title"],
+        # The arguments of a user's own command can contain secrets, and results have many readers. The title describes the command.
+        "argv": workload["argv"][:1] if workload["custom"] else workload["argv"],
+        "package": workload["package"],
+        "nice": workload["nice"],
+        "co_runners": workload["co_runners"],
+        "memory": workload["memory"],
+        "primary": workload["metrics"][0]["name"],
+        "metrics": {metric["name"]: {"unit": metric["unit"], "better": metric["better"], "aggregate": metric["aggregate"]} for metric in workload["metrics"]},
+        "parameter": parameter and {"name": parameter["name"], "unit": parameter["unit"], "values": list(parameter_values(workload, cpus))},
+    }
+
+
+def parameter_values(workload: Workload, cpus: int) -> t.Sequence[float | None]:
+    """Return the values of a workload's parameter in rising order, or ``[None]`` for a workload without a parameter.
+
+    Args:
+        workload: the declaration.
+        cpus: the number of CPUs of the host with all siblings online, so that all arms use the same values.
+    """
+    parameter = workload["parameter"]
+    if parameter is None:
+        return [None]
+    return parameter["values"] if "values" in parameter else sorted({max(1, round(share * cpus)) for share in parameter["per_cpu"]})
+
+
+def missing(workload: Workload, path: str) -> str | None:
+    """Return a message about a command that the workload needs and that is not installed, or None.
+
+    Args:
+        workload: the declaration.
+        path: the search path, as in the environment variable PATH.
+    """
+    if workload["source"]:
+        return None if compiler(path) else f"no C compiler is installed: none of {', '.join(COMPILERS)} (package {COMPILER_PACKAGE})"
+    needed = workload["server"]["commands"] if workload["server"] else [workload["argv"][0]]
+    absent = [command for command in needed if not shutil.which(command, path=search_path(workload, path))]
+    if not absent:
+        return None
+    return f"{absent[0]} is not installed" + (f" (package {workload['package']})" if workload["package"] else "")
+
+
+def package(workload: Workload) -> str | None:
+    """Return the package that provides what ``missing`` reports, or None."""
+    return COMPILER_PACKAGE if workload["source"] else workload["package"]
+
+
+def compiler(path: str) -> str | None:
+    """Return the path of the host's C compiler, or None."""
+    return next(filter(None, (shutil.which(name, path=path) for name in COMPILERS)), None)
+
+
+def search_path(workload: Workload, path: str) -> str:
+    """Return the search path of a workload's commands: the directory of the newest version of its server, then PATH."""
+    if not workload["server"]:
+        return path
+    folders = [folder for pattern in workload["server"]["folders"] for folder in glob.glob(pattern)]
+    newest_first = sorted(folders, key=lambda folder: [int(number) for number in re.findall(r"\d+", folder)], reverse=True)
+    return os.pathsep.join([*newest_first[:1], path])

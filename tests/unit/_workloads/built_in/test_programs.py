@@ -1,0 +1,69 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The C programs of workloads, compiled by this machine's compiler."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.action.smt_benchmark import sources
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import inputs
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import compiler
+
+PATH = os.environ["PATH"]
+STRICT = ["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-O2", "-pthread"]
+needs_compiler = pytest.mark.skipif(compiler(PATH) is None, reason="no C compiler is installed here")
+
+
+def built(name, tmp_path):
+    return inputs.build(name, sources()[name], str(tmp_path), PATH)
+
+
+def output(*argv):
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", sorted(sources()))
+def test_the_sources_compile_without_a_warning(name, tmp_path):
+    (tmp_path / name).write_text(sources()[name], encoding="utf-8")
+    argv = [compiler(PATH), *STRICT, "-o", str(tmp_path / "program"), str(tmp_path / name)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@needs_compiler
+def test_each_pass_visits_the_whole_array(tmp_path):
+    program = built("array.c", tmp_path)
+    once = {order: output(program, order, "read", "1")["sum"] for order in ("rows", "columns")}
+    assert once["rows"] == once["columns"] == sum(row ^ column for row in range(5000) for column in range(5000)) % 2**32
+    # The compiler neither drops nor merges passes.
+    assert output(program, "rows", "read", "3")["sum"] == 3 * once["rows"] % 2**32
+    for order in ("rows", "columns"):
+        assert output(program, order, "write", "1")["mb_per_second"] > 0
+
+
+@needs_compiler
+def test_the_triad_includes_the_last_pass(tmp_path):
+    assert output(built("stream.c", tmp_path), "3")["last"] == 8000 * 1000 - 1 + 2
+
+
+@needs_compiler
+def test_each_thread_of_the_cache_line_is_pinned(tmp_path):
+    program = built("false_sharing.c", tmp_path)
+    cpu = str(min(os.sched_getaffinity(0)))
+    for cpus in (cpu, f"{cpu},{cpu}", "-1,-1,-1"):
+        assert output(program, cpus, "100000")["million_per_second"] > 0
+    wrong = subprocess.run([program, f"{cpu},16383", "1000"], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 1 and "cannot start a thread on CPU 16383" in wrong.stderr
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", sorted(sources()))
+def test_wrong_arguments_have_an_exit_status_of_their_own(name, tmp_path):
+    wrong = subprocess.run([built(name, tmp_path)], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 2 and wrong.stderr.startswith("usage: ")

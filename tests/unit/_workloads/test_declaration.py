@@ -1,0 +1,66 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What follows from a declaration: missing commands, parameter values for the host, the part in a result."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import custom, declaration
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in.oltp import POSTGRESQL
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
+
+
+def executable(path):
+    path.write_text("")
+    path.chmod(0o755)
+
+
+def test_a_missing_command_is_reported_with_its_package(tmp_path):
+    assert declaration.missing(BUILT_IN["sysbench_cpu"], str(tmp_path)) == "sysbench is not installed (package sysbench)"
+    executable(tmp_path / "sysbench")
+    assert declaration.missing(BUILT_IN["sysbench_cpu"], f"/nowhere:{tmp_path}") is None
+
+
+def test_a_missing_compiler_is_reported_for_a_compiled_workload(tmp_path):
+    assert declaration.missing(BUILT_IN["stream"], str(tmp_path)) == "no C compiler is installed: none of cc, gcc, clang (package gcc)"
+    executable(tmp_path / "clang")
+    assert declaration.missing(BUILT_IN["stream"], str(tmp_path)) is None
+    assert declaration.compiler(str(tmp_path)) == str(tmp_path / "clang")
+
+
+def test_the_newest_version_of_a_server_is_found_by_number_not_by_name(tmp_path):
+    for version in ("9.6", "15", "7"):
+        folder = tmp_path / version / "bin"
+        folder.mkdir(parents=True)
+        for command in POSTGRESQL["commands"]:
+            executable(folder / command)
+    server = dict(POSTGRESQL, folders=[str(tmp_path / "*" / "bin")])
+    oltp = dict(BUILT_IN["oltp"], server=server)
+    # The path of this test's directory has numbers too, but they are the same for each version.
+    assert declaration.search_path(oltp, "/bin") == f"{tmp_path / '15' / 'bin'}{os.pathsep}/bin"
+    assert declaration.missing(oltp, "/nowhere") is None
+    (tmp_path / "15" / "bin" / "pgbench").unlink()
+    assert declaration.missing(oltp, "/nowhere") == "pgbench is not installed (package postgresql)"
+
+
+@pytest.mark.parametrize(("cpus", "clients"), [(1, [1, 2, 4]), (2, [1, 2, 3, 4, 8]), (8, [2, 4, 8, 12, 16, 32]), (64, [16, 32, 64, 96, 128, 256])])
+def test_the_numbers_of_clients_depend_on_the_number_of_cpus(cpus, clients):
+    assert declaration.parameter_values(BUILT_IN["oltp"], cpus) == clients
+
+
+def test_the_part_of_a_declaration_in_a_result():
+    assert declaration.described(BUILT_IN["load_levels"], 4)["points"] == [0.14, 0.29, 0.43, 0.57, 0.71, 0.86, 1.0]
+    assert declaration.described(BUILT_IN["load_levels"], 4)["point"] == {"name": "load", "unit": "of one CPU"}
+    gzip = declaration.described(BUILT_IN["gzip"], 4)
+    assert gzip["argv"] == ["gzip", "-6", "-c"]
+    assert (gzip["metric"], gzip["unit"], gzip["better"], gzip["aggregate"]) == ("throughput", "MB/s", "higher", "sum")
+    assert "point" not in gzip
+
+
+def test_the_arguments_of_a_users_own_command_are_not_in_a_result():
+    metric = {"name": "tps", "unit": "1/s", "better": "higher", "pattern": "tps = ([0-9.]+)"}
+    given = {"name": "own", "title": "pgbench", "argv": ["env", "PGPASSWORD=hunter2hunter2", "pgbench"], "metric": metric}
+    own = declaration.described(custom.declarations([given])[0], 4)
+    assert (own["argv"], own["title"]) == (["env"], "pgbench") and "hunter2" not in str(own)
