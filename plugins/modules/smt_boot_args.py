@@ -113,7 +113,7 @@ differences:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import transaction
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 
@@ -129,7 +129,7 @@ def main() -> None:
         required_one_of=[("smt", "maxcpus")],
         supports_check_mode=True,
     )
-    loader_base.heed_signals()
+    transaction.defer_termination_signals()
     given = module.params
     request = boot_change.Request(given["smt"], given["maxcpus"], given["force"], module.check_mode)
     try:
