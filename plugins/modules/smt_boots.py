@@ -10,7 +10,8 @@ module: smt_boots
 short_description: One result from what a host measured in several boots
 version_added: 0.1.0
 description:
-  - Joins, on the controller, the results of a host's boots into one, with SMT on and off as its conditions. The role P(threadwise.smt.smt_eval#role) calls it
+  - Used by the role P(threadwise.smt.smt_eval#role); not to be called directly.
+  - Joins, on the controller, the results of a host's boots into one, with SMT on and off as its conditions. The role calls it
     after each boot, so that a host that does not come back leaves what was measured before.
   - With one boot in each condition the result is marked as confounded with the reboot. With several, pairs of boots are compared.
 options:
