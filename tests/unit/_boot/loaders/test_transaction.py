@@ -169,6 +169,24 @@ def test_backups_that_stay_after_a_change_do_not_deny_it(tmp_path, monkeypatch, 
         assert [name for name in NAMES if str(copy_of(tmp_path, name)) in text] == remaining
 
 
+def test_a_backup_is_its_owners_alone_until_it_has_its_group(tmp_path, monkeypatch):
+    fs = tree(tmp_path)
+    (tmp_path / "first").chmod(0o664)
+    real, modes = os.fchown, []
+
+    def chown(descriptor, user, group):
+        modes.append(stat.S_IMODE(os.fstat(descriptor).st_mode))
+        real(descriptor, user, group)
+
+    monkeypatch.setattr(transaction.os, "fchown", chown)
+    umask = os.umask(0)
+    try:
+        transaction.Undo(fs).back_up("first")
+    finally:
+        os.umask(umask)
+    assert modes == [0o600] and stat.S_IMODE(copy_of(tmp_path, "first").stat().st_mode) == 0o664
+
+
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o400, 0o755, 0o000])
 def test_a_backup_never_has_a_wider_mode_than_its_original(tmp_path, mode):
     fs = tree(tmp_path)
