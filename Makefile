@@ -28,6 +28,10 @@ $(LOWEST)/.ready: requirements-lowest.lock requirements-collections.lock tools/s
 	tools/setup.sh $(PYTHON) $(LOWEST) requirements-lowest.lock
 	touch $@
 
+.PHONY: registries
+registries: ## write the generated lists of alternatives, such as boot loaders, after a file was added or removed
+	$(PYTHON) tools/registries.py
+
 .PHONY: lock
 lock: setup ## pin what the set-up installs anew, to the newest versions that requirements*.txt allow
 	tools/lock.sh

@@ -5,6 +5,7 @@ cd "$(dirname "$0")/.."
 ruff format --check --diff .
 ruff check .
 tools/types.sh
+python tools/registries.py --check
 yamllint --strict .
 ansible-lint
 antsibull-changelog lint

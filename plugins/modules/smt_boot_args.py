@@ -12,9 +12,10 @@ version_added: 0.1.0
 description:
   - Sets the boot arguments C(nosmt), C(nosmt=force), C(maxcpus=N) or C(mitigations=auto,nosmt) in the boot loader's configuration, or takes
     away all that turn SMT off. An argument is replaced, never repeated.
-  - The boot loader is chosen from what is installed. Grub on Debian and Ubuntu gets a file of its own in C(/etc/default/grub.d), the RHEL family and
-    Fedora are changed by grubby, SUSE by a block in C(/etc/default/grub), systemd-boot by C(/etc/kernel/cmdline) and its entries. Any other one is refused.
-  - The new configuration is written beside the old one, checked, and activated by a rename. After a failure the old configuration is unchanged.
+  - The boot loader is chosen from what is installed, and each is changed in its own way. For example, grub on Debian and Ubuntu gets a file of its own in
+    C(/etc/default/grub.d), and the RHEL family and Fedora are changed by grubby. A boot loader that is not supported is refused, with a list of those that are.
+  - The new configuration is written beside the old one, checked, and activated by a rename. A failure restores the old configuration, and the message
+    says what has become of the files.
   - Nothing is rebooted. The role P(threadwise.smt.smt_boot#role) can do that.
 options:
   smt:
@@ -113,7 +114,7 @@ differences:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import transaction
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 
@@ -129,7 +130,7 @@ def main() -> None:
         required_one_of=[("smt", "maxcpus")],
         supports_check_mode=True,
     )
-    loader_base.heed_signals()
+    transaction.defer_termination_signals()
     given = module.params
     request = boot_change.Request(given["smt"], given["maxcpus"], given["force"], module.check_mode)
     try:

@@ -11,7 +11,7 @@ short_description: One result from what a host measured in several boots
 version_added: 0.1.0
 description:
   - Used by the role P(threadwise.smt.smt_eval#role); not to be called directly.
-  - Joins, on the controller, the results of a host's boots into one, with SMT on and off as its arms. The role P(threadwise.smt.smt_eval#role) calls it
+  - Joins, on the controller, the results of a host's boots into one, with SMT on and off as its arms. The role calls it
     after each boot, so that a host that does not come back leaves what was measured before.
   - With one boot in each arm the result is marked as confounded with the reboot. With several, pairs of boots are compared.
 options:

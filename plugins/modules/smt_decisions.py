@@ -10,6 +10,7 @@ module: smt_decisions
 short_description: What collected evaluations decide for each hardware class
 version_added: 0.1.0
 description:
+  - Used by the role P(threadwise.smt.smt_policy#role); not to be called directly.
   - Reads the results of evaluations on the controller and returns for each hardware class the decision about SMT, its source hosts and its age.
   - Each host of a class counts once, by its latest run that compared SMT on and off. Hosts that do not agree, or one that is not decided, leave
     the class undecided. C(whose) shows where a single host decides for its class.

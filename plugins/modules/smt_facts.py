@@ -142,7 +142,8 @@ ansible_facts:
           description:
             - C(runtime) and C(boot), the ways to change SMT now and at the next start. Each has C(chosen) (the one that would be taken, or null),
               C(possible) (list) and C(impossible) (name to reason).
-            - At run time they are C(smt_control) and C(cpu_online), at boot C(grub_debian), C(grubby), C(grub_suse) and C(systemd_boot).
+            - At run time they are C(smt_control) and C(cpu_online), at boot the names of boot loaders, such as
+              C(grub_debian); the others are in C(impossible).
           type: dict
           sample:
             runtime: {"chosen": "smt_control", "possible": ["smt_control", "cpu_online"], "impossible": {}}

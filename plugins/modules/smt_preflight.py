@@ -10,6 +10,7 @@ module: smt_preflight
 short_description: Which hosts this controller cannot reach, whatever their own state
 version_added: 0.1.0
 description:
+  - Used by the playbooks C(threadwise.smt.smt_survey), C(threadwise.smt.smt_compliance) and C(threadwise.smt.smt_enforce); not to be called directly.
   - Looks, before any host is asked, whether the controller has the program by which each host of the play is reached, and says in one sentence for all of
     them where it has not. Run it once.
   - Today that program is C(ssh), or what C(ansible_ssh_executable) names, of hosts with the connection P(ansible.builtin.ssh#connection).

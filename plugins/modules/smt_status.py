@@ -10,6 +10,7 @@ module: smt_status
 short_description: Whether a host complies with its SMT policy
 version_added: 0.1.0
 description:
+  - Used by the role P(threadwise.smt.smt_policy#role); not to be called directly.
   - Reads the facts of a host by one call of M(threadwise.smt.smt_facts), and by another one for a memory policy, compares them with
     the policy on the controller, and returns only the result. A host is compliant where M(threadwise.smt.smt_state) and
     M(threadwise.smt.smt_boot_args) would change no CPU and no argument.

@@ -10,6 +10,7 @@ module: smt_waves
 short_description: Which drifted hosts are changed in which wave of a rollout
 version_added: 0.1.0
 description:
+  - Used by the playbook C(threadwise.smt.smt_enforce); not to be called directly.
   - Lays the hosts of the play out in waves, in their order, and returns those that are to be changed. Hosts with the same value of the variable
     C(smt_policy_group) are never in one wave, and wait where one of them cannot be reached.
   - The waves are those of the whole fleet, so a rollout that is begun again goes on in the wave where it stopped. Run it once.

@@ -41,6 +41,20 @@ def test_each_role_variable_is_explained_in_its_readme(role):
     assert [name for name in options if f"`{name}`" not in readme] == []
 
 
+NOT_FOR_USERS = {"smt_boots", "smt_decisions", "smt_preflight", "smt_status", "smt_waves"}
+
+
+def test_modules_that_only_roles_and_playbooks_use_say_so_first():
+    first = {}
+    for path in (ROOT / "plugins/modules").glob("*.py"):
+        documentation = re.search(r'^DOCUMENTATION = r"""\n(.*?)^"""', path.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+        first[path.stem] = yaml.safe_load(documentation.group(1))["description"][0]
+    say_so = {name for name, line in first.items() if line.startswith("Used by the ") and line.endswith("; not to be called directly.")}
+    assert say_so == NOT_FOR_USERS
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [name for name in NOT_FOR_USERS if re.search(rf"\b{name}\b", readme)] == []
+
+
 def test_links_between_pages_lead_somewhere():
     lost = []
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "roles").glob("*/README.md"))]:

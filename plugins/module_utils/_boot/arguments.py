@@ -21,7 +21,7 @@ MAX_CPUS = 8192
 SWITCHES = ("nosmt", "maxcpus", "smt", "smt_enabled")
 """Arguments that set how many threads of a core run, with any value (`smt` on s390, `smt-enabled` on POWER). At most one of them may be set."""
 
-OURS = "mitigations=auto,nosmt"
+MITIGATIONS_NOSMT_ARGUMENT = "mitigations=auto,nosmt"
 """The argument of the state `mitigations_nosmt`. Another state removes it as a whole, because mitigations=auto is the kernel's default."""
 
 LIMITS = ("nr_cpus", "possible_cpus", "nosmp")
@@ -29,6 +29,9 @@ LIMITS = ("nr_cpus", "possible_cpus", "nosmp")
 
 _ARGUMENT = re.compile(r"[a-z0-9_.-]+(=[a-z0-9_.,-]+)?")
 _COUNT = re.compile(r"[1-9][0-9]{0,3}")
+# An argument or the blanks between two arguments, as `split_arguments` separates them.
+_TOKEN = re.compile(r'((?:[^ \t\n\0"]|"[^"]*(?:"|\Z))+)|([ \t\n\0]+)')
+_BLANK = re.compile(r"[ \t\n\0]")
 _NOSMT_PART = re.compile(r",nosmt(?=[,;]|\Z)")
 
 GLOBAL_PARTS = ("", "auto", "off", "nosmt")
@@ -38,37 +41,41 @@ NO_CROSS_THREAD = "no_cross_thread"
 """The part that excludes the attack vector for which the kernel would turn SMT off."""
 
 
-class BootArgsError(Exception):
+class BootError(Exception):
+    """The base class of this package's errors."""
+
+
+class BootArgsError(BootError):
     """An invalid value for a boot argument; the text states the rule that it violates."""
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DesiredArguments:
     """The desired boot arguments.
 
     Attributes:
         arguments: arguments that have to be set, each exactly once.
-        dropped: names, with underscores, of arguments that are removed, with any value.
-        drops_parts: whether the ``nosmt`` parts of other arguments are removed too (``mds=full,nosmt``), and ``l1tf=full``.
+        removed_names: names, with underscores, of arguments that are removed, with any value.
+        removes_parts: whether the ``nosmt`` parts of other arguments are removed too (``mds=full,nosmt``), and ``l1tf=full``.
         keeps_vectors: whether attack vectors that another ``mitigations=`` excludes stay excluded, in a separate `mitigations=auto,nosmt,...` after
             ours. The kernel combines the two, and kernels before 6.17, which do not know such parts, still obey ours.
     """
 
     arguments: tuple[str, ...]
-    dropped: tuple[str, ...]
-    drops_parts: bool
+    removed_names: tuple[str, ...]
+    removes_parts: bool
     keeps_vectors: bool = False
 
 
-def without_arguments(wanted: Wanted) -> Wanted:
+def without_arguments(desired: DesiredArguments) -> DesiredArguments:
     """Return a copy that removes the same arguments and adds none."""
-    return replace(wanted, arguments=())
+    return replace(desired, arguments=())
 
 
-_WANTED_ENABLED = Wanted((), SWITCHES + LIMITS, True)
+_DESIRED_ENABLED = DesiredArguments((), SWITCHES + LIMITS, True)
 
 
-def wanted_smt(smt: str | None) -> Wanted:
+def desired_smt(smt: str | None) -> DesiredArguments:
     """Return the desired boot arguments of an SMT state.
 
     Args:
@@ -81,17 +88,17 @@ def wanted_smt(smt: str | None) -> Wanted:
         BootArgsError: The state is not one of these.
     """
     if smt == ENABLED:
-        return _WANTED_ENABLED
+        return _DESIRED_ENABLED
     if smt == DISABLED:
-        return Wanted(("nosmt",), SWITCHES, False)
+        return DesiredArguments(("nosmt",), SWITCHES, False)
     if smt == FORCED_OFF:
-        return Wanted(("nosmt=force",), SWITCHES, False)
+        return DesiredArguments(("nosmt=force",), SWITCHES, False)
     if smt == MITIGATIONS_NOSMT:
-        return Wanted((OURS,), SWITCHES, False, keeps_vectors=True)
+        return DesiredArguments((MITIGATIONS_NOSMT_ARGUMENT,), SWITCHES, False, keeps_vectors=True)
     raise BootArgsError(f"smt is {smt!r:.60}: it must be one of {ENABLED}, {DISABLED}, {FORCED_OFF}, {MITIGATIONS_NOSMT}")
 
 
-def wanted_maxcpus(count: int) -> Wanted:
+def desired_maxcpus(count: int) -> DesiredArguments:
     """Return the desired boot arguments for ``maxcpus=count``.
 
     All other arguments that turn SMT off are removed, because the two are never combined (see docs/boot.md).
@@ -108,7 +115,7 @@ def wanted_maxcpus(count: int) -> Wanted:
     argument = f"maxcpus={count}"
     if not 1 <= count <= MAX_CPUS or not _ARGUMENT.fullmatch(argument):
         raise BootArgsError(f"maxcpus is {count}: it must be a whole number from 1 to {MAX_CPUS}")
-    return Wanted((argument,), SWITCHES, True)
+    return DesiredArguments((argument,), SWITCHES, True)
 
 
 def maxcpus_value(text: str) -> int | str:
@@ -130,24 +137,24 @@ def maxcpus_value(text: str) -> int | str:
     return int(text)
 
 
-def remainder(argument: str, wanted: Wanted) -> str | None:
+def remainder(argument: str, desired: DesiredArguments) -> str | None:
     """Return what remains of an existing argument: the same one, a shorter one, or None when it has to be removed.
 
     Args:
         argument: one boot argument as the kernel sees it, such as ``mds=full,nosmt``.
-        wanted: the desired boot arguments.
+        desired: the desired boot arguments.
 
     Returns:
         The remaining argument, or None.
     """
     name, equals, value = argument.partition("=")
     # The kernel treats dashes and underscores in names as equal (kernel/params.c, parameq).
-    if name.replace("-", "_") in wanted.dropped or argument == OURS:
+    if name.replace("-", "_") in desired.removed_names or argument == MITIGATIONS_NOSMT_ARGUMENT:
         return None
-    if name == "mitigations" and wanted.keeps_vectors:
+    if name == "mitigations" and desired.keeps_vectors:
         vectors = [part for part in re.split("[,;]", value) if part not in (*GLOBAL_PARTS, NO_CROSS_THREAD)]
-        return ",".join([OURS, *vectors]) if vectors else None
-    if not wanted.drops_parts:
+        return ",".join([MITIGATIONS_NOSMT_ARGUMENT, *vectors]) if vectors else None
+    if not desired.removes_parts:
         return argument
     if name == "l1tf" and value.split(",")[0] == "full":
         return None
@@ -165,7 +172,7 @@ def smt_arguments(arguments: t.Iterable[str]) -> list[str]:
     Returns:
         The arguments that affect SMT.
     """
-    return [argument for argument in arguments if remainder(argument, _WANTED_ENABLED) != argument]
+    return [argument for argument in arguments if remainder(argument, _DESIRED_ENABLED) != argument]
 
 
 def split_arguments(text: str) -> list[str]:
@@ -196,49 +203,64 @@ def split_arguments(text: str) -> list[str]:
     return arguments[: arguments.index("--")] if "--" in arguments else arguments
 
 
-def applied(arguments: t.Iterable[str], wanted: Wanted) -> list[str]:
+def applied(arguments: t.Iterable[str], desired: DesiredArguments) -> list[str]:
     """Return the arguments as they should be: ours first, so that a later ``--`` does not hide them, then what remains of the others, in order.
 
     Args:
         arguments: existing boot arguments.
-        wanted: the desired boot arguments.
+        desired: the desired boot arguments.
 
     Returns:
         The new arguments; the existing ones when nothing has to change.
     """
     arguments = list(arguments)
-    if not faults(arguments, wanted):
+    if not differences(arguments, desired):
         return arguments
-    remainders = (remainder(argument, wanted) for argument in arguments)
-    return list(wanted.arguments) + [argument for argument in remainders if argument is not None]
+    remainders = (remainder(argument, desired) for argument in arguments)
+    return list(desired.arguments) + [argument for argument in remainders if argument is not None]
 
 
-def rewritten_text(text: str, wanted: Wanted) -> str:
-    """Return a command line as it should be; unlike with `applied`, quoted arguments keep their quotes.
+def rewritten_text(text: str, desired: DesiredArguments) -> str:
+    """Return a command line as it should be. Unlike with `applied`, arguments that stay, and what separates them, keep their bytes.
 
     Args:
-        text: the command line; its arguments are separated by whitespace outside double quotes.
-        wanted: the desired boot arguments.
+        text: the command line.
+        desired: the desired boot arguments.
 
     Returns:
         The new command line.
     """
-    arguments = re.findall(r'(?:[^\s"]|"[^"]*(?:"|$))+', text)
-    remainders = [argument if '"' in argument else remainder(argument, wanted) for argument in arguments]
-    return " ".join(list(wanted.arguments) + [argument for argument in remainders if argument is not None])
+    tokens = _TOKEN.findall(text)
+    end = tokens.pop()[1] if tokens and tokens[-1][1] else ""
+    kept: list[str] = []
+    is_kernels, was_removed = True, False
+    for written, blanks in tokens:
+        if blanks:
+            # The blanks after a removed argument go with it.
+            kept += [] if was_removed else [blanks]
+            continue
+        argument = written.replace('"', "")
+        is_kernels = is_kernels and argument != "--"
+        rest = remainder(argument, desired) if is_kernels else argument
+        was_removed = rest is None
+        if rest is not None:
+            kept.append(written if rest == argument else f'"{rest}"' if _BLANK.search(rest) else rest)
+    if was_removed:
+        kept = kept[:-1]
+    return " ".join([*desired.arguments, *(["".join(kept)] if kept else [])]) + end
 
 
-def superfluous(arguments: t.Iterable[str], wanted: Wanted) -> list[str]:
+def superfluous(arguments: t.Iterable[str], desired: DesiredArguments) -> list[str]:
     """Return the arguments that have to be removed or shortened."""
     others = list(arguments)
-    for argument in wanted.arguments:
+    for argument in desired.arguments:
         if argument in others:
             others.remove(argument)
-    return [argument for argument in others if remainder(argument, wanted) != argument]
+    return [argument for argument in others if remainder(argument, desired) != argument]
 
 
-def faults(arguments: t.Iterable[str], wanted: Wanted) -> list[str]:
+def differences(arguments: t.Iterable[str], desired: DesiredArguments) -> list[str]:
     """Return the deviations from the desired arguments as short sentences without a full stop; empty when there are none."""
     arguments = list(arguments)
-    missing = [f"{argument} is missing" for argument in wanted.arguments if argument not in arguments]
-    return missing + [f"{argument} is still there" for argument in superfluous(arguments, wanted)]
+    missing = [f"{argument} is missing" for argument in desired.arguments if argument not in arguments]
+    return missing + [f"{argument} is still there" for argument in superfluous(arguments, desired)]

@@ -8,20 +8,14 @@ import os
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, bringup, entries as boot_entries
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, grub_debian, grubby, suse, systemd_boot
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, bringup, detection
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files, locks
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology, read_topology
 
-BACKENDS: dict[str, t.Callable[[host_files.HostFs, boot_entries.Loader], loader_base.Backend]] = {
-    boot_entries.GRUB_DEBIAN: grub_debian.GrubDebian,
-    boot_entries.GRUBBY: grubby.Grubby,
-    boot_entries.GRUB_SUSE: suse.GrubSuse,
-    boot_entries.SYSTEMD_BOOT: systemd_boot.SystemdBoot,
-}
-ERRORS = (loader_base.BootLoaderError, boot_arguments.BootArgsError, locks.HostLockError)
+ERRORS = (boot_arguments.BootError, locks.HostLockError)
 
 # Values of smt/control on a machine where SMT cannot be switched.
 _NO_CONTROL = ("notsupported", "notimplemented", "absent", "")
@@ -119,14 +113,14 @@ def run(fs: host_files.HostFs, request: Request, architecture: str | None = None
         BootArgsError: The request is not valid.
         HostLockError: Another run is changing this host.
     """
-    loader = boot_entries.find_loader(fs)
+    detected = detection.find_loader(fs)
     count = None if request.maxcpus is None else boot_arguments.maxcpus_value(request.maxcpus)
-    if loader.blocked_by is not None:
-        raise loader_base.BootLoaderError(f"The boot arguments of this host cannot be changed: {loader.blocked_by}")
+    if detected.loader is None or detected.blocked_by is not None:
+        raise loader_base.BootLoaderError(f"The boot arguments of this host cannot be changed: {detected.blocked_by}")
     if request.check:
-        return _Update(fs, request, loader, count, architecture, running_kernel).run()
+        return _Update(fs, request, detected.loader, detected.tool, count, architecture, running_kernel).run()
     with locks.HostLock(fs.sysroot, "smt_boot_args", locks.CHANGE_SECONDS):
-        return _Update(fs, request, loader, count, architecture, running_kernel).run()
+        return _Update(fs, request, detected.loader, detected.tool, count, architecture, running_kernel).run()
 
 
 class _Update:
@@ -134,24 +128,26 @@ class _Update:
         self,
         fs: host_files.HostFs,
         request: Request,
-        loader: boot_entries.Loader,
+        loader: loader_base.Loader,
+        tool: str,
         count: int | str | None,
         architecture: str | None,
         running_kernel: str | None,
     ) -> None:
         self._fs = fs
         self._request = request
-        self._backend = BACKENDS[loader.name](fs, loader)
+        self._loader_name = loader.name
+        self._backend = loader.backend(fs, tool)
         self._architecture = architecture or os.uname().machine
         self._running_kernel = running_kernel or os.uname().release
         self._topology: Topology = read_topology(fs, topology_cache.load(fs))
         self._entries = self._backend.entries()
         self._count: int | None = None
-        self._wanted = self._wanted_arguments(count)
+        self._desired = self._desired_arguments(count)
 
-    def _wanted_arguments(self, count: int | str | None) -> boot_arguments.Wanted:
+    def _desired_arguments(self, count: int | str | None) -> boot_arguments.DesiredArguments:
         if count is None:
-            return boot_arguments.wanted_smt(self._request.smt)
+            return boot_arguments.desired_smt(self._request.smt)
         topology = self._topology
         if not topology.complete and (count == boot_arguments.ONE_PER_CORE or not self._request.force):
             unknown = cpulist.render(set(topology.present).difference(*topology.cores))
@@ -161,10 +157,10 @@ class _Update:
             )
         number = len(topology.cores) if isinstance(count, str) else count
         self._count = number
-        wanted = boot_arguments.wanted_maxcpus(number)
+        desired = boot_arguments.desired_maxcpus(number)
         if not self._request.force:
             self._refuse_wrong_count(number)
-        return wanted
+        return desired
 
     def _refuse_wrong_count(self, count: int) -> None:
         """Check the number for each kernel that can be booted, because its effect depends on the kernel."""
@@ -183,19 +179,19 @@ class _Update:
 
     def run(self) -> Result:
         """Make the change, unless this is check mode, and return the result."""
-        wanted, backend = self._wanted, self._backend
+        desired, backend = self._desired, self._backend
         before = [boot_arguments.smt_arguments(entry.arguments) for entry in self._entries]
-        found = backend.found(wanted)
-        pending = backend.pending(wanted)
+        found = backend.found(desired)
+        pending = backend.pending(desired)
         if pending and not self._request.check:
             self._save_topology()
-            backend.apply(wanted)
-        configured = [boot_arguments.smt_arguments(boot_arguments.applied(entry.arguments, wanted)) for entry in self._entries]
+            backend.apply(desired)
+        configured = [boot_arguments.smt_arguments(boot_arguments.applied(entry.arguments, desired)) for entry in self._entries]
         running = self._running()
         return {
             "changed": bool(pending),
-            "loader": backend.name,
-            "arguments": list(wanted.arguments),
+            "loader": self._loader_name,
+            "arguments": list(desired.arguments),
             "found": found,
             "configured_before": _common(before),
             "configured": _common(configured),
@@ -216,13 +212,13 @@ class _Update:
         try:
             topology_cache.save(self._fs, self._topology)
         except OSError as error:
-            raise loader_base.BootLoaderError(f"{self._fs.path(topology_cache.PATH)} cannot be written: {error.strerror}. Nothing was changed") from error
+            raise loader_base.BootLoaderError(f"{self._fs.path(topology_cache.PATH)} cannot be written: {error.strerror}") from error
 
     # ---- the running system
 
     def _differences(self, running: list[str]) -> list[str]:
-        """Return sentences about what the running system has other than wanted; empty when the arguments are in effect."""
-        differences = [f"/proc/cmdline: {fault}" for fault in boot_arguments.faults(running, self._wanted)]
+        """Return sentences about what the running system has other than desired; empty when the arguments are in effect."""
+        differences = [f"/proc/cmdline: {fault}" for fault in boot_arguments.differences(running, self._desired)]
         state = smt_state.read(self._fs.sysroot)
         controls, active, online = self._expected(running)
         if controls is not None and state["control"] not in controls + _NO_CONTROL:

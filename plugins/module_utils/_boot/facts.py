@@ -7,11 +7,10 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import entries as boot_entries
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import detection, entries as boot_entries
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.arguments import smt_arguments, split_arguments
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import registry
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
-
-METHODS = (boot_entries.GRUB_DEBIAN, boot_entries.GRUBBY, boot_entries.GRUB_SUSE, boot_entries.SYSTEMD_BOOT)
 
 _RESCUE = re.compile(r"recovery|rescue", re.IGNORECASE)
 
@@ -46,21 +45,21 @@ class BootMethods(t.TypedDict):
     impossible: dict[str, str]
 
 
-def read(fs: host_files.HostFs, loader: boot_entries.Loader) -> BootFacts:
+def read(fs: host_files.HostFs, detected: detection.DetectedLoader) -> BootFacts:
     """Return the facts about boot arguments.
 
     Args:
         fs: the host's files.
-        loader: the host's boot loader.
+        detected: the host's boot loader.
 
     Returns:
         The facts.
     """
     cmdline = fs.read("proc/cmdline")
     running = None if cmdline is None else smt_arguments(split_arguments(cmdline))
-    configured = _configured(boot_entries.read_entries(fs, loader))
+    configured = _configured([] if detected.loader is None else detected.loader.read_entries(fs))
     reboot_required = None if running is None or configured is None else sorted(running) != sorted(configured)
-    return {"running": running, "configured": configured, "loader": loader.name, "reboot_required": reboot_required}
+    return {"running": running, "configured": configured, "loader": detected.name, "reboot_required": reboot_required}
 
 
 def _configured(entries: list[boot_entries.Entry]) -> list[str] | None:
@@ -74,21 +73,22 @@ def _configured(entries: list[boot_entries.Entry]) -> list[str] | None:
     return list(distinct.pop()) if len(distinct) == 1 else None
 
 
-def methods(loader: boot_entries.Loader, blocked_by: str | None) -> BootMethods:
+def methods(detected: detection.DetectedLoader, blocked_by: str | None) -> BootMethods:
     """Return the methods to set a boot argument, possible and impossible ones.
 
     Args:
-        loader: the host's boot loader.
+        detected: the host's boot loader.
         blocked_by: why the boot configuration cannot be written at all, or None.
 
     Returns:
         The methods.
     """
-    found = loader.name in METHODS and loader.blocked_by is None
-    reasons = {name: f"the boot loader found here is {loader.name}" for name in METHODS if name != loader.name}
-    if not found:
-        reasons = dict.fromkeys(METHODS, loader.blocked_by or "no boot loader was found")
-    elif blocked_by is not None:
-        reasons[loader.name] = blocked_by
-    possible = [name for name in METHODS if name not in reasons]
+    names = [loader.name for loader in registry.LOADERS]
+    if detected.loader is None or detected.blocked_by is not None:
+        reasons = dict.fromkeys(names, detected.blocked_by or "no boot loader was found")
+    else:
+        reasons = {name: f"the boot loader found here is {detected.name}" for name in names if name != detected.name}
+        if blocked_by is not None:
+            reasons[detected.name] = blocked_by
+    possible = [name for name in names if name not in reasons]
     return {"chosen": possible[0] if possible else None, "possible": possible, "impossible": reasons}

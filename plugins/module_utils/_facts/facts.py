@@ -10,7 +10,7 @@ import os
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import entries as boot_entries, facts as boot_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import detection as boot_detection, facts as boot_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import hypervisor, vulnerabilities
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, cpulist, files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
@@ -75,7 +75,7 @@ def gather(fs: host_files.HostFs) -> dict[str, t.Any]:
     topology = read_topology(fs, topology_cache.load(fs))
     control = read_control(fs)
     active = _active(fs, topology)
-    loader = boot_entries.find_loader(fs)
+    loader = boot_detection.find_loader(fs)
     guest_of = hypervisor.detect(fs)
     facts = {
         "supported": _supported(control, topology),

@@ -146,14 +146,14 @@ def configured(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
         return _aspect(COMPLIANT)
     boot = _dict(facts, "boot")
     try:
-        wanted = boot_arguments.wanted_smt(boot_state(facts, desired))
+        needed = boot_arguments.desired_smt(boot_state(facts, desired))
     except policy.PolicyError as error:
         return _aspect(UNKNOWN, [str(error)], blocked_by=str(error))
     arguments = boot.get("configured")
     if not isinstance(arguments, list) or not all(isinstance(argument, str) for argument in arguments):
         return _aspect(UNKNOWN, [f"the next boot's arguments are not known (boot loader: {_text(boot.get('loader')) or 'unknown'})"])
-    faults = boot_arguments.faults(arguments, wanted)
-    return _aspect(DRIFTED, faults, _blocked_by(facts, "boot")) if faults else _aspect(COMPLIANT)
+    differences = boot_arguments.differences(arguments, needed)
+    return _aspect(DRIFTED, differences, _blocked_by(facts, "boot")) if differences else _aspect(COMPLIANT)
 
 
 def memory_aspects(facts: t.Any) -> dict[str, dict[str, t.Any] | None]:
@@ -237,13 +237,13 @@ def _boot_rollback(arguments: t.Any) -> dict[str, str] | None:
     name, _dummy, value = arguments[0].partition("=")
     if name == "maxcpus" and _NUMBER.fullmatch(value) and len(arguments) == 1:
         return {"maxcpus": value}
-    return next(({"smt": state} for state in _SWITCHED if _are_all_of(arguments, boot_arguments.wanted_smt(state))), None)
+    return next(({"smt": state} for state in _SWITCHED if _are_all_of(arguments, boot_arguments.desired_smt(state))), None)
 
 
-def _are_all_of(arguments: list[str], wanted: boot_arguments.Wanted) -> bool:
+def _are_all_of(arguments: list[str], desired: boot_arguments.DesiredArguments) -> bool:
     """Return whether requesting a state restores all of these arguments."""
-    kept = [argument for argument in arguments if wanted.keeps_vectors and argument.startswith(boot_arguments.OURS + ",")]
-    return not boot_arguments.faults(arguments, wanted) and len(arguments) == len(wanted.arguments) + len(kept)
+    kept = [argument for argument in arguments if desired.keeps_vectors and argument.startswith(boot_arguments.MITIGATIONS_NOSMT_ARGUMENT + ",")]
+    return not boot_arguments.differences(arguments, desired) and len(arguments) == len(desired.arguments) + len(kept)
 
 
 def _pending_rollback(saved: t.Any) -> dict[str, t.Any] | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import boot_maker
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, transaction
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 
@@ -73,6 +73,64 @@ def test_entries_with_kernelopts_change_with_that_variable(tmp_path):
     assert not run(tmp_path, "disabled")["changed"]
 
 
+@pytest.mark.parametrize("variable", ["$kernelopts", "${kernelopts}"])
+def test_both_forms_of_kernelopts_are_read_by_grubby(tmp_path, variable):
+    boot_maker.grubby_tree(tmp_path, (variable, f"{variable} quiet"), kernelopts="root=/dev/sda2 nosmt", cmdline=None)
+    result = run(tmp_path, "disabled", check=True)
+    assert result["configured_before"] == ["nosmt"] and not result["changed"]
+    assert [(entry["argument"], entry["where"]) for entry in run(tmp_path, "enabled", check=True)["found"]] == [("nosmt", "boot entry Linux 5.14.0-1")]
+
+
+def test_a_variable_whose_name_only_begins_with_kernelopts_is_another_one(tmp_path):
+    boot_maker.grubby_tree(tmp_path, ("$kernelopts2 ro",), kernelopts="nosmt", cmdline=None)
+    assert run(tmp_path, "enabled", check=True)["configured_before"] == []
+
+
+# Arguments of the kernel whose bytes have to stay, with what separates them.
+QUOTED = [
+    'root=UUID=1  dyndbg="file a.c  +p; file b.c\t+p" ro\n',
+    '"dyndbg=file nosmt  a.c" ro quiet',
+    'ro\tacpi_osi="Windows\u00a02009" a=\u00a0b\n',
+    'ro x="nosmt" -- nosmt  maxcpus=2\n',
+    'ro a="open  ',
+]
+
+
+@pytest.mark.parametrize("cmdline", QUOTED)
+@pytest.mark.parametrize("tree", [boot_maker.systemd_tree, boot_maker.grubby_tree])
+def test_etc_kernel_cmdline_keeps_its_bytes(tmp_path, tree, cmdline):
+    tree(tmp_path, cmdline=cmdline)
+    path = tmp_path / "etc/kernel/cmdline"
+    before = path.read_bytes()
+    planned = run(tmp_path, "disabled", check=True)["diff"]
+    assert run(tmp_path, "disabled")["changed"]
+    assert path.read_bytes() == b"nosmt " + before
+    shown = [change for change in planned if change["before_header"] == str(path)]
+    assert [(change["before"], change["after"]) for change in shown] == [(cmdline, "nosmt " + cmdline)]
+    assert not run(tmp_path, "disabled")["changed"]
+    assert run(tmp_path, "enabled")["changed"]
+    assert path.read_bytes() == before
+    assert not run(tmp_path, "enabled")["changed"]
+
+
+@pytest.mark.parametrize("tree", [boot_maker.systemd_tree, boot_maker.grubby_tree])
+def test_a_quoted_argument_that_turns_smt_off_is_removed(tmp_path, tree):
+    tree(tmp_path, cmdline='"nosmt" ro  maxcpus="4" mds="full,nosmt" a="b c" "nosmt=force"\n')
+    result = run(tmp_path, "enabled")
+    assert {entry["argument"] for entry in result["found"]} == {"nosmt", "maxcpus=4", "mds=full,nosmt", "nosmt=force"}
+    assert (tmp_path / "etc/kernel/cmdline").read_text() == 'ro  mds=full a="b c"\n'
+    assert not run(tmp_path, "enabled")["changed"]
+
+
+def test_quoted_options_of_an_entry_keep_their_bytes(tmp_path):
+    options = 'root=UUID=1  dyndbg="file a.c  +p"\nx="nosmt  b" nosmt -- nosmt'.replace("\n", "\noptions ")
+    boot_maker.systemd_tree(tmp_path, options=options)
+    path = tmp_path / ENTRIES / "m-6.1.0-13.conf"
+    before = path.read_text()
+    run(tmp_path, "forced_off")
+    assert path.read_text() == before.replace("options root", "options nosmt=force root").replace('b" nosmt --', 'b" --')
+
+
 def test_no_place_for_the_arguments_of_future_kernels_gives_a_warning(tmp_path):
     boot_maker.grubby_tree(tmp_path, cmdline=None)
     assert any("a kernel that is installed later" in warning for warning in run(tmp_path, "disabled")["warnings"])
@@ -136,14 +194,14 @@ def test_systemd_boot_finds_arguments_of_the_administrator(tmp_path):
 def test_systemd_boot_restores_files_when_a_write_fails(tmp_path, monkeypatch):
     boot_maker.systemd_tree(tmp_path)
     before = boot_maker.snapshot(tmp_path)
-    real = loader_base.replace
+    real = transaction.replace
 
     def second_fails(fs, path, text):
         if path.startswith("efi"):
             raise loader_base.BootLoaderError("No space left on device")
         real(fs, path, text)
 
-    monkeypatch.setattr(loader_base, "replace", second_fails)
+    monkeypatch.setattr(transaction, "replace", second_fails)
     with pytest.raises(loader_base.BootLoaderError, match=r"No space"):
         run(tmp_path, "disabled")
     assert boot_maker.snapshot(tmp_path) == before

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 import sysfs_tree
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, entries as boot_entries, facts as boot_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, detection, facts as boot_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import grub_debian, grubby, registry
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from hypothesis import given, settings, strategies as st
 
@@ -82,7 +83,7 @@ def bls(cmdline, *options):
 
 def read(root, tree):
     fs = host_files.HostFs(sysfs_tree.write(root, tree))
-    return boot_facts.read(fs, boot_entries.find_loader(fs))
+    return boot_facts.read(fs, detection.find_loader(fs))
 
 
 RESCUE = menuentry("single", title="Debian GNU/Linux, with Linux 6.1 (recovery mode)")
@@ -119,15 +120,15 @@ def test_an_entry_that_is_not_generated_from_the_settings_is_ignored(tmp_path):
 @pytest.mark.parametrize(
     ("loader", "blocked_by", "chosen", "part"),
     [
-        (boot_entries.Loader("grub_debian"), None, "grub_debian", None),
-        (boot_entries.Loader("grubby"), "only root", None, "only root"),
-        (boot_entries.Loader("none", "zipl was found"), None, None, "zipl was found"),
-        (boot_entries.Loader("grub_debian", "rpm-ostree manages it"), None, None, "rpm-ostree manages it"),
+        (detection.DetectedLoader(grub_debian.LOADER), None, "grub_debian", None),
+        (detection.DetectedLoader(grubby.LOADER), "only root", None, "only root"),
+        (detection.DetectedLoader(None, blocked_by="zipl was found"), None, None, "zipl was found"),
+        (detection.DetectedLoader(grub_debian.LOADER, blocked_by="rpm-ostree manages it"), None, None, "rpm-ostree manages it"),
     ],
 )
 def test_impossible_methods_have_reasons(loader, blocked_by, chosen, part):
     methods = boot_facts.methods(loader, blocked_by)
     assert methods["chosen"] == chosen
     assert methods["possible"] == ([] if chosen is None else [chosen])
-    assert set(methods["possible"]) | set(methods["impossible"]) == set(boot_facts.METHODS)
+    assert set(methods["possible"]) | set(methods["impossible"]) == {known.name for known in registry.LOADERS}
     assert part is None or any(part in reason for reason in methods["impossible"].values())

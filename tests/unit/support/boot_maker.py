@@ -96,6 +96,12 @@ for number, name in enumerate(chosen):
     line = value(text, 'options')
     if '$kernelopts' not in line:
         open(name, 'w').write(text.replace('options ' + line, 'options ' + changed(line)))
+if target == 'ALL' and not old and glob.glob(root + '/etc/kernel/cmdline'):
+    with open(root + '/etc/kernel/cmdline', 'r+') as stream:
+        line = changed(stream.read())
+        stream.seek(0)
+        stream.truncate()
+        stream.write(line + '\n')
 try:
     text = open(env).read()
 except FileNotFoundError:

@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, grub_mkconfig
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, entries as boot_entries
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, grub_mkconfig, transaction
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
+GRUB_CFG = "boot/grub/grub.cfg"
 DIRECTORY = "etc/default/grub.d"
 DROP_IN = DIRECTORY + "/zz-threadwise-smt.cfg"
 
@@ -18,11 +20,28 @@ HEADER = """# Written by Ansible (threadwise.smt, role smt_boot): do not edit, t
 class GrubDebian(grub_mkconfig.GrubMkconfig):
     """The backend for Debian and Ubuntu."""
 
+    cfg_path = GRUB_CFG
     settings_path = DROP_IN
 
-    def _settings(self, wanted: boot_arguments.Wanted, is_needed: bool) -> tuple[str | None, str | None]:
-        return loader_base.read_exact(self._fs, DROP_IN), HEADER + grub_mkconfig.shell_text(wanted) if is_needed else None
+    def _settings(self, desired: boot_arguments.DesiredArguments, is_needed: bool) -> tuple[str | None, str | None]:
+        return transaction.read_exact(self._fs, DROP_IN), HEADER + grub_mkconfig.shell_text(desired) if is_needed else None
 
     def _administrators_files(self) -> list[str]:
         paths = ["etc/default/grub"] + [DIRECTORY + "/" + name for name in self._fs.names(DIRECTORY) if name.endswith(".cfg") and name[0] != "."]
         return [self._fs.path(path) for path in paths if path != DROP_IN and self._fs.status(path) is not None]
+
+
+def _find(fs: host_files.HostFs) -> loader_base.Finding | None:
+    mkconfig = loader_base.first_existing(fs, ("usr/sbin/grub-mkconfig", "usr/bin/grub-mkconfig"))
+    if mkconfig is None or fs.status(GRUB_CFG) is None or "default/grub.d" not in (fs.read(mkconfig) or ""):
+        return None
+    return loader_base.Finding(loader_base.Evidence.GENERATOR, mkconfig)
+
+
+LOADER = loader_base.Loader(
+    name="grub_debian",
+    title="grub on Debian and Ubuntu",
+    find=_find,
+    read_entries=lambda fs: boot_entries.read_grub_cfg(fs, GRUB_CFG),
+    backend=GrubDebian,
+)

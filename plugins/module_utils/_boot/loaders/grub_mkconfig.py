@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, entries as boot_entries
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, transaction
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders.base import BootLoaderError, TextChange
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
@@ -31,7 +31,7 @@ _SCRIPT = r"""threadwise_smt_rest() (
         text="$after"
         if [ -z "$quoted" ]; then
             case "$word" in
-                %(dropped)s) continue ;;%(vectors)s%(parts)s
+                %(removed)s) continue ;;%(vectors)s%(parts)s
             esac
         fi
         quotes="$word"
@@ -83,18 +83,23 @@ done
 """
 
 
-def shell_text(wanted: boot_arguments.Wanted) -> str:
-    """Return the shell script that sets the variables as wanted."""
-    patterns = [boot_arguments.OURS] + [pattern for name in wanted.dropped for pattern in (_shell_name(name), _shell_name(name) + "=*")]
+def shell_text(desired: boot_arguments.DesiredArguments) -> str:
+    """Return the shell script that sets the variables as desired."""
+    patterns = [boot_arguments.MITIGATIONS_NOSMT_ARGUMENT] + [
+        pattern for name in desired.removed_names for pattern in (_shell_name(name), _shell_name(name) + "=*")
+    ]
     return _SCRIPT % {
-        "dropped": " | ".join(patterns),
-        "parts": _PARTS if wanted.drops_parts else "",
+        "removed": " | ".join(patterns),
+        "parts": _PARTS if desired.removes_parts else "",
         "vectors": _VECTORS
-        % {"ours": boot_arguments.OURS, "others": " | ".join(f"'{part}'" for part in (*boot_arguments.GLOBAL_PARTS, boot_arguments.NO_CROSS_THREAD))}
-        if wanted.keeps_vectors
+        % {
+            "ours": boot_arguments.MITIGATIONS_NOSMT_ARGUMENT,
+            "others": " | ".join(f"'{part}'" for part in (*boot_arguments.GLOBAL_PARTS, boot_arguments.NO_CROSS_THREAD)),
+        }
+        if desired.keeps_vectors
         else "",
         "assignments": "\n".join(f'{name}="$(threadwise_smt_rest "${{{name}-}}")"' for name in VARIABLES),
-        "ours": f'GRUB_CMDLINE_LINUX="{" ".join(wanted.arguments)}${{GRUB_CMDLINE_LINUX:+ $GRUB_CMDLINE_LINUX}}"\n' if wanted.arguments else "",
+        "ours": f'GRUB_CMDLINE_LINUX="{" ".join(desired.arguments)}${{GRUB_CMDLINE_LINUX:+ $GRUB_CMDLINE_LINUX}}"\n' if desired.arguments else "",
     }
 
 
@@ -107,22 +112,24 @@ class GrubMkconfig:
 
     Args:
         fs: the host's files.
-        loader: the host's boot loader.
+        tool: path of grub-mkconfig, below the sysroot.
     """
 
-    def __init__(self, fs: host_files.HostFs, loader: boot_entries.Loader) -> None:
+    def __init__(self, fs: host_files.HostFs, tool: str) -> None:
         self._fs = fs
-        self._tool = loader.tool
-        self._cfg = boot_entries.grub_cfg(loader.name)
-        self.name = loader.name
+        self._tool = tool
+        self._cfg = self.cfg_path
         self.warnings: list[str] = []
 
     # ---- differences between distributions
 
+    cfg_path: str
+    """The path of grub.cfg, below the sysroot."""
+
     settings_path: str
     """The settings file that is written, below the sysroot."""
 
-    def _settings(self, wanted: boot_arguments.Wanted, is_needed: bool) -> tuple[str | None, str | None]:
+    def _settings(self, desired: boot_arguments.DesiredArguments, is_needed: bool) -> tuple[str | None, str | None]:
         """Return the current and the desired text of the settings file; None stands for no file."""
         raise NotImplementedError
 
@@ -136,7 +143,7 @@ class GrubMkconfig:
         """Return the entries that grub-mkconfig generates from the host's settings."""
         text = self._fs.read(self._cfg, host_files.LARGE)
         if text is None:
-            raise BootLoaderError(f"{self._fs.path(self._cfg)} cannot be read. Is the file system with /boot mounted?")
+            raise BootLoaderError(f"{self._fs.path(self._cfg)} cannot be read. Check that the file system with /boot is mounted")
         entries = boot_entries.parse_grub_cfg(text)
         generated = [entry for entry in entries if entry.generated]
         if not generated:
@@ -145,7 +152,7 @@ class GrubMkconfig:
             )
         return generated
 
-    def found(self, wanted: boot_arguments.Wanted) -> list[loader_base.FoundArgument]:
+    def found(self, desired: boot_arguments.DesiredArguments) -> list[loader_base.FoundArgument]:
         """Return the arguments to remove from the administrator's variables, each once, with the first file that sets it."""
         first: dict[str, str] = {}
         last: list[str] = []
@@ -157,42 +164,41 @@ class GrubMkconfig:
         return [
             {"argument": argument, "where": name}
             for argument, name in first.items()
-            if argument in last and boot_arguments.remainder(argument, wanted) != argument
+            if argument in last and boot_arguments.remainder(argument, desired) != argument
         ]
 
-    def pending(self, wanted: boot_arguments.Wanted) -> list[loader_base.TextChange]:
+    def pending(self, desired: boot_arguments.DesiredArguments) -> list[loader_base.TextChange]:
         """Return the changes; see `base.Backend`."""
-        now, text = self._settings(wanted, self._is_needed(wanted))
+        now, text = self._settings(desired, self._is_needed(desired))
         settings = self._fs.path(self.settings_path)
         changes = [TextChange(settings, now, text)] if now != text else []
-        changes += [change for change in [loader_base.entries_change(self._fs.path(self._cfg), self.entries(), wanted)] if change is not None]
-        self._warn_of_others(wanted)
-        return changes + loader_base.leftovers(self._fs, (self.settings_path, self._cfg))
+        changes += [change for change in [loader_base.entries_change(self._fs.path(self._cfg), self.entries(), desired)] if change is not None]
+        self._warn_of_others(desired)
+        return changes + transaction.leftovers(self._fs, (self.settings_path, self._cfg))
 
-    def apply(self, wanted: boot_arguments.Wanted) -> None:
+    def apply(self, desired: boot_arguments.DesiredArguments) -> None:
         """Make the changes: write the settings, generate a new grub.cfg in the same directory, check it, and rename it over the old one.
 
         A run that is killed before the rename leaves the old grub.cfg and the new settings, which take effect with the next run or update-grub.
         """
-        _dummy, text = self._settings(wanted, self._is_needed(wanted))
-        target, new = loader_base.beside(self._fs, self._cfg, loader_base.NEW_SUFFIX)
+        _dummy, text = self._settings(desired, self._is_needed(desired))
+        target, new = transaction.beside(self._fs, self._cfg, transaction.NEW_SUFFIX)
         try:
-            with loader_base.Undo(self._fs) as undo:
+            with transaction.Undo(self._fs) as undo:
                 undo.back_up(self.settings_path)
-                loader_base.replace(self._fs, self.settings_path, text)
+                # A rename that cannot be flushed fails after it was made.
+                undo.back_up(self._cfg)
+                transaction.replace(self._fs, self.settings_path, text)
                 self._generate(new)
-                self._check(new, wanted)
-                loader_base.install(new, target)
-        except OSError as error:
-            raise BootLoaderError(f"{target} cannot be replaced: {error.strerror}. Nothing was changed") from error
+                self._replace_cfg(new, target, desired)
         finally:
-            loader_base.remove_quietly(new)
-            loader_base.remove_quietly(new + ".new")
+            transaction.remove_quietly(new)
+            transaction.remove_quietly(new + ".new")
 
     # ---- steps
 
-    def _is_needed(self, wanted: boot_arguments.Wanted) -> bool:
-        return bool(wanted.arguments or self.found(wanted))
+    def _is_needed(self, desired: boot_arguments.DesiredArguments) -> bool:
+        return bool(desired.arguments or self.found(desired))
 
     def _values(self) -> list[tuple[str, list[str]]]:
         """Return each of the administrator's files with the values that `VARIABLES` have after a shell has read it."""
@@ -200,9 +206,9 @@ class GrubMkconfig:
         if not files:
             return []
         try:
-            output = loader_base.run_tool(self._fs, ["/bin/sh", "-c", _SHOW, "sh", *files])
+            output = transaction.run_tool(self._fs, ["/bin/sh", "-c", _SHOW, "sh", *files])
         except BootLoaderError as error:
-            raise BootLoaderError(f"The settings of grub cannot be read by a shell ({', '.join(files)}): {error}") from error
+            raise BootLoaderError(f"The settings of grub cannot be read by a shell ({', '.join(files)}): {error.reason}") from error
         values = output.split("\0")
         width = len(VARIABLES)
         return [(self._shown(name), values[index * width : (index + 1) * width]) for index, name in enumerate(files)]
@@ -211,32 +217,37 @@ class GrubMkconfig:
         return name
 
     def _generate(self, new: str) -> None:
-        loader_base.remove_quietly(new)
-        loader_base.run_tool(self._fs, [self._fs.path(self._tool), "-o", new])
+        transaction.remove_quietly(new)
+        transaction.run_tool(self._fs, [self._fs.path(self._tool), "-o", new])
 
-    def _check(self, new: str, wanted: boot_arguments.Wanted) -> None:
+    def _replace_cfg(self, new: str, target: str, desired: boot_arguments.DesiredArguments) -> None:
+        try:
+            self._check(new, desired)
+            transaction.install(new, target)
+        except OSError as error:
+            raise BootLoaderError(f"{target} cannot be replaced: {error.strerror}") from error
+
+    def _check(self, new: str, desired: boot_arguments.DesiredArguments) -> None:
         """Raise BootLoaderError unless the new grub.cfg is valid for grub, has our arguments in each entry, and has lost no entry."""
         old_text = self._fs.read(self._cfg, host_files.LARGE) or ""
         with open(new, encoding="utf-8", errors="replace") as stream:
             new_text = stream.read(host_files.LARGE)
         script_check = self._tool.replace("mkconfig", "script-check").replace("/sbin/", "/bin/")
-        loader_base.run_tool(self._fs, [self._fs.path(script_check), new])
+        transaction.run_tool(self._fs, [self._fs.path(script_check), new])
         entries = [entry for entry in boot_entries.parse_grub_cfg(new_text) if entry.generated]
         if not entries:
-            raise BootLoaderError(f"{self._fs.path(self._tool)} generated no entry for any kernel. Nothing was changed")
-        faulty = loader_base.faulty_entries(entries, wanted)
-        if faulty:
+            raise BootLoaderError(f"{self._fs.path(self._tool)} generated no entry for any kernel")
+        differences = loader_base.entry_differences(entries, desired)
+        if differences:
             raise BootLoaderError(
-                "The new grub.cfg would have wrong arguments: {}. A file that is read after {} sets them: look for it in {}. Nothing was changed".format(
-                    faulty, self._fs.path(self.settings_path), self._fs.path("etc/default")
+                "The new grub.cfg would have wrong arguments: {}. A file that is read after {} sets them: look for it in {}".format(
+                    differences, self._fs.path(self.settings_path), self._fs.path("etc/default")
                 )
             )
         lost = self._lost_sections(old_text, new_text) + self._lost_entries(old_text, entries)
         if lost:
             raise BootLoaderError(
-                "The new grub.cfg would lose parts of the current one: {}. If that is intended, run update-grub yourself first. Nothing was changed".format(
-                    "; ".join(lost[:5])
-                )
+                "The new grub.cfg would lose parts of the current one: {}. If that is intended, run update-grub yourself first".format("; ".join(lost[:5]))
             )
 
     def _lost_sections(self, old_text: str, new_text: str) -> list[str]:
@@ -257,9 +268,9 @@ class GrubMkconfig:
                 lost.append(f"the initial RAM disk of {entry.title!r}")
         return lost
 
-    def _warn_of_others(self, wanted: boot_arguments.Wanted) -> None:
+    def _warn_of_others(self, desired: boot_arguments.DesiredArguments) -> None:
         text = self._fs.read(self._cfg, host_files.LARGE) or ""
-        others = [entry for entry in boot_entries.parse_grub_cfg(text) if not entry.generated and boot_arguments.faults(entry.arguments, wanted)]
+        others = [entry for entry in boot_entries.parse_grub_cfg(text) if not entry.generated and boot_arguments.differences(entry.arguments, desired)]
         if others:
             self.warnings.append(
                 "These entries were written by hand or belong to another system, so they keep their arguments: {}.".format(

@@ -10,12 +10,13 @@ The exit code of grubby is not enough: older versions (grubby-bls of EL 8) searc
 from __future__ import annotations
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, entries as boot_entries
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, transaction
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders.base import BootLoaderError, TextChange
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
+_GRUB_CFG = "boot/grub2/grub.cfg"
 # All files that grubby may write; they are restored when anything fails.
-_FILES = ("etc/default/grub", boot_entries.KERNEL_CMDLINE, "boot/grub2/grub.cfg", "boot/grub2/grubenv", "etc/zipl.conf")
+_FILES = ("etc/default/grub", boot_entries.KERNEL_CMDLINE, _GRUB_CFG, "boot/grub2/grubenv", "etc/zipl.conf")
 
 
 class Grubby:
@@ -23,57 +24,57 @@ class Grubby:
 
     Args:
         fs: the host's files.
-        loader: the host's boot loader.
+        tool: path of grubby, below the sysroot.
     """
 
-    def __init__(self, fs: host_files.HostFs, loader: boot_entries.Loader) -> None:
+    def __init__(self, fs: host_files.HostFs, tool: str) -> None:
         self._fs = fs
-        self._tool = loader.tool
-        self.name = loader.name
+        self._tool = tool
         self.warnings: list[str] = []
 
     def entries(self) -> list[boot_entries.Entry]:
         """Return the entries that ``grubby --info=ALL`` lists."""
         return [entry for dummy, entry in self._indexed()]
 
-    def found(self, wanted: boot_arguments.Wanted) -> list[loader_base.FoundArgument]:
+    def found(self, desired: boot_arguments.DesiredArguments) -> list[loader_base.FoundArgument]:
         """Return the arguments to remove from the entries and from the arguments of future kernels."""
         places = [(f"boot entry {entry.title or entry.kernel}", list(entry.arguments)) for entry in self.entries()]
-        places += [(where, arguments) for where, arguments in self._future() if arguments is not None]
+        places += [(where, boot_arguments.split_arguments(text)) for where, text in self._future() if text is not None]
         found: dict[str, str] = {}
         for where, arguments in places:
-            for argument in boot_arguments.superfluous(arguments, wanted):
+            for argument in boot_arguments.superfluous(arguments, desired):
                 found.setdefault(argument, where)
         return [{"argument": argument, "where": where} for argument, where in found.items()]
 
-    def pending(self, wanted: boot_arguments.Wanted) -> list[loader_base.TextChange]:
+    def pending(self, desired: boot_arguments.DesiredArguments) -> list[loader_base.TextChange]:
         """Return the changes; see `base.Backend`."""
-        changes = [loader_base.entries_change("grubby --info=ALL", self.entries(), wanted)]
+        changes = [loader_base.entries_change("grubby --info=ALL", self.entries(), desired)]
         future = self._future()
-        for where, arguments in future:
-            if arguments is not None and boot_arguments.faults(arguments, wanted):
-                changes.append(TextChange(where, " ".join(arguments) + "\n", " ".join(boot_arguments.applied(arguments, wanted)) + "\n"))
-        if all(arguments is None for dummy, arguments in future):
+        changes += [
+            TextChange(where, text, boot_arguments.rewritten_text(text, desired)) for where, text in future if text is not None and _differences(text, desired)
+        ]
+        if all(text is None for dummy, text in future):
             self.warnings.append(
                 f"Neither {self._fs.path(boot_entries.KERNEL_CMDLINE)} nor kernelopts in grub's environment block exists: "
                 "check the arguments in the entry of a kernel that is installed later."
             )
-        return [change for change in changes if change is not None] + loader_base.leftovers(self._fs, self._files())
+        return [change for change in changes if change is not None] + transaction.leftovers(self._fs, self._files())
 
-    def apply(self, wanted: boot_arguments.Wanted) -> None:
+    def apply(self, desired: boot_arguments.DesiredArguments) -> None:
         """Make the changes. A run that is killed leaves some entries changed and others not: each of them boots, and the next run continues."""
         before = self._indexed()
-        with loader_base.Undo(self._fs) as undo:
+        cmdline = transaction.read_exact(self._fs, boot_entries.KERNEL_CMDLINE)
+        with transaction.Undo(self._fs) as undo:
             for path in self._files():
                 undo.back_up(path)
-            if any(boot_arguments.faults(entry.arguments, wanted) for dummy, entry in before) or self._kernelopts_faults(wanted):
-                self._update(before, wanted)
-            self._write_kernel_cmdline(wanted)
-            self._check(before, wanted)
+            if any(boot_arguments.differences(entry.arguments, desired) for dummy, entry in before) or self._kernelopts_differences(desired):
+                self._update(before, desired)
+            self._write_kernel_cmdline(cmdline, desired)
+            self._check(before, desired)
 
     def _files(self) -> list[str]:
         # There may be further copies on a FAT partition or in a recovery image, but grubby writes only these.
-        return [path for path in _FILES if self._fs.status(path) is not None] + [path for path, dummy in boot_entries.read_bls(self._fs)]
+        return [*_FILES, *(path for path, dummy in boot_entries.read_bls(self._fs))]
 
     def _indexed(self) -> list[tuple[str, boot_entries.Entry]]:
         """Return all entries that boot Linux, each with its index."""
@@ -93,64 +94,77 @@ class Grubby:
                 values = {}
             values[name] = value
         if not indexed:
-            raise BootLoaderError("grubby --info=ALL lists no entry that boots Linux. Nothing was changed")
+            raise BootLoaderError("grubby --info=ALL lists no entry that boots Linux")
         return indexed
 
     def _expanded(self, arguments: str) -> str:
         kernelopts = boot_entries.read_kernelopts(self._fs)
-        return arguments if kernelopts is None else arguments.replace("$kernelopts", kernelopts)
+        return arguments if kernelopts is None else boot_entries.expand_kernelopts(arguments, kernelopts)
 
     def _run(self, *arguments: str) -> str:
-        return loader_base.run_tool(self._fs, [self._fs.path(self._tool), *arguments])
+        return transaction.run_tool(self._fs, [self._fs.path(self._tool), *arguments])
 
-    def _update(self, before: list[tuple[str, boot_entries.Entry]], wanted: boot_arguments.Wanted) -> None:
-        removed = sorted({argument for dummy, entry in before for argument in boot_arguments.superfluous(entry.arguments, wanted)})
+    def _update(self, before: list[tuple[str, boot_entries.Entry]], desired: boot_arguments.DesiredArguments) -> None:
+        removed = sorted({argument for dummy, entry in before for argument in boot_arguments.superfluous(entry.arguments, desired)})
         if removed:
             self._run("--update-kernel=ALL", "--remove-args=" + " ".join(removed))
         for dummy, entry in before:
-            remainders = [boot_arguments.remainder(argument, wanted) for argument in boot_arguments.superfluous(entry.arguments, wanted)]
+            remainders = [boot_arguments.remainder(argument, desired) for argument in boot_arguments.superfluous(entry.arguments, desired)]
             shortened = [argument for argument in remainders if argument is not None]
             if shortened:
                 self._run("--update-kernel=" + entry.kernel, "--args=" + " ".join(shortened))
-        if wanted.arguments:
-            self._run("--update-kernel=ALL", "--args=" + " ".join(wanted.arguments))
+        if desired.arguments:
+            self._run("--update-kernel=ALL", "--args=" + " ".join(desired.arguments))
 
-    def _future(self) -> list[tuple[str, list[str] | None]]:
-        """Return the two places that define the arguments of future kernels, each with its arguments or None."""
+    def _future(self) -> list[tuple[str, str | None]]:
+        """Return the two places that define the arguments of future kernels, each with its text or None."""
         path = boot_entries.KERNEL_CMDLINE
-        cmdline = loader_base.read_exact(self._fs, path)
         kernelopts = boot_entries.read_kernelopts(self._fs)
         return [
-            (self._fs.path(path), None if cmdline is None else boot_arguments.split_arguments(cmdline)),
-            ("kernelopts in grub's environment block", None if kernelopts is None else boot_arguments.split_arguments(kernelopts)),
+            (self._fs.path(path), transaction.read_exact(self._fs, path)),
+            ("kernelopts in grub's environment block", None if kernelopts is None else kernelopts + "\n"),
         ]
 
-    def _kernelopts_faults(self, wanted: boot_arguments.Wanted) -> list[str]:
+    def _kernelopts_differences(self, desired: boot_arguments.DesiredArguments) -> list[str]:
         kernelopts = boot_entries.read_kernelopts(self._fs)
-        return [] if kernelopts is None else boot_arguments.faults(boot_arguments.split_arguments(kernelopts), wanted)
+        return [] if kernelopts is None else _differences(kernelopts, desired)
 
-    def _write_kernel_cmdline(self, wanted: boot_arguments.Wanted) -> None:
-        """Write /etc/kernel/cmdline, which newer versions of grubby do, but not that of EL 8."""
-        text = loader_base.read_exact(self._fs, boot_entries.KERNEL_CMDLINE)
-        if text is not None and boot_arguments.faults(boot_arguments.split_arguments(text), wanted):
-            loader_base.replace(self._fs, boot_entries.KERNEL_CMDLINE, boot_arguments.rewritten_text(text.strip(), wanted) + "\n")
+    def _write_kernel_cmdline(self, text: str | None, desired: boot_arguments.DesiredArguments) -> None:
+        """Write /etc/kernel/cmdline from its earlier text: grubby of EL 8 does not, and newer versions split quoted arguments at their blanks."""
+        if text is None:
+            return
+        new = boot_arguments.rewritten_text(text, desired) if _differences(text, desired) else text
+        if new != transaction.read_exact(self._fs, boot_entries.KERNEL_CMDLINE):
+            transaction.replace(self._fs, boot_entries.KERNEL_CMDLINE, new)
 
-    def _check(self, before: list[tuple[str, boot_entries.Entry]], wanted: boot_arguments.Wanted) -> None:
+    def _check(self, before: list[tuple[str, boot_entries.Entry]], desired: boot_arguments.DesiredArguments) -> None:
         after = dict(self._indexed())
         for index, entry in before:
             if index not in after:
-                raise BootLoaderError(f"grubby lost the entry {entry.title!r}. All files were restored")
-            expected = boot_arguments.applied(entry.arguments, wanted)
+                raise BootLoaderError(f"grubby lost the entry {entry.title!r}")
+            expected = boot_arguments.applied(entry.arguments, desired)
             if sorted(after[index].arguments) != sorted(expected):
                 raise BootLoaderError(
-                    "grubby ended with exit code 0, but the entry {!r} has {!r} instead of {!r}. All files were restored".format(
+                    "grubby ended with exit code 0, but the entry {!r} has {!r} instead of {!r}".format(
                         entry.title or entry.kernel, " ".join(after[index].arguments), " ".join(expected)
                     )
                 )
-        faults = self._kernelopts_faults(wanted)
-        if faults:
-            raise BootLoaderError(
-                "grubby left wrong arguments for future kernels in kernelopts in grub's environment block: {}. All files were restored".format(
-                    ", ".join(faults)
-                )
-            )
+        differences = self._kernelopts_differences(desired)
+        if differences:
+            raise BootLoaderError("grubby left wrong arguments for future kernels in kernelopts in grub's environment block: {}".format(", ".join(differences)))
+
+
+def _differences(text: str, desired: boot_arguments.DesiredArguments) -> list[str]:
+    return boot_arguments.differences(boot_arguments.split_arguments(text), desired)
+
+
+def _find(fs: host_files.HostFs) -> loader_base.Finding | None:
+    tool = loader_base.first_existing(fs, ("usr/sbin/grubby", "usr/bin/grubby", "sbin/grubby"))
+    return None if tool is None else loader_base.Finding(loader_base.Evidence.MANAGER, tool)
+
+
+def _read_entries(fs: host_files.HostFs) -> list[boot_entries.Entry]:
+    return [entry for dummy, entry in boot_entries.read_bls(fs)] or boot_entries.read_grub_cfg(fs, _GRUB_CFG)
+
+
+LOADER = loader_base.Loader(name="grubby", title="grubby", find=_find, read_entries=_read_entries, backend=Grubby)

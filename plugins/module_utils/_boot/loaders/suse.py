@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, entries as boot_entries
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, grub_mkconfig
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, grub_mkconfig, transaction
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
+GRUB_CFG = "boot/grub2/grub.cfg"
 SETTINGS = "etc/default/grub"
 # The line break belongs to the block, so that a file without one at its end can be restored exactly.
 BEGIN = "\n# BEGIN threadwise.smt (Ansible role smt_boot): do not edit, the next run replaces it\n"
@@ -22,21 +23,22 @@ END = "# END threadwise.smt\n"
 class GrubSuse(grub_mkconfig.GrubMkconfig):
     """The backend for SUSE."""
 
+    cfg_path = GRUB_CFG
     settings_path = SETTINGS
 
-    def __init__(self, fs: host_files.HostFs, loader: boot_entries.Loader) -> None:
-        super().__init__(fs, loader)
+    def __init__(self, fs: host_files.HostFs, tool: str) -> None:
+        super().__init__(fs, tool)
         self._memory_file = ""
 
-    def _settings(self, wanted: boot_arguments.Wanted, is_needed: bool) -> tuple[str | None, str | None]:
-        now = loader_base.read_exact(self._fs, SETTINGS)
+    def _settings(self, desired: boot_arguments.DesiredArguments, is_needed: bool) -> tuple[str | None, str | None]:
+        now = transaction.read_exact(self._fs, SETTINGS)
         if is_needed:
-            return now, without_block(now or "") + BEGIN + grub_mkconfig.shell_text(wanted) + END
+            return now, without_block(now or "") + BEGIN + grub_mkconfig.shell_text(desired) + END
         return now, None if now is None else without_block(now)
 
     def _values(self) -> list[tuple[str, list[str]]]:
         # The shell reads the file without our block from memory: a disk for a copy may be full.
-        text = without_block(loader_base.read_exact(self._fs, SETTINGS) or "")
+        text = without_block(transaction.read_exact(self._fs, SETTINGS) or "")
         descriptor = os.memfd_create("grub")
         try:
             os.write(descriptor, text.encode("utf-8", "surrogateescape"))
@@ -57,3 +59,20 @@ def without_block(text: str) -> str:
     start = text.find(BEGIN)
     end = text.find(END, start)
     return text if start < 0 or end < 0 else text[:start] + text[end + len(END) :]
+
+
+def _find(fs: host_files.HostFs) -> loader_base.Finding | None:
+    mkconfig = loader_base.first_existing(fs, ("usr/sbin/grub2-mkconfig", "usr/bin/grub2-mkconfig"))
+    suse = loader_base.first_existing(fs, ("usr/sbin/update-bootloader", "sbin/update-bootloader", "usr/sbin/pbl", "sbin/pbl"))
+    if mkconfig is None or suse is None or fs.status(GRUB_CFG) is None:
+        return None
+    return loader_base.Finding(loader_base.Evidence.DISTRIBUTION, mkconfig)
+
+
+LOADER = loader_base.Loader(
+    name="grub_suse",
+    title="grub on SUSE",
+    find=_find,
+    read_entries=lambda fs: boot_entries.read_grub_cfg(fs, GRUB_CFG),
+    backend=GrubSuse,
+)

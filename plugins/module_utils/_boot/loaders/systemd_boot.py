@@ -7,13 +7,15 @@ Both contain the arguments as plain text (Boot Loader Specification, kernel-inst
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, entries as boot_entries
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, transaction
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders.base import BootLoaderError, TextChange
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
+_LOADER_INFO = "sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 _OPTIONS = re.compile(r"^(options[ \t]+)(.*)$", re.MULTILINE)
 
 
@@ -22,13 +24,12 @@ class SystemdBoot:
 
     Args:
         fs: the host's files.
-        loader: the host's boot loader.
+        directory: path of the directory with the entries, below the sysroot.
     """
 
-    def __init__(self, fs: host_files.HostFs, loader: boot_entries.Loader) -> None:
+    def __init__(self, fs: host_files.HostFs, directory: str) -> None:
         self._fs = fs
-        self._directory = loader.tool
-        self.name = loader.name
+        self._directory = directory
         self.warnings: list[str] = []
 
     def entries(self) -> list[boot_entries.Entry]:
@@ -43,49 +44,49 @@ class SystemdBoot:
             )
         return [entry for dummy, entry in boot_entries.read_bls(self._fs)]
 
-    def found(self, wanted: boot_arguments.Wanted) -> list[loader_base.FoundArgument]:
+    def found(self, desired: boot_arguments.DesiredArguments) -> list[loader_base.FoundArgument]:
         """Return the arguments to remove from the entries and from /etc/kernel/cmdline."""
         found: dict[str, str] = {}
         for path, text in self._texts():
-            for argument in boot_arguments.superfluous(_arguments(path, text), wanted):
+            for argument in boot_arguments.superfluous(_arguments(path, text), desired):
                 found.setdefault(argument, self._fs.path(path))
         return [{"argument": argument, "where": where} for argument, where in found.items()]
 
-    def pending(self, wanted: boot_arguments.Wanted) -> list[loader_base.TextChange]:
+    def pending(self, desired: boot_arguments.DesiredArguments) -> list[loader_base.TextChange]:
         """Return the changes; see `base.Backend`."""
         self.entries()
         texts = self._texts()
         changes = [
-            TextChange(self._fs.path(path), text, _rewritten(path, text, wanted))
+            TextChange(self._fs.path(path), text, _rewritten(path, text, desired))
             for path, text in texts
-            if boot_arguments.faults(_arguments(path, text), wanted)
+            if boot_arguments.differences(_arguments(path, text), desired)
         ]
-        return changes + loader_base.leftovers(self._fs, [path for path, dummy in texts])
+        return changes + transaction.leftovers(self._fs, [path for path, dummy in texts])
 
-    def apply(self, wanted: boot_arguments.Wanted) -> None:
+    def apply(self, desired: boot_arguments.DesiredArguments) -> None:
         """Make the changes. A run that is killed leaves some entries changed and others not: each of them boots, and the next run continues."""
         texts = self._texts()
-        with loader_base.Undo(self._fs) as undo:
+        with transaction.Undo(self._fs) as undo:
             for path, dummy in texts:
                 undo.back_up(path)
             for path, text in texts:
-                if boot_arguments.faults(_arguments(path, text), wanted):
-                    loader_base.replace(self._fs, path, _rewritten(path, text, wanted))
-            faulty = loader_base.faulty_entries(self.entries(), wanted)
-            if faulty:
-                raise BootLoaderError(f"The entries would have wrong arguments: {faulty}. All files were restored")
+                if boot_arguments.differences(_arguments(path, text), desired):
+                    transaction.replace(self._fs, path, _rewritten(path, text, desired))
+            differences = loader_base.entry_differences(self.entries(), desired)
+            if differences:
+                raise BootLoaderError(f"The entries would have wrong arguments: {differences}")
 
     def _texts(self) -> list[tuple[str, str]]:
         """Return path and text of /etc/kernel/cmdline and of each entry."""
         path = boot_entries.KERNEL_CMDLINE
-        cmdline = loader_base.read_exact(self._fs, path)
+        cmdline = transaction.read_exact(self._fs, path)
         if cmdline is None:
             raise BootLoaderError(
                 f"{self._fs.path(path)} is missing, so kernel-install would give a new kernel the arguments of the running one: create the file first"
             )
         texts = [(path, cmdline)]
         for path, dummy in boot_entries.read_bls(self._fs):
-            texts.append((path, loader_base.read_exact(self._fs, path) or ""))
+            texts.append((path, transaction.read_exact(self._fs, path) or ""))
         return texts
 
 
@@ -95,12 +96,32 @@ def _arguments(path: str, text: str) -> list[str]:
     return boot_arguments.split_arguments(" ".join(match.group(2) for match in _OPTIONS.finditer(text)))
 
 
-def _rewritten(path: str, text: str, wanted: boot_arguments.Wanted) -> str:
+def _rewritten(path: str, text: str, desired: boot_arguments.DesiredArguments) -> str:
     if path == boot_entries.KERNEL_CMDLINE:
-        return boot_arguments.rewritten_text(text.strip(), wanted) + "\n"
-    added = " ".join(wanted.arguments)
+        return boot_arguments.rewritten_text(text, desired)
     if not _OPTIONS.search(text):
-        return text.rstrip("\n") + f"\noptions {added}\n"
-    removal = boot_arguments.without_arguments(wanted)
-    text = _OPTIONS.sub(lambda match: match.group(1) + boot_arguments.rewritten_text(match.group(2), removal), text)
-    return _OPTIONS.sub(lambda match: match.group(1) + (added + " " + match.group(2)).strip(), text, count=1)
+        return text.rstrip("\n") + f"\noptions {' '.join(desired.arguments)}\n"
+    # The first line gets our arguments.
+    desired_lines = itertools.chain([desired], itertools.repeat(boot_arguments.without_arguments(desired)))
+    return _OPTIONS.sub(lambda match: match.group(1) + boot_arguments.rewritten_text(match.group(2), next(desired_lines)), text)
+
+
+def _find(fs: host_files.HostFs) -> loader_base.Finding | None:
+    directory = boot_entries.bls_directory(fs)
+    if directory is None:
+        return None
+    # When several boot loaders are installed, this firmware variable names the one that started the system.
+    if "systemd-boot" in (fs.head(_LOADER_INFO, 256) or "").replace("\0", ""):
+        return loader_base.Finding(loader_base.Evidence.FIRMWARE, directory)
+    if loader_base.first_existing(fs, boot_entries.GRUB_CFGS) is None and fs.status(boot_entries.KERNEL_CMDLINE) is not None:
+        return loader_base.Finding(loader_base.Evidence.ONLY_ONE, directory)
+    return None
+
+
+LOADER = loader_base.Loader(
+    name="systemd_boot",
+    title="systemd-boot",
+    find=_find,
+    read_entries=lambda fs: [entry for dummy, entry in boot_entries.read_bls(fs)],
+    backend=SystemdBoot,
+)

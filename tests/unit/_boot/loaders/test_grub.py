@@ -7,6 +7,7 @@ The real grub-mkconfig, grub-script-check and reboots are in molecule/smt_boot a
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import stat
@@ -14,8 +15,8 @@ import subprocess
 
 import boot_maker
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change, entries as boot_entries
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, grub_debian
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change, detection
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, grub_debian, transaction
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 DROP_IN = grub_debian.DROP_IN
@@ -237,23 +238,36 @@ def test_a_fault_keeps_an_earlier_setting_in_effect(tmp_path, fault):
         assert boot_maker.snapshot(tmp_path) == before
 
 
-@pytest.mark.parametrize("place", ["replace", "back_up", "install"])
-def test_a_full_disk_at_any_step_changes_nothing(tmp_path, monkeypatch, place):
+RESTORED = "All changed files were restored"
+
+
+@pytest.mark.parametrize(
+    ("number", "outcome"),
+    [
+        (0, "Nothing was changed"),
+        (1, "Nothing was changed"),
+        (2, "Nothing was changed"),
+        (3, "Nothing was changed"),
+        (4, RESTORED),
+        (5, RESTORED),
+        (6, RESTORED),
+    ],
+)
+def test_a_full_disk_at_any_step_changes_nothing(tmp_path, monkeypatch, number, outcome):
+    """Two copies, two new files and the names of these are written in turn; the disk is full from one of these steps on."""
     boot_maker.grub_tree(tmp_path)
     run(tmp_path, "disabled")
     before = boot_maker.snapshot(tmp_path)
+    real, count = os.fsync, itertools.count(1)
 
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    if place == "back_up":
-        monkeypatch.setattr(loader_base.shutil, "copy2", full)
-    elif place == "replace":
-        monkeypatch.setattr(loader_base.os, "fsync", full)
-    else:
-        monkeypatch.setattr(loader_base, "replace", lambda fs, path, text: (tmp_path / path).write_text(text))
-        monkeypatch.setattr(loader_base.os, "fsync", full)
-    with pytest.raises(loader_base.BootLoaderError, match=r"No space left on device.*Nothing was changed"):
+    monkeypatch.setattr(transaction.os, "fsync", lambda descriptor: real(descriptor) if next(count) < number else full())
+    monkeypatch.setattr(boot_change._Update, "_save_topology", lambda update: None)
+    if number == 0:
+        monkeypatch.setattr(transaction.shutil, "copyfileobj", full)
+    with pytest.raises(loader_base.BootLoaderError, match=rf"No space left on device\. {outcome}$"):
         run(tmp_path, "forced_off")
     assert boot_maker.snapshot(tmp_path) == before
 
@@ -271,7 +285,7 @@ def counted(function):
             os.kill(os.getpid(), signal.SIGKILL)
         return function(*args, **kwargs)
     return step
-for module, name in ((os, 'rename'), (os, 'unlink'), (os, 'fsync'), (shutil, 'copy2'), (subprocess, 'Popen')):
+for module, name in ((os, 'rename'), (os, 'unlink'), (os, 'fsync'), (shutil, 'copyfileobj'), (subprocess, 'Popen')):
     setattr(module, name, counted(getattr(module, name)))
 boot_change.run(host_files.HostFs(root), boot_change.Request(smt, None, False, False), 'x86_64', '6.1.0-13-amd64')
 """
@@ -307,7 +321,7 @@ def test_a_run_killed_at_any_step_leaves_a_complete_grub_cfg_and_the_next_run_co
 ENDED = r"""
 import os, shutil, signal, subprocess, sys
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, transaction
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 root, smt, number, when = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 steps = [0]
@@ -322,8 +336,8 @@ def counted(function):
             if steps[0] == number and when == 'after':
                 os.kill(os.getpid(), signal.SIGTERM)
     return step
-loader_base.heed_signals()
-for module, name in ((os, 'rename'), (os, 'unlink'), (os, 'fsync'), (shutil, 'copy2'), (subprocess, 'Popen')):
+transaction.defer_termination_signals()
+for module, name in ((os, 'rename'), (os, 'unlink'), (os, 'fsync'), (shutil, 'copyfileobj'), (subprocess, 'Popen')):
     setattr(module, name, counted(getattr(module, name)))
 try:
     boot_change.run(host_files.HostFs(root), boot_change.Request(smt, None, False, False), 'x86_64', '6.1.0-13-amd64')
@@ -352,7 +366,7 @@ def test_a_run_with_a_termination_signal_at_any_step_finishes_or_restores_and_re
         if message == "done":
             assert not run(root, "enabled", check=True)["changed"] and lines(root)[0][3:] == ["quiet"], number
         else:
-            assert boot_maker.snapshot(root) == before and message.endswith("Nothing was changed"), (number, message)
+            assert boot_maker.snapshot(root) == before and message.endswith(("Nothing was changed", RESTORED)), (number, message)
         outcomes.add("done" if message == "done" else "ended" if "ended by signal 15" in message else "failed")
         if reached == "False":
             break
@@ -366,7 +380,7 @@ def test_a_termination_signal_kills_a_running_tool_with_its_children(tmp_path):
     assert delayed in boot_maker.write(root, "usr/sbin/grub-mkconfig", text).read_text()
     before = boot_maker.snapshot(root)
     done = subprocess.run([boot_maker.sys.executable, "-c", ENDED, str(root), "disabled", "-1", ""], check=True, capture_output=True, text=True)
-    assert "ended by signal 15. Nothing was changed" in done.stdout
+    assert f"ended by signal 15. {RESTORED}" in done.stdout
     assert boot_maker.snapshot(root) == before
 
 
@@ -450,4 +464,4 @@ def test_an_unsupported_loader_is_refused_by_name(tmp_path, path, name):
 def test_a_grub_that_reads_no_drop_ins_is_refused(tmp_path):
     boot_maker.grub_tree(tmp_path)
     boot_maker.write(tmp_path, "usr/sbin/grub-mkconfig", "#!/bin/sh\n", executable=True)
-    assert "GRUB without a grub-mkconfig that reads" in boot_entries.find_loader(host_files.HostFs(str(tmp_path))).blocked_by
+    assert "GRUB without a grub-mkconfig that reads" in detection.find_loader(host_files.HostFs(str(tmp_path))).blocked_by

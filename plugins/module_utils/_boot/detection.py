@@ -1,0 +1,75 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which boot loader a host has, detected from what is installed and not from the name of the distribution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, registry
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+
+NONE = "none"
+
+# Systems that no method supports, by the file that identifies them.
+_UNSUPPORTED_SYSTEMS = (
+    ("run/ostree-booted", "this system is managed by rpm-ostree: use rpm-ostree kargs"),
+    ("etc/kernel/proxmox-boot-uuids", "proxmox-boot-tool copies the boot configuration to partitions of its own: set the argument in its files"),
+    ("usr/sbin/transactional-update", "transactional-update changes this system in a new snapshot: set the argument with transactional-update grub.cfg"),
+)
+_OTHER_LOADERS = (
+    ("boot/extlinux/extlinux.conf", "extlinux"),
+    ("boot/firmware/cmdline.txt", "the boot loader of the Raspberry Pi"),
+    ("boot/cmdline.txt", "the boot loader of the Raspberry Pi"),
+    ("etc/zipl.conf", "zipl without grubby"),
+    ("etc/lilo.conf", "LILO"),
+    ("boot/refind_linux.conf", "rEFInd"),
+    ("boot/grub/menu.lst", "GRUB legacy"),
+    ("boot/grub2/grub.cfg", "GRUB without grubby and without the tools of SUSE"),
+    ("boot/grub/grub.cfg", "GRUB without a grub-mkconfig that reads /etc/default/grub.d"),
+)
+
+
+@dataclass(frozen=True)
+class DetectedLoader:
+    """The boot loader of a host.
+
+    Attributes:
+        loader: the boot loader, or None when it is not a supported one.
+        tool: path, below the sysroot, of the program or the directory that the loader's backend uses; empty without a loader.
+        blocked_by: why its configuration cannot be changed, with the file that shows this; None when it can.
+    """
+
+    loader: loader_base.Loader | None
+    tool: str = ""
+    blocked_by: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the boot loader, or `NONE`."""
+        return NONE if self.loader is None else self.loader.name
+
+
+def find_loader(fs: host_files.HostFs) -> DetectedLoader:
+    """Return the boot loader of a host.
+
+    Args:
+        fs: the host's files.
+
+    Returns:
+        The boot loader with the highest evidence, of equal ones the first in the registry; or the reason why none is supported.
+    """
+    for path, reason in _UNSUPPORTED_SYSTEMS:
+        if fs.status(path) is not None:
+            return DetectedLoader(None, blocked_by=f"{fs.path(path)} exists: {reason}")
+    findings = [(loader, finding) for loader, finding in ((loader, loader.find(fs)) for loader in registry.LOADERS) if finding is not None]
+    if findings:
+        loader, finding = max(findings, key=lambda pair: pair[1].evidence)
+        return DetectedLoader(loader, finding.tool)
+    found = next((f"{fs.path(path)} was found: {what}" for path, what in _OTHER_LOADERS if fs.status(path) is not None), None)
+    titles = [loader.title for loader in registry.LOADERS]
+    return DetectedLoader(
+        None,
+        blocked_by=(found or f"no boot loader was found in {fs.path('boot')}, as is usual in a container")
+        + f". Supported are {', '.join(titles[:-1])} and {titles[-1]}. Without one of these use smt_runtime_persist of the role smt_runtime",
+    )
