@@ -4,16 +4,19 @@
 """Write the registry of each folder of alternatives below plugins/module_utils.
 
 An alternative, such as a boot loader, is one file with one symbol. Ansible copies to a host only what is imported by name, so a registry cannot look for
-files on the host: it is a generated file, ``registry.py``, that imports the symbol of each file.
+files on the host: it is a generated file, ``registry.py``, that imports the symbol of each file. The table of workloads in the documentation is written from
+their declarations.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import importlib
 import pathlib
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PACKAGE = "ansible_collections.threadwise.smt.plugins.module_utils"
@@ -37,7 +40,16 @@ class Folder:
     title: str
 
 
-FOLDERS = (Folder("_boot/loaders", "LOADER", "LOADERS", "boot loaders"),)
+FOLDERS = (
+    Folder("_boot/loaders", "LOADER", "LOADERS", "boot loaders"),
+    Folder("_arms", "ARMS", "ARMS", "arms, by what they switch"),
+    Folder("_workloads/built_in", "WORKLOADS", "WORKLOADS", "built-in workloads, by file"),
+)
+
+
+# The page with the table of workloads, and the lines around that table.
+PAGE = "docs/measuring.md"
+BEGIN, END = "<!-- The table is written by tools/registries.py. -->\n", "<!-- End of the table. -->\n"
 
 
 class RegistryError(Exception):
@@ -61,10 +73,10 @@ def main(arguments: list[str] | None = None) -> int:
         for folder in FOLDERS:
             path = ROOT / "plugins" / "module_utils" / folder.path / REGISTRY
             text = registry(path.parent, folder)
-            if text != (path.read_text(encoding="utf-8") if path.exists() else None):
-                outdated.append(str(path.relative_to(ROOT)))
-                if not check:
-                    path.write_text(text, encoding="utf-8")
+            _put(path, text, check, outdated)
+        page = ROOT / PAGE
+        if page.exists():
+            _put(page, with_table(page.read_text(encoding="utf-8")), check, outdated)
     except RegistryError as error:
         print(error, file=sys.stderr)
         return 1
@@ -72,6 +84,37 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"Not current: {', '.join(outdated)}. Run `make registries`, and commit what it writes.", file=sys.stderr)
         return 1
     return 0
+
+
+def _put(path: pathlib.Path, text: str, check: bool, outdated: list[str]) -> None:
+    """Write a file that is not current, or only note its name."""
+    if text != (path.read_text(encoding="utf-8") if path.exists() else None):
+        outdated.append(str(path.relative_to(ROOT)))
+        if not check:
+            path.write_text(text, encoding="utf-8")
+
+
+def with_table(page: str) -> str:
+    """Return a page with the present table of workloads between its marks.
+
+    Raises:
+        RegistryError: the page has no marks.
+    """
+    before, begin, rest = page.partition(BEGIN)
+    _table, end, after = rest.partition(END)
+    if not (begin and end):
+        raise RegistryError(f"{PAGE}: put the lines {BEGIN.strip()} and {END.strip()} around the table of workloads")
+    # A registry that was written a moment ago is not yet known to Python.
+    importlib.invalidate_caches()
+    catalogue = importlib.import_module(f"{PACKAGE}._workloads.catalogue")
+    rows = "".join(f"| {' | '.join(_cells(workload))} |\n" for workload in catalogue.BUILT_IN.values())
+    return f"{before}{begin}\n| workload | work of a worker | metrics, the primary one first | comes from |\n|---|---|---|---|\n{rows}\n{end}{after}"
+
+
+def _cells(workload: dict[str, Any]) -> list[str]:
+    first, *others = (f"{metric['name']} [{metric['unit']}]" for metric in workload["metrics"])
+    origin = f"`{workload['source']}`" if workload["source"] else str(workload["package"])
+    return [f"`{workload['name']}`", workload["description"], ", ".join([first, *others]), origin]
 
 
 def registry(directory: pathlib.Path, folder: Folder) -> str:

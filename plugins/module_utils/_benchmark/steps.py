@@ -10,8 +10,8 @@ import signal
 import types
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._arms import base, selection
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import environment, plan
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import base
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import environment, plan, selection
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import (
     RunDirectory,
     RunDirectoryError,

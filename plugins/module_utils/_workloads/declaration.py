@@ -133,6 +133,7 @@ class Defaults(t.TypedDict):
         timeout: the time limit of a sample in seconds, or None to derive it from the first run.
         package: the distribution package that provides the command, or None.
         custom: whether it is a user's own command.
+        description: what a worker does, for the documentation of a built-in workload.
     """
 
     multithreaded: bool
@@ -150,6 +151,7 @@ class Defaults(t.TypedDict):
     timeout: float | None
     package: str | None
     custom: bool
+    description: str
 
 
 class Workload(Defaults):
@@ -187,6 +189,7 @@ PLAIN: Defaults = {
     "timeout": None,
     "package": None,
     "custom": False,
+    "description": "",
 }
 
 

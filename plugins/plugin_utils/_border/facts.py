@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import typing as t
 
+from ansible.module_utils.common.yaml import yaml_load
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
@@ -56,7 +58,7 @@ _PENDING_ROLLBACK = schema.strict(
     memory=schema.BOOL,
 )
 
-SMT = schema.whole(
+_SMT = schema.whole(
     supported=_BOOL,
     control=schema.text(100),
     active=_BOOL,
@@ -84,6 +86,30 @@ SMT = schema.whole(
     problems=_SENTENCES,
 )
 
+# What a documented fact without a schema of its own may be, by its type.
+_BY_TYPE = {
+    "bool": _BOOL,
+    "int": schema.or_null(schema.INTEGER),
+    "float": schema.or_null(schema.NUMBER),
+    "str": schema.or_null(_SENTENCE),
+    "list": schema.or_null(_SENTENCES),
+}
+
+
+def with_documented(known: schema.Schema, documentation: t.Mapping[str, t.Any]) -> schema.Schema:
+    """Return a schema of an object with all documented fields: a fact needs no schema where its type says enough.
+
+    Args:
+        known: the schema, whose fields are kept.
+        documentation: name of a field -> its entry in ``RETURN`` of a module.
+    """
+    more = {name: _BY_TYPE[entry["type"]] for name, entry in documentation.items() if name not in known["properties"] and entry["type"] in _BY_TYPE}
+    return schema.whole(**known["properties"], **more)
+
+
+# The module itself is for hosts, and not typed.
+_DOCUMENTATION = importlib.import_module("ansible_collections.threadwise.smt.plugins.modules.smt_facts").RETURN
+SMT = with_documented(_SMT, yaml_load(_DOCUMENTATION)["ansible_facts"]["contains"]["smt"]["contains"])
 _CHECKER = schema.Checker(SMT)
 
 _BYTES = schema.or_null(schema.INTEGER)

@@ -18,7 +18,7 @@ except ImportError as error:
 else:
     MISSING_LIBRARY = None
 
-from ansible_collections.threadwise.smt.plugins.module_utils._arms import selection
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import selection
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion, paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text

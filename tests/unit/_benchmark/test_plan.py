@@ -10,8 +10,8 @@ import pwd
 import re
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._arms import base, selection
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import plan, run_directory, stopping_rule
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import base
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import plan, run_directory, selection, stopping_rule
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.placement import PlacementError
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectory
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts

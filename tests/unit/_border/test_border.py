@@ -12,7 +12,7 @@ import result_maker
 from ansible import context
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import placement
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers, facts, places, results, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers, facts, places, results, schema, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, policy
 
 ESCAPE = "\x1b[2J\x9b\u202e\nweb02 : ok=9"
@@ -223,6 +223,17 @@ def test_parameter_values_that_look_the_same_are_refused(values):
     document = result_maker.result(blocks=1)
     document["plan"]["workloads"][0]["parameter"] = {"name": "load", "unit": None, "values": values}
     assert "is listed twice" in refusal(document)
+
+
+def test_a_documented_fact_needs_no_schema_of_its_own():
+    known = schema.whole(a=schema.BOOL)
+    found = facts.with_documented(known, {"a": {"type": "str"}, "b": {"type": "list"}, "c": {"type": "dict"}, "d": {"type": "str"}})
+    assert set(found["properties"]) == {"a", "b", "d"} and found["properties"]["a"] is schema.BOOL
+    check = schema.Checker(found).check
+    check({"a": True, "b": ["x"], "d": None})
+    for wrong in ({"b": ["x" * 5000]}, {"b": [{"x": 1}]}, {"d": {"x": 1}}, {"c": {}}, {"d": "x" * 5000}):
+        with pytest.raises(text.BorderError):
+            check({"a": True, "b": [], "d": "", **wrong})
 
 
 # ---- places on the controller ---------------------------------------------------------------------------------------------------------------------

@@ -51,12 +51,15 @@ def test_the_numbers_of_clients_depend_on_the_number_of_cpus(cpus, clients):
 
 
 def test_the_part_of_a_declaration_in_a_result():
-    assert declaration.described(BUILT_IN["load_levels"], 4)["points"] == [0.14, 0.29, 0.43, 0.57, 0.71, 0.86, 1.0]
-    assert declaration.described(BUILT_IN["load_levels"], 4)["point"] == {"name": "load", "unit": "of one CPU"}
+    assert declaration.described(BUILT_IN["load_levels"], 4)["parameter"] == {
+        "name": "load",
+        "unit": "of one CPU",
+        "values": [0.14, 0.29, 0.43, 0.57, 0.71, 0.86, 1.0],
+    }
     gzip = declaration.described(BUILT_IN["gzip"], 4)
     assert gzip["argv"] == ["gzip", "-6", "-c"]
-    assert (gzip["metric"], gzip["unit"], gzip["better"], gzip["aggregate"]) == ("throughput", "MB/s", "higher", "sum")
-    assert "point" not in gzip
+    assert gzip["primary"] == "throughput" and gzip["parameter"] is None
+    assert gzip["metrics"] == {"throughput": {"unit": "MB/s", "better": "higher", "aggregate": "sum"}}
 
 
 def test_the_arguments_of_a_users_own_command_are_not_in_a_result():

@@ -12,6 +12,7 @@ def _array(order: str, access: str, suffix: str, title: str) -> Workload:
         **PLAIN,
         "name": f"array_{order}{suffix}",
         "title": f"100 MB array, {title}",
+        "description": f"a separate 100 MB array, {title}",
         "source": "array.c",
         "timed": ["seconds"],
         "memory": 100,

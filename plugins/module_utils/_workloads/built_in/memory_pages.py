@@ -11,6 +11,7 @@ WORKLOADS: tuple[Workload, ...] = (
         **PLAIN,
         "name": "memory_pages",
         "title": "memory allocated page by page and copied",
+        "description": "the cost of a memory policy: 16 MB are allocated page by page, copied and freed",
         "source": "memory_pages.c",
         "timed": ["seconds"],
         "memory": 16,

@@ -52,6 +52,7 @@ WORKLOADS: tuple[Workload, ...] = (
         **PLAIN,
         "name": "oltp",
         "title": "PostgreSQL, pgbench simple-update",
+        "description": "pgbench's simple-update, a fixed number of transactions per client, at rising numbers of clients: a quarter to four times the CPUs",
         "multithreaded": True,
         "placements": ["all_threads"],
         "server": POSTGRESQL,

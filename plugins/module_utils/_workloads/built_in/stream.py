@@ -11,6 +11,7 @@ WORKLOADS: tuple[Workload, ...] = (
         **PLAIN,
         "name": "stream",
         "title": "memory bandwidth (triad)",
+        "description": "memory bandwidth: the triad over three arrays of 64 MB",
         "source": "stream.c",
         "timed": ["seconds"],
         "memory": 200,

@@ -13,6 +13,7 @@ LOOP: Workload = {
     **PLAIN,
     "name": "int_float_loop",
     "title": "integer and floating-point loop",
+    "description": "integer and floating-point arithmetic in a loop",
     "argv": ["stress-ng", "--cpu", "1", "--cpu-method", "int64double", "--cpu-ops", "{work}", "--metrics-brief"],
     "work": {"unit": "bogo ops", "start": 50, "step": 10, "limit": 1_000_000_000},
     "metrics": [
@@ -27,6 +28,7 @@ WITH_CO_RUNNERS: Workload = {
     **LOOP,
     "name": "int_float_loop_co_runners",
     "title": "integer and floating-point loop with three co-runners on each CPU",
+    "description": "the same with three busy processes as co-runners on each of its CPUs; one and two workers only",
     "co_runners": 3,
     "placements": ["single", "same_cpu", "siblings", "cores"],
 }
@@ -35,6 +37,7 @@ NICED: Workload = {
     **WITH_CO_RUNNERS,
     "name": "int_float_loop_niced",
     "title": "integer and floating-point loop at nice -20 with three co-runners on each CPU",
+    "description": "the same at nice -20; needs root",
     "nice": -20,
 }
 
@@ -42,6 +45,7 @@ LOAD_LEVELS: Workload = {
     **PLAIN,
     "name": "load_levels",
     "title": "integer work at rising load",
+    "description": "integer arithmetic at 7 levels of load of one CPU, on one and on both siblings",
     "placements": ["single", "siblings"],
     "argv": ["stress-ng", "--cpu", "1", "--cpu-method", "int64", "--cpu-load", "{percent}", "--timeout", "{seconds}s", "--metrics-brief"],
     "parameter": {"name": "load", "unit": "of one CPU", "values": [0.14, 0.29, 0.43, 0.57, 0.71, 0.86, 1.0]},

@@ -68,7 +68,7 @@ def title(name: str) -> str | None:
 
 
 def _kinds() -> list[type[Arm]]:
-    return [kind for kinds in registry.ALL for kind in kinds]
+    return [kind for kinds in registry.ARMS for kind in kinds]
 
 
 def _kind(name: str) -> type[Arm] | None:
