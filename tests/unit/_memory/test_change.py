@@ -330,6 +330,12 @@ def test_settings_and_lines_that_are_not_named_stay(host):
     assert host.ask(protect=[])["released"] == ["db.service"] and scores(host) == [100, 100, 0]
 
 
+def test_a_part_of_the_policy_that_is_in_force_changes_nothing(host):
+    host.ask(**STRICT)
+    result = host.ask(overcommit="strict", overcommit_ratio=80)
+    assert (result["changed"], result["diff"]) == (False, [])
+
+
 def test_a_file_of_ours_that_was_edited_is_written_again(host):
     host.ask(**STRICT)
     put(host.root, OURS, host.read(OURS).replace("vm.overcommit_memory=2", "vm.overcommit_memory=1"))
@@ -358,7 +364,8 @@ def hostile(kind, path):
     elif kind == "pipe":
         os.mkfifo(path)
     elif kind == "link":
-        path.symlink_to("/etc/passwd")
+        (path.parent / "other").write_text("[Service]\n")
+        path.symlink_to("other")
     elif kind == "no text":
         path.write_bytes(b"vm.overcommit_memory=\xff\n")
     else:
