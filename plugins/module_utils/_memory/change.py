@@ -93,7 +93,7 @@ class MemoryChange:
         """Carry out the request and return the module's result.
 
         Raises:
-            MemoryPolicyError: The change was refused, or it failed and was undone; the text says what is different if it could not be undone.
+            MemoryPolicyError: The change was refused, or it failed and was undone; the text says what is different if it could not be undone completely.
             HostLockError: Another run changes this host.
         """
         _check_root(self.fs)
@@ -210,7 +210,7 @@ class MemoryChange:
         before = {name: value for name, value in self.present.items() if name in touched and value is not None}
         settings = memory_snapshot.settings_to_restore(memory_facts.read_settings(fs), before)
         steps: list[t.Callable[[], None]] = [
-            lambda: config_files.apply(fs, config_files.changes(fs, self.texts)),
+            *(lambda path=path, text=text: config_files.apply(fs, config_files.changes(fs, {path: text})) for path, text in self.texts.items()),
             self._reload_units,
             *(lambda name=name, value=value: memory_snapshot.write(fs, {name: value}) for name, value in settings.items()),
             lambda: oom_score.put_back_scores(fs, self.plan.work),

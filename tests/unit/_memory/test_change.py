@@ -258,6 +258,15 @@ def test_what_cannot_be_undone_is_named_and_can_be_restored_later(host):
     assert host.everything() == before
 
 
+def test_a_file_that_cannot_be_put_back_does_not_keep_the_others(host):
+    host.fails = lambda effect: effect in (VM + "panic_on_oom = 1", "remove " + OURS)
+    with pytest.raises(MemoryPolicyError, match=rf"could not be undone completely: .*{OURS}: Read-only file system; .*{OURS} is not as it was$"):
+        host.ask(**STRICT)
+    assert not (host.root / DROP_IN.format("db")).exists() and scores(host) == [100, 100, 0]
+    host.fails = lambda _effect: False
+    assert host.ask(**RESTORED)["changed"] and not (host.root / OURS).exists()
+
+
 def test_a_failed_restore_says_what_is_still_different(host):
     host.ask(**STRICT)
     host.fails = lambda effect: effect == VM + "overcommit_memory = 1"
