@@ -69,8 +69,7 @@ attributes:
   diff_mode:
     support: none
 seealso:
-  - module: threadwise.smt.smt_memory_state
-  - module: threadwise.smt.smt_memory_protect
+  - module: threadwise.smt.smt_memory
 author:
   - threadwise.smt contributors (@threadwise)
 """
@@ -162,10 +161,10 @@ ansible_facts:
         wanted:
           description:
             - What the wanted policy comes to; null when none is named. C(overcommit), C(commit_limit_bytes) and C(headroom) as above; C(refusal), a
-              sentence, or null when it may be put in force; C(sysctls), the lines of the file in the order in which they may be written, each C(name),
-              C(value) and C(state); C(differences), a sentence for each value that is not in force; C(boot_differences), a sentence for
-              each value that the files as they are make otherwise at the next boot, and C(boot_blocked_by), why the role's file could not mend
-              that, or null; C(overrides), a sentence for each file or profile that has the last word at boot.
+              sentence, or null when it may be put in force; C(sysctls), the policy as the kernel's settings, values by name; C(differences), a
+              sentence for each value that is not in force; C(boot_differences), a sentence for each value that the files as they are make otherwise at
+              the next boot, and C(boot_blocked_by), why the file of M(threadwise.smt.smt_memory) could not mend that, or null; C(overrides), a
+              sentence for each file or profile that has the last word at boot.
           type: dict
           returned: always
         protect_differences:
@@ -183,9 +182,7 @@ ansible_facts:
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import change as memory_change, facts as memory_facts
-from ansible_collections.threadwise.smt.plugins.module_utils._memory.oom_score import UnitError
-from ansible_collections.threadwise.smt.plugins.module_utils._memory.policy import PolicyError
-from ansible_collections.threadwise.smt.plugins.module_utils._memory.snapshot import MemorySnapshotError
+from ansible_collections.threadwise.smt.plugins.module_utils._memory.errors import MemoryPolicyError
 
 POLICY = ("overcommit", "overcommit_ratio", "overcommit_kbytes", "on_oom", "panic_reboot_after", "nr_hugepages")
 
@@ -212,10 +209,11 @@ def main() -> None:
     options = None
     if any(module.params[name] is not None for name in POLICY):
         options = {name: module.params[name] for name in (*POLICY, "margin")}
+    fs = host_files.HostFs(sysroot)
     try:
-        facts = memory_facts.gather(host_files.HostFs(sysroot), options)
-        facts["protect_differences"] = None if protect is None else memory_change.protect_differences(module.run_command, protect)
-    except (PolicyError, UnitError, MemorySnapshotError, OSError) as error:
+        facts = memory_facts.gather(fs, options)
+        facts["protect_differences"] = None if protect is None else memory_change.protect_differences(fs, module.run_command, protect)
+    except MemoryPolicyError as error:
         module.fail_json(msg=str(error))
     for sentence in facts["wanted"]["overrides"] if options else []:
         module.warn(sentence)

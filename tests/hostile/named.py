@@ -469,7 +469,7 @@ cases(
                     **real["ansible_facts"]["smt_memory"],
                     "wanted": {
                         **real["ansible_facts"]["smt_memory"]["wanted"],
-                        "sysctls": [{"name": "kernel.panic", "value": "1", "state": "present"}] * 100_000,
+                        "sysctls": {f"kernel.{number}": 1 for number in range(100_000)},
                     },
                 }
             },
@@ -481,12 +481,24 @@ cases(
                     **real["ansible_facts"]["smt_memory"],
                     "wanted": {
                         **real["ansible_facts"]["smt_memory"]["wanted"],
-                        "sysctls": [{"name": DISPLAY + f"\n{FORGED}", "value": LOOKUP, "state": "present"}, 5],
+                        "sysctls": {DISPLAY + f"\n{FORGED}": LOOKUP, "kernel.panic": 5},
                     },
                 }
             },
         },
         "enforce: memory that is anything": lambda _real: {"ansible_facts": {"smt_memory": {"wanted": 5, "protect_differences": "x"}}},
+    },
+)
+cases(
+    None,
+    recorded.ENFORCE,
+    "smt_memory",
+    {
+        "enforce: memory settings that steer": added(
+            settings=[{"name": DISPLAY, "value": 1, "at_boot": 1, "source": f"\n{FORGED}", "original": LOOKUP}], protected=[LOOKUP]
+        ),
+        "enforce: a memory policy that is none": added(after=5),
+        "enforce: memory facts from a module that has none": added(ansible_facts={"smt_policy_before": 5, "smt_memory": {"wanted": 5}}),
     },
 )
 cases(

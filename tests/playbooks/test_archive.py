@@ -59,7 +59,6 @@ def test_what_is_only_for_development_is_not_in_it(place):
         "playbooks",
         "plugins",
         "requirements.txt",
-        "requirements.yml",
         "roles",
     }
 

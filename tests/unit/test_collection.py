@@ -10,7 +10,7 @@ import re
 import pytest
 import yaml
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.version import COLLECTION_VERSION
-from ansible_collections.threadwise.smt.plugins.modules import smt_benchmark
+from ansible_collections.threadwise.smt.plugins.modules import smt_benchmark, smt_memory
 from packaging.requirements import Requirement
 from packaging.version import Version
 
@@ -94,6 +94,22 @@ def test_the_role_takes_commands_of_ones_own_as_the_module_does():
     module = yaml.safe_load(smt_benchmark.DOCUMENTATION)["options"]["custom"]
     role = load("roles/smt_eval/meta/argument_specs.yml")["argument_specs"]["main"]["options"]["smt_eval_custom"]
     assert _renamed(role) == module
+
+
+def test_the_role_takes_the_memory_policy_as_the_module_does():
+    module = yaml.safe_load(smt_memory.DOCUMENTATION)["options"]
+    role = load("roles/smt_memory/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+    (task,) = load("roles/smt_memory/tasks/main.yml")
+    assert {name: f"smt_memory_{name}" in value for name, value in task["threadwise.smt.smt_memory"].items()} == dict.fromkeys(module, True)
+
+    def spec(option):
+        return {name: option.get(name) for name in ("type", "elements", "choices")}
+
+    assert {name.removeprefix("smt_memory_"): spec(option) for name, option in role.items()} == {name: spec(option) for name, option in module.items()}
+    # The role's list is always complete; the module leaves services alone that it is not asked about.
+    assert {name: option["default"] for name, option in module.items() if "default" in option} == {
+        name.removeprefix("smt_memory_"): option["default"] for name, option in role.items() if "default" in option and name != "smt_memory_protect"
+    }
 
 
 def _renamed(option):

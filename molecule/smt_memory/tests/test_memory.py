@@ -139,7 +139,7 @@ def probe(host, mib):
     return json.loads(
         host.check_output(
             "cd /usr/local/lib && python3 -c %s",
-            f"import json, overcommit_test as m; print(json.dumps([m.allocatable(), m.run({mib} << 20, touch=True, confine=32 << 20)]))",
+            f"import json; from memory import overcommit_test as m; print(json.dumps([m.allocatable(), m.run({mib} << 20, touch=True, confine=32 << 20)]))",
         )
     )
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # usage: pack.sh PYTHON DIRECTORY
 # Packs into DIRECTORY/host.tar.gz what a host needs for ansible-pull and a guest cannot fetch, for it has no network: Ansible for Debian 12's Python from the
-# Python registry, git of this machine (which has to be a Debian 12, too), the collection's archive, ansible.posix, and the fleet's repository.
+# Python registry, git of this machine (which has to be a Debian 12, too), the collection's archive, and the fleet's repository.
 set -euo pipefail
 python=$1
 place=$2
@@ -23,5 +23,4 @@ cp "$repository/examples/pull/local.yml" "$repository/molecule/smt_pull/files/in
 git -C fleet add .
 git -C fleet -c user.name=fleet -c user.email=fleet@example.com commit -qm 'The policy of the fleet'
 
-collections=$("$python" -c 'import ansible_collections.ansible.posix as posix; print(list(posix.__path__)[0].rpartition("/ansible/")[0])')
-tar --owner=0 --group=0 -czf host.tar.gz opt/ansible fleet threadwise-smt-*.tar.gz -C / usr/bin/git usr/bin/git-upload-pack -C "$(dirname "$collections")" ansible_collections/ansible/posix
+tar --owner=0 --group=0 -czf host.tar.gz opt/ansible fleet threadwise-smt-*.tar.gz -C / usr/bin/git usr/bin/git-upload-pack

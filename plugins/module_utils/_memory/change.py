@@ -1,171 +1,284 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The steps of a memory policy on the host: save the present values, protect services, restore everything. Values are saved before they are changed."""
+"""One change of a host's memory policy, with all its parts: the values in the kernel, their file for each boot, protected services, the snapshot."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import typing as t
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 
+from ansible_collections.threadwise.smt.plugins.module_utils._host import config_files, locks
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils._host.locks import CHANGE_SECONDS, HostLock
-from ansible_collections.threadwise.smt.plugins.module_utils._memory import facts as memory_facts, oom_score, snapshot as memory_snapshot, sysctl_files
+from ansible_collections.threadwise.smt.plugins.module_utils._memory import (
+    facts as memory_facts,
+    oom_score,
+    policy as memory_policy,
+    snapshot as memory_snapshot,
+    sysctl_files,
+)
+from ansible_collections.threadwise.smt.plugins.module_utils._memory.errors import MemoryPolicyError
+
+PRESENT, RESTORED = "present", "restored"
+ERRORS = (MemoryPolicyError, config_files.ConfigFileError, locks.HostLockError)
 
 
-class Diff(t.TypedDict):
-    """A module's ``diff``, as Ansible shows it."""
+class Request(t.NamedTuple):
+    """What is requested."""
 
-    before: str
-    after: str
-    before_header: str
-    after_header: str
-
-
-@contextlib.contextmanager
-def _locked_host(purpose: str, check: bool) -> Iterator[HostFs]:
-    """Yield the host's files while no other run changes the host. Check mode changes nothing, so it does not take the lock."""
-    if os.geteuid() != 0:
-        raise memory_snapshot.MemorySnapshotError("only root can read the saved state and change the memory policy: use become")
-    if check:
-        yield HostFs("/")
-        return
-    with HostLock("/", purpose, CHANGE_SECONDS):
-        yield HostFs("/")
+    state: str  # present or restored
+    options: memory_policy.Options  # the policy and its margin; restored uses only the margin
+    protect: Sequence[str] | None  # services to protect from the OOM killer, and no others; None leaves them as they are
+    check: bool  # whether nothing is written
 
 
-def _diff(before: object, after: object, header: str) -> Diff:
-    return {
-        "before": json.dumps(before, indent=1, sort_keys=True) + "\n",
-        "after": json.dumps(after, indent=1, sort_keys=True) + "\n",
-        "before_header": header,
-        "after_header": header,
-    }
+class Setting(t.TypedDict):
+    """Where the value of one sysctl comes from.
+
+    Attributes:
+        name: the sysctl.
+        value: its value in the kernel after the change; None when the kernel does not have it.
+        at_boot: the value that the host's files set at the next boot; None when they set none, or no number.
+        source: the file or TuneD profile that sets it at boot, or None.
+        original: the value that ``restored`` writes, or None when it is not saved.
+    """
+
+    name: str
+    value: int | None
+    at_boot: int | None
+    source: str | None
+    original: int | None
 
 
-def save(names: Iterable[str], check: bool) -> dict[str, t.Any]:
-    """Save the present values of sysctls, unless they are already saved.
+class Result(t.TypedDict):
+    """The result of the module smt_memory."""
+
+    changed: bool
+    before: memory_policy.InForce
+    after: memory_policy.InForce
+    settings: list[Setting]
+    protected: list[str]
+    released: list[str]
+    diff: list[dict[str, str]]
+
+
+class _Plan(t.NamedTuple):
+    """A change, worked out before anything is written."""
+
+    wanted: memory_policy.Settings  # values that have to be in force afterwards
+    writes: memory_policy.Settings  # values to write, in order
+    text: str | None  # of our sysctl.d file
+    work: oom_score.Work
+    first: memory_snapshot.Snapshot  # on the disk during the change
+    last: memory_snapshot.Snapshot  # on the disk after it
+
+
+class MemoryChange:
+    """One request on one host. ``warnings`` are sentences for the user.
 
     Args:
-        names: sysctl names.
-        check: whether to change nothing and only report.
+        request: what is requested.
+        run_command: runs a command, like AnsibleModule.run_command.
+        sysroot: root of the host's files.
+    """
 
-    Returns:
-        Plain data: ``changed``, ``sysctls`` (the saved values), ``diff``.
+    def __init__(self, request: Request, run_command: oom_score.Run, sysroot: str = "/") -> None:
+        self.request = request
+        self.run_command = run_command
+        self.fs = HostFs(sysroot)
+        self.warnings: list[str] = []
+
+    def run(self) -> Result:
+        """Carry out the request and return the module's result.
+
+        Raises:
+            MemoryPolicyError: The change was refused, or it failed and was undone; the text says what is different if it could not be undone completely.
+            HostLockError: Another run changes this host.
+        """
+        _check_root(self.fs)
+        if self.request.check:
+            self._read_host()
+            return self._result(self.plan.work["kept"])
+        with locks.HostLock(self.fs.sysroot, "smt_memory", locks.CHANGE_SECONDS):
+            self._read_host()
+            return self._result(self._carry_out() if self._changes() else self.plan.work["kept"])
+
+    def _read_host(self) -> None:
+        """Read the host, and work out ``plan``."""
+        fs = self.fs
+        self.saved = memory_snapshot.load(fs)
+        self.present, self.memory, self.page = memory_facts.read_settings(fs), memory_facts.read_memory(fs), memory_facts.page_size(fs)
+        self.boot = sysctl_files.BootFiles(fs)
+        self.text = sysctl_files.own_text(fs, sysctl_files.OURS)
+        self.plan = self._restored() if self.request.state == RESTORED else self._policy()
+        work = self.plan.work
+        texts = {sysctl_files.OURS: self.plan.text, **oom_score.files(work)}
+        self.texts: dict[str, str | None] = {sysctl_files.OURS: self.text, **oom_score.files_before(work)}
+        self.files = {path: (self.texts[path], text) for path, text in texts.items() if self.texts[path] != text}
+
+    def _policy(self) -> _Plan:
+        """Return the change to the requested policy."""
+        wanted = memory_policy.settings(self.request.options, self.present)
+        self._refuse(wanted, "nothing was changed, because the host would not survive the policy", None)
+        if self.request.protect is None:
+            work = oom_score.no_work(self.fs)
+        else:
+            work = oom_score.work_out(self.fs, self.run_command, self.request.protect, self.saved["units"])
+        first = memory_snapshot.with_present(self.saved, self.present, wanted)
+        first["units"] = oom_score.to_save(self.saved["units"], work)
+        self.warnings += self.boot.overrides(wanted)
+        return _Plan(
+            wanted,
+            {name: value for name, value in wanted.items() if self.present[name] != value},
+            sysctl_files.our_text(self.text, wanted) if wanted else self.text,
+            work,
+            first,
+            {**first, "units": {unit: score for unit, score in first["units"].items() if unit not in work["release"]}},
+        )
+
+    def _restored(self) -> _Plan:
+        """Return the change to the state from before the first change."""
+        wanted = self.saved["sysctls"]
+        if self.text is not None and not wanted:
+            raise memory_snapshot.MemorySnapshotError(
+                f"{self.fs.path(sysctl_files.OURS)} exists, but the values from before it are unknown, because {self.fs.path(memory_snapshot.PATH)} is "
+                "missing: set the values that you want, and remove the file"
+            )
+        writes = memory_snapshot.settings_to_restore(self.present, wanted)
+        way_out = "stop a process that uses much memory, or lower the margin, and restore again"
+        self._refuse(writes, "nothing was restored, because the host would not survive the previous policy", way_out)
+        work = oom_score.work_out(self.fs, self.run_command, [], self.saved["units"])
+        return _Plan(wanted, writes, None, work, self.saved, {"sysctls": {}, "units": {}})
+
+    def _refuse(self, wanted: memory_policy.Settings, what: str, way_out: str | None) -> None:
+        refusal = memory_policy.refusal(self.memory, self.present, wanted, self.request.options["margin"], self.page, way_out)
+        if refusal:
+            raise memory_policy.PolicyError(f"{what}: {refusal}")
+
+    def _changes(self) -> bool:
+        return bool(self.plan.writes or self.files or self.plan.work["protect"] or self.plan.work["release"] or self.plan.last != self.saved)
+
+    def _carry_out(self) -> dict[str, int]:
+        """Make the change, and undo it when any part of it fails. Returns the scores that protected services have at their next start."""
+        fs, plan = self.fs, self.plan
+        try:
+            if plan.first != self.saved:
+                memory_snapshot.save(fs, plan.first)
+            config_files.apply(fs, self.files)
+            self._reload_units()
+            memory_snapshot.write(fs, plan.writes)
+            oom_score.set_scores(fs, self.run_command, plan.work)
+            wrong = memory_policy.differences(memory_facts.read_settings(fs), plan.wanted)
+            if wrong:
+                raise memory_snapshot.MemorySnapshotError(f"{', '.join(wrong)}, although the requested values were written")
+            scores = oom_score.shown_scores(self.run_command, [*plan.work["kept"], *plan.work["protect"]]) if plan.work["protect"] else plan.work["kept"]
+            if plan.last != plan.first:
+                memory_snapshot.save(fs, plan.last)
+        except ERRORS as error:
+            raise MemoryPolicyError(f"{error}. {self._undone()}") from error
+        except BaseException:
+            self._undone()
+            raise
+        return scores
+
+    def _reload_units(self) -> None:
+        # Also where only scores are left to be set: an interrupted call may have written the drop-in without this.
+        drop_ins = oom_score.files(self.plan.work)
+        if drop_ins:
+            oom_score.reload_units(self.fs, self.run_command, drop_ins)
+
+    def _undone(self) -> str:
+        """Undo the change as far as possible, and return what came of it."""
+        failed = self._undo()
+        try:
+            # What could not be undone can still be restored from the snapshot.
+            memory_snapshot.save(self.fs, self.plan.first if failed else self.saved)
+        except memory_snapshot.MemorySnapshotError as error:
+            failed.append(str(error))
+        text = f"The change could not be undone completely: {'; '.join(failed)}" if failed else "Everything is as it was before"
+        if self.request.state == RESTORED:
+            left = memory_policy.differences(memory_facts.read_settings(self.fs), self.plan.wanted)
+            left += [f"{self.fs.path(path)} exists" for path, (_before, after) in self.files.items() if after is None and self.fs.status(path) is not None]
+            text += f". Still different from before the first change: {'; '.join(left) or 'nothing'}"
+        return text
+
+    def _undo(self) -> list[str]:
+        """Put back the files, the values and the scores. Returns the errors and what is still different."""
+        fs, failed = self.fs, []
+        touched = {*self.plan.writes, *(memory_policy.COUNTERPARTS[name] for name in self.plan.writes if name in memory_policy.COUNTERPARTS)}
+        before = {name: value for name, value in self.present.items() if name in touched and value is not None}
+        settings = memory_snapshot.settings_to_restore(memory_facts.read_settings(fs), before)
+        steps: list[t.Callable[[], None]] = [
+            *(lambda path=path, text=text: config_files.apply(fs, config_files.changes(fs, {path: text})) for path, text in self.texts.items()),
+            self._reload_units,
+            *(lambda name=name, value=value: memory_snapshot.write(fs, {name: value}) for name, value in settings.items()),
+            lambda: oom_score.put_back_scores(fs, self.plan.work),
+        ]
+        for step in steps:
+            try:
+                step()
+            except ERRORS as error:
+                failed.append(str(error))
+        failed += memory_policy.differences(memory_facts.read_settings(fs), before)
+        failed += [f"{fs.path(path)} is not as it was" for path in config_files.changes(fs, self.texts)]
+        return failed + [f"the OOM score of process {pid} is not {score}" for pid, score in oom_score.changed_scores(fs, self.plan.work).items()]
+
+    def _result(self, scores: dict[str, int]) -> Result:
+        plan, work = self.plan, self.plan.work
+        self.warnings += oom_score.overrides(scores) + self.fs.problems
+        values = memory_policy.resulting(self.present, plan.writes)
+        boot = self.boot.sources(plan.text)
+        return {
+            "changed": self._changes(),
+            "before": memory_policy.in_force(self.memory, self.present, self.present, self.page),
+            "after": memory_policy.in_force(self.memory, self.present, values, self.page),
+            "settings": [
+                {
+                    "name": name,
+                    "value": value,
+                    "at_boot": memory_facts.number(boot[name].value) if name in boot else None,
+                    "source": boot[name].source if name in boot else None,
+                    "original": plan.last["sysctls"].get(name),
+                }
+                for name, value in values.items()
+            ],
+            "protected": sorted([*work["kept"], *work["protect"]]),
+            "released": sorted(work["release"]),
+            "diff": self._diff(values),
+        }
+
+    def _diff(self, values: memory_policy.HostSettings) -> list[dict[str, str]]:
+        found = [
+            ("/proc/sys", _lines(self.present), _lines(values)),
+            ("OOM scores of processes", *oom_score.before_and_after(self.plan.work)),
+            (self.fs.path(memory_snapshot.PATH), _document(self.saved), _document(self.plan.last)),
+        ]
+        shown = [{"before_header": header, "after_header": header, "before": before, "after": after} for header, before, after in found if before != after]
+        return shown + config_files.diff(self.files)
+
+
+def protect_differences(fs: HostFs, run: oom_score.Run, names: Iterable[str]) -> list[str]:
+    """List what a change to the protection of exactly these services would change, one sentence per service. Nothing is changed.
 
     Raises:
-        MemorySnapshotError: The values cannot be saved; nothing must be changed.
-        HostLockError: Another run changes this host.
+        MemoryPolicyError: A service does not exist, systemctl fails, or the snapshot cannot be read.
     """
-    with _locked_host("smt_memory_state", check) as fs:
-        saved = memory_snapshot.load(fs)
-        kept = memory_snapshot.with_present(saved, memory_facts.read_settings(fs), names)
-        if kept != saved and not check:
-            memory_snapshot.save(fs, kept)
-    return {"changed": kept != saved, "sysctls": kept["sysctls"], "diff": _diff(saved["sysctls"], kept["sysctls"], fs.path(memory_snapshot.PATH))}
-
-
-def protect(run: oom_score.Run, names: Iterable[str], check: bool) -> dict[str, t.Any]:
-    """Protect exactly these services from the OOM killer.
-
-    Args:
-        run: runs a command, like AnsibleModule.run_command.
-        names: services.
-        check: whether to change nothing and only report.
-
-    Returns:
-        Plain data: ``changed``, ``protected``, ``released`` (units), ``overrides`` (sentences), ``diff``.
-
-    Raises:
-        UnitError: A service does not exist, or systemd or the kernel refused a change.
-        MemorySnapshotError: The snapshot cannot be read or written.
-        HostLockError: Another run changes this host.
-        OSError: A drop-in cannot be written or removed.
-    """
-    with _locked_host("smt_memory_protect", check) as fs:
-        saved = memory_snapshot.load(fs)
-        work = oom_score.work_out(fs, run, names, saved["units"])
-        changed = bool(work["protect"] or work["release"])
-        if changed and not check:
-            kept = oom_score.to_save(saved["units"], work)
-            memory_snapshot.save(fs, {**saved, "units": kept})
-            oom_score.carry_out(fs, run, work)
-            memory_snapshot.save(fs, {**saved, "units": {unit: score for unit, score in kept.items() if unit not in work["release"]}})
-        overrides = [] if check else oom_score.overrides(run, set(oom_score.with_drop_in(fs)))
-    before, after = oom_score.before_and_after(work)
-    return {
-        "changed": changed,
-        "protected": sorted(work["protect"]),
-        "released": work["release"],
-        "overrides": overrides,
-        "diff": _diff(before, after, "services protected from the OOM killer"),
-    }
-
-
-def protect_differences(run: oom_score.Run, names: Iterable[str]) -> list[str]:
-    """List what ``protect`` would change, one sentence per service. Nothing is changed.
-
-    Args:
-        run: runs a command, like AnsibleModule.run_command.
-        names: services.
-
-    Raises:
-        UnitError: A service does not exist, or systemctl fails.
-        MemorySnapshotError: The snapshot cannot be read.
-    """
-    found = protect(run, names, check=True)
-    return [f"{unit} is not protected from the OOM killer, or will not be after its next start" for unit in found["protected"]] + [
-        f"{unit} is protected from the OOM killer, but should not be" for unit in found["released"]
+    _check_root(fs)
+    work = oom_score.work_out(fs, run, names, memory_snapshot.load(fs)["units"])
+    return [f"{unit} is not protected from the OOM killer, or will not be after its next start" for unit in sorted(work["protect"])] + [
+        f"{unit} is protected from the OOM killer, but should not be" for unit in work["release"]
     ]
 
 
-def restore(run: oom_score.Run, margin: int, check: bool) -> dict[str, t.Any]:
-    """Restore everything that was saved, and remove the files of the collection.
+def _check_root(fs: HostFs) -> None:
+    if fs.is_host and os.geteuid() != 0:
+        raise memory_snapshot.MemorySnapshotError("only root can read the saved state and change the memory policy: use become")
 
-    Args:
-        run: runs a command, like AnsibleModule.run_command.
-        margin: percent of the committed memory that a strict policy must leave free.
-        check: whether to change nothing and only report.
 
-    Returns:
-        Plain data: ``changed``, ``sysctls`` (what was written, in order), ``units`` (whose protection was removed), ``diff``.
+def _lines(values: memory_policy.HostSettings) -> str:
+    return "".join(f"{name} = {value}\n" for name, value in values.items() if value is not None)
 
-    Raises:
-        MemorySnapshotError: The previous policy is not safe or not known, and nothing was changed; or the kernel did not accept a value.
-        UnitError: systemd or the kernel refused a change.
-        HostLockError: Another run changes this host.
-        OSError: A file cannot be removed.
-    """
-    with _locked_host("smt_memory_state", check) as fs:
-        saved = memory_snapshot.load(fs)
-        has_file = fs.status(sysctl_files.OURS) is not None
-        if has_file and not saved["sysctls"]:
-            raise memory_snapshot.MemorySnapshotError(
-                f"{fs.path(sysctl_files.OURS)} exists, but the values from before it are unknown, because {fs.path(memory_snapshot.PATH)} is missing: "
-                "set the values that you want, and remove the file"
-            )
-        refusal = memory_snapshot.restore_refusal(fs, saved["sysctls"], margin)
-        if refusal:
-            raise memory_snapshot.MemorySnapshotError(f"nothing was restored, because the previous policy {refusal}")
-        present = memory_facts.read_settings(fs)
-        settings = memory_snapshot.settings_to_restore(present, saved["sysctls"])
-        work = oom_score.work_out(fs, run, [], saved["units"])
-        changed = bool(has_file or saved["sysctls"] or work["release"])
-        if changed and not check:
-            memory_snapshot.write(fs, settings)
-            oom_score.carry_out(fs, run, work)
-            memory_snapshot.remove_our_file(fs)
-            memory_snapshot.save(fs, {"sysctls": {}, "units": {}})
-    before = {
-        "file": fs.path(sysctl_files.OURS) if has_file else None,
-        "units": work["release"],
-        "sysctls": {name: present[name] for name in saved["sysctls"]},
-    }
-    return {
-        "changed": changed,
-        "sysctls": settings,
-        "units": work["release"],
-        "diff": _diff(before, {"file": None, "units": [], "sysctls": saved["sysctls"]}, "memory policy"),
-    }
+
+def _document(saved: memory_snapshot.Snapshot) -> str:
+    return json.dumps(saved, indent=1, sort_keys=True) + "\n"

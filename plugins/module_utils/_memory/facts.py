@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import re
 import typing as t
-from collections.abc import Mapping
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import policy as memory_policy, sysctl_files
@@ -19,14 +18,6 @@ _NUMBER = re.compile(r"\A-?[0-9]{1,18}\Z")
 # The processes of a service may be in cgroups below its own.
 _UNIT = re.compile(r"/([^/\n]+\.service)(?:/|$)", re.MULTILINE)
 MAX_PROCESSES = 100000
-
-
-class SysctlLine(t.TypedDict):
-    """One line of the collection's sysctl.d file, as options of ansible.posix.sysctl."""
-
-    name: str
-    value: str
-    state: str
 
 
 class ProtectedUnit(t.TypedDict):
@@ -50,20 +41,13 @@ def gather(fs: HostFs, options: memory_policy.Options | None = None) -> dict[str
         PolicyError: The options contradict each other.
     """
     memory, present, page = read_memory(fs), read_settings(fs), page_size(fs)
-    room = memory_policy.headroom(memory, present, page)
     return {
-        "overcommit": memory_policy.overcommit_name(present[memory_policy.OVERCOMMIT]),
-        "overcommit_ratio": present[memory_policy.RATIO],
-        "overcommit_kbytes": present[memory_policy.KBYTES],
+        **memory_policy.in_force(memory, present, present, page),
+        "commit_limit_bytes": memory["commit_limit"],
         "total_bytes": memory["total"],
         "swap_bytes": memory["swap"],
         "hugetlb_bytes": memory["hugetlb"],
-        "nr_hugepages": present[memory_policy.HUGEPAGES],
-        "commit_limit_bytes": memory["commit_limit"],
         "committed_bytes": memory["committed"],
-        "headroom": room,
-        "on_oom": memory_policy.on_oom_name(present[memory_policy.ON_OOM]),
-        "panic_reboot_after": present[memory_policy.PANIC],
         "oom_kills": read_oom_kills(fs),
         "protected_units": protected_units(fs),
         "wanted": None if options is None else _wanted(fs, memory, present, options, page),
@@ -73,38 +57,20 @@ def gather(fs: HostFs, options: memory_policy.Options | None = None) -> dict[str
 
 def _wanted(fs: HostFs, memory: memory_policy.Memory, present: memory_policy.HostSettings, options: memory_policy.Options, page: int) -> dict[str, t.Any]:
     settings = memory_policy.settings(options, present)
-    later = memory_policy.memory_with(memory, present, settings)
-    after = memory_policy.resulting(present, settings)
-    boot_differences, boot_blocked_by = sysctl_files.boot_differences(fs, settings)
+    after = memory_policy.in_force(memory, present, memory_policy.resulting(present, settings), page)
+    boot = sysctl_files.BootFiles(fs)
+    boot_differences, boot_blocked_by = boot.differences(settings)
     return {
-        "overcommit": memory_policy.overcommit_name(after[memory_policy.OVERCOMMIT]),
-        "commit_limit_bytes": memory_policy.commit_limit(later, after, page),
-        "headroom": memory_policy.headroom(later, after, page),
+        "overcommit": after["overcommit"],
+        "commit_limit_bytes": after["commit_limit_bytes"],
+        "headroom": after["headroom"],
         "refusal": memory_policy.refusal(memory, present, settings, options["margin"], page),
-        "sysctls": sysctl_lines(settings),
-        "differences": [
-            f"{name} reads {'nothing' if present[name] is None else present[name]} instead of {value}"
-            for name, value in settings.items()
-            if present[name] != value
-        ],
+        "sysctls": settings,
+        "differences": memory_policy.differences(present, settings),
         "boot_differences": boot_differences,
         "boot_blocked_by": boot_blocked_by,
-        "overrides": sysctl_files.overrides(fs, settings),
+        "overrides": boot.overrides(settings),
     }
-
-
-def sysctl_lines(settings: Mapping[str, int]) -> list[SysctlLine]:
-    """Return the lines of the collection's sysctl.d file.
-
-    The counterpart of a wanted ratio or kbytes is removed: its line would reset the wanted value to 0.
-
-    Args:
-        settings: the values to write, in order.
-    """
-    counterparts = [memory_policy.COUNTERPARTS[name] for name in settings if name in memory_policy.COUNTERPARTS]
-    lines: list[SysctlLine] = [{"name": name, "value": "", "state": "absent"} for name in counterparts]
-    lines += [{"name": name, "value": str(value), "state": "present"} for name, value in settings.items()]
-    return lines
 
 
 def parse_meminfo(text: str) -> memory_policy.Meminfo:
@@ -153,7 +119,12 @@ def read_settings(fs: HostFs) -> dict[str, int | None]:
     Args:
         fs: the host's files.
     """
-    return {name: _number(fs, sysctl_path(name)) for name in memory_policy.SYSCTLS}
+    return {name: read_setting(fs, name) for name in memory_policy.SYSCTLS}
+
+
+def read_setting(fs: HostFs, name: str) -> int | None:
+    """Read the value of one sysctl; None when the kernel does not have it."""
+    return _number(fs, sysctl_path(name))
 
 
 def sysctl_path(name: str) -> str:
@@ -161,9 +132,13 @@ def sysctl_path(name: str) -> str:
     return "proc/sys/" + name.replace(".", "/")
 
 
-def _number(fs: HostFs, path: str) -> int | None:
-    text = (fs.read(path) or "").strip()
+def number(text: str) -> int | None:
+    """Return a number as the kernel and its configuration files write it, or None."""
     return int(text) if _NUMBER.match(text) else None
+
+
+def _number(fs: HostFs, path: str) -> int | None:
+    return number((fs.read(path) or "").strip())
 
 
 def page_size(fs: HostFs) -> int:

@@ -12,16 +12,18 @@ import contextlib
 import os
 import re
 import typing as t
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import durable
+from ansible_collections.threadwise.smt.plugins.module_utils._host import kernel_files
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._memory import sysctl_files
+from ansible_collections.threadwise.smt.plugins.module_utils._memory.errors import MemoryPolicyError
 
 SYSTEM_UNITS = "etc/systemd/system"
 DROP_IN = "zz-threadwise-smt-memory.conf"
 # Killed only when nothing else is left. With -1000 a service that leaks memory would bring down all others, and then the kernel.
 SCORE = -900
-TEXT = f"# Written by the role threadwise.smt.smt_memory.\n[Service]\nOOMScoreAdjust={SCORE}\n"
+TEXT = f"# Written by threadwise.smt.smt_memory.\n[Service]\nOOMScoreAdjust={SCORE}\n"
 # systemd.unit(5): "unit name prefix" and instance; at most 255 characters. Without a slash the name cannot leave the directory of units.
 NAME = re.compile(r"\A[A-Za-z0-9:_.\\-]+(@[A-Za-z0-9:_.\\-]+)?\.service\Z")
 MAX_NAME_LENGTH = 255
@@ -34,21 +36,33 @@ _CGROUP_ROOTS = ("sys/fs/cgroup", "sys/fs/cgroup/systemd", "sys/fs/cgroup/unifie
 Run = t.Callable[[t.List[str]], t.Tuple[int, str, str]]
 
 
-class UnitError(Exception):
+class UnitError(MemoryPolicyError):
     """A unit cannot be protected; the text names the unit, the reason and the way out."""
 
 
-class Task(t.TypedDict):
+class Unit(t.TypedDict):
+    """A service, before the work.
+
+    Attributes:
+        cgroup: path of its cgroup as systemd prints it; may be empty.
+        drop_in: the text of our drop-in, or None without one.
+        scores: the OOM score adjustments of its processes, by process id.
+    """
+
+    cgroup: str
+    drop_in: str | None
+    scores: dict[int, int]
+
+
+class Task(Unit):
     """What has to be done to protect one unit.
 
     Attributes:
         score: OOM score adjustment that the unit itself gives its processes.
-        drop_in: whether the drop-in has to be written.
         pids: processes whose score has to be changed, in that order.
     """
 
     score: int
-    drop_in: bool
     pids: list[int]
 
 
@@ -58,17 +72,12 @@ class Work(t.TypedDict):
     Attributes:
         protect: tasks by unit.
         release: units that are protected and no longer wanted.
+        kept: units that are protected and stay so, with the scores that systemd gives their processes at the next start.
     """
 
     protect: dict[str, Task]
-    release: list[str]
-
-
-class Protection(t.TypedDict):
-    """The protection of one unit, for a diff: whether the drop-in exists, and the scores by process."""
-
-    drop_in: bool
-    processes: dict[int, int]
+    release: dict[str, Unit]
+    kept: dict[str, int]
 
 
 def check_name(name: str) -> str:
@@ -96,8 +105,8 @@ def drop_in_path(unit: str) -> str:
 
 def with_drop_in(fs: HostFs) -> list[str]:
     """List the units that have our drop-in."""
-    units = [name[: -len(".d")] for name in fs.names(SYSTEM_UNITS) if name.endswith(".service.d")]
-    return [unit for unit in units if fs.status(drop_in_path(unit)) is not None]
+    units = [name[: -len(".d")] for name in fs.names(SYSTEM_UNITS) if name.endswith(".d")]
+    return [unit for unit in units if NAME.match(unit) and fs.status(drop_in_path(unit)) is not None]
 
 
 def ask_systemd(run: Run, names: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -111,7 +120,7 @@ def ask_systemd(run: Run, names: Sequence[str]) -> dict[str, dict[str, str]]:
         The ``PROPERTIES`` of each service by the given name; ``Id`` is the service's own name when an alias was given.
 
     Raises:
-        UnitError: systemctl fails, or there is no such service.
+        UnitError: systemctl fails.
     """
     if not names:
         return {}
@@ -119,9 +128,6 @@ def ask_systemd(run: Run, names: Sequence[str]) -> dict[str, dict[str, str]]:
     blocks = [dict(line.partition("=")[::2] for line in block.split("\n") if "=" in line) for block in output.strip().split("\n\n")]
     if status != 0 or len(blocks) != len(names):
         raise UnitError(f"systemctl show failed for {', '.join(names)[:200]}: {errors.strip() or output.strip() or 'it printed no error message'!s:.200}")
-    for name, block in zip(names, blocks):
-        if block.get("LoadState") == "not-found":
-            raise UnitError(f"this host has no service {name}: remove it from the protected units, or install it first")
     return dict(zip(names, blocks))
 
 
@@ -174,21 +180,26 @@ def _score(fs: HostFs, pid: str) -> int | None:
     return int(text) if _INTEGER.match(text) else None
 
 
-def _set_scores(fs: HostFs, pids: Iterable[int], score: int) -> None:
-    """Set the score of processes; those that have ended are skipped.
+def _set_scores(fs: HostFs, scores: Mapping[int, int]) -> None:
+    """Set the scores of processes, in that order; those that have ended are skipped.
 
     Raises:
         UnitError: The kernel does not permit it.
     """
-    for pid in pids:
-        path = fs.path(f"proc/{pid}/oom_score_adj")
+    kernel = kernel_files.SysFiles(fs.sysroot)
+    for pid, score in scores.items():
+        path = f"proc/{pid}/oom_score_adj"
         try:
-            with open(path, "w", encoding="ascii") as handle:
-                handle.write(f"{score}\n")
+            kernel.write(path, str(score))
         except (FileNotFoundError, ProcessLookupError):
             continue
         except OSError as error:
-            raise UnitError(f"{path}: the kernel does not accept {score}: {error.strerror}") from error
+            raise UnitError(f"{fs.path(path)}: the kernel does not accept {score}: {error.strerror}") from error
+
+
+def no_work(fs: HostFs) -> Work:
+    """Return that the protected services stay as they are."""
+    return {"protect": {}, "release": {}, "kept": dict.fromkeys(with_drop_in(fs), SCORE)}
 
 
 def work_out(fs: HostFs, run: Run, names: Iterable[str], saved: Mapping[str, int]) -> Work:
@@ -202,33 +213,45 @@ def work_out(fs: HostFs, run: Run, names: Iterable[str], saved: Mapping[str, int
 
     Raises:
         UnitError: A name is not valid, systemctl fails, or there is no such service.
+        MemoryPolicyError: A drop-in of ours is not a text file.
     """
-    shown = ask_systemd(run, sorted({check_name(name) for name in names}))
-    wanted = {}
-    for block in shown.values():
-        unit = check_name(block["Id"])
-        task = _task(fs, unit, block, saved.get(unit))
+    wanted = sorted({check_name(name) for name in names})
+    ours = set(saved) | set(with_drop_in(fs))
+    shown = ask_systemd(run, [*wanted, *sorted(ours.difference(wanted))])
+    missing = next((name for name in wanted if shown[name].get("LoadState") == "not-found"), None)
+    if missing:
+        raise UnitError(f"this host has no service {missing}: remove it from the protected units, or install it first")
+    protect, kept = {}, {}
+    for name in wanted:
+        unit = check_name(shown[name].get("Id", ""))
+        task = _task(_unit(fs, unit, shown[name]), shown[name], saved.get(unit))
         if task is not None:
-            wanted[unit] = task
-    kept = {block["Id"] for block in shown.values()}
-    return {"protect": wanted, "release": sorted((set(saved) | set(with_drop_in(fs))) - kept)}
+            protect[unit] = task
+        elif unit in ours:
+            kept[unit] = _integer(shown[name].get("OOMScoreAdjust"))
+    release = {unit: _unit(fs, unit, shown[unit]) for unit in sorted(ours.difference(protect, kept))}
+    return {"protect": protect, "release": release, "kept": kept}
 
 
-def _task(fs: HostFs, unit: str, block: Mapping[str, str], saved: int | None) -> Task | None:
+def _unit(fs: HostFs, unit: str, block: Mapping[str, str]) -> Unit:
+    cgroup = block.get("ControlGroup", "")
+    return {"cgroup": cgroup, "drop_in": sysctl_files.own_text(fs, drop_in_path(unit)), "scores": processes(fs, cgroup)}
+
+
+def _task(unit: Unit, block: Mapping[str, str], saved: int | None) -> Task | None:
     """Return what is missing for one unit, or None."""
-    has_drop_in = fs.read(drop_in_path(unit)) == TEXT
+    has_drop_in = unit["drop_in"] == TEXT
     own = _integer(block.get("OOMScoreAdjust")) if saved is None else saved
     if own <= SCORE and not has_drop_in:
         return None
-    running = processes(fs, block.get("ControlGroup", ""))
-    main = _integer(block.get("MainPID"))
+    running, main = unit["scores"], _integer(block.get("MainPID"))
     # Once the main process has the score, processes without it have chosen their own.
     pending = main not in running or running[main] > SCORE
     pids = [pid for pid, score in running.items() if pending and score == own]
     if has_drop_in and not pids:
         return None
     # The main process comes last: its score shows the next run that all processes were changed.
-    return {"score": own, "drop_in": not has_drop_in, "pids": sorted(pids, key=lambda pid: (pid == main, pid))}
+    return {**unit, "score": own, "pids": sorted(pids, key=lambda pid: (pid == main, pid))}
 
 
 def to_save(saved: Mapping[str, int], work: Work) -> dict[str, int]:
@@ -236,8 +259,38 @@ def to_save(saved: Mapping[str, int], work: Work) -> dict[str, int]:
     return {**{unit: task["score"] for unit, task in work["protect"].items()}, **saved}
 
 
-def carry_out(fs: HostFs, run: Run, work: Work) -> None:
-    """Do the work, after what it needs was saved.
+def files(work: Work) -> dict[str, str | None]:
+    """Return the drop-ins that the work wants, by path; None for one that must not exist."""
+    return {**{drop_in_path(unit): TEXT for unit in work["protect"]}, **dict.fromkeys(map(drop_in_path, work["release"]))}
+
+
+def files_before(work: Work) -> dict[str, str | None]:
+    """Return the drop-ins from before the work."""
+    return {drop_in_path(unit): one["drop_in"] for unit, one in [*work["protect"].items(), *work["release"].items()]}
+
+
+def reload_units(fs: HostFs, run: Run, paths: Iterable[str]) -> None:
+    """Let systemd read its files again after drop-ins were written or removed, and remove directories that are empty now.
+
+    Args:
+        fs: the host's files.
+        run: runs a command.
+        paths: the drop-ins.
+
+    Raises:
+        UnitError: systemd has not read them.
+    """
+    for path in paths:
+        # The directory may contain other drop-ins, or may not exist.
+        with contextlib.suppress(OSError):
+            os.rmdir(os.path.dirname(fs.path(path)))
+    status, output, errors = run(["systemctl", "daemon-reload"])
+    if status != 0:
+        raise UnitError(f"systemctl daemon-reload failed, so systemd has not read the change: {(errors or output).strip()!s:.300}")
+
+
+def set_scores(fs: HostFs, run: Run, work: Work) -> None:
+    """Set the scores of running processes, after systemd has read the drop-ins.
 
     Args:
         fs: the host's files.
@@ -245,76 +298,69 @@ def carry_out(fs: HostFs, run: Run, work: Work) -> None:
         work: as ``work_out`` returns it.
 
     Raises:
-        UnitError: The kernel or systemd refused a change; another run continues from there.
-        OSError: A drop-in could not be written or removed; another run continues from there.
+        UnitError: The kernel refused a change, or systemctl fails.
     """
-    for unit, task in work["protect"].items():
-        if task["drop_in"]:
-            fs.write(drop_in_path(unit), TEXT)
-    for unit in work["release"]:
-        _remove_drop_in(fs, unit)
-    if work["release"] or any(task["drop_in"] for task in work["protect"].values()):
-        _reload(run)
     for task in work["protect"].values():
-        _set_scores(fs, task["pids"], SCORE)
-    for unit in work["release"]:
-        _restore_scores(fs, run, unit)
+        _set_scores(fs, dict.fromkeys(task["pids"], SCORE))
+    # Without the drop-in systemd shows the scores that the units give their processes themselves.
+    for block in ask_systemd(run, list(work["release"])).values():
+        running = processes(fs, block.get("ControlGroup", ""))
+        _set_scores(fs, dict.fromkeys([pid for pid, score in running.items() if score == SCORE], _integer(block.get("OOMScoreAdjust"))))
 
 
-def _remove_drop_in(fs: HostFs, unit: str) -> None:
-    path = fs.path(drop_in_path(unit))
-    if os.path.lexists(path):
-        durable.unlink(path)
-    # The directory may contain other drop-ins, or may not exist.
-    with contextlib.suppress(OSError):
-        os.rmdir(os.path.dirname(path))
+def changed_scores(fs: HostFs, work: Work) -> dict[int, int]:
+    """Return the scores from before the work, by process id, of those running processes that have others now.
+
+    A process that was forked meanwhile and has inherited the score of a protected service is included.
+    """
+    found: dict[int, int] = {}
+    for before, own in [*((task, task["score"]) for task in work["protect"].values()), *((unit, SCORE) for unit in work["release"].values())]:
+        for pid, score in processes(fs, before["cgroup"]).items():
+            wanted = before["scores"].get(pid, own if score == SCORE else score)
+            if wanted != score:
+                found[pid] = wanted
+    return found
 
 
-def _reload(run: Run) -> None:
-    status, output, errors = run(["systemctl", "daemon-reload"])
-    if status != 0:
-        raise UnitError(f"systemctl daemon-reload failed, so systemd has not read the change: {(errors or output).strip()!s:.300}")
-
-
-def _restore_scores(fs: HostFs, run: Run, unit: str) -> None:
-    """Set the scores of a unit's processes to the one that the unit gives them without the drop-in."""
-    try:
-        block = ask_systemd(run, [unit])[unit]
-    except UnitError:
-        # The service has been removed from the host, so it has no processes.
-        return
-    changed = [pid for pid, score in processes(fs, block.get("ControlGroup", "")).items() if score == SCORE]
-    _set_scores(fs, changed, _integer(block.get("OOMScoreAdjust")))
-
-
-def overrides(run: Run, units: Collection[str]) -> list[str]:
-    """List the protected units whose score is overridden by another drop-in.
-
-    Args:
-        run: runs a command.
-        units: full names of services.
-
-    Returns:
-        One sentence per unit.
+def put_back_scores(fs: HostFs, work: Work) -> None:
+    """Set the scores from before the work.
 
     Raises:
-        UnitError: systemctl fails, or there is no such service.
+        UnitError: The kernel refused a change.
+    """
+    _set_scores(fs, changed_scores(fs, work))
+
+
+def shown_scores(run: Run, units: Iterable[str]) -> dict[str, int]:
+    """Read the scores that systemd gives the processes of units at the next start.
+
+    Raises:
+        UnitError: systemctl fails.
+    """
+    return {unit: _integer(block.get("OOMScoreAdjust")) for unit, block in ask_systemd(run, sorted(units)).items()}
+
+
+def overrides(scores: Mapping[str, int]) -> list[str]:
+    """List the protected units whose score is overridden by another drop-in, one sentence per unit.
+
+    Args:
+        scores: the scores that systemd gives their processes at the next start.
     """
     return [
-        f"{unit}: another drop-in sets OOMScoreAdjust to {block.get('OOMScoreAdjust')!s:.20} and overrides {DROP_IN}: "
-        f"remove that line from it (systemctl cat {unit})"
-        for unit, block in ask_systemd(run, sorted(units)).items()
-        if _integer(block.get("OOMScoreAdjust")) > SCORE
+        f"{unit}: another drop-in sets OOMScoreAdjust to {score} and overrides {DROP_IN}: remove that line from it (systemctl cat {unit})"
+        for unit, score in scores.items()
+        if score > SCORE
     ]
 
 
-def before_and_after(work: Work) -> tuple[dict[str, Protection], dict[str, Protection]]:
-    """Return the protection of the affected units before and after the work, for a diff."""
-    before = {unit: _protection(not task["drop_in"], task["pids"], task["score"]) for unit, task in work["protect"].items()}
-    after = {unit: _protection(True, task["pids"], SCORE) for unit, task in work["protect"].items()}
-    before.update({unit: _protection(True, [], SCORE) for unit in work["release"]})
-    return before, after
-
-
-def _protection(drop_in: bool, pids: Iterable[int], score: int) -> Protection:
-    return {"drop_in": drop_in, "processes": dict.fromkeys(pids, score)}
+def before_and_after(work: Work) -> tuple[str, str]:
+    """Return the scores of the affected processes before and after the work as lines, for a diff."""
+    before, after = [], []
+    for unit, task in work["protect"].items():
+        before += [f"{unit}, process {pid}: {task['score']}\n" for pid in sorted(task["pids"])]
+        after += [f"{unit}, process {pid}: {SCORE}\n" for pid in sorted(task["pids"])]
+    for unit, one in work["release"].items():
+        released = sorted(pid for pid, score in one["scores"].items() if score == SCORE)
+        before += [f"{unit}, process {pid}: {SCORE}\n" for pid in released]
+        after += [f"{unit}, process {pid}: what the unit gives it\n" for pid in released]
+    return "".join(before), "".join(after)

@@ -5,7 +5,7 @@
 Each measurement is made by a child process with an oom_score_adj of 1000, so that the OOM killer selects it first. The child ends by _exit:
 it must not flush or clean up anything of the caller.
 
-This file imports nothing from the collection: it can be run by itself on a host.
+This file can be run on a host without the collection: it imports only errors.py, by a relative import.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ import time
 import typing as t
 from collections.abc import Callable
 
+from .errors import MemoryPolicyError
+
 MIB = 1 << 20
 # The resolution of the measurement.
 STEP = MIB
@@ -30,12 +32,14 @@ CEILING = 4
 MAX_MAPPINGS = 1000
 CGROUPS = "/sys/fs/cgroup"
 CONFINEMENT = "threadwise-smt-probe"
+# Seconds after which a measuring process is killed.
+TIMEOUT = 120.0
 PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 ENOMEM_AT_ONCE, KILLED_LATER, GRANTED, SURVIVED = "enomem", "oom_killed", "granted", "survived"
 
 
-class OvercommitTestError(Exception):
+class OvercommitTestError(MemoryPolicyError):
     """The measurement could not be made; the text gives the reason."""
 
 
@@ -67,16 +71,28 @@ class Outcome(t.TypedDict):
     touched_bytes: int
 
 
-def allocatable() -> Allocatable:
+def allocatable(timeout: float = TIMEOUT) -> Allocatable:
     """Measure how much memory one process can allocate without using it.
 
     The memory is allocated for a moment only. Under a strict policy other processes cannot allocate it during that moment.
 
+    Args:
+        timeout: seconds after which the process is killed.
+
     Raises:
-        OvercommitTestError: The child process ended without a result.
+        OvercommitTestError: The child process ended without a result, or did not end in time.
     """
     ceiling = CEILING * _ram_and_swap()
-    return _in_child(lambda: _allocatable(ceiling))
+    text, _status = _in_child(lambda report: _report(ceiling, report), timeout)
+    error: str | None
+    measured: Allocatable
+    try:
+        error, measured = json.loads(text)
+    except ValueError:
+        raise OvercommitTestError("the measuring process ended without a result; it may have been killed") from None
+    if error is not None:
+        raise OvercommitTestError(error)
+    return measured
 
 
 def _allocatable(ceiling: int) -> Allocatable:
@@ -124,7 +140,7 @@ def _map(length: int) -> mmap.mmap | None:
         return None
 
 
-def run(length: int, touch: bool = False, confine: int | None = None, timeout: float = 120.0) -> Outcome:
+def run(length: int, touch: bool = False, confine: int | None = None, timeout: float = TIMEOUT) -> Outcome:
     """Run the overcommit test: request more memory than there is, and see what happens.
 
     Args:
@@ -146,16 +162,7 @@ def run(length: int, touch: bool = False, confine: int | None = None, timeout: f
 
 
 def _run_test(length: int, touch: bool, cgroup: _Confinement | None, timeout: float) -> Outcome:
-    report_read, report_write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(report_read)
-        _request_and_touch(length, touch, cgroup, report_write)
-    os.close(report_write)
-    try:
-        text = _read_all(report_read, pid, timeout)
-    finally:
-        status = os.waitpid(pid, 0)[1]
+    text, status = _in_child(lambda report: _request_and_touch(length, touch, cgroup, report), timeout)
     lines = text.split()
     touched = int(lines[-1]) if lines and lines[-1].isdigit() else 0
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL and "granted" in lines:
@@ -232,33 +239,38 @@ class _Confinement:
                 time.sleep(0.02)
 
 
-def _in_child(measure: Callable[[], Allocatable]) -> Allocatable:
-    """Return what ``measure`` returns when it is called in a child process."""
+def _in_child(work: Callable[[int], t.NoReturn], timeout: float) -> tuple[str, int]:
+    """Fork, let the child work, and wait for it.
+
+    Args:
+        work: what the child does; it gets the descriptor that it reports to, and ends the child.
+        timeout: seconds after which the child is killed.
+
+    Returns:
+        The report, and the wait status.
+
+    Raises:
+        OvercommitTestError: The child did not end in time.
+    """
     report_read, report_write = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(report_read)
-        _report(measure, report_write)
+        work(report_write)
     os.close(report_write)
-    text = _read_all(report_read, pid, None)
-    os.waitpid(pid, 0)
-    error: str | None
-    measured: Allocatable
     try:
-        error, measured = json.loads(text)
-    except ValueError:
-        raise OvercommitTestError("the measuring process ended without a result; it may have been killed") from None
-    if error is not None:
-        raise OvercommitTestError(error)
-    return measured
+        text = _read_all(report_read, pid, timeout)
+    finally:
+        status = os.waitpid(pid, 0)[1]
+    return text, status
 
 
-def _report(measure: Callable[[], Allocatable], report: int) -> t.NoReturn:
+def _report(ceiling: int, report: int) -> t.NoReturn:
     """Measure in the forked child, and report an error or None, and the result or None."""
     error, measured = None, None
     try:
         _be_first_victim()
-        measured = measure()
+        measured = _allocatable(ceiling)
     except (OSError, ValueError, MemoryError) as failure:
         error = str(failure) or type(failure).__name__
     try:
@@ -272,13 +284,13 @@ def _be_first_victim() -> None:
         handle.write("1000\n")
 
 
-def _read_all(descriptor: int, pid: int, timeout: float | None) -> str:
+def _read_all(descriptor: int, pid: int, timeout: float) -> str:
     """Read a child's report until its end.
 
     Args:
         descriptor: the read end of the pipe; it is closed.
         pid: the child.
-        timeout: seconds after which the child is killed, or None.
+        timeout: seconds after which the child is killed.
 
     Raises:
         OvercommitTestError: The child did not end in time.
@@ -287,11 +299,10 @@ def _read_all(descriptor: int, pid: int, timeout: float | None) -> str:
     text = b""
     with os.fdopen(descriptor, "rb", buffering=0) as report:
         while True:
-            if timeout is not None:
-                left = start + timeout - time.monotonic()
-                if left <= 0 or not select.select([report], [], [], left)[0]:
-                    os.kill(pid, signal.SIGKILL)
-                    raise OvercommitTestError(f"the process did not end within {int(timeout)} s and was killed")
+            left = start + timeout - time.monotonic()
+            if left <= 0 or not select.select([report], [], [], left)[0]:
+                os.kill(pid, signal.SIGKILL)
+                raise OvercommitTestError(f"the process did not end within {int(timeout)} s and was killed")
             chunk = report.read(65536)
             if not chunk:
                 return text.decode("utf-8", "replace")

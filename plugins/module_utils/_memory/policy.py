@@ -10,6 +10,8 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Mapping
 
+from ansible_collections.threadwise.smt.plugins.module_utils._memory.errors import MemoryPolicyError
+
 OVERCOMMIT = "vm.overcommit_memory"
 RATIO = "vm.overcommit_ratio"
 KBYTES = "vm.overcommit_kbytes"
@@ -93,6 +95,10 @@ class Options(t.TypedDict, total=False):
     margin: int
 
 
+class PolicyError(MemoryPolicyError):
+    """The options contradict each other or are out of range, or the host would not survive the policy."""
+
+
 class Headroom(t.TypedDict):
     """What can still be allocated, in bytes; None without a limit, or when it is not known.
 
@@ -107,8 +113,17 @@ class Headroom(t.TypedDict):
     largest_request_bytes: int | None
 
 
-class PolicyError(Exception):
-    """The options contradict each other or are out of range; the text names the option and its valid values."""
+class InForce(t.TypedDict):
+    """A memory policy in the words of ``Options``, with the limit of a strict policy; None for what is not known."""
+
+    overcommit: str | None
+    overcommit_ratio: int | None
+    overcommit_kbytes: int | None
+    on_oom: str | None
+    panic_reboot_after: int | None
+    nr_hugepages: int | None
+    commit_limit_bytes: int | None
+    headroom: Headroom
 
 
 def overcommit_name(number: int | None) -> str | None:
@@ -232,6 +247,36 @@ def resulting(present: HostSettings, wanted: Mapping[str, int]) -> dict[str, int
         if name in COUNTERPARTS:
             result[COUNTERPARTS[name]] = 0
     return result
+
+
+def differences(present: HostSettings, wanted: Mapping[str, int]) -> list[str]:
+    """List the settings that differ from the wanted ones, one sentence per setting."""
+    return [
+        f"{name} reads {'nothing' if present[name] is None else present[name]} instead of {value}" for name, value in wanted.items() if present[name] != value
+    ]
+
+
+def in_force(memory: Memory, present: HostSettings, values: HostSettings, page: int = 4096) -> InForce:
+    """Describe the policy of a host with other settings than it has now, or with its present ones.
+
+    Args:
+        memory: the host's memory now.
+        present: the host's settings now.
+        values: the settings to describe.
+        page: bytes per page.
+    """
+    pages = values.get(HUGEPAGES)
+    later = memory if pages is None else memory_with(memory, present, {HUGEPAGES: pages})
+    return {
+        "overcommit": overcommit_name(values.get(OVERCOMMIT)),
+        "overcommit_ratio": values.get(RATIO),
+        "overcommit_kbytes": values.get(KBYTES),
+        "on_oom": on_oom_name(values.get(ON_OOM)),
+        "panic_reboot_after": values.get(PANIC),
+        "nr_hugepages": pages,
+        "commit_limit_bytes": commit_limit(later, values, page),
+        "headroom": headroom(later, values, page),
+    }
 
 
 def memory_with(memory: Memory, present: HostSettings, wanted: Mapping[str, int]) -> Memory:

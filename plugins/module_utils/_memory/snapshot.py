@@ -9,9 +9,10 @@ import stat
 import typing as t
 from collections.abc import Iterable, Mapping
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import durable
+from ansible_collections.threadwise.smt.plugins.module_utils._host import durable, kernel_files
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils._memory import facts as memory_facts, policy as memory_policy, sysctl_files
+from ansible_collections.threadwise.smt.plugins.module_utils._memory import facts as memory_facts, oom_score, policy as memory_policy
+from ansible_collections.threadwise.smt.plugins.module_utils._memory.errors import MemoryPolicyError
 
 PATH = "var/lib/threadwise-smt/memory.json"
 SCHEMA = "threadwise.smt/memory"
@@ -30,7 +31,7 @@ class Snapshot(t.TypedDict):
     units: dict[str, int]
 
 
-class MemorySnapshotError(Exception):
+class MemorySnapshotError(MemoryPolicyError):
     """A policy cannot be saved, written or restored; the text names the file, the reason and the way out."""
 
 
@@ -75,7 +76,7 @@ def _checked_sysctls(sysctls: t.Any) -> memory_policy.Settings:
 
 def _checked_units(units: t.Any) -> dict[str, int]:
     for unit, score in units.items():
-        if "/" in unit or not _is_number(score):
+        if not oom_score.NAME.match(unit) or not _is_number(score):
             raise ValueError(f"{unit!r:.80} is not a valid entry for a unit")
     return dict(units)
 
@@ -88,16 +89,17 @@ def save(fs: HostFs, saved: Snapshot) -> None:
         saved: the snapshot.
 
     Raises:
-        MemorySnapshotError: It could not be saved; nothing must be changed then.
+        MemorySnapshotError: It could not be saved or removed.
     """
+    keeps = bool(saved["sysctls"] or saved["units"])
     try:
-        if saved["sysctls"] or saved["units"]:
+        if keeps:
             document = {**saved, "schema": SCHEMA, "schema_version": SCHEMA_VERSION}
             fs.write(PATH, json.dumps(document, sort_keys=True) + "\n", mode=0o600)
         elif fs.status(PATH) is not None:
             durable.unlink(fs.path(PATH))
     except OSError as error:
-        raise MemorySnapshotError(f"{fs.path(PATH)} cannot be written: {error.strerror}. Nothing was changed") from error
+        raise MemorySnapshotError(f"{fs.path(PATH)} cannot be {'written' if keeps else 'removed'}: {error.strerror}") from error
 
 
 def with_present(saved: Snapshot, present: memory_policy.HostSettings, names: Iterable[str]) -> Snapshot:
@@ -151,43 +153,14 @@ def write(fs: HostFs, settings: Mapping[str, int]) -> None:
     Raises:
         MemorySnapshotError: The kernel did not accept a value; the settings before it are already written.
     """
+    kernel = kernel_files.SysFiles(fs.sysroot)
     for name, value in settings.items():
         path = fs.path(memory_facts.sysctl_path(name))
         try:
-            with open(path, "w", encoding="ascii") as handle:
-                handle.write(f"{value}\n")
+            kernel.write(memory_facts.sysctl_path(name), str(value))
         except OSError as error:
             raise MemorySnapshotError(f"{path}: the kernel does not accept {value}: {error.strerror}") from error
-        actual = memory_facts.read_settings(fs)[name]
+        actual = memory_facts.read_setting(fs, name)
         if actual != value:
             reason = ": memory is too full or too fragmented for so many huge pages" if name == memory_policy.HUGEPAGES else ""
             raise MemorySnapshotError(f"{path} reads {actual} after {value} was written to it{reason}")
-
-
-def restore_refusal(fs: HostFs, saved: Mapping[str, int], margin: int) -> str | None:
-    """Return why it is not safe to restore the saved settings now, or None when it is safe.
-
-    Args:
-        fs: the host's files.
-        saved: the saved values.
-        margin: percent of the committed memory that must be left free.
-    """
-    present = memory_facts.read_settings(fs)
-    way_out = "stop a process that uses much memory, or lower the margin, and restore again"
-    wanted = settings_to_restore(present, saved)
-    return memory_policy.refusal(memory_facts.read_memory(fs), present, wanted, margin, memory_facts.page_size(fs), way_out)
-
-
-def remove_our_file(fs: HostFs) -> bool:
-    """Remove the collection's sysctl.d file, so that it has no effect at the next boot.
-
-    Args:
-        fs: the host's files.
-
-    Returns:
-        Whether the file existed.
-    """
-    if fs.status(sysctl_files.OURS) is None:
-        return False
-    durable.unlink(fs.path(sysctl_files.OURS))
-    return True

@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 import re
+import stat
 import typing as t
 from collections.abc import Iterable, Mapping
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._memory.errors import MemoryPolicyError
 from ansible_collections.threadwise.smt.plugins.module_utils._memory.policy import COUNTERPARTS
 
 # A file hides those of the same name in later directories; the remaining files are read in the order of their names (sysctl.d(5)).
@@ -98,84 +100,134 @@ def at_boot(files: Iterable[tuple[str, str]]) -> dict[str, Assignment]:
     return result
 
 
-def overrides(fs: HostFs, wanted: Mapping[str, int], ours: str = OURS) -> list[str]:
-    """List what would override the collection's sysctl.d file.
+def own_text(fs: HostFs, path: str) -> str | None:
+    """Return the text of a file that this collection writes, or None when it does not exist.
 
     Args:
         fs: the host's files.
-        wanted: the values to write, as ``memory_policy.settings`` returns them; taken as the content of our file, whether it exists yet or not.
-        ours: our file, relative to the sysroot.
+        path: relative to the sysroot.
 
-    Returns:
-        One sentence per override; empty when our values stay in effect.
+    Raises:
+        MemoryPolicyError: What is there is not a text file, so it could not be put back.
     """
-    problems = []
-    last = at_boot([(SYSCTL_CONF, fs.read(SYSCTL_CONF) or "")])
-    for name, value in wanted.items():
-        if name in last and last[name].value != str(value):
-            problems.append(
-                f"{fs.path(SYSCTL_CONF)} sets {name} to {last[name].value!s:.20} whenever sysctl --system is run, which reads it last: "
-                "remove that line from the file"
-            )
-    return _file_overrides(fs, wanted, ours) + problems + _tuned_overrides(fs, wanted)
+    status = fs.status(path)
+    if status is None:
+        return None
+    text = fs.read(path) if stat.S_ISREG(status.st_mode) else None
+    # U+FFFD stands for bytes that are not text.
+    if text is None or "\ufffd" in text:
+        raise MemoryPolicyError(f"{fs.path(path)} is not a text file that can be read, and nothing was changed: remove it")
+    return text
 
 
-def boot_differences(fs: HostFs, wanted: Mapping[str, int], ours: str = OURS) -> tuple[list[str], str | None]:
-    """List the wanted values that the next boot would not set, as the files are now.
+def our_text(text: str | None, wanted: Mapping[str, int]) -> str:
+    """Return the text of our file with the wanted values; its lines about other sysctls stay.
+
+    The counterpart of a wanted ratio or kbytes is left out: its line would reset the wanted value to 0.
 
     Args:
-        fs: the host's files.
+        text: what is in the file now; None when it does not exist.
         wanted: the values to write, as ``memory_policy.settings`` returns them.
-        ours: our file, relative to the sysroot.
-
-    Returns:
-        One sentence per setting that differs; and why our file could not fix that, or None.
     """
-    effective = at_boot(read(fs))
-    tuned = _tuned_overrides(fs, wanted)
-    differences = []
-    for name, value in wanted.items():
-        assignment = effective.get(name)
-        if assignment is None:
-            differences.append(f"no file sets {name} at boot")
-        elif assignment.value != str(value):
-            differences.append(f"{fs.path(assignment.source)} sets {name} to {assignment.value!s:.20} instead of {value} at boot")
-    return differences + tuned, next(iter(_file_overrides(fs, wanted, ours) + tuned), None)
+    replaced = {*wanted, *(COUNTERPARTS[name] for name in wanted if name in COUNTERPARTS)}
+    found = dict(assignments(text or ""))
+    if {name: value for name, value in found.items() if name in replaced} == {name: str(value) for name, value in wanted.items()}:
+        return text or ""
+    kept = [line for line in (text or "").splitlines() if not any(name in replaced for name, _value in assignments(line))]
+    return "".join(f"{line}\n" for line in [*kept, *(f"{name}={value:d}" for name, value in wanted.items())])
 
 
-def _file_overrides(fs: HostFs, wanted: Mapping[str, int], ours: str) -> list[str]:
-    own_text = "".join(f"{name}={value:d}\n" for name, value in wanted.items())
-    files = [(path, text) for path, text in read(fs) if path != ours]
-    effective = at_boot(sorted([*files, (ours, own_text)], key=lambda item: item[0].rpartition("/")[2]))
-    problems = []
-    for name, value in wanted.items():
-        assignment = effective[name]
-        if assignment.value != str(value):
-            problems.append(
-                f"{fs.path(assignment.source)} sets {name} to {assignment.value!s:.20} at boot and overrides {fs.path(ours)}: remove that line from the file"
-            )
-    return problems
+class BootFiles:
+    """The files that decide sysctl values at boot, read once.
 
-
-def _tuned_overrides(fs: HostFs, wanted: Mapping[str, int]) -> list[str]:
-    """List the wanted values that TuneD overrides.
-
-    TuneD writes its profile's values when it starts, after systemd-sysctl, and then by default those of sysctl.d again (reapply_sysctl).
+    Args:
+        fs: the host's files.
     """
-    if _ini(fs.read(TUNED_CONF) or "").get("", {}).get("reapply_sysctl", "1").lower() in ("1", "true", "yes"):
-        return []
-    values: dict[str, Assignment] = {}
-    for profile in (fs.read("etc/tuned/active_profile") or "").split():
-        values.update(_profile_values(fs, profile, set()))
-    problems = []
-    for name, value in wanted.items():
-        assignment = values.get(name)
-        if assignment is not None and assignment.value != str(value):
-            problems.append(
-                f"the TuneD profile {assignment.source} sets {name} to {assignment.value!s:.20} when TuneD starts, because reapply_sysctl is off: "
-                f"switch it on in {fs.path(TUNED_CONF)}, or change the profile"
-            )
-    return problems
+
+    def __init__(self, fs: HostFs) -> None:
+        self._fs = fs
+        self._files = read(fs)
+        self._last = at_boot([(SYSCTL_CONF, fs.read(SYSCTL_CONF) or "")])
+        self._tuned: dict[str, Assignment] = {}
+        for profile in (fs.read("etc/tuned/active_profile") or "").split():
+            self._tuned.update(_profile_values(fs, profile, set()))
+        # TuneD writes its profile's values when it starts, after systemd-sysctl, and then by default those of sysctl.d again.
+        reapply = _ini(fs.read(TUNED_CONF) or "").get("", {}).get("reapply_sysctl", "1")
+        self._tuned_is_last = reapply.lower() not in ("1", "true", "yes")
+
+    def overrides(self, wanted: Mapping[str, int]) -> list[str]:
+        """List what would override the collection's sysctl.d file.
+
+        Args:
+            wanted: the values to write, as ``memory_policy.settings`` returns them; taken as the content of our file, whether it exists yet or not.
+
+        Returns:
+            One sentence per override; empty when our values stay in effect.
+        """
+        problems = [
+            f"{self._fs.path(SYSCTL_CONF)} sets {name} to {self._last[name].value!s:.20} whenever sysctl --system is run, which reads it last: "
+            "remove that line from the file"
+            for name, value in wanted.items()
+            if name in self._last and self._last[name].value != str(value)
+        ]
+        return self._file_overrides(wanted) + problems + self._tuned_overrides(wanted)
+
+    def differences(self, wanted: Mapping[str, int]) -> tuple[list[str], str | None]:
+        """List the wanted values that the next boot would not set, as the files are now.
+
+        Args:
+            wanted: the values to write, as ``memory_policy.settings`` returns them.
+
+        Returns:
+            One sentence per setting that differs; and why our file could not fix that, or None.
+        """
+        effective = at_boot(self._files)
+        tuned = self._tuned_overrides(wanted)
+        differences = []
+        for name, value in wanted.items():
+            assignment = effective.get(name)
+            if assignment is None:
+                differences.append(f"no file sets {name} at boot")
+            elif assignment.value != str(value):
+                differences.append(f"{self._fs.path(assignment.source)} sets {name} to {assignment.value!s:.20} instead of {value} at boot")
+        return differences + tuned, next(iter(self._file_overrides(wanted) + tuned), None)
+
+    def sources(self, text: str | None) -> dict[str, Assignment]:
+        """Return what each sysctl is set to at boot, and by what, once our file has this text.
+
+        Args:
+            text: the text of our file; None when it does not exist.
+
+        Returns:
+            Values by name; ``source`` is the path of a file, or ``TuneD profile NAME``.
+        """
+        files = {name: Assignment(one.value, self._fs.path(one.source)) for name, one in at_boot(self._with_ours(text)).items()}
+        tuned = {name: Assignment(one.value, f"TuneD profile {one.source}") for name, one in self._tuned.items()}
+        return {**files, **tuned} if self._tuned_is_last else {**tuned, **files}
+
+    def _with_ours(self, text: str | None) -> list[tuple[str, str]]:
+        """Return the files of sysctl.d in their order, with this text in our file."""
+        files = [(path, other) for path, other in self._files if path != OURS]
+        return sorted([*files, *([] if text is None else [(OURS, text)])], key=lambda item: item[0].rpartition("/")[2])
+
+    def _file_overrides(self, wanted: Mapping[str, int]) -> list[str]:
+        effective = at_boot(self._with_ours(our_text(None, wanted)))
+        return [
+            f"{self._fs.path(effective[name].source)} sets {name} to {effective[name].value!s:.20} at boot and overrides {self._fs.path(OURS)}: "
+            "remove that line from the file"
+            for name, value in wanted.items()
+            if effective[name].value != str(value)
+        ]
+
+    def _tuned_overrides(self, wanted: Mapping[str, int]) -> list[str]:
+        if not self._tuned_is_last:
+            return []
+        return [
+            f"the TuneD profile {self._tuned[name].source} sets {name} to {self._tuned[name].value!s:.20} when TuneD starts, because reapply_sysctl is off: "
+            f"switch it on in {self._fs.path(TUNED_CONF)}, or change the profile"
+            for name, value in wanted.items()
+            if name in self._tuned and self._tuned[name].value != str(value)
+        ]
 
 
 def _profile_values(fs: HostFs, profile: str, seen: set[str]) -> dict[str, Assignment]:

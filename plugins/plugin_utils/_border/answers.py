@@ -25,7 +25,6 @@ _ARGUMENTS = schema.items(schema.text(4096), 1000)
 _NAMES = schema.items(schema.text(300), 20_000)
 _DIFF_TEXT = schema.text(4 * MIB)
 _DIFF = schema.strict(before=_DIFF_TEXT, after=_DIFF_TEXT, before_header=schema.text(4096), after_header=schema.text(4096))
-_SYSCTLS = schema.mapping(schema.or_null(schema.INTEGER), 100)
 
 
 class Kind:
@@ -86,8 +85,17 @@ KINDS = {
             "diff": schema.items(_DIFF, 1000),
         }
     ),
-    "smt_memory_state": Kind({"changed": schema.BOOL, "sysctls": _SYSCTLS, "units": _NAMES, "diff": _DIFF}, optional=("units",)),
-    "smt_memory_protect": Kind({"changed": schema.BOOL, "protected": _NAMES, "released": _NAMES, "diff": _DIFF}),
+    "smt_memory": Kind(
+        {
+            "changed": schema.BOOL,
+            "before": facts.MEMORY_POLICY,
+            "after": facts.MEMORY_POLICY,
+            "settings": facts.MEMORY_SETTINGS,
+            "protected": _NAMES,
+            "released": _NAMES,
+            "diff": schema.items(_DIFF, 1000),
+        }
+    ),
     "describe": Kind(
         {
             "announcement": schema.items(schema.TEXT, 100),

@@ -115,20 +115,28 @@ _CHECKER = schema.Checker(SMT)
 _BYTES = schema.or_null(schema.INTEGER)
 _HEADROOM = schema.whole(bytes=_BYTES, unprivileged_bytes=_BYTES, largest_request_bytes=_BYTES)
 _OVERCOMMIT = schema.one_of("heuristic", "always", "strict", None)
+_POLICY = {
+    "overcommit": _OVERCOMMIT,
+    "overcommit_ratio": _BYTES,
+    "overcommit_kbytes": _BYTES,
+    "on_oom": schema.one_of("kill", "panic", "panic_always", None),
+    "panic_reboot_after": _BYTES,
+    "nr_hugepages": _BYTES,
+    "commit_limit_bytes": _BYTES,
+    "headroom": _HEADROOM,
+}
+MEMORY_POLICY = schema.whole(**_POLICY)
+MEMORY_SETTINGS = schema.items(
+    schema.whole(name=_WORD, value=_BYTES, at_boot=_BYTES, source=schema.or_null(schema.text(4096)), original=_BYTES),
+    50,
+)
 
 MEMORY = schema.whole(
-    overcommit=_OVERCOMMIT,
-    overcommit_ratio=_BYTES,
-    overcommit_kbytes=_BYTES,
+    **_POLICY,
     total_bytes=_BYTES,
     swap_bytes=_BYTES,
     hugetlb_bytes=_BYTES,
-    nr_hugepages=_BYTES,
-    commit_limit_bytes=_BYTES,
     committed_bytes=_BYTES,
-    headroom=_HEADROOM,
-    on_oom=schema.one_of("kill", "panic", "panic_always", None),
-    panic_reboot_after=_BYTES,
     oom_kills=_BYTES,
     protected_units=schema.items(schema.whole(unit=schema.text(300), oom_score_adj={"type": "integer", "minimum": -1000, "maximum": 1000}), 20_000),
     wanted=schema.or_null(
@@ -137,7 +145,7 @@ MEMORY = schema.whole(
             commit_limit_bytes=_BYTES,
             headroom=_HEADROOM,
             refusal=schema.or_null(_SENTENCE),
-            sysctls=schema.items(schema.whole(name=_WORD, value=_WORD, state=schema.one_of("present", "absent")), 50),
+            sysctls=schema.mapping(schema.INTEGER, 50, r"^[a-z_.]{1,100}$"),
             differences=_SENTENCES,
             boot_differences=_SENTENCES,
             boot_blocked_by=schema.or_null(_SENTENCE),

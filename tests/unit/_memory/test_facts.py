@@ -48,11 +48,7 @@ def test_wanted_policy(tmp_path):
     assert wanted["commit_limit_bytes"] == 563268 * 1024
     assert wanted["refusal"] is None
     assert wanted["overrides"] == []
-    assert wanted["sysctls"] == [
-        {"name": "vm.overcommit_kbytes", "value": "", "state": "absent"},
-        {"name": "vm.overcommit_ratio", "value": "80", "state": "present"},
-        {"name": "vm.overcommit_memory", "value": "2", "state": "present"},
-    ]
+    assert wanted["sysctls"] == {"vm.overcommit_ratio": 80, "vm.overcommit_memory": 2}
     assert wanted["differences"] == ["vm.overcommit_ratio reads 50 instead of 80", "vm.overcommit_memory reads 0 instead of 2"]
 
 

@@ -7,49 +7,27 @@ from __future__ import annotations
 import os
 
 import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._host import config_files
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import oom_score
+from fake_memory import Systemd, process
 from hypothesis import given, strategies as st
 from memory_tree import put
 
 DROP_IN = "etc/systemd/system/db.service.d/zz-threadwise-smt-memory.conf"
 
 
-class Systemd:
-    """Simulates systemctl show for services below a tree; like systemd it reads their drop-ins at daemon-reload."""
-
-    def __init__(self, root, **services):
-        self.root = root
-        self.services = services
-        self.loaded = {}
-        self.reloads = 0
-
-    def __call__(self, argv):
-        if argv[1] == "daemon-reload":
-            self.reloads += 1
-            self.loaded = {name: -900 for name in self.services if os.path.exists(os.path.join(self.root, oom_score.drop_in_path(name + ".service")))}
-            return 0, "", ""
-        names = argv[argv.index("--") + 1 :]
-        return 0, "\n\n".join(self._show(name) for name in names) + "\n", ""
-
-    def _show(self, name):
-        short = name[: -len(".service")]
-        if short not in self.services:
-            return f"Id={name}\nLoadState=not-found"
-        service = self.services[short]
-        score = self.loaded.get(short, service.get("score", 0))
-        return f"MainPID={service['main']}\nControlGroup=/system.slice/{name}\nOOMScoreAdjust={score}\nId={name}\nLoadState=loaded"
-
-
-def process(root, pid, score, unit="db.service"):
-    put(root, f"proc/{pid}/oom_score_adj", f"{score}\n")
-    procs = f"sys/fs/cgroup/system.slice/{unit}/cgroup.procs"
-    before = (root / procs).read_text() if (root / procs).exists() else ""
-    put(root, procs, before + f"{pid}\n")
-
-
 def score(root, pid):
     return int((root / (f"proc/{pid}/oom_score_adj")).read_text())
+
+
+def carry_out(fs, run, work):
+    """Do what the transaction does with the work."""
+    files = oom_score.files(work)
+    config_files.apply(fs, config_files.changes(fs, files))
+    if files:
+        oom_score.reload_units(fs, run, files)
+    oom_score.set_scores(fs, run, work)
 
 
 def protect(root, run, names, saved=None):
@@ -57,12 +35,13 @@ def protect(root, run, names, saved=None):
     fs, saved = HostFs(str(root)), saved or {}
     work = oom_score.work_out(fs, run, names, saved)
     kept = oom_score.to_save(saved, work)
-    oom_score.carry_out(fs, run, work)
+    carry_out(fs, run, work)
     return {unit: one for unit, one in kept.items() if unit not in work["release"]}
 
 
 def converged(root, run, names, saved):
-    return oom_score.work_out(HostFs(str(root)), run, names, saved) == {"protect": {}, "release": []}
+    work = oom_score.work_out(HostFs(str(root)), run, names, saved)
+    return not work["protect"] and not work["release"]
 
 
 def test_protect_and_restore(tmp_path):
@@ -113,7 +92,7 @@ def test_a_process_that_has_ended_is_not_an_error(tmp_path):
     work = oom_score.work_out(fs, run, ["db"], {})
     os.unlink(tmp_path / "proc/11/oom_score_adj")
     os.rmdir(tmp_path / "proc/11")
-    oom_score.carry_out(fs, run, work)
+    carry_out(fs, run, work)
     assert score(tmp_path, 10) == -900
 
 
@@ -154,10 +133,10 @@ def test_a_failed_reload_is_reported(tmp_path):
 
 def test_a_drop_in_that_overrides_ours_is_named(tmp_path):
     run = Systemd(str(tmp_path), db={"main": 0, "score": -100})
-    (sentence,) = oom_score.overrides(run, ["db.service"])
+    (sentence,) = oom_score.overrides(oom_score.shown_scores(run, ["db.service"]))
     assert "db.service" in sentence and "-100" in sentence
     protect(tmp_path, run, ["db"])
-    assert oom_score.overrides(run, ["db.service"]) == []
+    assert oom_score.overrides(oom_score.shown_scores(run, ["db.service"])) == []
 
 
 @pytest.mark.parametrize(

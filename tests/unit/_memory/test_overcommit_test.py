@@ -5,6 +5,10 @@
 from __future__ import annotations
 
 import os
+import pathlib
+import shutil
+import subprocess
+import sys
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import overcommit_test
@@ -35,11 +39,24 @@ def test_an_empty_request_is_an_error():
         overcommit_test.run(0)
 
 
-def test_a_process_that_hangs_is_killed():
+@pytest.mark.parametrize("measure", [lambda: overcommit_test.run(64 * MIB, touch=True, timeout=0), lambda: overcommit_test.allocatable(timeout=0)])
+def test_a_process_that_hangs_is_killed(measure):
     with pytest.raises(overcommit_test.OvercommitTestError, match="was killed"):
-        overcommit_test.run(64 * MIB, touch=True, timeout=0)
+        measure()
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
+
+
+def test_it_runs_on_a_host_without_the_collection(tmp_path):
+    source = pathlib.Path(overcommit_test.__file__).parent
+    (tmp_path / "alone").mkdir()
+    for name in ("errors.py", "overcommit_test.py"):
+        shutil.copy(source / name, tmp_path / "alone")
+    code = "from alone import overcommit_test as m; print(m.run(1 << 60)['outcome'], issubclass(m.OvercommitTestError, m.MemoryPolicyError))"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}"], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "enomem True\n", done.stderr
 
 
 def test_no_process_is_left():

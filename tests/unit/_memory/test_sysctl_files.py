@@ -15,7 +15,7 @@ OURS = "etc/sysctl.d/99-threadwise-smt-memory.conf"
 
 
 def overrides(root, wanted=None):
-    return sysctl_files.overrides(HostFs(str(root)), WANTED if wanted is None else wanted)
+    return sysctl_files.BootFiles(HostFs(str(root))).overrides(WANTED if wanted is None else wanted)
 
 
 def test_earlier_files_do_not_override(tmp_path):
@@ -92,7 +92,7 @@ def test_any_text_is_read(text):
 
 
 def boot_differences(root):
-    return sysctl_files.boot_differences(HostFs(str(root)), WANTED)
+    return sysctl_files.BootFiles(HostFs(str(root))).differences(WANTED)
 
 
 def test_the_values_at_boot_are_compared_with_the_wanted_ones(tmp_path):

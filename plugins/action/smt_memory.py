@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Call smt_memory_state on the host and validate its answer."""
+"""Call smt_memory on the host and validate its answer."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action impo
 
 
 class ActionModule(HostAction):
-    """The action of smt_memory_state: one module call with the task's arguments."""
+    """The action of smt_memory: one module call with the task's arguments."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Run the task."""
         super().run(tmp, task_vars)
-        return self.pass_on("smt_memory_state", task_vars or {})
+        return self.pass_on("smt_memory", task_vars or {})
