@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host.cpulist import render
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import (
     facts as memory_facts,
     overcommit_test,
@@ -245,7 +246,7 @@ class SmtRuntime(Change):
         self._origin = origin
         self._conflicts: list[affinity.Finding] = []
         if self.compared:
-            found = affinity.find(affinity.Host("/"), self.topology.online, self._secondary_threads(self.topology.online))
+            found = affinity.find(KernelFiles("/"), self.topology.online, self._secondary_threads(self.topology.online))
             counting = affinity.counting(found, refused)
             if counting:
                 self.reason = (
@@ -305,11 +306,11 @@ class SmtRuntime(Change):
         """Return the state of the CPUs, and the affinities that the kernel changes when siblings go offline."""
         cpu = smt_state.read("/")
         going = self._secondary_threads(cpu["online"])
-        return {"cpu": cpu, "masks": affinity.capture(affinity.Host("/"), cpu["online"], going), "remove": []}
+        return {"cpu": cpu, "masks": affinity.capture(KernelFiles("/"), cpu["online"], going), "remove": []}
 
     def put_back(self, saved: Mapping[str, t.Any]) -> list[str]:
         """Restore the CPUs and the affinities."""
-        return smt_restore.put_back(affinity.Host("/"), saved)
+        return smt_restore.put_back(KernelFiles("/"), saved)
 
 
 class MemoryPolicy(Change):

@@ -22,10 +22,11 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_dire
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
 from ansible_collections.threadwise.smt.plugins.module_utils._host.locks import HostLock, HostLockError
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, restore as smt_restore, state as smt_state, watchdog
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import restore as smt_restore, state as smt_state, watchdog
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache, topology
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import built_in
 
@@ -132,7 +133,7 @@ def measure(name: str, settings: t.Mapping[str, t.Any]) -> dict[str, str | None]
     plan.check_settings(settings)
     files = RunDirectory(base_directory(), name)
     with _alone(f"an evaluation (run {name})") as lock:
-        _see_that_no_change_waits(affinity.Host("/"))
+        _see_that_no_change_waits(KernelFiles("/"))
         host = smt_facts.gather(HostFs("/"))
         outline = _outline(host, settings, smt_state.read("/"))
         change = outline.change
@@ -164,7 +165,7 @@ def measure(name: str, settings: t.Mapping[str, t.Any]) -> dict[str, str | None]
     return {"outcome": ending["outcome"], "message": ending["message"]}
 
 
-def _see_that_no_change_waits(host: affinity.Host) -> None:
+def _see_that_no_change_waits(host: KernelFiles) -> None:
     """Refuse a host with a pending rollback, because the rollback would wait for the lock until the evaluation ends.
 
     Args:

@@ -47,7 +47,7 @@ class Binding(t.NamedTuple):
     text: str
 
 
-def units(host: kernel_files.Host) -> list[Binding]:
+def units(host: kernel_files.KernelFiles) -> list[Binding]:
     """Return ``CPUAffinity=`` and ``AllowedCPUs=`` (systemd.exec(5), systemd.resource-control(5)) of unit files and their drop-ins."""
     found = []
     files = ["etc/systemd/system.conf"] + ["etc/systemd/system.conf.d/" + name for name in host.names("etc/systemd/system.conf.d")]
@@ -69,7 +69,7 @@ def units(host: kernel_files.Host) -> list[Binding]:
     return found
 
 
-def guests(host: kernel_files.Host) -> list[Binding]:
+def guests(host: kernel_files.KernelFiles) -> list[Binding]:
     """Return the CPUs that libvirt guests are pinned to."""
     found = []
     for directory in _LIBVIRT_DIRECTORIES:
@@ -88,7 +88,7 @@ def _libvirt_cpus(text: str) -> frozenset[int]:
     return included - kernel_files.parse_cpus(",".join(part[1:] for part in parts if part[:1] == "^"))
 
 
-def kubelet_is_static(host: kernel_files.Host) -> bool:
+def kubelet_is_static(host: kernel_files.KernelFiles) -> bool:
     """Return whether the CPU manager policy of kubelet is static."""
     try:
         state = json.loads(host.read(KUBELET_STATE) or "{}")
@@ -97,13 +97,13 @@ def kubelet_is_static(host: kernel_files.Host) -> bool:
     return isinstance(state, dict) and state.get("policyName") == "static"
 
 
-def isolated(host: kernel_files.Host) -> list[Binding]:
+def isolated(host: kernel_files.KernelFiles) -> list[Binding]:
     """Return the CPUs isolated at boot, with the boot argument."""
     arguments = (("isolated", "isolcpus="), ("nohz_full", "nohz_full="))
     return [Binding(kernel_files.parse_cpus(host.read(f"{_CPU_DIRECTORY}/{name}")), argument) for name, argument in arguments]
 
 
-def nodes(host: kernel_files.Host) -> list[Binding]:
+def nodes(host: kernel_files.KernelFiles) -> list[Binding]:
     """Return the CPUs of each NUMA node, with its name."""
     names = [name for name in host.names(_NODE_DIRECTORY) if re.fullmatch(r"node[0-9]+", name)]
     return [Binding(kernel_files.parse_cpus(host.read(f"{_NODE_DIRECTORY}/{name}/cpulist")), name) for name in names]
@@ -114,7 +114,7 @@ def interrupt_path(number: str) -> str:
     return f"{_INTERRUPTS}/{number}/smp_affinity_list"
 
 
-def interrupts(host: kernel_files.Host, online: frozenset[int]) -> list[tuple[str, frozenset[int]]]:
+def interrupts(host: kernel_files.KernelFiles, online: frozenset[int]) -> list[tuple[str, frozenset[int]]]:
     """Return number and CPUs of the interrupts that may not be handled by all online CPUs."""
     found = []
     for number in host.names(_INTERRUPTS):
@@ -124,12 +124,12 @@ def interrupts(host: kernel_files.Host, online: frozenset[int]) -> list[tuple[st
     return found
 
 
-def interrupt_devices(host: kernel_files.Host, number: str) -> str:
+def interrupt_devices(host: kernel_files.KernelFiles, number: str) -> str:
     """Return the names of the devices or drivers of an interrupt, printable, separated by blanks."""
     return locks.printable(" ".join(host.directories(f"{_INTERRUPTS}/{number}")), 64)
 
 
-def is_placed_by_kernel(host: kernel_files.Host, number: str, cpus: frozenset[int]) -> bool:
+def is_placed_by_kernel(host: kernel_files.KernelFiles, number: str, cpus: frozenset[int]) -> bool:
     """Return whether the kernel chose the CPUs of an interrupt: they follow the driver's hint, or the interrupt is managed.
 
     The kernel moves managed interrupts away and back by itself. write_irq_affinity (kernel/irq/proc.c) returns EIO for a managed interrupt before it parses
@@ -141,7 +141,7 @@ def is_placed_by_kernel(host: kernel_files.Host, number: str, cpus: frozenset[in
         hint = frozenset()
     if hint == cpus:
         return True
-    if not host.is_live():
+    if not host.is_host:
         return False
     try:
         host.write(interrupt_path(number), "none")

@@ -32,7 +32,7 @@ class Cpuset(t.NamedTuple):
     partition: str | None
 
 
-def find(host: kernel_files.Host) -> list[Cpuset]:
+def find(host: kernel_files.KernelFiles) -> list[Cpuset]:
     """Return all cpusets that list CPUs, without the root of each hierarchy."""
     found = []
     for mount, version in _mounts(host):
@@ -57,7 +57,7 @@ def holds(cpuset: Cpuset, cgroups: t.Iterable[str]) -> bool:
     return any((cgroup + "/").startswith(cpuset.inside + "/") for cgroup in cgroups)
 
 
-def effective_cpus(host: kernel_files.Host, pid: int, online: frozenset[int]) -> frozenset[int]:
+def effective_cpus(host: kernel_files.KernelFiles, pid: int, online: frozenset[int]) -> frozenset[int]:
     """Return the online CPUs of a task's cpuset.
 
     Args:
@@ -77,7 +77,7 @@ def effective_cpus(host: kernel_files.Host, pid: int, online: frozenset[int]) ->
     return online
 
 
-def _mounts(host: kernel_files.Host) -> list[tuple[str, int]]:
+def _mounts(host: kernel_files.KernelFiles) -> list[tuple[str, int]]:
     """Return the mount points below the sysroot of hierarchies with cpusets, each with its cgroup version."""
     found = []
     for line in (host.read("proc/self/mounts") or "").splitlines():

@@ -1,9 +1,12 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The files of a host, or of a recorded tree of its files, below a `sysroot`.
+"""The files of a host, or of a recorded tree of its files, below a `sysroot`: facts, configuration files, state files.
 
 Reading never raises and never blocks: a missing file reads as None, an unreadable file reads as None and the reason is in `HostFs.problems`. Reads are
-limited in size and decoded with replacement characters. Symbolic links that lead out of a recorded tree are not followed.
+limited in size and decoded with replacement characters. Symbolic links that lead out of a recorded tree are not followed. Writing replaces a whole file; to
+change a running kernel through its files use `kernel_files.KernelFiles`.
+
+This file is copied to a host as part of the rollback program: it imports only files that are copied with it, by relative imports.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import os
 import secrets
 import stat
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import durable
+from . import durable
 
 SMALL = 1 << 20
 """Maximum size of files of sysfs and of configuration files, in bytes."""

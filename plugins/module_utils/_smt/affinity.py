@@ -26,9 +26,6 @@ MOST_LINES = 20
 # Values that select conflicts by origin: those of the system, and all. Any other value is a user name.
 SERVICES, ALL = "services", "all"
 
-# Other packages import the class from here.
-Host = kernel_files.Host
-
 
 class Finding(t.NamedTuple):
     """One affinity conflict, or an observation that is none."""
@@ -64,7 +61,7 @@ class Captured(t.TypedDict):
     interrupts: dict[str, str]
 
 
-def find(host: Host, online: t.Iterable[int], going: t.Iterable[int]) -> list[Finding]:
+def find(host: kernel_files.KernelFiles, online: t.Iterable[int], going: t.Iterable[int]) -> list[Finding]:
     """Return the affinity conflicts when the CPUs ``going``, which are among those ``online``, go offline."""
     before, lost = frozenset(online), frozenset(going)
     if not lost:
@@ -91,7 +88,7 @@ def readable(findings: t.Iterable[Finding]) -> str:
     return "\n".join("- " + line for line in lines[:MOST_LINES] + more)
 
 
-def capture(host: Host, online: t.Iterable[int], going: t.Iterable[int]) -> Captured:
+def capture(host: kernel_files.KernelFiles, online: t.Iterable[int], going: t.Iterable[int]) -> Captured:
     """Return the masks of tasks, v1 cpusets, v2 partitions and interrupts that hold a CPU of ``going``, to put them back later."""
     before, lost = frozenset(online), frozenset(going)
     sets = [entry for entry in cpusets.find(host) if entry.cpus & lost]
@@ -122,13 +119,13 @@ def merge(earlier: Captured | None, later: Captured) -> Captured:
     }
 
 
-def note_left(host: Host, captured: Captured) -> None:
+def note_left(host: kernel_files.KernelFiles, captured: Captured) -> None:
     """Record in ``captured`` the mask that each task has now, after CPUs went offline, to detect later whether somebody has changed it since."""
     for task in captured["tasks"]:
         task["left"] = _current_mask(host, task)
 
 
-def masks_now(host: Host, captured: Captured) -> dict[int, str]:
+def masks_now(host: kernel_files.KernelFiles, captured: Captured) -> dict[int, str]:
     """Return ``{pid: mask}`` of the captured tasks whose mask somebody may have chosen. Call it before CPUs come back.
 
     A mask that holds all CPUs available to the task is left out. The kernel widens the mask of a task that wakes up without an online CPU at any time,
@@ -143,7 +140,7 @@ def masks_now(host: Host, captured: Captured) -> dict[int, str]:
     return masks
 
 
-def put_back(host: Host, captured: Captured, masks_before: t.Mapping[int, str], online: t.Iterable[int]) -> tuple[list[str], Captured]:
+def put_back(host: kernel_files.KernelFiles, captured: Captured, masks_before: t.Mapping[int, str], online: t.Iterable[int]) -> tuple[list[str], Captured]:
     """Put back what the kernel did not.
 
     Args:
@@ -212,7 +209,7 @@ def _printable(text: str, most: int = 64) -> str:
 
 
 def _task_conflicts(
-    host: Host, tasks: list[host_tasks.Task], listed_sets: list[cpusets.Cpuset], online: frozenset[int], going: frozenset[int]
+    host: kernel_files.KernelFiles, tasks: list[host_tasks.Task], listed_sets: list[cpusets.Cpuset], online: frozenset[int], going: frozenset[int]
 ) -> list[Finding]:
     """Return one finding for all threads of a unit with the same mask, and one for all that an ordinary user pinned, so that no user fills the list.
 
@@ -244,13 +241,13 @@ def _task_conflicts(
     return found
 
 
-def _current_mask(host: Host, task: SavedTask) -> str | None:
+def _current_mask(host: kernel_files.KernelFiles, task: SavedTask) -> str | None:
     """Return the mask of a captured task as a CPU list, or None if the task no longer exists."""
     mask = host_tasks.current_mask(host, task["pid"], task["start"])
     return None if mask is None else cpulist.render(mask)
 
 
-def _put_task(host: Host, task: SavedTask, mask_before: str | None, online: frozenset[int]) -> list[str]:
+def _put_task(host: kernel_files.KernelFiles, task: SavedTask, mask_before: str | None, online: frozenset[int]) -> list[str]:
     who = f"pid {task['pid']} {task['name']}"
     current = _current_mask(host, task)
     if current is None:
@@ -271,7 +268,7 @@ def _put_task(host: Host, task: SavedTask, mask_before: str | None, online: froz
 # Cpusets --------------------------------------------------------------------------------------------------------------------------------
 
 
-def _cpuset_conflicts(host: Host, sets: list[cpusets.Cpuset], going: frozenset[int]) -> list[Finding]:
+def _cpuset_conflicts(host: kernel_files.KernelFiles, sets: list[cpusets.Cpuset], going: frozenset[int]) -> list[Finding]:
     """Return the cpusets that lose CPUs. One that an ordinary user owns is in a part of the tree that was delegated to that user."""
     found = []
     first_user = host_tasks.first_user(host)
@@ -289,7 +286,7 @@ def _cpuset_conflicts(host: Host, sets: list[cpusets.Cpuset], going: frozenset[i
     return found
 
 
-def _put_cpuset(host: Host, path: str, wanted: frozenset[int], online: frozenset[int]) -> list[str]:
+def _put_cpuset(host: kernel_files.KernelFiles, path: str, wanted: frozenset[int], online: frozenset[int]) -> list[str]:
     current = host.read(path + "/cpuset.cpus")
     if current is None:
         return [f"/{_printable(path)} is gone, its cpuset {cpulist.render(wanted)} was not needed any more"]
@@ -302,7 +299,7 @@ def _put_cpuset(host: Host, path: str, wanted: frozenset[int], online: frozenset
     return []
 
 
-def _put_partition(host: Host, path: str, kind: str, cpus_missing: bool) -> list[str]:
+def _put_partition(host: kernel_files.KernelFiles, path: str, kind: str, cpus_missing: bool) -> list[str]:
     current = host.read(path + "/cpuset.cpus.partition")
     if current is None:
         return [f"/{_printable(path)} is gone, its partition was not needed any more"]
@@ -318,7 +315,7 @@ def _put_partition(host: Host, path: str, kind: str, cpus_missing: bool) -> list
 # Interrupts -----------------------------------------------------------------------------------------------------------------------------
 
 
-def _interrupt_conflicts(host: Host, online: frozenset[int], going: frozenset[int]) -> list[Finding]:
+def _interrupt_conflicts(host: kernel_files.KernelFiles, online: frozenset[int], going: frozenset[int]) -> list[Finding]:
     found = []
     balanced = host_tasks.runs_as_root(host, "irqbalance")
     for number, cpus in bindings.interrupts(host, online):
@@ -330,7 +327,7 @@ def _interrupt_conflicts(host: Host, online: frozenset[int], going: frozenset[in
     return found
 
 
-def _put_interrupt(host: Host, number: str, wanted: frozenset[int], online: frozenset[int]) -> list[str]:
+def _put_interrupt(host: kernel_files.KernelFiles, number: str, wanted: frozenset[int], online: frozenset[int]) -> list[str]:
     path = bindings.interrupt_path(number)
     current = host.read(path)
     if current is None:
@@ -353,16 +350,16 @@ def _bound_conflicts(bound: list[bindings.Binding], going: frozenset[int]) -> li
     return [Finding(True, text) for text in texts]
 
 
-def _kubelet_conflicts(host: Host, going: frozenset[int]) -> list[Finding]:
+def _kubelet_conflicts(host: kernel_files.KernelFiles, going: frozenset[int]) -> list[Finding]:
     text = f"the CPU manager policy of kubelet is static (/{bindings.KUBELET_STATE}): kubelet does not start when CPUs recorded there are offline"
     return [Finding(True, f"{_label(going)}: {text}")] if bindings.kubelet_is_static(host) else []
 
 
-def _isolation_conflicts(host: Host, going: frozenset[int]) -> list[Finding]:
+def _isolation_conflicts(host: kernel_files.KernelFiles, going: frozenset[int]) -> list[Finding]:
     isolated = [binding._replace(text=f"isolated at boot ({binding.text}) for a workload that would lose it") for binding in bindings.isolated(host)]
     return _bound_conflicts(isolated, going)
 
 
-def _node_conflicts(host: Host, online: frozenset[int], going: frozenset[int]) -> list[Finding]:
+def _node_conflicts(host: kernel_files.KernelFiles, online: frozenset[int], going: frozenset[int]) -> list[Finding]:
     lost = [node._replace(cpus=node.cpus & online) for node in bindings.nodes(host)]
     return [Finding(True, f"{_label(node.cpus)}: NUMA {node.text} would be left without a CPU") for node in lost if node.cpus and node.cpus <= going]

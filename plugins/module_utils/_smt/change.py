@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import config_files, cpulist, files as host_files, locks
+from ansible_collections.threadwise.smt.plugins.module_utils._host import config_files, cpulist, files as host_files, kernel_files, locks
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
     affinity,
     persistence,
@@ -87,7 +87,7 @@ class RuntimeChange:
 
     def __init__(self, request: Request, run_command: rollback_timer.RunCommand, sysroot: str = "/") -> None:
         self.request = request
-        self.host = affinity.Host(sysroot)
+        self.host = kernel_files.KernelFiles(sysroot)
         self.fs = host_files.HostFs(sysroot)
         self.rollback_timer = rollback_timer.RollbackTimer(self.host, self.fs, run_command)
         self.run_command = run_command

@@ -17,7 +17,7 @@ import os
 import sys
 import typing as t
 
-from .._host import locks
+from .._host import kernel_files, locks
 from . import affinity, state as smt_state
 
 PENDING = "var/lib/threadwise-smt/rollback.json"
@@ -34,7 +34,7 @@ class Record(t.TypedDict):
     remove: list[str]  # paths below the sysroot of files that only this change has written
 
 
-def put_back(host: affinity.Host, record: t.Mapping[str, t.Any]) -> list[str]:
+def put_back(host: kernel_files.KernelFiles, record: t.Mapping[str, t.Any]) -> list[str]:
     """Restore the state, and remove the files that only the change had written.
 
     Args:
@@ -62,7 +62,7 @@ def put_back(host: affinity.Host, record: t.Mapping[str, t.Any]) -> list[str]:
     return problems
 
 
-def pending(host: affinity.Host, path: str = PENDING) -> Record | None:
+def pending(host: kernel_files.KernelFiles, path: str = PENDING) -> Record | None:
     """Return the record of the pending rollback of this boot, or None if there is none. Hold the host's lock if the result has to stay true."""
     try:
         with open(os.path.join(host.sysroot, path), encoding="ascii") as handle:
@@ -73,12 +73,12 @@ def pending(host: affinity.Host, path: str = PENDING) -> Record | None:
     return record if same_boot else None
 
 
-def was_rolled_back(host: affinity.Host) -> bool:
+def was_rolled_back(host: kernel_files.KernelFiles) -> bool:
     """Return whether the last change of this boot that needed a confirmation was rolled back."""
     return pending(host, REVERTED) is not None
 
 
-def roll_back(host: affinity.Host) -> list[str]:
+def roll_back(host: kernel_files.KernelFiles) -> list[str]:
     """Roll back what is not confirmed, once no other run changes this host, and return sentences on what could not be restored. The timer starts this."""
     with locks.HostLock(host.sysroot, PURPOSE, math.inf):
         record = pending(host)
@@ -91,7 +91,7 @@ def roll_back(host: affinity.Host) -> list[str]:
 
 def main(arguments: list[str]) -> int:
     """Run the rollback program for a sysroot and return its exit status: 1 when something could not be restored."""
-    problems = roll_back(affinity.Host(arguments[0]))
+    problems = roll_back(kernel_files.KernelFiles(arguments[0]))
     for problem in problems:
         sys.stderr.write(f"threadwise-smt: {problem}\n")
     return 1 if problems else 0

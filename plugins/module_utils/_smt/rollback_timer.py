@@ -15,7 +15,7 @@ import shutil
 import sys
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import bindings, cpulist, cpusets, files as host_files, kernel_files, locks, tasks
+from ansible_collections.threadwise.smt.plugins.module_utils._host import bindings, cpulist, cpusets, durable, files as host_files, kernel_files, locks, tasks
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, restore as smt_restore, state as smt_state
 
 PROGRAM = "var/lib/threadwise-smt/restore"
@@ -23,7 +23,7 @@ PACKAGE = "threadwise_smt"
 UNIT = "threadwise-smt-rollback"
 UNITS = (UNIT + ".timer", UNIT + ".service")
 # All files of the rollback program. They import only each other, by relative imports.
-MODULES = (cpulist, locks, kernel_files, tasks, cpusets, bindings, smt_state, affinity, smt_restore)
+MODULES = (cpulist, locks, durable, host_files, kernel_files, tasks, cpusets, bindings, smt_state, affinity, smt_restore)
 LONGEST_SECONDS = 7 * 24 * 3600
 # systemctl(1): the unit is not loaded.
 NOT_LOADED = 5
@@ -39,7 +39,7 @@ class RollbackTimerError(Exception):
 class RollbackTimer:
     """The rollback timer of one host; ``host`` and ``fs`` are the files of the same host."""
 
-    def __init__(self, host: affinity.Host, fs: host_files.HostFs, run_command: RunCommand) -> None:
+    def __init__(self, host: kernel_files.KernelFiles, fs: host_files.HostFs, run_command: RunCommand) -> None:
         self._host = host
         self._fs = fs
         self._run = run_command

@@ -13,7 +13,7 @@ import stat
 import time
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import durable, files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._host import durable, files as host_files, kernel_files
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, state as smt_state
 
 PATH = "var/lib/threadwise-smt/state.json"
@@ -38,7 +38,7 @@ class SmtSnapshotError(Exception):
     """The snapshot exists and cannot be used. The text names the file, the reason and the way out."""
 
 
-def new(host: affinity.Host, state: smt_state.State, captured: affinity.Captured) -> Snapshot:
+def new(host: kernel_files.KernelFiles, state: smt_state.State, captured: affinity.Captured) -> Snapshot:
     """Return a snapshot of this boot from the state before the first change and the masks that the change may lose."""
     return {
         "schema": SCHEMA,
@@ -61,7 +61,7 @@ def remove(fs: host_files.HostFs) -> None:
     durable.unlink(fs.path(PATH))
 
 
-def load(host: affinity.Host, fs: host_files.HostFs, is_persistent: bool) -> Snapshot | None:
+def load(host: kernel_files.KernelFiles, fs: host_files.HostFs, is_persistent: bool) -> Snapshot | None:
     """Return the snapshot, or None if there is none that is valid in this boot.
 
     Args:

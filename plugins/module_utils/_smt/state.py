@@ -16,7 +16,7 @@ import errno
 import os
 import typing as t
 
-from .._host import kernel_files
+from .._host.kernel_files import KernelFiles
 
 CPU_DIRECTORY = "sys/devices/system/cpu"
 CONTROL = CPU_DIRECTORY + "/smt/control"
@@ -25,10 +25,6 @@ METHODS = ("auto", "smt_control", "cpu_online")
 
 # The kernel's own limit (NR_CPUS) is 8192 on the largest configurations; a list beyond this is not a CPU list.
 MOST_CPUS = 65536
-
-# Other packages import these from here.
-LONGEST_FILE = kernel_files.LONGEST_FILE
-SysFiles = kernel_files.SysFiles
 
 Cores = t.Iterable[t.Sequence[int]]
 """CPUs of each core, sorted by thread."""
@@ -102,9 +98,9 @@ def parse_cpulist(text: str, where: str) -> list[int]:
     return sorted(cpus)
 
 
-def read(sysroot: str = "/", files: SysFiles | None = None) -> State:
+def read(sysroot: str = "/", files: KernelFiles | None = None) -> State:
     """Return the state of a host, from ``files`` or the files below ``sysroot``; raise StateError when the kernel does not show which CPUs are online."""
-    files = files or SysFiles(sysroot)
+    files = files or KernelFiles(sysroot)
     online_file = CPU_DIRECTORY + "/online"
     online = files.read(online_file)
     if not online:
@@ -131,22 +127,22 @@ def differences(before: State, after: State) -> list[str]:
     return found
 
 
-def disable(sysroot: str, cores: Cores, method: str = "auto", origin: State | None = None, files: SysFiles | None = None) -> State:
+def disable(sysroot: str, cores: Cores, method: str = "auto", origin: State | None = None, files: KernelFiles | None = None) -> State:
     """Keep one thread of each core online; see :func:`set_threads_per_core`."""
     return set_threads_per_core(sysroot, cores, 1, method, origin, files)
 
 
-def enable(sysroot: str, cores: Cores, method: str = "auto", origin: State | None = None, files: SysFiles | None = None, learned: _Learned = None) -> State:
+def enable(sysroot: str, cores: Cores, method: str = "auto", origin: State | None = None, files: KernelFiles | None = None, learned: _Learned = None) -> State:
     """Bring all siblings of the cores in use online, except those that were off on purpose in ``origin``.
 
     A thread was off on purpose if it was offline while other cores had more than one thread online. Arguments, result and errors are those of
     :func:`set_threads_per_core`.
     """
-    return _transaction(files or SysFiles(sysroot), cores, None, method, origin, learned)
+    return _transaction(files or KernelFiles(sysroot), cores, None, method, origin, learned)
 
 
 def set_threads_per_core(
-    sysroot: str, cores: Cores, threads: int, method: str = "auto", origin: State | None = None, files: SysFiles | None = None, learned: _Learned = None
+    sysroot: str, cores: Cores, threads: int, method: str = "auto", origin: State | None = None, files: KernelFiles | None = None, learned: _Learned = None
 ) -> State:
     """Keep the first ``threads`` threads of each core in use online, as one transaction.
 
@@ -165,10 +161,10 @@ def set_threads_per_core(
     Raises:
         StateError: when the host cannot have that state, or the kernel refused a write; the previous state is restored then.
     """
-    return _transaction(files or SysFiles(sysroot), cores, threads, method, origin, learned)
+    return _transaction(files or KernelFiles(sysroot), cores, threads, method, origin, learned)
 
 
-def predict(sysroot: str, cores: Cores, threads: int | None, method: str = "auto", origin: State | None = None, files: SysFiles | None = None) -> State:
+def predict(sysroot: str, cores: Cores, threads: int | None, method: str = "auto", origin: State | None = None, files: KernelFiles | None = None) -> State:
     """Return the state that a change would lead to, as far as the topology is known, without writing.
 
     Arguments are those of :func:`set_threads_per_core`; ``threads`` None predicts :func:`enable`.
@@ -176,7 +172,7 @@ def predict(sysroot: str, cores: Cores, threads: int | None, method: str = "auto
     Raises:
         StateError: when the host cannot have that state.
     """
-    files = files or SysFiles(sysroot)
+    files = files or KernelFiles(sysroot)
     before = read(files=files)
     all_cores = _all_cores(cores, before)
     target = _target(before, all_cores, threads, method, origin)
@@ -196,7 +192,7 @@ def predict(sysroot: str, cores: Cores, threads: int | None, method: str = "auto
     return {"control": control, "active": active, "online": sorted(online), "present": before["present"]}
 
 
-def restore(sysroot: str, state: State, files: SysFiles | None = None) -> list[str]:
+def restore(sysroot: str, state: State, files: KernelFiles | None = None) -> list[str]:
     """Restore a state from :func:`read`, one CPU at a time where the control alone is not enough.
 
     Args:
@@ -210,7 +206,7 @@ def restore(sysroot: str, state: State, files: SysFiles | None = None) -> list[s
     Raises:
         StateError: only when the present state cannot be read, or ``state`` is not a valid state.
     """
-    files = files or SysFiles(sysroot)
+    files = files or KernelFiles(sysroot)
     target = _exactly(state, read(files=files))
     refusals: list[StateError] = []
     _apply(files, target, refusals.append)
@@ -219,13 +215,13 @@ def restore(sysroot: str, state: State, files: SysFiles | None = None) -> list[s
     return [f"{line} ({'; '.join(reasons)})" for line in left] if reasons else left
 
 
-def bring_back(sysroot: str, state: State, files: SysFiles | None = None) -> State:
+def bring_back(sysroot: str, state: State, files: KernelFiles | None = None) -> State:
     """Restore a state as :func:`restore`, but completely or not at all, and return the state after it.
 
     Raises:
         StateError: when the kernel refused a write; the previous state is restored then.
     """
-    files = files or SysFiles(sysroot)
+    files = files or KernelFiles(sysroot)
     before = read(files=files)
     target = _exactly(state, before)
 
@@ -371,7 +367,7 @@ def _control_writes(control: str, method: str, threads: int | None, width: int, 
     return (str(threads), "on"), allowed
 
 
-def _siblings_now(files: SysFiles, cpus: t.Iterable[int]) -> set[tuple[int, ...]]:
+def _siblings_now(files: KernelFiles, cpus: t.Iterable[int]) -> set[tuple[int, ...]]:
     """Return the cores of the CPUs that are online, from their topology directories (``core_cpus_list`` since 5.4, else ``thread_siblings_list``)."""
     cores: set[tuple[int, ...]] = set()
     for cpu in cpus:
@@ -382,7 +378,7 @@ def _siblings_now(files: SysFiles, cpus: t.Iterable[int]) -> set[tuple[int, ...]
     return cores
 
 
-def _transaction(files: SysFiles, cores: Cores, threads: int | None, method: str, origin: State | None, learned: list[tuple[int, ...]] | None) -> State:
+def _transaction(files: KernelFiles, cores: Cores, threads: int | None, method: str, origin: State | None, learned: list[tuple[int, ...]] | None) -> State:
     before = read(files=files)
     placed = _all_cores(cores, before)
     target = _target(before, placed, threads, method, origin)
@@ -403,7 +399,7 @@ def _transaction(files: SysFiles, cores: Cores, threads: int | None, method: str
     return _all_or_nothing(files, before, change)
 
 
-def _all_or_nothing(files: SysFiles, before: State, change: t.Callable[[], Target]) -> State:
+def _all_or_nothing(files: KernelFiles, before: State, change: t.Callable[[], Target]) -> State:
     """Run ``change`` and check that its target is reached. Restore the previous state after any error."""
     try:
         target = change()
@@ -418,7 +414,7 @@ def _all_or_nothing(files: SysFiles, before: State, change: t.Callable[[], Targe
         raise
 
 
-def _explore(files: SysFiles, before: State, placed: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+def _explore(files: KernelFiles, before: State, placed: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Bring the CPUs without a known core online and return all cores. An offline CPU has no topology directory, and no topology cache was saved."""
     unplaced = set(before["present"]) - _cpus_of(placed)
     if before["control"] not in ("on", *WITHOUT_CONTROL):
@@ -437,7 +433,7 @@ def join_cores(cores: Cores, more: Cores) -> list[tuple[int, ...]]:
     return sorted(tuple(sorted(core)) for core in joined)
 
 
-def _put_back(files: SysFiles, before: State) -> list[str]:
+def _put_back(files: KernelFiles, before: State) -> list[str]:
     try:
         return restore(files.sysroot, before, files)
     except StateError as error:
@@ -457,7 +453,7 @@ def _refuse(error: StateError) -> None:
     raise error
 
 
-def _apply(files: SysFiles, target: Target, on_refusal: _OnRefusal) -> None:
+def _apply(files: KernelFiles, target: Target, on_refusal: _OnRefusal) -> None:
     """Write the control, then switch the remaining CPUs one at a time: first online, then offline, so that there are never too few CPUs."""
     state = read(files=files)
     if _control_is_written(state, target):
@@ -469,7 +465,7 @@ def _apply(files: SysFiles, target: Target, on_refusal: _OnRefusal) -> None:
         _switch_cpu(files, cpu, False, on_refusal)
 
 
-def _write_control(files: SysFiles, values: tuple[str, ...], on_refusal: _OnRefusal) -> None:
+def _write_control(files: KernelFiles, values: tuple[str, ...], on_refusal: _OnRefusal) -> None:
     """Write the first of ``values`` that the kernel accepts. Repeat an off that the kernel did not complete."""
     before = read(files=files)
     for value in values:
@@ -486,7 +482,7 @@ def _write_control(files: SysFiles, values: tuple[str, ...], on_refusal: _OnRefu
         return
 
 
-def _control_refused(files: SysFiles, before: State, value: str, error: OSError) -> StateError:
+def _control_refused(files: KernelFiles, before: State, value: str, error: OSError) -> StateError:
     """Return the error of a refused write. The kernel returns one errno for all CPUs and stops at the one that refused: name that CPU if possible."""
     name = errno.errorcode.get(error.errno or 0, str(error.errno))
     after = read(files=files)
@@ -500,7 +496,7 @@ def _control_refused(files: SysFiles, before: State, value: str, error: OSError)
     return StateError(f"{refusing}{name}: {_meaning(name, after)} (writing {value} to /{CONTROL})")
 
 
-def _is_first_thread(files: SysFiles, cpu: int) -> bool:
+def _is_first_thread(files: KernelFiles, cpu: int) -> bool:
     return any(core[0] == cpu for core in _siblings_now(files, [cpu]))
 
 
@@ -512,7 +508,7 @@ def _meaning(name: str, state: State, isolated: str | None = None) -> str:
     return MEANINGS.get(name, "the kernel refused")
 
 
-def _switch_cpu(files: SysFiles, cpu: int, online: bool, on_refusal: _OnRefusal) -> None:
+def _switch_cpu(files: KernelFiles, cpu: int, online: bool, on_refusal: _OnRefusal) -> None:
     path = f"{CPU_DIRECTORY}/cpu{cpu}/online"
     try:
         files.write(path, "1" if online else "0")

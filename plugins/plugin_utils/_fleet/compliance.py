@@ -12,7 +12,7 @@ import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files, kernel_files
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import policy
@@ -37,7 +37,7 @@ ComplianceResult = dict[str, t.Any]
 Facts = t.Mapping[str, t.Any]
 
 
-class _KernelFacts(smt_state.SysFiles):
+class _KernelFacts(kernel_files.KernelFiles):
     """The kernel's files rebuilt from a host's facts, read-only, for functions that read files."""
 
     def __init__(self, facts: Facts):
@@ -54,7 +54,7 @@ class _KernelFacts(smt_state.SysFiles):
     def read(self, path: str) -> str | None:
         """Return the content of a file, or None."""
         content = self._texts.get(path)
-        return content[: smt_state.LONGEST_FILE] if isinstance(content, str) else None
+        return content[: host_files.SMALL] if isinstance(content, str) else None
 
 
 def judge(facts: t.Any, desired: policy.DesiredState, scope: str, memory: t.Mapping[str, t.Any] | None = None) -> ComplianceResult:

@@ -13,7 +13,7 @@ import sysfs_tree
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, policy
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.policy import DesiredState
 from fake_host import Host
@@ -62,7 +62,6 @@ def _asked(host, desired):
 
 def _host(root, cores, options):
     host = Host.__new__(Host)
-    affinity.Host.__init__(host, str(root))
     super(Host, host).__init__(root, cores, **options)
     host.put("proc/self/mounts", "")
     host.boot("first")

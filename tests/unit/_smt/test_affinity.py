@@ -8,14 +8,14 @@ import errno
 import json
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, tasks
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files, tasks
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity
 
 ONLINE = range(8)
 GOING = (1, 3, 5, 7)
 
 
-class Tree(affinity.Host):
+class Tree(kernel_files.KernelFiles):
     """A host of files, with tasks whose masks can be set."""
 
     def __init__(self, root):

@@ -7,13 +7,13 @@ from __future__ import annotations
 import json
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, change as smt_change, snapshot as smt_snapshot
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change, snapshot as smt_snapshot
 from fake_kernel import FakeKernel, numbered_cores
 
 CORES = numbered_cores(4, 2, "adjacent")
 
 
-class Host(FakeKernel, affinity.Host):
+class Host(FakeKernel):
     """A fake kernel that a request can be sent to."""
 
     def __init__(self, sysroot, **options):
