@@ -17,7 +17,8 @@ from __future__ import annotations
 import errno
 import typing as t
 
-from .._host import bindings, cpulist, cpusets, kernel_files, locks, tasks as host_tasks
+from .._bindings import bindings, cpusets, tasks as host_tasks
+from .._host import cpulist, kernel_files, locks
 from . import state as smt_state
 
 # Lines in a message for a person. The module's result has all of them.

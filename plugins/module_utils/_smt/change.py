@@ -89,7 +89,7 @@ class RuntimeChange:
         self.request = request
         self.host = kernel_files.KernelFiles(sysroot)
         self.fs = host_files.HostFs(sysroot)
-        self.rollback_timer = rollback_timer.RollbackTimer(self.host, self.fs, run_command)
+        self.rollback_timer = rollback_timer.RollbackTimer(self.fs, run_command)
         self.run_command = run_command
         self.warnings: list[str] = []
         self.not_restored: list[str] = []
@@ -133,13 +133,13 @@ class RuntimeChange:
         """
         self.before = smt_state.read(files=self.host)
         self.topology = topology.read_topology(self.fs, topology_cache.load(self.fs))
-        self.saved = smt_snapshot.load(self.host, self.fs, persistence.is_kept(self.fs))
+        self.saved = smt_snapshot.load(self.fs, persistence.is_kept(self.fs))
         # Cores that were seen in this boot while more CPUs were online than now.
         self.cores = smt_state.join_cores(self.topology.cores, self.saved["cores"] if self.saved else [])
         self.goal = self._goal()
         self.moves = bool(smt_state.differences(self.before, self.goal))
         begins = self.moves and self.request.rollback_after is not None
-        self.ends = smt_restore.pending(self.host) is not None and (self.request.confirm or (self.request.state == RESTORED and not begins))
+        self.ends = smt_restore.pending(self.fs) is not None and (self.request.confirm or (self.request.state == RESTORED and not begins))
         self.forgets = self.request.state == RESTORED and self.saved is not None
         self.rollback_pending = begins or (self.rollback_timer.is_armed() and not self.ends)
 
@@ -172,10 +172,10 @@ class RuntimeChange:
 
     def _check_can_be_confirmed(self) -> None:
         """Check that the requested state is there, and that its rollback is pending or it was confirmed before."""
-        if smt_restore.pending(self.host) is not None:
+        if smt_restore.pending(self.fs) is not None:
             if self.moves:
                 raise ChangeRefusedError("nothing was confirmed: the host is not in the state asked for. The timer that rolls the change back is still armed")
-        elif smt_restore.was_rolled_back(self.host):
+        elif smt_restore.was_rolled_back(self.fs):
             raise ChangeRefusedError(
                 "this comes too late: rollback_after had passed, and the host was restored to the state before the change "
                 f"(journalctl -u {rollback_timer.UNIT}.service). Nothing was confirmed, nothing was changed now"
@@ -187,7 +187,7 @@ class RuntimeChange:
         """Change the CPUs, from saving the topology to putting the last mask back, and return the state after it."""
         topology_cache.save(self.fs, self.topology)
         saved, record = self._save_snapshot(self.goal)
-        already_pending = smt_restore.pending(self.host) is not None
+        already_pending = smt_restore.pending(self.fs) is not None
         if self.request.rollback_after is not None:
             self.rollback_timer.arm(self.rollback_timer.with_pending(record), self.request.rollback_after)
         elif already_pending:
@@ -213,7 +213,7 @@ class RuntimeChange:
         if saved:
             saved["masks"] = affinity.merge(saved["masks"], captured)
         else:
-            saved = self.saved = smt_snapshot.new(self.host, self.before, captured)
+            saved = self.saved = smt_snapshot.new(self.fs, self.before, captured)
             remove = [smt_snapshot.PATH]
         saved["cores"] = self.cores
         smt_snapshot.save(self.fs, saved)

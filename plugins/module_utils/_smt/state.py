@@ -234,7 +234,10 @@ def bring_back(sysroot: str, state: State, files: KernelFiles | None = None) -> 
 
 def _exactly(state: State, now: State) -> Target:
     """Return a saved state as a target, without CPUs that are no longer present."""
-    check_state(state)
+    try:
+        check(state)
+    except ValueError as error:
+        raise StateError(str(error)) from error
     present = set(now["present"])
     control = state["control"]
     online = frozenset(state["online"]) & present
@@ -256,10 +259,10 @@ def is_cpus(value: object) -> bool:
     )
 
 
-def check_state(state: object) -> None:
-    """Check a state, for example from a file; raise StateError when ``state`` is not a valid state."""
+def check(state: object) -> None:
+    """Check a state, for example from a file; raise ValueError when ``state`` is not a valid state."""
     if not (isinstance(state, dict) and isinstance(state.get("control"), str) and is_cpus(state.get("online")) and is_cpus(state.get("present"))):
-        raise StateError(f"not a saved SMT state: {state!r:.80}")
+        raise ValueError(f"not a saved SMT state: {state!r:.80}")
 
 
 def reached(state: State, target: Target) -> bool:

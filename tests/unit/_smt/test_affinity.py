@@ -8,7 +8,8 @@ import errno
 import json
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files, tasks
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import tasks
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity
 
 ONLINE = range(8)

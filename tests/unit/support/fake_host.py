@@ -29,7 +29,7 @@ class Host(FakeKernel):
         full.write(path, text)
 
     def boot(self, boot_id):
-        self.put(smt_snapshot.BOOT_ID, boot_id)
+        self.put("proc/sys/kernel/random/boot_id", boot_id)
 
     def run_command(self, command):
         self.commands.append(command)
@@ -50,7 +50,7 @@ class Host(FakeKernel):
         }
         given.update(options)
         change = smt_change.RuntimeChange(smt_change.Request(state=state, **given), self.run_command, self.sysroot)
-        change.host = change.rollback_timer._host = self
+        change.host = self
         result = change.run()
         result["warnings"] = change.warnings
         assert json.loads(json.dumps(result)) == result

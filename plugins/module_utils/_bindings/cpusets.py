@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from . import kernel_files
+from .._host import kernel_files
 
 MOST_CGROUPS = 20000
 

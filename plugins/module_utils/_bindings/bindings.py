@@ -13,7 +13,7 @@ import os
 import re
 import typing as t
 
-from . import cpulist, kernel_files, locks
+from .._host import cpulist, kernel_files, locks
 
 MOST_UNIT_FILES = 10000
 KUBELET_STATE = "var/lib/kubelet/cpu_manager_state"

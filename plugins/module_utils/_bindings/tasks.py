@@ -14,7 +14,7 @@ import os
 import re
 import typing as t
 
-from . import kernel_files, locks
+from .._host import kernel_files, locks
 
 # Start of the ids of ordinary users where /etc/login.defs does not set UID_MIN (login.defs(5)).
 FIRST_USER = 1000
