@@ -64,7 +64,7 @@ def units(host: kernel_files.KernelFiles) -> list[Binding]:
             continue
         seen.add(real)
         for key, value in _UNIT_SETTING.findall(host.read(path) or ""):
-            cpus = kernel_files.parse_cpus(",".join(value.replace(",", " ").split()))
+            cpus = cpulist.parse_or_empty(",".join(value.replace(",", " ").split()))
             found.append(Binding(cpus, f"/{locks.printable(path, 256)} sets {key}={locks.printable(value.strip(), 64)}"))
     return found
 
@@ -84,8 +84,8 @@ def guests(host: kernel_files.KernelFiles) -> list[Binding]:
 def _libvirt_cpus(text: str) -> frozenset[int]:
     """Return the CPUs of a libvirt list, which may exclude CPUs: ``0-3,^2``."""
     parts = [part.strip() for part in text.split(",")]
-    included = kernel_files.parse_cpus(",".join(part for part in parts if part[:1] != "^"))
-    return included - kernel_files.parse_cpus(",".join(part[1:] for part in parts if part[:1] == "^"))
+    included = cpulist.parse_or_empty(",".join(part for part in parts if part[:1] != "^"))
+    return included - cpulist.parse_or_empty(",".join(part[1:] for part in parts if part[:1] == "^"))
 
 
 def kubelet_is_static(host: kernel_files.KernelFiles) -> bool:
@@ -100,13 +100,13 @@ def kubelet_is_static(host: kernel_files.KernelFiles) -> bool:
 def isolated(host: kernel_files.KernelFiles) -> list[Binding]:
     """Return the CPUs isolated at boot, with the boot argument."""
     arguments = (("isolated", "isolcpus="), ("nohz_full", "nohz_full="))
-    return [Binding(kernel_files.parse_cpus(host.read(f"{_CPU_DIRECTORY}/{name}")), argument) for name, argument in arguments]
+    return [Binding(cpulist.parse_or_empty(host.read(f"{_CPU_DIRECTORY}/{name}")), argument) for name, argument in arguments]
 
 
 def nodes(host: kernel_files.KernelFiles) -> list[Binding]:
     """Return the CPUs of each NUMA node, with its name."""
     names = [name for name in host.names(_NODE_DIRECTORY) if re.fullmatch(r"node[0-9]+", name)]
-    return [Binding(kernel_files.parse_cpus(host.read(f"{_NODE_DIRECTORY}/{name}/cpulist")), name) for name in names]
+    return [Binding(cpulist.parse_or_empty(host.read(f"{_NODE_DIRECTORY}/{name}/cpulist")), name) for name in names]
 
 
 def interrupt_path(number: str) -> str:
@@ -118,7 +118,7 @@ def interrupts(host: kernel_files.KernelFiles, online: frozenset[int]) -> list[t
     """Return number and CPUs of the interrupts that may not be handled by all online CPUs."""
     found = []
     for number in host.names(_INTERRUPTS):
-        cpus = kernel_files.parse_cpus(host.read(interrupt_path(number))) if number.isdigit() else frozenset()
+        cpus = cpulist.parse_or_empty(host.read(interrupt_path(number))) if number.isdigit() else frozenset()
         if cpus and not cpus >= online:
             found.append((number, cpus))
     return found

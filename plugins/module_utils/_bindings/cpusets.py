@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._host import kernel_files
+from .._host import cpulist, kernel_files
 
 MOST_CGROUPS = 20000
 
@@ -42,7 +42,7 @@ def find(host: kernel_files.KernelFiles) -> list[Cpuset]:
                 break
             path = pending.pop()
             has_cpus = host.exists(path + "/cpuset.cpus")
-            cpus = kernel_files.parse_cpus(host.read(path + "/cpuset.cpus")) if has_cpus and path != mount else None
+            cpus = cpulist.parse_or_empty(host.read(path + "/cpuset.cpus")) if has_cpus and path != mount else None
             if cpus:
                 partition = host.read(path + "/cpuset.cpus.partition") if version == 2 else None
                 found.append(Cpuset(version, path, path[len(mount) :], cpus, partition if partition in ("root", "isolated") else None))
@@ -71,7 +71,7 @@ def effective_cpus(host: kernel_files.KernelFiles, pid: int, online: frozenset[i
         for path in [entry[2] for entry in cgroups if len(entry) == 3 and (entry[1] == "" if version == 2 else "cpuset" in entry[1].split(","))]:
             parts = path.strip("/").split("/")
             for length in range(len(parts), -1, -1):
-                cpus = kernel_files.parse_cpus(host.read("/".join([mount, *parts[:length], name])))
+                cpus = cpulist.parse_or_empty(host.read("/".join([mount, *parts[:length], name])))
                 if cpus:
                     return cpus
     return online

@@ -14,7 +14,7 @@ import os
 import re
 import typing as t
 
-from .._host import kernel_files, locks
+from .._host import cpulist, kernel_files, locks
 
 # Start of the ids of ordinary users where /etc/login.defs does not set UID_MIN (login.defs(5)).
 FIRST_USER = 1000
@@ -87,7 +87,7 @@ def current_mask(host: kernel_files.KernelFiles, pid: int, start: str) -> frozen
     if stat is None or stat.start != start:
         return None
     found = _mask_text(host.read(f"proc/{pid}/status") or "")
-    return None if found is None else kernel_files.parse_cpus(found)
+    return None if found is None else cpulist.parse_or_empty(found)
 
 
 def describe(host: kernel_files.KernelFiles, task: Task) -> str:
@@ -110,7 +110,7 @@ def runs_as_root(host: kernel_files.KernelFiles, name: str) -> bool:
 
 def _read_task(host: kernel_files.KernelFiles, folder: str, pid: int, online: frozenset[int], first_uid: int) -> Task | None:
     status = host.read(folder + "/status") or ""
-    mask = kernel_files.parse_cpus(_mask_text(status))
+    mask = cpulist.parse_or_empty(_mask_text(status))
     if not mask or mask >= online:
         return None
     stat = _read_stat(host, folder + "/stat")

@@ -24,7 +24,7 @@ BACKENDS: dict[str, t.Callable[[host_files.HostFs, boot_entries.Loader], loader_
 ERRORS = (loader_base.BootLoaderError, boot_arguments.BootArgsError, locks.HostLockError)
 
 # Values of smt/control on a machine where SMT cannot be switched.
-_NO_CONTROL = ("notsupported", "notimplemented", "absent", "")
+_NO_CONTROL = smt_state.WITHOUT_CONTROL
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,14 @@ def parse(text: object, most: int = MAX_CPU + 1) -> tuple[int, ...]:
     return tuple(cpus) if ascending else tuple(sorted(set(cpus)))
 
 
+def parse_or_empty(text: object) -> frozenset[int]:
+    """Return the CPUs of a CPU list; none when the text is missing or not valid. For texts that are not worth an error."""
+    try:
+        return frozenset(parse(text or ""))
+    except CpuListError:
+        return frozenset()
+
+
 def _bounds(part: str, text: str) -> tuple[int, int]:
     match = _RANGE.fullmatch(part.strip())
     if match is None:

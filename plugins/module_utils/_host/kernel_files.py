@@ -15,7 +15,7 @@ import os
 import stat
 import typing as t
 
-from . import cpulist, files, locks
+from . import files, locks
 
 
 class KernelFiles:
@@ -96,11 +96,3 @@ class KernelFiles:
             return bool(os.stat(self._files.path(path)).st_mode & (stat.S_ISUID | stat.S_ISGID))
         except OSError:
             return False
-
-
-def parse_cpus(text: str | None) -> frozenset[int]:
-    """Return the CPUs of a list from a file; empty when the text is missing or not a valid CPU list."""
-    try:
-        return frozenset(cpulist.parse(text or ""))
-    except cpulist.CpuListError:
-        return frozenset()

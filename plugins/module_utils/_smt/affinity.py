@@ -136,7 +136,7 @@ def masks_now(host: kernel_files.KernelFiles, captured: Captured) -> dict[int, s
     masks = {}
     for task in captured["tasks"]:
         mask = _current_mask(host, task)
-        if mask is not None and not kernel_files.parse_cpus(mask) >= online & cpusets.effective_cpus(host, task["pid"], online):
+        if mask is not None and not cpulist.parse_or_empty(mask) >= online & cpusets.effective_cpus(host, task["pid"], online):
             masks[task["pid"]] = mask
     return masks
 
@@ -159,7 +159,7 @@ def put_back(host: kernel_files.KernelFiles, captured: Captured, masks_before: t
     pending: Captured = {"online": captured["online"], "tasks": [], "cpusets": {}, "partitions": {}, "interrupts": {}}
     # Parents first: a v1 cpuset cannot hold a CPU that its parent does not have.
     for path, text in sorted(captured["cpusets"].items()):
-        cpus = kernel_files.parse_cpus(text)
+        cpus = cpulist.parse_or_empty(text)
         reports += _put_cpuset(host, path, cpus, now)
         if cpus & missing:
             pending["cpusets"][path] = text
@@ -169,10 +169,10 @@ def put_back(host: kernel_files.KernelFiles, captured: Captured, masks_before: t
             pending["partitions"][path] = kind
     for task in captured["tasks"]:
         reports += _put_task(host, task, masks_before.get(task["pid"]), now)
-        if kernel_files.parse_cpus(task["mask"]) & missing:
+        if cpulist.parse_or_empty(task["mask"]) & missing:
             pending["tasks"].append(task)
     for number, text in sorted(captured["interrupts"].items()):
-        cpus = kernel_files.parse_cpus(text)
+        cpus = cpulist.parse_or_empty(text)
         reports += _put_interrupt(host, number, cpus, now)
         if cpus & missing:
             pending["interrupts"][number] = text
@@ -253,8 +253,8 @@ def _put_task(host: kernel_files.KernelFiles, task: SavedTask, mask_before: str 
     current = _current_mask(host, task)
     if current is None:
         return [f"{who} is gone, its mask {task['mask']} was not needed any more"]
-    wanted = kernel_files.parse_cpus(task["mask"])
-    if kernel_files.parse_cpus(current) == wanted or not wanted & online:
+    wanted = cpulist.parse_or_empty(task["mask"])
+    if cpulist.parse_or_empty(current) == wanted or not wanted & online:
         return []
     left = task.get("left")
     if left is not None and mask_before is not None and mask_before != left:
@@ -291,7 +291,7 @@ def _put_cpuset(host: kernel_files.KernelFiles, path: str, wanted: frozenset[int
     current = host.read(path + "/cpuset.cpus")
     if current is None:
         return [f"/{_printable(path)} is gone, its cpuset {cpulist.render(wanted)} was not needed any more"]
-    if kernel_files.parse_cpus(current) >= wanted & online:
+    if cpulist.parse_or_empty(current) >= wanted & online:
         return []
     try:
         host.write(path + "/cpuset.cpus", cpulist.render(wanted & online))
@@ -333,7 +333,7 @@ def _put_interrupt(host: kernel_files.KernelFiles, number: str, wanted: frozense
     current = host.read(path)
     if current is None:
         return [f"interrupt {number} is gone, its CPUs {cpulist.render(wanted)} were not needed any more"]
-    if kernel_files.parse_cpus(current) == wanted or not wanted & online:
+    if cpulist.parse_or_empty(current) == wanted or not wanted & online:
         return []
     try:
         host.write(path, cpulist.render(wanted))

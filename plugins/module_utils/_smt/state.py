@@ -16,6 +16,7 @@ import errno
 import os
 import typing as t
 
+from .._host import cpulist
 from .._host.kernel_files import KernelFiles
 
 CPU_DIRECTORY = "sys/devices/system/cpu"
@@ -23,14 +24,13 @@ CONTROL = CPU_DIRECTORY + "/smt/control"
 ACTIVE = CPU_DIRECTORY + "/smt/active"
 METHODS = ("auto", "smt_control", "cpu_online")
 
-# The kernel's own limit (NR_CPUS) is 8192 on the largest configurations; a list beyond this is not a CPU list.
-MOST_CPUS = 65536
-
 Cores = t.Iterable[t.Sequence[int]]
 """CPUs of each core, sorted by thread."""
 
-WITHOUT_CONTROL = ("absent", "notsupported", "notimplemented")
-OFF = ("off", "forceoff")
+# What the control reads, beside a number of threads per core (6.6 and later); ABSENT stands for a kernel without the file.
+ON, FORCE_OFF, NOT_SUPPORTED, ABSENT = "on", "forceoff", "notsupported", "absent"
+OFF = ("off", FORCE_OFF)
+WITHOUT_CONTROL = (ABSENT, NOT_SUPPORTED, "notimplemented")
 
 # What an errno means when a CPU is brought up or down, or the control is written (kernel/cpu.c, drivers/base/cpu.c).
 MEANINGS = {
@@ -82,20 +82,17 @@ _OnRefusal = t.Callable[[StateError], None]
 _Learned = t.Optional[t.List[t.Tuple[int, ...]]]
 
 
-def parse_cpulist(text: str, where: str) -> list[int]:
-    """Return the sorted CPUs of a kernel list (``0-3,8``; the kernel never prints strides); raise StateError naming the file ``where`` if it is not valid."""
-    cpus: set[int] = set()
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not first and not dash:
-            continue
-        if not (first.isdigit() and (last.isdigit() or not dash)):
-            raise StateError(f"{where}: {text!r:.60} is not a valid CPU list")
-        low, high = int(first), int(last or first)
-        if low > high or high >= MOST_CPUS:
-            raise StateError(f"{where}: {text!r:.60} is not a valid CPU list")
-        cpus.update(range(low, high + 1))
-    return sorted(cpus)
+def is_switchable(control: str) -> bool:
+    """Return whether the kernel can switch SMT when smt/control reads ``control``, as far as that value shows."""
+    return control in (ON, *OFF) or control.isdigit()
+
+
+def _parse(text: str, where: str) -> list[int]:
+    """Return the sorted CPUs of a kernel list; raise StateError naming the file ``where`` when it is not valid."""
+    try:
+        return list(cpulist.parse(text))
+    except cpulist.CpuListError as error:
+        raise StateError(f"{where}: {error}") from error
 
 
 def read(sysroot: str = "/", files: KernelFiles | None = None) -> State:
@@ -108,10 +105,10 @@ def read(sysroot: str = "/", files: KernelFiles | None = None) -> State:
     present = files.read(CPU_DIRECTORY + "/present") or online
     control = files.read(CONTROL)
     return {
-        "control": "absent" if control is None else control[:32] or "absent",
+        "control": (control or ABSENT)[:32],
         "active": {"1": True, "0": False}.get(files.read(ACTIVE) or ""),
-        "online": parse_cpulist(online, "/" + online_file),
-        "present": parse_cpulist(present, f"/{CPU_DIRECTORY}/present"),
+        "online": _parse(online, "/" + online_file),
+        "present": _parse(present, f"/{CPU_DIRECTORY}/present"),
     }
 
 
@@ -254,8 +251,8 @@ def is_cpus(value: object) -> bool:
     """Return whether ``value``, for example from a file, is a list of CPU numbers."""
     return (
         isinstance(value, list)
-        and len(value) <= MOST_CPUS
-        and all(isinstance(cpu, int) and not isinstance(cpu, bool) and 0 <= cpu < MOST_CPUS for cpu in value)
+        and len(value) <= cpulist.MAX_CPU + 1
+        and all(isinstance(cpu, int) and not isinstance(cpu, bool) and 0 <= cpu <= cpulist.MAX_CPU for cpu in value)
     )
 
 
@@ -325,9 +322,9 @@ def _target(before: State, cores: list[tuple[int, ...]], threads: int | None, me
         raise StateError(f"{threads} threads per core are not possible: the minimum is 1")
     if method == "smt_control" and control in WITHOUT_CONTROL:
         raise StateError(f"/{CONTROL}: {control}, so the method smt_control cannot be used here; use auto or cpu_online")
-    if control == "forceoff" and threads != 1:
+    if control == FORCE_OFF and threads != 1:
         raise StateError(f"/{CONTROL}: forceoff is final until a reboot without nosmt=force: siblings cannot be turned on at run time")
-    if most == 1 and threads != 1 and (not unplaced or control == "notsupported"):
+    if most == 1 and threads != 1 and (not unplaced or control == NOT_SUPPORTED):
         raise StateError(f"no core has a second thread (smt/control: {control}): there is no SMT here, or it is off in firmware")
     if threads is not None and threads > most and not unplaced:
         raise StateError(f"{threads} threads per core are not possible: the cores of this host have at most {most}")
@@ -377,7 +374,7 @@ def _siblings_now(files: KernelFiles, cpus: t.Iterable[int]) -> set[tuple[int, .
         folder = f"{CPU_DIRECTORY}/cpu{cpu}/topology/"
         text = files.read(folder + "core_cpus_list") or files.read(folder + "thread_siblings_list")
         if text:
-            cores.add(tuple(parse_cpulist(text, "/" + folder)))
+            cores.add(tuple(_parse(text, "/" + folder)))
     return cores
 
 
@@ -420,7 +417,7 @@ def _all_or_nothing(files: KernelFiles, before: State, change: t.Callable[[], Ta
 def _explore(files: KernelFiles, before: State, placed: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Bring the CPUs without a known core online and return all cores. An offline CPU has no topology directory, and no topology cache was saved."""
     unplaced = set(before["present"]) - _cpus_of(placed)
-    if before["control"] not in ("on", *WITHOUT_CONTROL):
+    if before["control"] not in (ON, *WITHOUT_CONTROL):
         _write_control(files, ("on",), _refuse)
     for cpu in sorted(unplaced - set(read(files=files)["online"])):
         _switch_cpu(files, cpu, True, _refuse)
@@ -449,7 +446,7 @@ def _must_explore(before: State, cores: list[tuple[int, ...]], threads: int | No
     if not unplaced or threads == 1:
         return False
     # If SMT is in use and the control allows siblings, an offline CPU is off on purpose, and enable leaves it offline.
-    return threads is not None or before["control"] not in ("on", *WITHOUT_CONTROL) or not smt_in_use((origin or before)["online"], cores)
+    return threads is not None or before["control"] not in (ON, *WITHOUT_CONTROL) or not smt_in_use((origin or before)["online"], cores)
 
 
 def _refuse(error: StateError) -> None:

@@ -22,7 +22,6 @@ _FILE = state_file.StateFile(PATH, "threadwise.smt/topology", mode=0o644)
 # The first that exists and is not empty is used. Only root can read the DMI files, so a cache that root saved must be loaded by root.
 _IDENTITY_FILES = ("sys/class/dmi/id/product_uuid", "sys/class/dmi/id/product_serial", "proc/device-tree/system-id", "etc/machine-id")
 _MODEL_FIELDS = ("vendor_id", "cpu family", "model", "model name", "stepping", "CPU implementer", "CPU part", "cpu", "machine")
-_HEAD = 4096
 
 
 def save(fs: HostFs, topology: Topology) -> bool:
@@ -66,7 +65,7 @@ def load(fs: HostFs) -> Topology | None:
 def machine_key(fs: HostFs) -> str:
     """Return a SHA-256 (hexadecimal) of the machine's identity and CPU model. It does not reveal either of them."""
     identity = next((name + "=" + text.strip(" \t\r\n\0") for name, text in ((name, fs.read(name)) for name in _IDENTITY_FILES) if text), "")
-    fields = cpuinfo.first(fs.head("proc/cpuinfo", _HEAD) or "")
+    fields = cpuinfo.read_first(fs)
     model = [f"{name}={fields[name]}" for name in _MODEL_FIELDS if name in fields]
     return hashlib.sha256("\n".join([identity, *model]).encode("utf-8")).hexdigest()
 

@@ -127,7 +127,7 @@ def running(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
     files = _KernelFacts(facts)
     try:
         now = smt_state.read(files=files)
-        cores = [cpulist.parse(core) for core in _list(facts, "sibling_groups")[: smt_state.MOST_CPUS]]
+        cores = [cpulist.parse(core) for core in _list(facts, "sibling_groups")[: cpulist.MAX_CPU + 1]]
         threads = {policy.ENABLED: None, policy.DISABLED: 1}[desired.state] if desired.state else desired.threads
         goal = smt_state.predict("/", cores, threads, files=files)
     except cpulist.CpuListError as error:

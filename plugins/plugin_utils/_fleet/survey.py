@@ -95,7 +95,7 @@ def _state(facts: dict[str, t.Any]) -> str:
         return UNKNOWN
     if not active:
         return FORCED_OFF if control == "forceoff" else OFF
-    return PARTLY if _cpus(_dict(facts, "cpus").get("offline")) else ON
+    return PARTLY if cpulist.parse_or_empty(_dict(facts, "cpus").get("offline")) else ON
 
 
 def _shape(facts: dict[str, t.Any]) -> str:
@@ -140,13 +140,6 @@ def _text(value: t.Any) -> str | None:
 
 def _texts(value: t.Any) -> tuple[str, ...] | None:
     return tuple(text for text in map(_text, value[:MOST_TEXT]) if text) if isinstance(value, list) else None
-
-
-def _cpus(value: t.Any) -> tuple[int, ...]:
-    try:
-        return cpulist.parse(value)
-    except cpulist.CpuListError:
-        return ()
 
 
 # The terminal
