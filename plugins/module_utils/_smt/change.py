@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import config_files, cpulist, files as host_files, kernel_files, locks
@@ -147,7 +148,7 @@ class RuntimeChange:
         """Return the requested state, as far as it can be predicted."""
         if self.request.state == RESTORED:
             return {**self.saved["cpu"], "present": self.before["present"]} if self.saved else self.before
-        return smt_state.predict(self.host.sysroot, self.cores, self._threads(), self.request.method, self._origin(), self.host)
+        return smt_state.predict(self.before, self.cores, self._threads(), self.request.method, self._origin(), smt_state.takes_numbers(os.uname().machine))
 
     def _threads(self) -> int | None:
         return None if self.request.state == ENABLED else 1 if self.request.state == DISABLED else self.request.threads

@@ -13,7 +13,6 @@ every write is read back.
 from __future__ import annotations
 
 import errno
-import os
 import typing as t
 
 from .._host import cpulist
@@ -98,17 +97,29 @@ def _parse(text: str, where: str) -> list[int]:
 def read(sysroot: str = "/", files: KernelFiles | None = None) -> State:
     """Return the state of a host, from ``files`` or the files below ``sysroot``; raise StateError when the kernel does not show which CPUs are online."""
     files = files or KernelFiles(sysroot)
-    online_file = CPU_DIRECTORY + "/online"
-    online = files.read(online_file)
+    active = {"1": True, "0": False}.get(files.read(ACTIVE) or "")
+    return of(files.read(CONTROL), active, files.read(CPU_DIRECTORY + "/online"), files.read(CPU_DIRECTORY + "/present"))
+
+
+def of(control: str | None, active: bool | None, online: str | None, present: str | None) -> State:
+    """Return a state from what the kernel's files read; None for a missing file.
+
+    Args:
+        control: of smt/control
+        active: of smt/active
+        online: the CPU list ``online``
+        present: the CPU list ``present``
+
+    Raises:
+        StateError: the kernel does not show which CPUs are online, or a list is not valid.
+    """
     if not online:
-        raise StateError(f"/{online_file}: missing or empty, so the state of the CPUs is unknown")
-    present = files.read(CPU_DIRECTORY + "/present") or online
-    control = files.read(CONTROL)
+        raise StateError(f"/{CPU_DIRECTORY}/online: missing or empty, so the state of the CPUs is unknown")
     return {
         "control": (control or ABSENT)[:32],
-        "active": {"1": True, "0": False}.get(files.read(ACTIVE) or ""),
-        "online": _parse(online, "/" + online_file),
-        "present": _parse(present, f"/{CPU_DIRECTORY}/present"),
+        "active": active,
+        "online": _parse(online, f"/{CPU_DIRECTORY}/online"),
+        "present": _parse(present or online, f"/{CPU_DIRECTORY}/present"),
     }
 
 
@@ -161,16 +172,26 @@ def set_threads_per_core(
     return _transaction(files or KernelFiles(sysroot), cores, threads, method, origin, learned)
 
 
-def predict(sysroot: str, cores: Cores, threads: int | None, method: str = "auto", origin: State | None = None, files: KernelFiles | None = None) -> State:
-    """Return the state that a change would lead to, as far as the topology is known, without writing.
+def takes_numbers(machine: str) -> bool:
+    """Return whether the kernel of an architecture, named as uname(2) does, takes any number of threads up to the maximum."""
+    # CONFIG_SMT_NUM_THREADS_DYNAMIC, which only powerpc has.
+    return machine.startswith("ppc64")
 
-    Arguments are those of :func:`set_threads_per_core`; ``threads`` None predicts :func:`enable`.
+
+def predict(before: State, cores: Cores, threads: int | None, method: str = "auto", origin: State | None = None, numeric: bool = False) -> State:
+    """Return the state that a change would lead to, as far as the topology is known. A pure function.
+
+    Args:
+        before: the present state
+        cores: CPUs of each core, sorted by thread, with offline siblings
+        threads: threads per core; None predicts :func:`enable`
+        method: as for :func:`set_threads_per_core`
+        origin: as for :func:`set_threads_per_core`
+        numeric: whether the control takes a number of threads, see :func:`takes_numbers`
 
     Raises:
         StateError: when the host cannot have that state.
     """
-    files = files or KernelFiles(sysroot)
-    before = read(files=files)
     all_cores = _all_cores(cores, before)
     target = _target(before, all_cores, threads, method, origin)
     explores = _must_explore(before, all_cores, threads, origin)
@@ -179,8 +200,7 @@ def predict(sysroot: str, cores: Cores, threads: int | None, method: str = "auto
     online = (set(before["online"]) | target.online) - target.offline
     control = before["control"]
     if _control_is_written(before, target):
-        # Only powerpc takes a number between 1 and the maximum (CONFIG_SMT_NUM_THREADS_DYNAMIC).
-        control = target.writes[0 if os.uname().machine.startswith("ppc64") else -1]
+        control = target.writes[0 if numeric else -1]
     if explores:
         # CPUs without a known core. Usually they are siblings that come online.
         online |= set(before["present"]) - _cpus_of(all_cores)

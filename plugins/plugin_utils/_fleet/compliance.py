@@ -12,7 +12,7 @@ import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files, kernel_files
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import policy
@@ -35,26 +35,6 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 
 ComplianceResult = dict[str, t.Any]
 Facts = t.Mapping[str, t.Any]
-
-
-class _KernelFacts(kernel_files.KernelFiles):
-    """The kernel's files rebuilt from a host's facts, read-only, for functions that read files."""
-
-    def __init__(self, facts: Facts):
-        super().__init__()
-        cpus = _dict(facts, "cpus")
-        active = facts.get("active")
-        self._texts = {
-            smt_state.CPU_DIRECTORY + "/online": cpus.get("online"),
-            smt_state.CPU_DIRECTORY + "/present": cpus.get("present"),
-            smt_state.CONTROL: facts.get("control"),
-            smt_state.ACTIVE: str(int(active)) if isinstance(active, bool) else None,
-        }
-
-    def read(self, path: str) -> str | None:
-        """Return the content of a file, or None."""
-        content = self._texts.get(path)
-        return content[: host_files.SMALL] if isinstance(content, str) else None
 
 
 def judge(facts: t.Any, desired: policy.DesiredState, scope: str, memory: t.Mapping[str, t.Any] | None = None) -> ComplianceResult:
@@ -124,17 +104,18 @@ def running(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
         return _aspect(COMPLIANT)
     if not isinstance(facts.get("active"), bool):
         return _aspect(UNKNOWN, ["the kernel does not report which online CPUs share a core"])
-    files = _KernelFacts(facts)
+    cpus = _dict(facts, "cpus")
     try:
-        now = smt_state.read(files=files)
+        now = smt_state.of(_if_text(facts.get("control")), facts["active"], _if_text(cpus.get("online")), _if_text(cpus.get("present")))
         cores = [cpulist.parse(core) for core in _list(facts, "sibling_groups")[: cpulist.MAX_CPU + 1]]
         threads = {policy.ENABLED: None, policy.DISABLED: 1}[desired.state] if desired.state else desired.threads
-        goal = smt_state.predict("/", cores, threads, files=files)
+        numeric = smt_state.takes_numbers(_text(facts.get("hardware_class")) or "")
+        goal = smt_state.predict(now, cores, threads, numeric=numeric)
     except cpulist.CpuListError as error:
         return _aspect(UNKNOWN, [str(error)])
     except smt_state.StateError as error:
         # Without the online CPUs the status is unknown; where the desired state is not possible, the present state differs from it.
-        known = facts.get("supported") is not None and isinstance(_dict(facts, "cpus").get("online"), str)
+        known = facts.get("supported") is not None and isinstance(cpus.get("online"), str)
         return _aspect(DRIFTED if known else UNKNOWN, [str(error)], blocked_by=str(error))
     differences = smt_state.differences(now, goal)
     return _aspect(DRIFTED, _differences(goal, now), _blocked_by(facts, "runtime")) if differences else _aspect(COMPLIANT)
@@ -300,3 +281,7 @@ def _list(mapping: t.Mapping[str, t.Any], name: str) -> list[t.Any]:
 def _text(value: t.Any) -> str | None:
     """Return one shortened line, or None for a value that is not a text or empty."""
     return text.line(value, MOST_TEXT) or None if isinstance(value, str) else None
+
+
+def _if_text(value: t.Any) -> str | None:
+    return value if isinstance(value, str) else None

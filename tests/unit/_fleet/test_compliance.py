@@ -256,3 +256,10 @@ def test_a_large_machine_has_a_short_verdict(tmp_path):
     found = known(tmp_path, sysfs_tree.Machine(packages=2, cores=256))
     found["boot"]["configured"] = ["nosmt=" + "x" * 10**6] * 100
     assert len(json.dumps(judge(found, DesiredState("disabled")))) < 20_000
+
+
+@pytest.mark.parametrize(("machine", "control"), [("ppc64le", "2"), ("x86_64", None)])
+def test_the_number_that_powers_control_would_read(tmp_path, machine, control):
+    found = known(tmp_path, sysfs_tree.Machine(threads=4), hardware_class=f"{machine}-1s2c8t-split-00000000")
+    reasons = judge(found, DesiredState(threads=2), "runtime")["running"]["reasons"]
+    assert reasons == [f"smt/control reads 'on' instead of {control}"] * bool(control) + ["CPUs 4-7 are online"]

@@ -32,9 +32,10 @@ def test_without_the_file_there_are_no_fields(tmp_path):
     assert (cpuinfo.read(fs), cpuinfo.read_first(fs), fs.problems) == (({}, {}), {}, [])
 
 
-def test_the_model_is_that_of_the_first_cpu_and_needs_only_the_beginning(tmp_path):
+def test_the_model_is_that_of_the_first_cpu_and_needs_only_the_beginning(tmp_path, monkeypatch):
+    monkeypatch.setattr(host_files, "LARGE", 100)
     (tmp_path / "proc").mkdir()
-    (tmp_path / "proc/cpuinfo").write_text("vendor_id : V\n" + X86 + "x" * host_files.SMALL, encoding="utf-8")
+    (tmp_path / "proc/cpuinfo").write_text("vendor_id : V\n" + X86 + "x" * 100, encoding="utf-8")
     fs = host_files.HostFs(str(tmp_path))
     assert cpuinfo.read_first(fs) == {"vendor_id": "V", "model name": "One", "physical id": "0"}
     assert fs.problems == []

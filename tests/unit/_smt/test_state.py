@@ -268,8 +268,26 @@ def test_hostile_state(tmp_path, state):
 
 def test_prediction_equals_the_result(kernel, cores):
     for threads in (1, None, len(cores[0])):
-        predicted = smt_state.predict("", cores, threads, files=kernel)
+        predicted = smt_state.predict(smt_state.read(files=kernel), cores, threads)
         if threads is None:
             assert predicted == smt_state.enable("", cores, files=kernel)
         else:
             assert predicted == smt_state.set_threads_per_core("", cores, threads, files=kernel)
+
+
+@pytest.mark.parametrize(("machine", "numeric"), [("ppc64le", True), ("ppc64", True), ("x86_64", False), ("s390x", False)])
+def test_prediction_of_a_number_of_threads(tmp_path, machine, numeric):
+    cores = numbered_cores(2, 4, "adjacent")
+    kernel = FakeKernel(tmp_path, cores, modern=True, numeric=numeric)
+    before = smt_state.read(files=kernel)
+    predicted = smt_state.predict(before, cores, 2, numeric=smt_state.takes_numbers(machine))
+    assert (kernel.writes, predicted["control"]) == ([], "2" if numeric else "on")
+    assert predicted == smt_state.set_threads_per_core("", cores, 2, files=kernel)
+
+
+def test_a_state_from_what_files_read():
+    assert smt_state.of(None, None, "0-1,4", None) == {"control": "absent", "active": None, "online": [0, 1, 4], "present": [0, 1, 4]}
+    assert smt_state.of("off", False, "0", "0-1") == {"control": "off", "active": False, "online": [0], "present": [0, 1]}
+    for online, present in ((None, "0-1"), ("", "0-1"), ("0-", "0-1"), ("0", "x")):
+        with pytest.raises(smt_state.StateError, match=r"cpu/(online|present): "):
+            smt_state.of("on", True, online, present)
