@@ -18,12 +18,12 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_dire
     base_directory,
     kept_runs,
     sweep,
-    utc_now,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import state_file
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._host.locks import HostLock, HostLockError
+from ansible_collections.threadwise.smt.plugins.module_utils._host.text import utc_now
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import restore as smt_restore, state as smt_state, watchdog

@@ -13,7 +13,7 @@ import os
 import re
 import typing as t
 
-from .._host import cpulist, kernel_files, locks
+from .._host import cpulist, kernel_files, text as host_text
 
 MOST_UNIT_FILES = 10000
 KUBELET_STATE = "var/lib/kubelet/cpu_manager_state"
@@ -65,7 +65,7 @@ def units(host: kernel_files.KernelFiles) -> list[Binding]:
         seen.add(real)
         for key, value in _UNIT_SETTING.findall(host.read(path) or ""):
             cpus = cpulist.parse_or_empty(",".join(value.replace(",", " ").split()))
-            found.append(Binding(cpus, f"/{locks.printable(path, 256)} sets {key}={locks.printable(value.strip(), 64)}"))
+            found.append(Binding(cpus, f"/{host_text.printable(path, 256)} sets {key}={host_text.printable(value.strip(), 64)}"))
     return found
 
 
@@ -75,7 +75,7 @@ def guests(host: kernel_files.KernelFiles) -> list[Binding]:
     for directory in _LIBVIRT_DIRECTORIES:
         for name in host.names(directory):
             if name.endswith(".xml"):
-                guest = locks.printable(name[:-4], 64)
+                guest = host_text.printable(name[:-4], 64)
                 for element, value in _LIBVIRT_PINNING.findall(host.read(directory + "/" + name) or ""):
                     found.append(Binding(_libvirt_cpus(value), f"libvirt guest {guest} is pinned there ({element})"))
     return found
@@ -126,7 +126,7 @@ def interrupts(host: kernel_files.KernelFiles, online: frozenset[int]) -> list[t
 
 def interrupt_devices(host: kernel_files.KernelFiles, number: str) -> str:
     """Return the names of the devices or drivers of an interrupt, printable, separated by blanks."""
-    return locks.printable(" ".join(host.directories(f"{_INTERRUPTS}/{number}")), 64)
+    return host_text.printable(" ".join(host.directories(f"{_INTERRUPTS}/{number}")), 64)
 
 
 def is_placed_by_kernel(host: kernel_files.KernelFiles, number: str, cpus: frozenset[int]) -> bool:

@@ -14,7 +14,7 @@ import os
 import re
 import typing as t
 
-from .._host import cpulist, kernel_files, locks
+from .._host import cpulist, kernel_files, text as host_text
 
 # Start of the ids of ordinary users where /etc/login.defs does not set UID_MIN (login.defs(5)).
 FIRST_USER = 1000
@@ -92,7 +92,7 @@ def current_mask(host: kernel_files.KernelFiles, pid: int, start: str) -> frozen
 
 def describe(host: kernel_files.KernelFiles, task: Task) -> str:
     """Return the user and the unit or cgroup of a task for a message."""
-    place = f"unit {task.unit}" if task.unit else f"cgroup {locks.printable(next(iter(task.cgroups), '?'), _LONGEST_PLACE)}"
+    place = f"unit {task.unit}" if task.unit else f"cgroup {host_text.printable(next(iter(task.cgroups), '?'), _LONGEST_PLACE)}"
     own = "" if task.user is None else f", pinned by user {host.user_label(task.user)}" if task.user != task.uid else ", by the user alone"
     return f"user {host.user_label(task.uid)}, {place}{own}"
 
@@ -123,9 +123,9 @@ def _read_task(host: kernel_files.KernelFiles, folder: str, pid: int, online: fr
     return Task(
         pid,
         stat.start,
-        locks.printable(name.group(1) if name else "?", _LONGEST_NAME),
+        host_text.printable(name.group(1) if name else "?", _LONGEST_NAME),
         mask,
-        unit and locks.printable(unit, _LONGEST_PLACE),
+        unit and host_text.printable(unit, _LONGEST_PLACE),
         cgroups,
         uid,
         _mask_owner(host, folder, uid, cgroups, first_uid),

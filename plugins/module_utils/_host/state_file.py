@@ -12,7 +12,7 @@ import os
 import stat
 import typing as t
 
-from . import durable, files, json_text
+from . import durable, files, text as host_text
 
 SCHEMA_VERSION = 1
 
@@ -56,7 +56,7 @@ class StateFile(t.NamedTuple):
             return None
         self._check_owner(fs)
         try:
-            document = json_text.parse(fs.text(self.path, self.limit))
+            document = host_text.parse_json(fs.text(self.path, self.limit))
             if not isinstance(document, dict):
                 raise ValueError("it is not a JSON object")
             if self.schema is not None and (document["schema"] != self.schema or document["schema_version"] != SCHEMA_VERSION):

@@ -12,7 +12,7 @@ import math
 import time
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, state_file
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, state_file, text as host_text
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
 
@@ -38,7 +38,7 @@ def save(fs: HostFs, result: t.Mapping[str, object]) -> dict[str, object]:
     Raises:
         OSError: the cache could not be written.
     """
-    measured = dict(result, measured_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+    measured = dict(result, measured_at=host_text.utc_now())
     _FILE.save(fs, {"key": _key(fs), "measured": measured})
     return measured
 
@@ -87,7 +87,7 @@ def _checked(measured: t.Any) -> dict[str, object]:
         checked,
         agrees_with_kernel=measured["agrees_with_kernel"],
         ratios=[_ratio(ratio) for ratio in measured["ratios"]],
-        measured_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.strptime(measured["measured_at"], "%Y-%m-%dT%H:%M:%SZ")),
+        measured_at=time.strftime(host_text.UTC_FORMAT, time.strptime(measured["measured_at"], host_text.UTC_FORMAT)),
     )
 
 

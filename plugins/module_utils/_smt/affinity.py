@@ -18,7 +18,7 @@ import errno
 import typing as t
 
 from .._bindings import bindings, cpusets, tasks as host_tasks
-from .._host import cpulist, kernel_files, locks
+from .._host import cpulist, kernel_files, text as host_text
 from . import state as smt_state
 
 # Lines in a message for a person. The module's result has all of them.
@@ -202,10 +202,6 @@ def _label(cpus: frozenset[int]) -> str:
     return f"{'CPU' if len(cpus) == 1 else 'CPUs'} {cpulist.render(cpus)}"
 
 
-def _printable(text: str, most: int = 64) -> str:
-    return locks.printable(text, most)
-
-
 # Tasks ----------------------------------------------------------------------------------------------------------------------------------
 
 
@@ -277,7 +273,7 @@ def _cpuset_conflicts(host: kernel_files.KernelFiles, sets: list[cpusets.Cpuset]
         lost, kept = entry.cpus & going, entry.cpus - going
         if not lost:
             continue
-        where = f"{_label(lost)}: /{_printable(entry.path, 256)} (cgroup v{entry.version} cpuset, CPUs {cpulist.render(entry.cpus)})"
+        where = f"{_label(lost)}: /{host_text.printable(entry.path, 256)} (cgroup v{entry.version} cpuset, CPUs {cpulist.render(entry.cpus)})"
         effect = f"would shrink to {cpulist.render(kept)}" if kept else "would lose all its CPUs"
         if entry.partition:
             effect = f"is a partition ({entry.partition}) and {effect if kept else 'would become invalid'}"
@@ -290,26 +286,26 @@ def _cpuset_conflicts(host: kernel_files.KernelFiles, sets: list[cpusets.Cpuset]
 def _put_cpuset(host: kernel_files.KernelFiles, path: str, wanted: frozenset[int], online: frozenset[int]) -> list[str]:
     current = host.read(path + "/cpuset.cpus")
     if current is None:
-        return [f"/{_printable(path)} is gone, its cpuset {cpulist.render(wanted)} was not needed any more"]
+        return [f"/{host_text.printable(path, 64)} is gone, its cpuset {cpulist.render(wanted)} was not needed any more"]
     if cpulist.parse_or_empty(current) >= wanted & online:
         return []
     try:
         host.write(path + "/cpuset.cpus", cpulist.render(wanted & online))
     except OSError as error:
-        return [f"/{_printable(path)}/cpuset.cpus could not be put back to {cpulist.render(wanted)}: {error.strerror}"]
+        return [f"/{host_text.printable(path, 64)}/cpuset.cpus could not be put back to {cpulist.render(wanted)}: {error.strerror}"]
     return []
 
 
 def _put_partition(host: kernel_files.KernelFiles, path: str, kind: str, cpus_missing: bool) -> list[str]:
     current = host.read(path + "/cpuset.cpus.partition")
     if current is None:
-        return [f"/{_printable(path)} is gone, its partition was not needed any more"]
+        return [f"/{host_text.printable(path, 64)} is gone, its partition was not needed any more"]
     if current == kind or cpus_missing:
         return []
     try:
         host.write(path + "/cpuset.cpus.partition", kind)
     except OSError as error:
-        return [f"/{_printable(path)}/cpuset.cpus.partition could not be put back to {kind}: {error.strerror}"]
+        return [f"/{host_text.printable(path, 64)}/cpuset.cpus.partition could not be put back to {kind}: {error.strerror}"]
     return []
 
 

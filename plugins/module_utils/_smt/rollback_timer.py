@@ -14,7 +14,15 @@ import sys
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings import bindings, cpusets, tasks
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, durable, files as host_files, json_text, kernel_files, locks, state_file
+from ansible_collections.threadwise.smt.plugins.module_utils._host import (
+    cpulist,
+    durable,
+    files as host_files,
+    kernel_files,
+    locks,
+    state_file,
+    text as host_text,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, restore as smt_restore, state as smt_state
 
 PROGRAM = "var/lib/threadwise-smt/restore"
@@ -22,7 +30,7 @@ PACKAGE = "threadwise_smt"
 UNIT = "threadwise-smt-rollback"
 UNITS = (UNIT + ".timer", UNIT + ".service")
 # All files of the rollback program. They import only each other, by relative imports.
-MODULES = (cpulist, locks, durable, host_files, json_text, state_file, kernel_files, tasks, cpusets, bindings, smt_state, affinity, smt_restore)
+MODULES = (cpulist, host_text, locks, durable, host_files, state_file, kernel_files, tasks, cpusets, bindings, smt_state, affinity, smt_restore)
 LONGEST_SECONDS = 7 * 24 * 3600
 # systemctl(1): the unit is not loaded.
 NOT_LOADED = 5

@@ -8,10 +8,9 @@ Only if the setting is persistent (persistence.py) are the CPUs of a snapshot fr
 
 from __future__ import annotations
 
-import time
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, state_file
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, state_file, text as host_text
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, state as smt_state
 
 PATH = "var/lib/threadwise-smt/state.json"
@@ -37,7 +36,7 @@ def new(fs: host_files.HostFs, state: smt_state.State, captured: affinity.Captur
     """Return a snapshot of this boot from the state before the first change and the masks that the change may lose."""
     return {
         "boot_id": state_file.boot_id(fs),
-        "saved_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "saved_at": host_text.utc_now(),
         "cpu": state,
         "masks": captured,
         "cores": [],

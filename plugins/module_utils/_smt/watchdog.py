@@ -21,6 +21,7 @@ import traceback
 import types
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 
 DONE = b"d"
@@ -214,4 +215,4 @@ def _wait_for_end(watched: int, start: str | None, read_end: int, seconds: float
 
 
 def _log(log: int, text: str) -> None:
-    os.write(log, (f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n").encode("utf-8", errors="replace"))
+    os.write(log, (f"{host_text.utc_now()} {text}\n").encode("utf-8", errors="replace"))

@@ -8,7 +8,7 @@ import json
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import json_text
+from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
 
 try:
     import orjson
@@ -55,7 +55,7 @@ def parse(text: str) -> t.Any:
     """Parse a JSON text as plain data with finite numbers and strings that are safe to display.
 
     Raises:
-        BorderError: not JSON, a number is not finite, an integer has more than ``json_text.MOST_DIGITS`` digits, or the nesting is too deep.
+        BorderError: not JSON, a number is not finite, an integer has more than ``host_text.MOST_DIGITS`` digits, or the nesting is too deep.
     """
     try:
         data = _loads(text)
@@ -72,7 +72,7 @@ def _loads(text: str) -> t.Any:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
-        return json_text.parse(text)
+        return host_text.parse_json(text)
 
 
 def _may_be_unshowable(text: str) -> bool:

@@ -9,7 +9,7 @@ import os
 import types
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, json_text, state_file
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, state_file, text as host_text
 
 PATH = "var/lib/threadwise-smt/x.json"
 FILE = state_file.StateFile(PATH, "threadwise.smt/x")
@@ -146,8 +146,8 @@ def test_the_id_of_a_boot(fs):
 )
 def test_json_beyond_the_limits_is_a_value_error(text, reason):
     with pytest.raises(ValueError, match=reason):
-        json_text.parse(text)
+        host_text.parse_json(text)
 
 
 def test_json_within_the_limits():
-    assert json_text.parse('{"a": [1.5, ' + "9" * 100 + ", null]}") == {"a": [1.5, int("9" * 100), None]}
+    assert host_text.parse_json('{"a": [1.5, ' + "9" * 100 + ", null]}") == {"a": [1.5, int("9" * 100), None]}

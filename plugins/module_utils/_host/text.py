@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""JSON that somebody else may have written: parsed within limits.
+"""Texts that somebody else may have written: JSON parsed within limits, names made printable; and the time as text.
 
 This file is copied to a host as part of the rollback program: it imports nothing from the collection.
 """
@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import json
 import math
+import time
 import typing as t
 
 MOST_DIGITS = 100
 """The longest integer accepted: int() of many digits is slow."""
 
+UTC_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+"""A time as the files of this collection have it, for time.strftime and time.strptime."""
 
-def parse(text: str) -> t.Any:
+
+def parse_json(text: str) -> t.Any:
     """Parse a JSON text whose numbers are finite and short.
 
     Raises:
@@ -26,6 +30,21 @@ def parse(text: str) -> t.Any:
         return json.loads(text, parse_float=_finite, parse_int=_short_integer, parse_constant=_no_constant)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def printable(text: str, most: int = 200) -> str:
+    """Return untrusted text without control characters, which a terminal would interpret.
+
+    Args:
+        text: any text.
+        most: maximum length of the result, in characters.
+    """
+    return "".join(char if char.isprintable() else "?" for char in text)[:most]
+
+
+def utc_now() -> str:
+    """Return the current time as ISO 8601 in UTC, to the second."""
+    return time.strftime(UTC_FORMAT, time.gmtime())
 
 
 def _finite(text: str) -> float:
