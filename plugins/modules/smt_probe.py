@@ -107,10 +107,10 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils._host.locks import HostLock, HostLockError
+from ansible_collections.threadwise.smt.plugins.module_utils._host.locks import HostLock
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache, rounds
-from ansible_collections.threadwise.smt.plugins.module_utils._siblings.workers import ProbeError
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import topology
 
 
@@ -129,7 +129,7 @@ def main() -> None:
         module.exit_json(changed=False, probed=probed, measured=None)
     try:
         measured = measure(fs, module.params["seconds"])
-    except (ProbeError, HostLockError) as error:
+    except HostError as error:
         give_up(module, str(error))
     except OSError as error:
         give_up(module, f"what was measured cannot be kept in {fs.path(sibling_cache.PATH)}: {error.strerror}")

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 import typing as t
 
+from .errors import HostError
+
 MAX_CPU = 65535
 """Highest CPU number accepted. Kernels support at most 8192 CPUs; a larger number is corrupt or malicious, and would use much memory."""
 
@@ -22,7 +24,7 @@ _MASK_CHUNK = re.compile(r"[0-9a-fA-F]+")
 _BLANK = " \t\r\n\0"
 
 
-class CpuListError(ValueError):
+class CpuListError(HostError, ValueError):
     """A text is not a valid CPU list or CPU mask, or a value is not a valid CPU number."""
 
 

@@ -16,6 +16,7 @@ import time
 import types
 
 from . import text as host_text
+from .errors import HostError
 
 LOCK = "run/threadwise-smt/lock"
 # More than sudo, a few shells, sshd and init together.
@@ -29,7 +30,7 @@ CHANGE_SECONDS = 30.0
 """How long a change waits for another one on the same host: two controllers with one policy then agree instead of failing. An evaluation takes longer."""
 
 
-class HostLockError(Exception):
+class HostLockError(HostError):
     """Another run holds the lock, or it cannot be taken; the message names the holder (purpose, user, pid) or the reason."""
 
 

@@ -13,6 +13,7 @@ import stat
 import typing as t
 
 from . import durable, files, text as host_text
+from .errors import HostError
 
 SCHEMA_VERSION = 1
 
@@ -20,7 +21,7 @@ _BOOT_ID = "proc/sys/kernel/random/boot_id"
 _Content = t.TypeVar("_Content")
 
 
-class StateFileError(Exception):
+class StateFileError(HostError):
     """A state file exists and cannot be used; the message names it and the reason."""
 
 

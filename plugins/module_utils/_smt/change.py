@@ -18,6 +18,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
     udev_rules,
     watchdog,
 )
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.errors import SmtError
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache, topology
 
 LOG = "var/lib/threadwise-smt/watchdog.log"
@@ -64,18 +65,7 @@ class Result(t.TypedDict):
     diff: list[dict[str, str]]
 
 
-ERRORS = (
-    smt_state.StateError,
-    config_files.ConfigFileError,
-    rollback_timer.RollbackTimerError,
-    watchdog.WatchdogError,
-    locks.HostLockError,
-    smt_snapshot.SmtSnapshotError,
-    OSError,
-)
-
-
-class ChangeRefusedError(Exception):
+class ChangeRefusedError(SmtError):
     """The change was not started. ``findings`` are the texts of the affinity conflicts that prevent it."""
 
     def __init__(self, text: str, findings: t.Iterable[affinity.Finding] = ()) -> None:
@@ -97,7 +87,18 @@ class RuntimeChange:
         self.findings: list[affinity.Finding] = []
 
     def run(self) -> Result:
-        """Carry out the request and return the module's result; raise ChangeRefusedError when the change was not started, or one of ``ERRORS``."""
+        """Carry out the request and return the module's result.
+
+        Raises:
+            ChangeRefusedError: the change was not started.
+            HostError: the host cannot be read or changed.
+        """
+        try:
+            return self._run()
+        except OSError as error:
+            raise SmtError(str(error)) from error
+
+    def _run(self) -> Result:
         self._read_host()
         if self.request.check or not self._has_to_act():
             self._check_may_begin()

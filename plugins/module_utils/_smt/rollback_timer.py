@@ -17,20 +17,37 @@ from ansible_collections.threadwise.smt.plugins.module_utils._bindings import bi
 from ansible_collections.threadwise.smt.plugins.module_utils._host import (
     cpulist,
     durable,
+    errors as host_errors,
     files as host_files,
     kernel_files,
     locks,
     state_file,
     text as host_text,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, restore as smt_restore, state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, errors, restore as smt_restore, state as smt_state
 
 PROGRAM = "var/lib/threadwise-smt/restore"
 PACKAGE = "threadwise_smt"
 UNIT = "threadwise-smt-rollback"
 UNITS = (UNIT + ".timer", UNIT + ".service")
 # All files of the rollback program. They import only each other, by relative imports.
-MODULES = (cpulist, host_text, locks, durable, host_files, state_file, kernel_files, tasks, cpusets, bindings, smt_state, affinity, smt_restore)
+MODULES = (
+    host_errors,
+    errors,
+    cpulist,
+    host_text,
+    locks,
+    durable,
+    host_files,
+    state_file,
+    kernel_files,
+    tasks,
+    cpusets,
+    bindings,
+    smt_state,
+    affinity,
+    smt_restore,
+)
 LONGEST_SECONDS = 7 * 24 * 3600
 # systemctl(1): the unit is not loaded.
 NOT_LOADED = 5
@@ -39,7 +56,7 @@ RunCommand = t.Callable[[t.List[str]], t.Tuple[int, str, str]]
 """Runs a command and returns (status, stdout, stderr), as AnsibleModule.run_command."""
 
 
-class RollbackTimerError(Exception):
+class RollbackTimerError(errors.SmtError):
     """The timer cannot be armed or stopped. Nothing else was changed."""
 
 

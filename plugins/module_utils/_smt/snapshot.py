@@ -12,6 +12,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, state_file, text as host_text
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.errors import SmtError
 
 PATH = "var/lib/threadwise-smt/state.json"
 
@@ -28,7 +29,7 @@ class Snapshot(t.TypedDict):
     cores: t.Sequence[t.Sequence[int]]  # CPUs of each core that were seen in this boot
 
 
-class SmtSnapshotError(Exception):
+class SmtSnapshotError(SmtError):
     """The snapshot exists and cannot be used. The text names the file, the reason and the way out."""
 
 

@@ -17,6 +17,7 @@ import typing as t
 
 from .._host import cpulist
 from .._host.kernel_files import KernelFiles
+from .errors import SmtError
 
 CPU_DIRECTORY = "sys/devices/system/cpu"
 CONTROL = CPU_DIRECTORY + "/smt/control"
@@ -73,7 +74,7 @@ class Target(t.NamedTuple):
     width: int | None
 
 
-class StateError(Exception):
+class StateError(SmtError):
     """The SMT state cannot be read or changed. The text names the CPU or file, the reason, and whether the previous state was restored."""
 
 

@@ -23,6 +23,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.errors import SmtError
 
 DONE = b"d"
 ARMED = b"a"
@@ -33,7 +34,7 @@ CHECK_SECONDS = 2.0
 CGROUPS = ("/sys/fs/cgroup/cgroup.procs", "/sys/fs/cgroup/systemd/cgroup.procs")
 
 
-class WatchdogError(Exception):
+class WatchdogError(SmtError):
     """The watchdog could not be started. Nothing was changed yet."""
 
 

@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import errno
 import re
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
     change as smt_change,
     persistence,
@@ -240,3 +242,13 @@ def test_a_pinned_service_prevents_a_change(host):
     with pytest.raises(smt_change.ChangeRefusedError, match=r"1 affinity conflict.*\n.*unit db.service") as refused:
         host.ask("disabled")
     assert len(refused.value.findings) == 1 and host.writes == []
+
+
+def test_an_error_of_the_files_is_the_one_class_that_modules_catch(host, monkeypatch):
+    def full(*_arguments):
+        raise OSError(errno.ENOSPC, "No space left on device", "/var/lib/x")
+
+    monkeypatch.setattr(host_files.HostFs, "write", full)
+    with pytest.raises(HostError, match=r"No space left on device: '/var/lib/x'"):
+        host.ask("disabled")
+    assert host.writes == []
