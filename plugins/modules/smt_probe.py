@@ -124,7 +124,8 @@ def main() -> None:
         supports_check_mode=True,
     )
     fs = HostFs("/")
-    probed = rounds.wanted(module.params["mode"], smt_facts.gather(fs))
+    facts = smt_facts.gather(fs)
+    probed = rounds.wanted(module.params["mode"], facts)
     if not probed or module.check_mode:
         module.exit_json(changed=False, probed=probed, measured=None)
     try:
@@ -133,7 +134,7 @@ def main() -> None:
         give_up(module, str(error))
     except OSError as error:
         give_up(module, f"what was measured cannot be kept in {fs.path(sibling_cache.PATH)}: {error.strerror}")
-    module.exit_json(changed=False, probed=True, measured=measured, ansible_facts={"smt": smt_facts.gather(fs)})
+    module.exit_json(changed=False, probed=True, measured=measured, ansible_facts={"smt": {**facts, "measured": measured}})
 
 
 def give_up(module: AnsibleModule, reason: str) -> None:

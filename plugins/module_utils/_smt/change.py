@@ -106,7 +106,7 @@ class RuntimeChange:
             return self._result(self.goal, self.moves or self.ends or self.forgets or bool(files), files, self.rollback_pending and not self.request.check)
         with locks.HostLock(self.host.sysroot, "smt_state", CONFIRM_SECONDS if self.request.confirm else locks.CHANGE_SECONDS) as lock:
             # Another run or the rollback timer may have changed the host since it was read.
-            self._read_host()
+            self._read_host(self.before)
             self._check_may_begin()
             return self._act(lock)
 
@@ -128,13 +128,14 @@ class RuntimeChange:
         files = {} if self.rollback_pending else self._write_files(after)
         return self._result(after, moved or self.ends or self.forgets or bool(files), files, self.rollback_pending)
 
-    def _read_host(self) -> None:
-        """Read the host's state, and set ``goal``, the requested state.
+    def _read_host(self, known: smt_state.State | None = None) -> None:
+        """Read the host's state, and set ``goal``, the requested state. The topology is read only if the state is not ``known``.
 
         Set also whether the request ``moves`` CPUs, ``ends`` a pending rollback or ``forgets`` a snapshot, and ``rollback_pending`` afterwards.
         """
         self.before = smt_state.read(files=self.host)
-        self.topology = topology.read_topology(self.fs, topology_cache.load(self.fs))
+        if self.before != known:
+            self.topology = topology.read_topology(self.fs, topology_cache.load(self.fs))
         self.saved = smt_snapshot.load(self.fs, persistence.is_kept(self.fs))
         # Cores that were seen in this boot while more CPUs were online than now.
         self.cores = smt_state.join_cores(self.topology.cores, self.saved["cores"] if self.saved else [])
@@ -236,7 +237,8 @@ class RuntimeChange:
             self.cores = saved["cores"] = smt_state.join_cores(self.cores, learned)
         if set(after["online"]) - set(self.before["online"]):
             self.not_restored, saved["masks"] = affinity.put_back(self.host, captured, masks, after["online"])
-            topology_cache.save(self.fs, topology.read_topology(self.fs))
+            if not self.topology.complete:
+                topology_cache.save(self.fs, topology.read_topology(self.fs))
         else:
             affinity.note_left(self.host, captured)
         as_before = not smt_state.differences(saved["cpu"], after) and affinity.is_empty(saved["masks"])

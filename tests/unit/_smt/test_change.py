@@ -8,7 +8,7 @@ import errno
 import re
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, locks
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
     change as smt_change,
@@ -17,6 +17,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
     state as smt_state,
     udev_rules,
 )
+from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache, topology
 from fake_host import Host
 
 ALL, FIRST = list(range(8)), [0, 2, 4, 6]
@@ -252,3 +253,43 @@ def test_an_error_of_the_files_is_the_one_class_that_modules_catch(host, monkeyp
     with pytest.raises(HostError, match=r"No space left on device: '/var/lib/x'"):
         host.ask("disabled")
     assert host.writes == []
+
+
+@pytest.fixture(name="reads")
+def reads_of_the_topology(monkeypatch):
+    """Each topology that a request read."""
+    seen = []
+    read = topology.read_topology
+
+    def noted(*arguments):
+        seen.append(read(*arguments))
+        return seen[-1]
+
+    monkeypatch.setattr(topology, "read_topology", noted)
+    return seen
+
+
+def test_the_topology_is_read_once_a_request(host, reads):
+    for number, state in enumerate(("disabled", "enabled", "restored", "disabled", "restored"), 1):
+        host.ask(state)
+        assert len(reads) == number, state
+
+
+def test_the_topology_is_read_again_where_the_host_changed_while_the_lock_was_awaited(host, reads, monkeypatch):
+    take = locks.HostLock._take
+
+    def later(self):
+        monkeypatch.setattr(locks.HostLock, "_take", take)
+        host.write(smt_state.CPU_DIRECTORY + "/cpu3/online", "0")
+        take(self)
+
+    monkeypatch.setattr(locks.HostLock, "_take", later)
+    host.ask("disabled")
+    assert [len(seen.online) for seen in reads] == [8, 7]
+
+
+def test_the_topology_is_saved_once_all_cpus_are_online(tmp_path, reads):
+    host = Host(tmp_path, offline=(1, 3, 5, 7))
+    host.ask("enabled")
+    assert [seen.complete for seen in reads] == [False, True]
+    assert topology_cache.load(host_files.HostFs(host.sysroot)).cores == reads[-1].cores
