@@ -269,8 +269,7 @@ class RuntimeChange:
         if rules and switched_by_cpu and not self.request.neutralise:
             self.warnings.append(
                 "udev rules bring CPUs online when they are added, and would undo this at the next boot or hot-plug: "
-                f"{', '.join('/' + path for path in rules)}. "
-                "Set neutralise_udev_rules to disable them"
+                f"{', '.join('/' + path for path in rules)}. Set neutralise_udev_rules to disable them"
             )
         # Conflicts that refuse the change have raised an error before.
         kind = "expected affinity conflict" if self.request.check else "affinity conflict"
