@@ -15,7 +15,7 @@ description:
   - For guests whose hypervisor shows another topology than the one they run on. The kernel's topology is not used for measuring; it is only compared
     with what was measured.
   - The CPUs are busy while it runs, for some seconds to O(seconds). Nothing is switched.
-  - What was measured is kept in C(/var/lib/threadwise-smt/measured.json) until the next boot, and M(threadwise.smt.smt_facts) shows it.
+  - What was measured is kept in C(/var/lib/threadwise-smt/siblings.json) until the next boot, and M(threadwise.smt.smt_facts) shows it.
 options:
   mode:
     description:

@@ -158,7 +158,7 @@ def test_the_known_truth_is_found(evaluated):
     assert sharing and all(one["ratio"] < 0.75 for one in sharing), sharing
 
 
-def test_both_conditions_were_measured_and_the_state_was_put_back(evaluated):
+def test_both_conditions_were_measured_and_the_state_was_restored(evaluated):
     measured = result("converge")
     assert measured["outcome"] == "completed" and measured["change"]["compared"]
     assert {sample["condition"] for sample in measured["samples"]} == {"smt_on", "smt_off"}

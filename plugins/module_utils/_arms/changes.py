@@ -70,7 +70,7 @@ def of(facts: Mapping[str, t.Any], topology: Topology, settings: Mapping[str, t.
         facts: ``ansible_facts['smt']``.
         topology: the host's topology.
         settings: ``change`` (one of ``NAMES``), ``affinity_conflicts`` (``refuse`` or ``warn``), ``affinity_conflicts_of`` (whose affinity conflicts are
-            refused, as in ``affinity.counting``), ``overcommit_ratio`` (percent, or None for the host's own).
+            refused, as in ``affinity.selected``), ``overcommit_ratio`` (percent, or None for the host's own).
         origin: the host's state before anything was switched; a sibling that is offline in it although SMT is in use stays offline.
     """
     name = settings["change"]
@@ -232,7 +232,7 @@ class SmtRuntime(Change):
         topology: the host's topology.
         facts: ``ansible_facts['smt']``.
         origin: the host's state before anything was switched.
-        refused: whose affinity conflicts prevent the comparison, as in ``affinity.counting``.
+        refused: whose affinity conflicts prevent the comparison, as in ``affinity.selected``.
     """
 
     name = SMT_RUNTIME
@@ -247,7 +247,7 @@ class SmtRuntime(Change):
         self._conflicts: list[affinity.Finding] = []
         if self.compared:
             found = affinity.find(KernelFiles("/"), self.topology.online, self._secondary_threads(self.topology.online))
-            counting = affinity.counting(found, refused)
+            counting = affinity.selected(found, refused)
             if counting:
                 self.reason = (
                     "there would be affinity conflicts while the siblings are offline; resolve them, or set affinity_conflicts to warn: "
@@ -310,7 +310,7 @@ class SmtRuntime(Change):
 
     def put_back(self, saved: Mapping[str, t.Any]) -> list[str]:
         """Restore the CPUs and the affinities."""
-        return smt_restore.put_back(KernelFiles("/"), saved)
+        return smt_restore.restore(KernelFiles("/"), saved)
 
 
 class MemoryPolicy(Change):

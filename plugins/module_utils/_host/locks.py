@@ -89,7 +89,7 @@ class HostLock:
             time.sleep(0.2)
         os.ftruncate(self.descriptor, 0)
         since = host_text.utc_now()
-        os.pwrite(self.descriptor, f"{os.getpid()} {self._purpose}\n{asker()} since {since}\n".encode("utf-8", errors="replace"), 0)
+        os.pwrite(self.descriptor, f"{os.getpid()} {self._purpose}\n{requester()} since {since}\n".encode("utf-8", errors="replace"), 0)
 
     def _is_taken(self) -> bool:
         try:
@@ -106,7 +106,7 @@ class HostLock:
         pid = fields[0] if fields and fields[0].isdigit() else "unknown"
         purpose = host_text.printable(" ".join(fields[1:])) or "another run"
         if pid != "unknown" and not os.path.exists("/proc/" + pid):
-            return f"this host is being put back after {purpose} (pid {pid}) died: try again when its watchdog has finished"
+            return f"this host is being restored after {purpose} (pid {pid}) died: try again when its watchdog has finished"
         user = host_text.printable(" ".join(second.split()))
         return f"this host is being changed by {purpose}, pid {pid}{' ' + user if user else ''}: try again when it has finished ({self._path})"
 
@@ -119,7 +119,7 @@ def user_name(uid: int) -> str | None:
         return None
 
 
-def asker() -> str:
+def requester() -> str:
     """Return the user who started this process, and the ssh client's address, as far as the kernel and the ancestors' environments show them.
 
     The login uid survives sudo and setsid (/proc/PID/loginuid, Documentation/ABI/stable/procfs-audit_loginuid). When the kernel does not record it, the

@@ -16,7 +16,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulis
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
 
-PATH = "var/lib/threadwise-smt/measured.json"
+PATH = "var/lib/threadwise-smt/siblings.json"
 
 _FILE = state_file.StateFile(PATH, "threadwise.smt/measured", mode=0o644)
 _CPU_LISTS = ("cpus", "singles", "unclear")

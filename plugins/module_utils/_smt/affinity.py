@@ -1,8 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Affinity conflicts: tasks, cpusets, units, guests and interrupts bound to CPUs that go offline; and saving and putting back their masks.
+"""Affinity conflicts: tasks, cpusets, units, guests and interrupts bound to CPUs that go offline; and saving and restoring their masks.
 
-Kernel behaviour: a task whose mask holds only CPUs that go offline is moved to other CPUs and, before 6.2, never gets its mask back
+Kernel behaviour: a task whose mask holds only CPUs that go offline is moved to other CPUs and, before 6.2, never gets its old mask again
 (select_fallback_rq); a cgroup v1 ``cpuset.cpus`` shrinks permanently (Documentation/admin-guide/cgroup-v1/cpusets.rst); interrupts are moved
 and not moved back. The kernel manages its own threads.
 
@@ -50,7 +50,7 @@ class SavedTask(_SavedTask, total=False):
 
 
 class Captured(t.TypedDict):
-    """Masks to put back, as plain JSON data.
+    """Masks to restore, as plain JSON data.
 
     ``online`` are the CPUs that were online before. ``cpusets`` and ``partitions`` map a path to CPUs or partition type, ``interrupts`` a number to CPUs.
     """
@@ -77,7 +77,7 @@ def find(host: kernel_files.KernelFiles, online: t.Iterable[int], going: t.Itera
     return found
 
 
-def counting(findings: t.Iterable[Finding], whose: t.Container[str]) -> list[Finding]:
+def selected(findings: t.Iterable[Finding], whose: t.Container[str]) -> list[Finding]:
     """Return the conflicts whose origin is in ``whose``: ``services``, ``all`` and names of users."""
     return [finding for finding in findings if finding.is_conflict and (ALL in whose or (SERVICES if finding.user is None else finding.user) in whose)]
 
@@ -90,7 +90,7 @@ def readable(findings: t.Iterable[Finding]) -> str:
 
 
 def capture(host: kernel_files.KernelFiles, online: t.Iterable[int], going: t.Iterable[int]) -> Captured:
-    """Return the masks of tasks, v1 cpusets, v2 partitions and interrupts that hold a CPU of ``going``, to put them back later."""
+    """Return the masks of tasks, v1 cpusets, v2 partitions and interrupts that hold a CPU of ``going``, to restore them later."""
     before, lost = frozenset(online), frozenset(going)
     sets = [entry for entry in cpusets.find(host) if entry.cpus & lost]
     return {
@@ -141,8 +141,8 @@ def masks_now(host: kernel_files.KernelFiles, captured: Captured) -> dict[int, s
     return masks
 
 
-def put_back(host: kernel_files.KernelFiles, captured: Captured, masks_before: t.Mapping[int, str], online: t.Iterable[int]) -> tuple[list[str], Captured]:
-    """Put back what the kernel did not.
+def restore(host: kernel_files.KernelFiles, captured: Captured, masks_before: t.Mapping[int, str], online: t.Iterable[int]) -> tuple[list[str], Captured]:
+    """Restore what the kernel did not.
 
     Args:
         host: the host
@@ -151,7 +151,7 @@ def put_back(host: kernel_files.KernelFiles, captured: Captured, masks_before: t
         online: CPUs that are online now
 
     Returns:
-        what could not be put back, one sentence each; and the part of ``captured`` that needs CPUs that are still offline
+        what could not be restored, one sentence each; and the part of ``captured`` that needs CPUs that are still offline
     """
     now = frozenset(online)
     missing = frozenset(captured["online"]) - now
@@ -160,20 +160,20 @@ def put_back(host: kernel_files.KernelFiles, captured: Captured, masks_before: t
     # Parents first: a v1 cpuset cannot hold a CPU that its parent does not have.
     for path, text in sorted(captured["cpusets"].items()):
         cpus = cpulist.parse_or_empty(text)
-        reports += _put_cpuset(host, path, cpus, now)
+        reports += _restore_cpuset(host, path, cpus, now)
         if cpus & missing:
             pending["cpusets"][path] = text
     for path, kind in sorted(captured["partitions"].items()):
-        reports += _put_partition(host, path, kind, bool(missing))
+        reports += _restore_partition(host, path, kind, bool(missing))
         if missing:
             pending["partitions"][path] = kind
     for task in captured["tasks"]:
-        reports += _put_task(host, task, masks_before.get(task["pid"]), now)
+        reports += _restore_task(host, task, masks_before.get(task["pid"]), now)
         if cpulist.parse_or_empty(task["mask"]) & missing:
             pending["tasks"].append(task)
     for number, text in sorted(captured["interrupts"].items()):
         cpus = cpulist.parse_or_empty(text)
-        reports += _put_interrupt(host, number, cpus, now)
+        reports += _restore_interrupt(host, number, cpus, now)
         if cpus & missing:
             pending["interrupts"][number] = text
     return reports, pending
@@ -194,7 +194,7 @@ def check(captured: t.Any) -> None:
 
 
 def is_empty(captured: Captured) -> bool:
-    """Return whether there is nothing to put back."""
+    """Return whether there is nothing to restore."""
     return not (captured["tasks"] or captured["cpusets"] or captured["partitions"] or captured["interrupts"])
 
 
@@ -244,7 +244,7 @@ def _current_mask(host: kernel_files.KernelFiles, task: SavedTask) -> str | None
     return None if mask is None else cpulist.render(mask)
 
 
-def _put_task(host: kernel_files.KernelFiles, task: SavedTask, mask_before: str | None, online: frozenset[int]) -> list[str]:
+def _restore_task(host: kernel_files.KernelFiles, task: SavedTask, mask_before: str | None, online: frozenset[int]) -> list[str]:
     who = f"pid {task['pid']} {task['name']}"
     current = _current_mask(host, task)
     if current is None:
@@ -254,11 +254,11 @@ def _put_task(host: kernel_files.KernelFiles, task: SavedTask, mask_before: str 
         return []
     left = task.get("left")
     if left is not None and mask_before is not None and mask_before != left:
-        return [f"{who} was given another mask ({mask_before}) while CPUs were offline: it keeps that mask, {task['mask']} was not put back"]
+        return [f"{who} was given another mask ({mask_before}) while CPUs were offline: it keeps that mask, {task['mask']} was not restored"]
     try:
         host.set_affinity(task["pid"], wanted)
     except OSError as error:
-        return [f"{who}: mask {task['mask']} could not be put back: {error.strerror}"]
+        return [f"{who}: mask {task['mask']} could not be restored: {error.strerror}"]
     return []
 
 
@@ -283,29 +283,30 @@ def _cpuset_conflicts(host: kernel_files.KernelFiles, sets: list[cpusets.Cpuset]
     return found
 
 
-def _put_cpuset(host: kernel_files.KernelFiles, path: str, wanted: frozenset[int], online: frozenset[int]) -> list[str]:
+def _restore_cpuset(host: kernel_files.KernelFiles, path: str, wanted: frozenset[int], online: frozenset[int]) -> list[str]:
     current = host.read(path + "/cpuset.cpus")
     if current is None:
         return [f"/{host_text.printable(path, 64)} is gone, its cpuset {cpulist.render(wanted)} was not needed any more"]
     if cpulist.parse_or_empty(current) >= wanted & online:
         return []
-    try:
-        host.write(path + "/cpuset.cpus", cpulist.render(wanted & online))
-    except OSError as error:
-        return [f"/{host_text.printable(path, 64)}/cpuset.cpus could not be put back to {cpulist.render(wanted)}: {error.strerror}"]
-    return []
+    return _written(host, path + "/cpuset.cpus", cpulist.render(wanted & online), f"/{host_text.printable(path, 64)}/cpuset.cpus", cpulist.render(wanted))
 
 
-def _put_partition(host: kernel_files.KernelFiles, path: str, kind: str, cpus_missing: bool) -> list[str]:
+def _restore_partition(host: kernel_files.KernelFiles, path: str, kind: str, cpus_missing: bool) -> list[str]:
     current = host.read(path + "/cpuset.cpus.partition")
     if current is None:
         return [f"/{host_text.printable(path, 64)} is gone, its partition was not needed any more"]
     if current == kind or cpus_missing:
         return []
+    return _written(host, path + "/cpuset.cpus.partition", kind, f"/{host_text.printable(path, 64)}/cpuset.cpus.partition", kind)
+
+
+def _written(host: kernel_files.KernelFiles, path: str, text: str, what: str, wanted: str) -> list[str]:
+    """Write a saved value; return a sentence if the kernel refuses it. EIO means that the kernel manages an interrupt and chooses its CPUs."""
     try:
-        host.write(path + "/cpuset.cpus.partition", kind)
+        host.write(path, text)
     except OSError as error:
-        return [f"/{host_text.printable(path, 64)}/cpuset.cpus.partition could not be put back to {kind}: {error.strerror}"]
+        return [] if error.errno == errno.EIO else [f"{what} could not be restored to {wanted}: {error.strerror}"]
     return []
 
 
@@ -324,19 +325,14 @@ def _interrupt_conflicts(host: kernel_files.KernelFiles, online: frozenset[int],
     return found
 
 
-def _put_interrupt(host: kernel_files.KernelFiles, number: str, wanted: frozenset[int], online: frozenset[int]) -> list[str]:
+def _restore_interrupt(host: kernel_files.KernelFiles, number: str, wanted: frozenset[int], online: frozenset[int]) -> list[str]:
     path = bindings.interrupt_path(number)
     current = host.read(path)
     if current is None:
         return [f"interrupt {number} is gone, its CPUs {cpulist.render(wanted)} were not needed any more"]
     if cpulist.parse_or_empty(current) == wanted or not wanted & online:
         return []
-    try:
-        host.write(path, cpulist.render(wanted))
-    except OSError as error:
-        # EIO: the kernel manages this interrupt and chooses its CPUs.
-        return [] if error.errno == errno.EIO else [f"interrupt {number} could not be put back to {cpulist.render(wanted)}: {error.strerror}"]
-    return []
+    return _written(host, path, cpulist.render(wanted), f"interrupt {number}", cpulist.render(wanted))
 
 
 # Configuration --------------------------------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ class Request(t.NamedTuple):
     threads: int | None  # threads per core
     method: str  # as in state.py
     affinity_conflicts: str  # refuse or warn: what to do about affinity conflicts
-    conflicts_of: t.Sequence[str]  # whose affinity conflicts are refused, as in affinity.counting
+    conflicts_of: t.Sequence[str]  # whose affinity conflicts are refused, as in affinity.selected
     persist: str  # mode of persistence.py
     neutralise: bool  # whether udev rules that bring CPUs online are disabled
     rollback_after: int | None  # seconds until the rollback
@@ -165,12 +165,12 @@ class RuntimeChange:
             self.rollback_timer.check_can_be_armed()
         going = set(self.before["online"]) - set(self.goal["online"])
         self.findings = affinity.find(self.host, self.before["online"], going)
-        counting = affinity.counting(self.findings, self.request.conflicts_of)
-        if counting and self.request.affinity_conflicts == "fail":
+        refused = affinity.selected(self.findings, self.request.conflicts_of)
+        if refused and self.request.affinity_conflicts == "fail":
             raise ChangeRefusedError(
-                f"{len(counting)} affinity conflict(s) with taking CPUs {cpulist.render(going)} offline; nothing was changed. "
-                f"Move what is bound to these CPUs, or set affinity_conflicts to warn:\n{affinity.readable(counting)}",
-                counting,
+                f"{len(refused)} affinity conflict(s) with taking CPUs {cpulist.render(going)} offline; nothing was changed. "
+                f"Move what is bound to these CPUs, or set affinity_conflicts to warn:\n{affinity.readable(refused)}",
+                refused,
             )
 
     def _check_can_be_confirmed(self) -> None:
@@ -187,7 +187,7 @@ class RuntimeChange:
             raise ChangeRefusedError("there is nothing to confirm: no rollback is pending, and the host is not in the state asked for")
 
     def _change(self, lock: locks.HostLock) -> smt_state.State:
-        """Change the CPUs, from saving the topology to putting the last mask back, and return the state after it."""
+        """Change the CPUs, from saving the topology to restoring the last mask, and return the state after it."""
         topology_cache.save(self.fs, self.topology)
         saved, record = self._save_snapshot(self.goal)
         already_pending = smt_restore.pending(self.fs) is not None
@@ -196,7 +196,7 @@ class RuntimeChange:
         elif already_pending:
             self.rollback_timer.keep(self.rollback_timer.with_pending(record))
         own_watchdog = watchdog.Watchdog(
-            self.host.sysroot, self.before, self.fs.path(LOG), restore=lambda: smt_restore.put_back(self.host, record), keep=[lock.descriptor]
+            self.host.sysroot, self.before, self.fs.path(LOG), restore=lambda: smt_restore.restore(self.host, record), keep=[lock.descriptor]
         )
         try:
             with own_watchdog:
@@ -236,7 +236,7 @@ class RuntimeChange:
                 after = smt_state.set_threads_per_core(sysroot, self.cores, threads, method, saved["cpu"], self.host, learned)
             self.cores = saved["cores"] = smt_state.join_cores(self.cores, learned)
         if set(after["online"]) - set(self.before["online"]):
-            self.not_restored, saved["masks"] = affinity.put_back(self.host, captured, masks, after["online"])
+            self.not_restored, saved["masks"] = affinity.restore(self.host, captured, masks, after["online"])
             if not self.topology.complete:
                 topology_cache.save(self.fs, topology.read_topology(self.fs))
         else:

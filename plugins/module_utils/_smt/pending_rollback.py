@@ -12,7 +12,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, state_file
 
 # The role smt_policy writes and removes it.
-PATH = "var/lib/threadwise-smt/pending-rollback.json"
+PATH = "var/lib/threadwise-smt/rollout-rollback.json"
 
 _FILE = state_file.StateFile(PATH, mode=0o644)
 

@@ -18,7 +18,7 @@ import typing as t
 from .._host import durable, files, kernel_files, locks, state_file
 from . import affinity, state as smt_state
 
-PENDING = state_file.StateFile("var/lib/threadwise-smt/rollback.json", limit=files.LARGE)
+PENDING = state_file.StateFile("var/lib/threadwise-smt/timer-rollback.json", limit=files.LARGE)
 ROLLED_BACK = state_file.StateFile("var/lib/threadwise-smt/rolled-back.json", limit=files.LARGE)
 PURPOSE = "the rollback timer of a change that was not confirmed"
 
@@ -27,7 +27,7 @@ class Record(t.TypedDict):
     """What a rollback restores."""
 
     cpu: smt_state.State  # before the change
-    masks: affinity.Captured  # masks to put back
+    masks: affinity.Captured  # masks to restore
     remove: list[str]  # paths below the sysroot of files that only this change has written
 
 
@@ -39,7 +39,7 @@ def check(record: t.Any) -> None:
         raise ValueError("its list of files to remove is not valid")
 
 
-def put_back(host: kernel_files.KernelFiles, record: t.Mapping[str, t.Any]) -> list[str]:
+def restore(host: kernel_files.KernelFiles, record: t.Mapping[str, t.Any]) -> list[str]:
     """Restore the state, and remove the files that only the change had written.
 
     Args:
@@ -60,7 +60,7 @@ def put_back(host: kernel_files.KernelFiles, record: t.Mapping[str, t.Any]) -> l
     masks = affinity.masks_now(host, captured)
     problems = smt_state.restore(host.sysroot, record["cpu"], host)
     online = smt_state.read(files=host)["online"]
-    problems += affinity.put_back(host, captured, masks, online)[0]
+    problems += affinity.restore(host, captured, masks, online)[0]
     if not problems:
         fs = files.HostFs(host.sysroot)
         for path in record["remove"]:
@@ -100,7 +100,7 @@ def roll_back(host: kernel_files.KernelFiles) -> list[str]:
         record = pending(fs)
         if record is None:
             return fs.problems
-        problems = put_back(host, record)
+        problems = restore(host, record)
         durable.replace(fs.path(PENDING.path), fs.path(ROLLED_BACK.path))
     return problems
 

@@ -14,7 +14,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import files 
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.errors import SmtError
 
-PATH = "var/lib/threadwise-smt/state.json"
+PATH = "var/lib/threadwise-smt/smt-snapshot.json"
 
 _FILE = state_file.StateFile(PATH, "threadwise.smt/state", limit=host_files.LARGE)
 
@@ -25,7 +25,7 @@ class Snapshot(t.TypedDict):
     boot_id: str
     saved_at: str
     cpu: smt_state.State  # before the first change
-    masks: affinity.Captured  # masks to put back
+    masks: affinity.Captured  # masks to restore
     cores: t.Sequence[t.Sequence[int]]  # CPUs of each core that were seen in this boot
 
 

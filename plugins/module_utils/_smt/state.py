@@ -428,8 +428,8 @@ def _all_or_nothing(files: KernelFiles, before: State, change: t.Callable[[], Ta
         _verify(after, target)
         return after
     except BaseException as error:
-        left = _put_back(files, before)
-        outcome = f"could not be put back: {'; '.join(left)}" if left else "the state before is back"
+        left = _restore_after_error(files, before)
+        outcome = f"the previous state could not be restored: {'; '.join(left)}" if left else "the previous state was restored"
         if isinstance(error, StateError):
             raise StateError(f"{error}; {outcome}") from error
         raise
@@ -454,7 +454,7 @@ def join_cores(cores: Cores, more: Cores) -> list[tuple[int, ...]]:
     return sorted(tuple(sorted(core)) for core in joined)
 
 
-def _put_back(files: KernelFiles, before: State) -> list[str]:
+def _restore_after_error(files: KernelFiles, before: State) -> list[str]:
     try:
         return restore(files.sysroot, before, files)
     except StateError as error:

@@ -45,7 +45,7 @@ class Watchdog:
         sysroot: root of the host's files, ``/`` on a running host
         state: from ``smt_state.read``
         log_path: file that the watchdog appends to when it had to restore; its directory has to exist
-        restore: restores the host and returns what could not be put back; by default ``smt_state.restore``. It runs in the watchdog, with a copy of the
+        restore: restores the host and returns what could not be restored; by default ``smt_state.restore``. It runs in the watchdog, with a copy of the
             memory from the time of arming.
         seconds: time limit after which the watchdog kills the watched process and restores; None: no limit
         keep: file descriptors that the watchdog keeps open, such as that of a lock, so that nobody else changes the host while it restores
@@ -144,7 +144,7 @@ class Watchdog:
             if reason:
                 _log(log, f"restoring, because {reason}")
                 left = self._restore()
-                _log(log, "restored" if not left else f"could not put back: {'; '.join(left)}")
+                _log(log, "restored" if not left else f"could not restore: {'; '.join(left)}")
         except BaseException:
             _log(log, traceback.format_exc())
 

@@ -103,7 +103,7 @@ def test_the_scope_says_what_counts(tmp_path, scope, run, boot, status):
     assert judge(found, DesiredState("disabled"), scope)["status"] == status
 
 
-def test_what_drifted_is_told_and_what_mends_it(tmp_path):
+def test_what_drifted_is_named_with_its_remedy(tmp_path):
     found = known(tmp_path)
     found["boot"]["configured"] = ["maxcpus=2"]
     verdict = judge(found, DesiredState("disabled"))

@@ -112,7 +112,7 @@ def test_reboot_into_a_persistent_setting(host, tmp_path):
 @pytest.mark.parametrize("text", ["", "[]", '{"schema": 1}', '{"schema": "threadwise.smt/state", "schema_version": 1, "cpu": {}}', "[" * 5000])
 def test_damaged_snapshot(host, text):
     host.put(smt_snapshot.PATH, text)
-    with pytest.raises(smt_snapshot.SmtSnapshotError, match=r"state.json cannot be used .*Remove it"):
+    with pytest.raises(smt_snapshot.SmtSnapshotError, match=r"smt-snapshot.json cannot be used .*Remove it"):
         host.ask("disabled")
     assert host.writes == []
 

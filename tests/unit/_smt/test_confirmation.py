@@ -202,12 +202,12 @@ def test_no_evaluation_starts_while_a_rollback_is_pending(host):
 def test_a_damaged_record_rolls_nothing_back_and_is_named(host, text):
     host.put(smt_restore.PENDING.path, text)
     problems = smt_restore.roll_back(host)
-    assert len(problems) == 1 and "rollback.json cannot be used" in problems[0] and online(host) == FIRST
-    assert any("rollback.json cannot be used" in warning for warning in host.ask("disabled")["warnings"])
+    assert len(problems) == 1 and "timer-rollback.json cannot be used" in problems[0] and online(host) == FIRST
+    assert any("timer-rollback.json cannot be used" in warning for warning in host.ask("disabled")["warnings"])
 
 
 def test_a_record_whose_file_list_is_damaged_restores_nothing(host):
     record = {**smt_restore.pending(host_files.HostFs(host.sysroot)), "remove": "etc/passwd"}
     with pytest.raises(smt_state.StateError, match=r"list of files to remove is not valid"):
-        smt_restore.put_back(host, record)
+        smt_restore.restore(host, record)
     assert online(host) == FIRST

@@ -111,7 +111,7 @@ def test_refused_on_the_kth_cpu(kernel, cores, code):
     before = smt_state.read(kernel.sysroot)
     for cpu in sorted(set(every(cores)) - set(first(cores, 1))):
         kernel.refusals = {(cpu, False): code}
-        with pytest.raises(smt_state.StateError, match=f"CPU {cpu}: {errno.errorcode[code]}: .*the state before is back"):
+        with pytest.raises(smt_state.StateError, match=f"CPU {cpu}: {errno.errorcode[code]}: .*the previous state was restored"):
             smt_state.disable(kernel.sysroot, cores, files=kernel)
         assert smt_state.read(kernel.sysroot) == before
 
@@ -121,7 +121,7 @@ def test_refused_on_the_way_up(kernel, cores):
     before = smt_state.read(kernel.sysroot)
     for cpu in sorted(set(every(cores)) - set(first(cores, 1))):
         kernel.refusals = {(cpu, True): errno.ENOSPC}
-        with pytest.raises(smt_state.StateError, match=f"CPU {cpu}: ENOSPC: the other CPUs have no free interrupt vectors.*the state before is back"):
+        with pytest.raises(smt_state.StateError, match=f"CPU {cpu}: ENOSPC: the other CPUs have no free interrupt vectors.*the previous state was restored"):
             smt_state.enable(kernel.sysroot, cores, files=kernel)
         assert smt_state.read(kernel.sysroot) == before
 

@@ -70,10 +70,10 @@ def test_killed_between_two_writes(tmp_path, writes):
     log = tmp_path / "watchdog.log"
 
     def change():
-        def put_back():
+        def restore():
             return smt_state.restore("", before, files=fresh(tmp_path))
 
-        with watchdog.Watchdog(str(tmp_path), before, str(log), restore=put_back):
+        with watchdog.Watchdog(str(tmp_path), before, str(log), restore=restore):
             smt_state.disable("", CORES, files=kernel)
 
     status = in_child(change)
@@ -178,7 +178,7 @@ def test_the_lock_is_held_until_the_watchdog_has_restored(tmp_path):
             os.kill(os.getpid(), signal.SIGKILL)
 
     in_child(change)
-    with pytest.raises(locks.HostLockError, match=r"is being put back after smt_state .pid [0-9]+. died"), locks.HostLock(str(tmp_path), "the next"):
+    with pytest.raises(locks.HostLockError, match=r"is being restored after smt_state .pid [0-9]+. died"), locks.HostLock(str(tmp_path), "the next"):
         pytest.fail("while the watchdog restores")
     go.write_text("")
     with locks.HostLock(str(tmp_path), "the next", seconds=600):
@@ -211,7 +211,9 @@ def test_the_lock_names_the_user_of_its_holder(tmp_path):
 
 @pytest.mark.parametrize("connection", ["1.2.3.4 1\x1b[2J", "x", "", "1.2.3.4 22 1.2.3.4", "a b c d"])
 def test_a_connection_that_is_not_valid(connection):
-    program = f"import sys; sys.path[:0] = {sys.path!r}\nfrom ansible_collections.threadwise.smt.plugins.module_utils._host import locks\nprint(locks.asker())"
+    program = (
+        f"import sys; sys.path[:0] = {sys.path!r}\nfrom ansible_collections.threadwise.smt.plugins.module_utils._host import locks\nprint(locks.requester())"
+    )
     done = subprocess.run([sys.executable, "-c", program], env=dict(os.environ, SSH_CONNECTION=connection), capture_output=True, text=True, check=True)
     assert "for user" in done.stdout and done.stdout.strip().isprintable() and "[2J" not in done.stdout
 
