@@ -8,7 +8,6 @@ This file is copied to a host as part of the rollback program: it imports only f
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import typing as t
@@ -91,7 +90,7 @@ def _libvirt_cpus(text: str) -> frozenset[int]:
 def kubelet_is_static(host: kernel_files.KernelFiles) -> bool:
     """Return whether the CPU manager policy of kubelet is static."""
     try:
-        state = json.loads(host.read(KUBELET_STATE) or "{}")
+        state = host_text.parse_json(host.read(KUBELET_STATE) or "{}")
     except ValueError:
         return False
     return isinstance(state, dict) and state.get("policyName") == "static"

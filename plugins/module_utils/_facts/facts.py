@@ -11,10 +11,10 @@ import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import entries as boot_entries, facts as boot_facts
-from ansible_collections.threadwise.smt.plugins.module_utils._facts import hypervisor, vulnerabilities
+from ansible_collections.threadwise.smt.plugins.module_utils._facts import hypervisor, pending_rollback, vulnerabilities
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, cpulist, files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import pending_rollback, state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology, read_topology
 

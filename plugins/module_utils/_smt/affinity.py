@@ -189,7 +189,7 @@ def check(captured: t.Any) -> None:
     have_pids = isinstance(tasks, list) and all(isinstance(task, dict) and isinstance(task.get("pid"), int) and task["pid"] > 0 for task in tasks)
     if not (have_pids and all(isinstance(task.get(key), str) for task in tasks for key in ("start", "name", "mask"))):
         raise ValueError("its list of tasks is not valid")
-    if not all(is_mapping_to_text(captured[kind]) for kind in ("cpusets", "partitions", "interrupts")) or not isinstance(captured["online"], list):
+    if not all(is_mapping_to_text(captured[kind]) for kind in ("cpusets", "partitions", "interrupts")) or not smt_state.is_cpus(captured["online"]):
         raise ValueError("its cpusets, partitions, interrupts or CPUs are not valid")
 
 

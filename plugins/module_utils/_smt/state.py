@@ -279,7 +279,13 @@ def is_cpus(value: object) -> bool:
 
 def check(state: object) -> None:
     """Check a state, for example from a file; raise ValueError when ``state`` is not a valid state."""
-    if not (isinstance(state, dict) and isinstance(state.get("control"), str) and is_cpus(state.get("online")) and is_cpus(state.get("present"))):
+    if not (
+        isinstance(state, dict)
+        and isinstance(state.get("control"), str)
+        and ("active" in state and isinstance(state["active"], (bool, type(None))))
+        and is_cpus(state.get("online"))
+        and is_cpus(state.get("present"))
+    ):
         raise ValueError(f"not a saved SMT state: {state!r:.80}")
 
 

@@ -69,14 +69,18 @@ class Watchdog:
 
     def arm(self) -> Watchdog:
         """Start the watchdog and wait until it is ready; raise WatchdogError when it did not start."""
-        read_end, self._to_watchdog = os.pipe()
-        from_watchdog, write_end = os.pipe()
-        self._from_watchdog = from_watchdog
         watched = os.getpid()
+        ends: list[int] = []
         try:
+            ends += os.pipe()
+            ends += os.pipe()
             middle = os.fork()
         except OSError as error:
+            for end in ends:
+                os.close(end)
             raise WatchdogError(f"the watchdog process could not be started: {error}") from error
+        read_end, self._to_watchdog, from_watchdog, write_end = ends
+        self._from_watchdog = from_watchdog
         if middle == 0:
             self._become_watchdog(watched, read_end, write_end)
         os.close(read_end)

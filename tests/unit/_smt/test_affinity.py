@@ -224,6 +224,8 @@ def test_configured_bindings(tree, path, text, conflict):
         ("var/lib/kubelet/cpu_manager_state", '{"policyName":"none"}'),
         ("var/lib/kubelet/cpu_manager_state", '{"policyName":'),
         ("var/lib/kubelet/cpu_manager_state", "[[]]"),
+        ("var/lib/kubelet/cpu_manager_state", "[" * 100_000),
+        ("var/lib/kubelet/cpu_manager_state", '{"policyName": "static", "a": ' * 50_000),
         ("proc/irq/24/smp_affinity_list", "2-3\n"),
         ("proc/irq/24/smp_affinity_list", ""),
         ("proc/77/stat", "no stat"),
@@ -376,7 +378,19 @@ def test_the_first_capture_is_kept(tree):
     assert [(task["pid"], task["mask"]) for task in merged["tasks"]] == [(5, "3"), (6, "7")]
 
 
-@pytest.mark.parametrize("damage", [{"tasks": None}, {"tasks": [{"pid": -1}]}, {"tasks": [{"pid": "x"}]}, {"cpusets": {"a": 1}}, {"online": 7}])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"tasks": None},
+        {"tasks": [{"pid": -1}]},
+        {"tasks": [{"pid": "x"}]},
+        {"cpusets": {"a": 1}},
+        {"online": 7},
+        {"online": ["0"]},
+        {"online": [0, -1]},
+        {"online": [[0]]},
+    ],
+)
 def test_damaged_capture(damage):
     whole = {"online": [], "tasks": [], "cpusets": {}, "partitions": {}, "interrupts": {}}
     affinity.check(whole)

@@ -258,7 +258,19 @@ def test_hostile_lists(tmp_path, text):
         smt_state.read(tmp_path)
 
 
-@pytest.mark.parametrize("state", [None, {}, {"control": "on", "online": ["0"], "present": [0]}, {"control": 3, "online": [], "present": []}])
+@pytest.mark.parametrize(
+    "state",
+    [
+        None,
+        {},
+        {"control": "on", "active": True, "online": ["0"], "present": [0]},
+        {"control": "on", "active": True, "online": [0], "present": [True]},
+        {"control": 3, "active": None, "online": [], "present": []},
+        {"control": "on", "online": [0, 1], "present": [0, 1]},
+        {"control": "on", "active": "1", "online": [0, 1], "present": [0, 1]},
+        {"control": "on", "active": 1, "online": [0, 1], "present": [0, 1]},
+    ],
+)
 def test_hostile_state(tmp_path, state):
     kernel = FakeKernel(tmp_path, [(0, 1)])
     with pytest.raises(smt_state.StateError, match=r"not a saved SMT state"):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pathlib
 import signal
@@ -147,6 +148,24 @@ def test_time_limit(tmp_path):
 
     assert os.WTERMSIG(in_child(change)) == signal.SIGKILL
     wait_until(done.exists)
+
+
+@pytest.mark.parametrize(("name", "calls"), [("fork", 0), ("pipe", 0), ("pipe", 1)])
+def test_a_process_that_cannot_be_started_leaves_no_pipe_open(tmp_path, monkeypatch, name, calls):
+    real, left = getattr(os, name), [calls]
+
+    def refused():
+        if left[0] == 0:
+            raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+        left[0] -= 1
+        return real()
+
+    before = os.listdir("/proc/self/fd")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, name, refused)
+        with pytest.raises(watchdog.WatchdogError, match=r"could not be started: .*temporarily unavailable"):
+            watchdog.Watchdog(str(tmp_path), {}, str(tmp_path / "log")).arm()
+    assert os.listdir("/proc/self/fd") == before
 
 
 def test_nothing_without_a_log(tmp_path):
