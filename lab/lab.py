@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
     )
 
     command = commands.add_parser("reset", help="put guests back to the clean state they were brought up with")
-    command.set_defaults(command=put_back)
+    command.set_defaults(command=restore)
     command.add_argument("--name", action="append", required=True)
 
     command = commands.add_parser("cut", help="cut guests' power, and boot them again from their own disks")
@@ -98,7 +98,7 @@ def bring_up(options: argparse.Namespace) -> None:
     say(f"inventory: {options.inventory}")
 
 
-def put_back(options: argparse.Namespace) -> None:
+def restore(options: argparse.Namespace) -> None:
     """The command ``reset``."""
     for name in options.name:
         reset(check_name(name))

@@ -120,7 +120,7 @@ def overlay(base: pathlib.Path, disk: pathlib.Path) -> None:
 
 
 def copy(disk: pathlib.Path, base: pathlib.Path, target: pathlib.Path) -> None:
-    """Copy a snapshot's disk; the working tree may have moved since it was made, so it is told where the image is."""
+    """Copy a snapshot's disk; the working tree may have moved since it was made, so it gets the path of the image."""
     shutil.copyfile(disk, target)
     run(["qemu-img", "rebase", "-u", "-F", "raw", "-b", str(base / "disk.img"), str(target)])
 

@@ -129,7 +129,7 @@ def run(group: Group) -> Iterator[dict[str, int]]:
             for name, (process, begun) in list(running.items()):
                 if process.poll() is not None:
                     del running[name]
-                    yield told(name, process.returncode, time.monotonic() - begun)
+                    yield reported(name, process.returncode, time.monotonic() - begun)
             while waiting and len(running) < group.side_by_side:
                 name = waiting.pop(0)
                 print(f"{name}: {' '.join(STEPS[name].command)}", flush=True)
@@ -194,7 +194,7 @@ def start(name: str) -> subprocess.Popen[bytes]:
         )
 
 
-def told(name: str, code: int, seconds: float) -> dict[str, int]:
+def reported(name: str, code: int, seconds: float) -> dict[str, int]:
     """Say how a step went that has ended; the counts of its tests."""
     log = LOGS / f"{name}.log"
     text = log.read_text(encoding="utf-8", errors="replace")

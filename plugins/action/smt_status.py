@@ -10,6 +10,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, policy
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.errors import FleetError
 
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "policy": {"type": "raw"},
@@ -43,7 +44,7 @@ class ActionModule(HostAction):
         try:
             scope = policy.scope(options["scope"])
             desired = policy.desired_state(_plain(options["policy"]), _plain(options["classes"]), known, decisions.get("classes"), decisions.get("error"))
-        except policy.PolicyError as error:
+        except FleetError as error:
             return compliance.refused(str(error), hardware_class=known)
         return compliance.judge(facts, desired, scope, memory)
 

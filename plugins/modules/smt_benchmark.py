@@ -262,9 +262,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import s
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.placement import PlacementError
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.plan import PlanError
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectoryError
-from ansible_collections.threadwise.smt.plugins.module_utils._host.locks import HostLockError
-from ansible_collections.threadwise.smt.plugins.module_utils._smt.state import StateError
-from ansible_collections.threadwise.smt.plugins.module_utils._smt.watchdog import WatchdogError
+from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import WorkloadError
 
 PLACEMENTS = ["single", "same_cpu", "siblings", "cores", "one_per_core", "all_threads"]
@@ -330,7 +328,7 @@ def main() -> None:
     settings = {name: module.params[name] for name in SETTINGS}
     try:
         result = steps.STEPS[step](module.params["run"], settings)
-    except (ArmError, PlanError, PlacementError, WorkloadError, RunDirectoryError, WatchdogError, HostLockError, StateError) as error:
+    except (ArmError, PlanError, PlacementError, WorkloadError, RunDirectoryError, HostError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, **result)
 

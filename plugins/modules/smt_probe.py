@@ -15,7 +15,7 @@ description:
   - For guests whose hypervisor shows another topology than the one they run on. The kernel's topology is not used for measuring; it is only compared
     with what was measured.
   - The CPUs are busy while it runs, for some seconds to O(seconds). Nothing is switched.
-  - What was measured is kept in C(/var/lib/threadwise-smt/measured.json) until the next boot, and M(threadwise.smt.smt_facts) shows it.
+  - What was measured is kept in C(/var/lib/threadwise-smt/siblings.json) until the next boot, and M(threadwise.smt.smt_facts) shows it.
 options:
   mode:
     description:
@@ -107,10 +107,10 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils._host.locks import HostLock, HostLockError
+from ansible_collections.threadwise.smt.plugins.module_utils._host.locks import HostLock
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache, rounds
-from ansible_collections.threadwise.smt.plugins.module_utils._siblings.workers import ProbeError
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import topology
 
 
@@ -124,16 +124,17 @@ def main() -> None:
         supports_check_mode=True,
     )
     fs = HostFs("/")
-    probed = rounds.wanted(module.params["mode"], smt_facts.gather(fs))
+    facts = smt_facts.gather(fs)
+    probed = rounds.wanted(module.params["mode"], facts)
     if not probed or module.check_mode:
         module.exit_json(changed=False, probed=probed, measured=None)
     try:
         measured = measure(fs, module.params["seconds"])
-    except (ProbeError, HostLockError) as error:
+    except HostError as error:
         give_up(module, str(error))
     except OSError as error:
         give_up(module, f"what was measured cannot be kept in {fs.path(sibling_cache.PATH)}: {error.strerror}")
-    module.exit_json(changed=False, probed=True, measured=measured, ansible_facts={"smt": smt_facts.gather(fs)})
+    module.exit_json(changed=False, probed=True, measured=measured, ansible_facts={"smt": {**facts, "measured": measured}})
 
 
 def give_up(module: AnsibleModule, reason: str) -> None:

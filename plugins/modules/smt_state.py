@@ -145,6 +145,7 @@ rollback_pending:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change, rollback_timer
 
 
@@ -186,7 +187,7 @@ def main() -> None:
         result = change.run()
     except smt_change.ChangeRefusedError as error:
         module.fail_json(msg=str(error), affinity_conflicts=error.findings)
-    except smt_change.ERRORS as error:
+    except HostError as error:
         module.fail_json(msg=str(error), affinity_conflicts=[finding.text for finding in change.findings])
     for warning in change.warnings:
         module.warn(warning)

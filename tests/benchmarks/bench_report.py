@@ -98,11 +98,11 @@ def build(directory):
 def memory(pid):
     """PSS of a process and its children, in kB; 0 for what has ended."""
     try:
-        told = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
     except OSError:
         return 0
-    own = next((int(line.split()[1]) for line in told.splitlines() if line.startswith("Pss:")), 0)
+    own = next((int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:")), 0)
     return own + sum(memory(int(child)) for child in children)
 
 

@@ -330,7 +330,7 @@ def test_the_first_content_of_a_thousand_hosts_waits_for_no_script(browser, flee
     painted = WebDriverWait(browser, 60).until(
         lambda driver: driver.execute_script("return performance.getEntriesByName('first-contentful-paint').map((one) => one.startTime)")
     )
-    # How long it took hangs on what else the machine does, so it is told and not judged: pytest --junit-xml, or tests/benchmarks/bench_report.py.
+    # How long it took hangs on what else the machine does, so it is reported and not judged: pytest --junit-xml, or tests/benchmarks/bench_report.py.
     record_property("first_contentful_paint_ms", painted[0])
     assert browser.find_element(By.ID, "count-hosts").text == "1000 of 1000"
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})

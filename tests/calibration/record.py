@@ -53,7 +53,7 @@ def series():
     ]
 
 
-def neighbour(cpu, kind, seed):
+def background(cpu, kind, seed):
     """Work and rest on one CPU until the recorder that started this process is gone."""
     os.sched_setaffinity(0, [cpu])
     if os.sched_getscheduler(0) == os.SCHED_FIFO:
@@ -75,7 +75,7 @@ def neighbour(cpu, kind, seed):
 
 def start_co_runners(cpu, kind):
     count = {"quiet": 0, "neighbour": 1, "bursty": 2, "drift": 1}[kind]
-    processes = [multiprocessing.Process(target=neighbour, args=(cpu, kind, SEED + 10 * cpu + number), daemon=True) for number in range(count)]
+    processes = [multiprocessing.Process(target=background, args=(cpu, kind, SEED + 10 * cpu + number), daemon=True) for number in range(count)]
     for process in processes:
         process.start()
     return processes

@@ -123,9 +123,9 @@ class Run:
 
 PROJECT = {
     "ansible.cfg": "[defaults]\ninventory = inventory\nretry_files_enabled = false\n",
-    "inventory/host_vars/honest1.yml": "told_by_the_user: 1\n",
-    "host_vars/honest2.yml": "told_by_the_user: 3\n",
-    "group_vars/all.yml": "told_by_the_user: 4\n",
+    "inventory/host_vars/honest1.yml": "set_by_the_user: 1\n",
+    "host_vars/honest2.yml": "set_by_the_user: 3\n",
+    "group_vars/all.yml": "set_by_the_user: 4\n",
     "filter_plugins/mine.py": "class FilterModule:\n    def filters(self):\n        return {}\n",
     "library/mine.py": "#!/usr/bin/python\n",
     "action_plugins/mine.txt": "mine\n",
@@ -159,7 +159,7 @@ def play(
     project = _prepare(directory, hosts, answers)
     place(project)
     (project / "inventory/group_vars").mkdir()
-    (project / "inventory/group_vars/all.yml").write_text(json.dumps({"told_by_the_user": 2, **wanted.variables}))
+    (project / "inventory/group_vars/all.yml").write_text(json.dumps({"set_by_the_user": 2, **wanted.variables}))
     places = [project, directory / "home", directory / "tmp", ROOT / "playbooks", ROOT / "roles", ROOT / "plugins"]
     before = {place: _snapshot(place) for place in places}
     most = None if baseline is None else baseline.memory + MOST_BYTES + FORK_BYTES * max(0, min(wanted.forks, len(hosts)) - SOME_FORKS)

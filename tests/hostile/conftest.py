@@ -59,8 +59,8 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.section("compromised hosts")
     for what, found in sorted(groups.items()):
         answers, memory, seconds = sum(one["answers"] for one in found), max(one["memory"] for one in found), max(one["seconds"] for one in found)
-        told = f"a run took at most {memory / 1e6:.0f} MB and {seconds:.0f} s more than with the honest hosts alone"
-        terminalreporter.write_line(f"{what}: {answers} answers; {told}")
+        needed = f"a run took at most {memory / 1e6:.0f} MB and {seconds:.0f} s more than with the honest hosts alone"
+        terminalreporter.write_line(f"{what}: {answers} answers; {needed}")
     generated = [cost["answers"] for what, found in groups.items() if what.startswith("generated") for cost in found]
     if generated:
         terminalreporter.write_line(f"{sum(generated)} generated answers")

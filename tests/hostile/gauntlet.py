@@ -47,9 +47,9 @@ class Gauntlet:
         cost = Cost()
         if len(hosts) > play.forks:
             play = dataclasses.replace(play, forks=FORKS.get(play.name, play.forks))
-        return self._told_apart(play, hosts, time_limit, cost), cost
+        return self._distinguished(play, hosts, time_limit, cost), cost
 
-    def _told_apart(self, play, hosts, time_limit, cost):
+    def _distinguished(self, play, hosts, time_limit, cost):
         found = self._try(play, hosts, time_limit, cost)
         if not found:
             return {}
@@ -57,7 +57,7 @@ class Gauntlet:
             return {" or ".join(host.name for host in hosts): found}
         # Halves first: a few hosts among many are found in a few runs.
         middle = len(hosts) // 2
-        halves = [self._told_apart(play, half, time_limit, cost) for half in (hosts[:middle], hosts[middle:])]
+        halves = [self._distinguished(play, half, time_limit, cost) for half in (hosts[:middle], hosts[middle:])]
         return {**halves[0], **halves[1]} or {" with ".join(host.name for host in hosts): found}
 
     def _try(self, play, hosts, time_limit, cost):

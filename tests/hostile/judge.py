@@ -114,18 +114,18 @@ def _content(path):
 
 
 def _forgotten(run):
-    """Runs that hosts were told to forget although the controller does not have them, or cannot read them."""
+    """Runs that hosts were asked to forget although the controller does not have them, or cannot read them."""
     found = []
     for host, log in run.logs.items():
-        # A host forgets a run when it is told that the controller has it.
+        # A host forgets a run when it learns that the controller has it.
         forgotten = {line.split(" ")[2] for line in log if line.startswith("smt_benchmark.forget ")}
         kept = list(run.out.rglob(f"{host}.json"))
-        found += [f"{host} was told to forget the run {lost}, which is not here" for lost in sorted(forgotten - {path.parent.name for path in kept})[:3]]
+        found += [f"{host} was asked to forget the run {lost}, which is not here" for lost in sorted(forgotten - {path.parent.name for path in kept})[:3]]
         for path in kept if forgotten else ():
             try:
                 result_files.load(path)
             except result_files.ResultError as error:
-                found.append(f"{host} was told to forget what cannot be read: {error}")
+                found.append(f"{host} was asked to forget what cannot be read: {error}")
     return found
 
 
@@ -168,9 +168,9 @@ def honest_parts(run: arena.Run, tables: bool = False) -> dict[str, object]:
         parts[f"terminal of {host}"] = list(dict.fromkeys(lines))
         for path in sorted(run.out.rglob("*")):
             if path.is_file():
-                told = _of_host(path, host, tables)
-                if told:
-                    parts[f"{path.relative_to(run.out)} of {host}"] = _plain(run, told)
+                shown = _of_host(path, host, tables)
+                if shown:
+                    parts[f"{path.relative_to(run.out)} of {host}"] = _plain(run, shown)
     return parts
 
 

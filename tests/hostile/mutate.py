@@ -350,13 +350,13 @@ class Mutator:
         """What is said instead of a text that is no answer of a module."""
         lines = real.split("\n")
         try:
-            told = json.loads(lines[0])
+            shown = json.loads(lines[0])
         except ValueError:
-            told = {}
+            shown = {}
         choose = self._random.random()
         if choose < 0.3:
             return Answer(self._random.choice(WHOLE), self._manner() if choose < 0.05 else {})
-        return Answer(b"\n".join([_bytes(self._changed({**told, **self._progress()})), *(line.encode() for line in lines[1:])]))
+        return Answer(b"\n".join([_bytes(self._changed({**shown, **self._progress()})), *(line.encode() for line in lines[1:])]))
 
     def _progress(self):
         """A plan's progress while it measures."""

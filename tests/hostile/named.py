@@ -60,8 +60,8 @@ def cases(row: int | None, play: arena.Play, key: str, variants: t.Mapping[str, 
     for name, change in variants.items():
 
         def answers(recordings, change=change):
-            told = change(recordings.answer(play if play is not SAMPLE else recorded.EVALUATION, key))
-            return {key: told if isinstance(told, arena.Answer) else arena.of(told)}
+            reply = change(recordings.answer(play if play is not SAMPLE else recorded.EVALUATION, key))
+            return {key: reply if isinstance(reply, arena.Answer) else arena.of(reply)}
 
         CASES.append(Case(name, row, play, answers, alone))
 

@@ -124,13 +124,13 @@ def _play(directory, play, variables, made):
     """Run a playbook for real on one host, and keep what its modules answered. Returns the folder of the answers."""
     answers = directory / "answers" / play.name
     answers.mkdir(parents=True)
-    told = {key: arena.of(dict(result, invocation={"module_args": {}})) for key, result in made.items()}
-    run = arena.play(directory / f"of-{play.name}", answers, play, [arena.Host("real", told, variables, sys.executable)])
+    replies = {key: arena.of(dict(result, invocation={"module_args": {}})) for key, result in made.items()}
+    run = arena.play(directory / f"of-{play.name}", answers, play, [arena.Host("real", replies, variables, sys.executable)])
     assert run.killed is None and "unreachable=0" in run.text() and "rescued=0" in run.text(), run.text()
     (directory / f"{play.name}.json").write_text(json.dumps([line.split(" ")[0] for line in run.logs["real"]]))
     for path in (run.directory / "hosts/real/said").iterdir():
         shutil.copy(path, answers)
-    for key, answer in told.items():
+    for key, answer in replies.items():
         (answers / key).write_bytes(answer.body)
     # Whoever asks more often hears the last again.
     for path in answers.glob("*.*"):

@@ -58,6 +58,6 @@ def _runs(tmp_path_factory, recordings):
 @pytest.mark.parametrize(("name", "first", "count"), [(name, *batch) for name in SHARES for batch in batches(name)])
 def test_generated_answers_harm_nobody_else(name, first, count, runs, recordings, figure):
     hosts = [host(recordings, PLAYS[name], number) for number in range(first, first + count)]
-    told, cost = runs.faults(PLAYS[name], hosts, time_limit=1200)
+    reported, cost = runs.faults(PLAYS[name], hosts, time_limit=1200)
     figure(f"generated, {name}", first, cost)
-    assert not told, "\n".join(f"{one}: {line}" for one, lines in told.items() for line in lines)
+    assert not reported, "\n".join(f"{one}: {line}" for one, lines in reported.items() for line in lines)

@@ -41,9 +41,9 @@ def _found(tmp_path_factory, recordings):
 
 @pytest.mark.parametrize("one", [pytest.param(one, id=str(one), marks=pytest.mark.xdist_group(group(one))) for one in named.CASES])
 def test_it_harms_nobody_but_itself(one, found, figure):
-    hosts, told, cost = found(group(one))
+    hosts, reported, cost = found(group(one))
     figure(f"named, {one.play.name}", group(one), cost)
     mine = next(host for host, that in hosts.items() if that is one)
-    # Several that could not be told apart are named together.
-    wrong = [f"{names}: {line}" for names, lines in told.items() if mine in names.split() for line in lines]
+    # Several that could not be distinguished are named together.
+    wrong = [f"{names}: {line}" for names, lines in reported.items() if mine in names.split() for line in lines]
     assert not wrong, f"{one.name} (row {one.row}):\n" + "\n".join(wrong)

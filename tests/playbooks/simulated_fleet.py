@@ -46,7 +46,7 @@ def end(module, name, value, **result):
 STAND_INS = {
     "smt_facts": r"""
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import pending_rollback
+from ansible_collections.threadwise.smt.plugins.module_utils._facts import pending_rollback
 module = AnsibleModule({"sysroot": {"type": "path"}}, supports_check_mode=True)
 with open(os.environ["SMT_HOST"] + "/asked", "a") as stream:
     stream.write("x")

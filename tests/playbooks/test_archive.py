@@ -64,8 +64,8 @@ def test_what_is_only_for_development_is_not_in_it(place):
 
 
 def test_its_playbooks_run_from_there(place):
-    told = json.loads(call(place, "ansible-doc", "--json", "threadwise.smt.smt_status").stdout)
-    assert told["threadwise.smt.smt_status"]["doc"]["filename"].startswith(str(place / "installed"))
+    listed = json.loads(call(place, "ansible-doc", "--json", "threadwise.smt.smt_status").stdout)
+    assert listed["threadwise.smt.smt_status"]["doc"]["filename"].startswith(str(place / "installed"))
     tree = sysfs_tree.write(place / "tree", sysfs_tree.files(sysfs_tree.Machine()))
     done = call(
         place,

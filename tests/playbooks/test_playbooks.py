@@ -63,7 +63,7 @@ ASKED = {
     "what was skipped": "skipped[?contains(reason, 'no')].workload | length(@)",
     "a core's usage": "length(samples[?core_usage.keys(@) != `[]`])",
     "the verdicts' words": "hosts[].comparisons[?starts_with(effect, 'smt')].verdict[] | length(@)",
-    "whether it was put back": "restored.ok",
+    "whether it was restored": "restored.ok",
 }
 
 
@@ -91,7 +91,7 @@ def test_results_can_be_asked_by_json_query_as_they_are(tmp_path, evaluated):
     answers = json.loads((tmp_path / "answers.json").read_text(encoding="utf-8"))
     samples = len([line for line in json.loads((results / "localhost.json").read_text(encoding="utf-8"))["samples"] if line["ok"]])
     assert answers["the workers that were alone"] == samples > 0
-    assert answers["whether it was put back"] is True
+    assert answers["whether it was restored"] is True
     assert all(isinstance(answer, int) for answer in answers.values()), answers
 
 

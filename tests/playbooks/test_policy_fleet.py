@@ -154,10 +154,10 @@ def test_a_group_waits_for_its_host_that_is_gone_and_the_others_for_nobody(tmp_p
 def test_a_controller_without_ssh_says_so_once_for_all_hosts_and_asks_the_others(tmp_path):
     lost = {"ansible_connection": "ssh", "ansible_ssh_executable": "no-such-ssh"}
     fleet = Fleet(tmp_path, {"h1": lost, "h2": {"smt_policy": "auto"}, "h3": lost, "h4": {"smt_policy": "enabled"}})
-    told = "this controller has no no-such-ssh, which 2 of 4 hosts need for their connection (h1, h3): install it"
+    message = "this controller has no no-such-ssh, which 2 of 4 hosts need for their connection (h1, h3): install it"
     code, seen = fleet.play("smt_compliance", smt_policy_results="nowhere")
     assert code == 2 and table(seen) == {"h1": "unreachable", "h3": "unreachable", "h2": "unknown", "h4": "compliant"}, seen
-    assert seen.count(told) == 1 and "Unable to execute" not in seen
+    assert seen.count(message) == 1 and "Unable to execute" not in seen
     assert "the results cannot be read: nowhere" in seen, "what is done once is done, although the first host is not reached"
     code, seen = fleet.play("smt_survey")
     assert code == 2 and "4 hosts: " in seen and "2 without facts." in seen, seen

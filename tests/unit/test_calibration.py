@@ -40,7 +40,7 @@ def test_at_most_one_in_twenty_equal_pairs_is_called_and_nine_in_ten_slowdowns_a
     assert found >= 0.90
 
 
-def test_a_crowded_machine_is_no_reason_for_false_calls():
+def test_a_busy_machine_is_no_reason_for_false_calls():
     recording = evaluate.load([CALIBRATION / "data" / "background_load.json.gz"])
     same = [evaluate.interleaved(window) for window in evaluate.windows(recording, "crowded", "same", evaluate.WINDOW)]
     assert len(same) >= 100

@@ -162,7 +162,7 @@ def test_the_known_truth_is_found(evaluated):
     assert sharing and all(one["ratio"] < 0.75 for one in sharing), sharing
 
 
-def test_both_arms_were_measured_and_the_state_was_put_back(evaluated):
+def test_both_arms_were_measured_and_the_state_was_restored(evaluated):
     measured = result("converge")
     assert measured["outcome"] == "completed" and len(measured["arms"]) == 2
     assert {sample["arm"] for sample in measured["samples"]} == {"smt_on", "smt_off"}

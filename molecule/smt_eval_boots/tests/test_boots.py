@@ -26,8 +26,8 @@ def test_each_boot_was_measured_in_its_state(result):
     assert result["outcome"] == "completed" and result["plan"]["boots"] == 2 and result["plan"]["confounded"] is False
     seen = {(sample["boot"], sample["pair"], sample["arm"], len(sample["telemetry"]["cpu_usage"])) for sample in result["samples"] if sample["ok"]}
     assert seen == {(1, 0, "smt_on", 4), (2, 0, "smt_off", 2), (3, 1, "smt_off", 2), (4, 1, "smt_on", 4)}
-    told = [event["detail"] for event in result["events"] if event["event"] == "boot"]
-    assert ["nosmt" in one for one in told] == [False, True, True, False]
+    details = [event["detail"] for event in result["events"] if event["event"] == "boot"]
+    assert ["nosmt" in one for one in details] == [False, True, True, False]
 
 
 def test_two_pairs_are_compared_and_not_judged(result):

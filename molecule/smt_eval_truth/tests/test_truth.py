@@ -18,7 +18,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import sm
 
 EPHEMERAL = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 RESULTS = EPHEMERAL / "results"
-# Nothing is switched: what siblings share is told by the placements.
+# Nothing is switched: what siblings share shows in the placements.
 SETTINGS = {
     "smt_eval_dest": str(RESULTS),
     "smt_eval_budget": 80,
@@ -42,8 +42,8 @@ LEEWAY = 0.05
 def emulators():
     """The process that emulates each guest of this scenario: name -> pid."""
     lab = pathlib.Path(os.environ["MOLECULE_PROJECT_DIRECTORY"]) / "lab" / "lab.py"
-    told = subprocess.run([sys.executable, str(lab), "status"], capture_output=True, text=True, check=True).stdout
-    return {name: int(pid) for name, pid in re.findall(r"^(\S+): up, process (\d+)", told, re.MULTILINE) if name in TRUTH}
+    status = subprocess.run([sys.executable, str(lab), "status"], capture_output=True, text=True, check=True).stdout
+    return {name: int(pid) for name, pid in re.findall(r"^(\S+): up, process (\d+)", status, re.MULTILINE) if name in TRUTH}
 
 
 def rates(*cpus):

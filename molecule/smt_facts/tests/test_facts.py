@@ -70,7 +70,7 @@ def test_with_smt_off_facts_say_what_is_online_and_invent_no_sibling(seen):
     assert facts["cpus"]["online"] == shown["On-line CPU(s) list"]
     assert facts["cpus"]["offline"] == shown["Off-line CPU(s) list"]
     assert facts["threads_per_core"]["online_max"] == 1
-    # Where an offline CPU's core is known it is told, and only where all are known the facts call themselves complete.
+    # Where an offline CPU's core is known it is shown, and only where all are known the facts call themselves complete.
     known = [cpu for group in facts["sibling_groups"] for cpu in cpus(group)]
     assert facts["complete"] == (sorted(known) == cpus(facts["cpus"]["present"]))
     assert cpus(facts["cpus"]["online"]) == sorted(core[0] for core in cores(seen["off"]))
@@ -96,7 +96,7 @@ def test_after_smt_state_the_siblings_are_named_from_the_map(seen):
 
 
 def test_a_map_that_cannot_be_trusted_is_not_used(seen):
-    damages = {state: told["facts"] for state, told in seen.items() if "{0}" in state}
+    damages = {state: shown["facts"] for state, shown in seen.items() if "{0}" in state}
     assert len(damages) == 5
     for damage, facts in damages.items():
         assert (facts["source"], facts["complete"], facts["secondaries"]) == ("sysfs", False, ""), damage

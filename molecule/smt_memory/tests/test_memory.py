@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Memory policies in a guest: what processes get under them, what a real out-of-memory does, and the way back. The tests build on one another."""
+"""Memory policies in a guest: what processes get under them, what a real out-of-memory does, and restoring the policy. The tests build on one another."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ RESULTS = EPHEMERAL / "results"
 HEALTH = pathlib.Path(__file__).parent.parent / "files/health.yml"
 GUESTS = A1, A2, S1, S2 = [f"smt-policy-{name}" for name in ("adjacent-1", "adjacent-2", "split-1", "split-2")]
 CONTROL = "/sys/devices/system/cpu/smt/control"
-WAY_BACK = "/var/lib/threadwise-smt/pending-rollback.json"
+PENDING_ROLLBACK = "/var/lib/threadwise-smt/rollout-rollback.json"
 BY_HAND = "/etc/default/grub.d/10-lab.cfg"
 MEMORY = "/etc/sysctl.d/99-threadwise-smt-memory.conf"
 TIME_LIMIT = 1800
@@ -49,8 +49,8 @@ AUTO = {"smt_policy": "auto", "smt_policy_results": str(RESULTS), "smt_policy_sc
 
 
 def command(playbook, variables, *arguments):
-    told = dict(variables, smt_boot_reboot_timeout=TIME_LIMIT)
-    return ["ansible-playbook", "-i", str(INVENTORY), f"threadwise.smt.{playbook}", "-e", json.dumps(told), *arguments]
+    given = dict(variables, smt_boot_reboot_timeout=TIME_LIMIT)
+    return ["ansible-playbook", "-i", str(INVENTORY), f"threadwise.smt.{playbook}", "-e", json.dumps(given), *arguments]
 
 
 def play(playbook, variables, *arguments):
@@ -227,7 +227,7 @@ def test_after_a_controller_was_killed_in_wave_3_its_guest_is_looked_at_again_an
     assert code != 0 and f"wave 1: {S1}\nwave 2: {S2}\n" in seen and f"{S1} was brought back to the state before the wave" in seen
     assert states(S1, S2) == ["off nosmt", "off nosmt"]
     assert [written(name) for name in (A1, A2, S2)] == [set()] * 3
-    assert not guest(S1).file(WAY_BACK).exists
+    assert not guest(S1).file(PENDING_ROLLBACK).exists
     ask(S1, "rm /run/sick")
 
 
@@ -240,13 +240,13 @@ def test_after_a_host_rebooted_by_itself_the_next_run_finishes_and_nothing_is_do
     subprocess.run(
         ["ansible", S1, "-i", str(INVENTORY), "-m", "ansible.builtin.wait_for_connection", "-a", f"timeout={TIME_LIMIT}"], check=True, stdin=subprocess.DEVNULL
     )
-    assert boots(S1) != before and states(S1) == ["on"] and guest(S1).file(WAY_BACK).exists
+    assert boots(S1) != before and states(S1) == ["on"] and guest(S1).file(PENDING_ROLLBACK).exists
     mark()
     times = len(looked_at(S1))
     code, statuses, _dummy, seen = play("smt_enforce", policy, "--limit", f"{S1},{S2}")
     assert (code, statuses) == (0, dict.fromkeys((S1, S2), "compliant")) and f"wave 1: {S1}\nwave 2: {S2}\n" in seen
     assert len(looked_at(S1)) == times + 1 and written(S1) == set(), "it is looked at, and nothing is changed again"
-    assert states(S2) == ["on"] and not any(guest(name).file(WAY_BACK).exists for name in GUESTS)
+    assert states(S2) == ["on"] and not any(guest(name).file(PENDING_ROLLBACK).exists for name in GUESTS)
 
 
 def test_two_of_a_group_are_not_rebooted_at_once_and_a_host_that_is_gone_stops_nobody(tmp_path):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-# CPUs of a guest that run on one CPU of the host, by the pins in molecule.yml, and whether its kernel was told.
+# CPUs of a guest that run on one CPU of the host, by the pins in molecule.yml, and whether its kernel knows.
 TRUTH = {
     "smt-probe-agrees": (["0-1", "2-3"], "", True),
     "smt-probe-misled": (["0-1", "2-3"], "", False),
@@ -41,17 +41,17 @@ def test_auto_measures_where_a_guest_claims_no_smt(host, facts):
 
 def test_nothing_is_left_but_what_was_measured(host):
     assert host.check_output("pgrep -fc '[s]mt_probe' || true") == "0"
-    kept = host.file("/var/lib/threadwise-smt/measured.json")
+    kept = host.file("/var/lib/threadwise-smt/siblings.json")
     assert (kept.user, kept.mode) == ("root", 0o644)
 
 
 def test_another_boot_makes_it_void(host, facts):
     host.run_expect(
         [0],
-        "cp /var/lib/threadwise-smt/measured.json /root/kept && sed -i s/$(cat /proc/sys/kernel/random/boot_id)/other/ /var/lib/threadwise-smt/measured.json",
+        "cp /var/lib/threadwise-smt/siblings.json /root/kept && sed -i s/$(cat /proc/sys/kernel/random/boot_id)/other/ /var/lib/threadwise-smt/siblings.json",
     )
     try:
         assert host.ansible("threadwise.smt.smt_facts", check=True)["ansible_facts"]["smt"]["measured"] is None
     finally:
-        host.run_expect([0], "mv /root/kept /var/lib/threadwise-smt/measured.json")
+        host.run_expect([0], "mv /root/kept /var/lib/threadwise-smt/siblings.json")
     assert facts["measured"] is not None

@@ -9,8 +9,8 @@ import re
 import time
 
 CPUS = "/sys/devices/system/cpu"
-SAVED = "/var/lib/threadwise-smt/state.json"
-RECORD = "/var/lib/threadwise-smt/rollback.json"
+SAVED = "/var/lib/threadwise-smt/smt-snapshot.json"
+RECORD = "/var/lib/threadwise-smt/timer-rollback.json"
 TMPFILES = "/etc/tmpfiles.d/threadwise-smt.conf"
 UNIT = "/etc/systemd/system/threadwise-smt.service"
 TIME_LIMIT = 300

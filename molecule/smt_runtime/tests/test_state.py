@@ -52,7 +52,7 @@ def test_restored(host, cores):
     assert (done["changed"], done["not_restored"]) == (True, [])
     assert online(host) == firsts(cores, 99)
     assert control(host) == "on"
-    assert pinned(host) == "7", "the service has its mask back"
+    assert pinned(host) == "7", "the service has its mask again"
     assert not host.file(SAVED).exists
     assert not host.file(TMPFILES).exists
     assert smt_state(host, state="restored")["changed"] is False
@@ -69,7 +69,7 @@ def test_affinity_conflicts_are_refused(host, check_mode):
 
 def test_check_mode_shows_and_changes_nothing(host, cores):
     before = mark(host)
-    told = smt_state(host, True, state="disabled", affinity_conflicts="warn", persist="systemd", rollback_after=60)
-    assert (told["changed"], cpus(told["after"]["online"]), told["after"]["control"]) == (True, firsts(cores, 1), "off")
-    assert len(told["affinity_conflicts"]) == 1
+    done = smt_state(host, True, state="disabled", affinity_conflicts="warn", persist="systemd", rollback_after=60)
+    assert (done["changed"], cpus(done["after"]["online"]), done["after"]["control"]) == (True, firsts(cores, 1), "off")
+    assert len(done["affinity_conflicts"]) == 1
     assert mark(host) == before

@@ -118,7 +118,7 @@ def test_deadline_tasks_that_would_not_fit(host, cores):
     host.check_output(f"for n in 1 2 3 4 5 6 7 8; do systemd-run --collect --unit=deadline$n {DEADLINE}; done; sleep 2")
     done = smt_state(host, state="disabled", affinity_conflicts="warn")
     host.check_output("systemctl stop 'deadline*'")
-    assert re.search(r"CPU \d+: EBUSY: SCHED_DEADLINE bandwidth would not fit.*the state before is back", done["msg"]), done
+    assert re.search(r"CPU \d+: EBUSY: SCHED_DEADLINE bandwidth would not fit.*the previous state was restored", done["msg"]), done
     assert online(host) == firsts(cores, 99)
     assert not host.file(SAVED).exists
 
@@ -129,7 +129,7 @@ def test_refused_half_way(host, cores):
     host.check_output(f"echo 1 >/run/refusing; mount --bind /run/refusing {path}; mount -o remount,bind,ro {path}")
     done = smt_state(host, state="disabled", affinity_conflicts="warn", method="cpu_online")
     host.check_output("umount %s", path)
-    assert re.search("CPU 5: EROFS: .*the state before is back", done["msg"]), done
+    assert re.search("CPU 5: EROFS: .*the previous state was restored", done["msg"]), done
     assert online(host) == firsts(cores, 99)
     assert pinned(host) == "7"
 

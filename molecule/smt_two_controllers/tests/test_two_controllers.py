@@ -18,7 +18,7 @@ RESULTS = EPHEMERAL / "results"
 GUEST = "smt-two-controllers"
 CONTROL = "/sys/devices/system/cpu/smt/control"
 ONLINE = "/sys/devices/system/cpu/online"
-RECORD = "/var/lib/threadwise-smt/rollback.json"
+RECORD = "/var/lib/threadwise-smt/timer-rollback.json"
 RUNS = {"root": "/var/lib/threadwise-smt/runs", "alice": "/home/alice/.local/state/threadwise-smt/runs"}
 GO = "/var/tmp/go"
 TIME_LIMIT = 900
@@ -144,7 +144,7 @@ def test_two_rollouts_of_one_policy(host):
 
 
 def test_one_confirms_what_the_other_has_changed_again(host):
-    """The second change is another one: the first controller is told, and the second's confirmation counts."""
+    """The second change is another one: the first controller learns of it, and the second's confirmation counts."""
     assert smt_state(host, state="disabled", rollback_after=900)["rollback_pending"]
     assert smt_state(host, threads_per_core=2, rollback_after=900)["rollback_pending"]
     late = smt_state(host, state="disabled", confirm=True)

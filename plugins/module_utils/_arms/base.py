@@ -28,7 +28,7 @@ class Host:
         facts: ``ansible_facts['smt']``.
         topology: the host's topology.
         origin: the state of SMT before anything was switched; a sibling that is offline in it although SMT is in use stays offline.
-        selected_conflicts: whose affinity conflicts prevent a comparison, as in ``affinity.counting``; empty for nobody's.
+        selected_conflicts: whose affinity conflicts prevent a comparison, as in ``affinity.selected``; empty for nobody's.
         overcommit_ratio: percent of RAM, or None for the host's own.
     """
 

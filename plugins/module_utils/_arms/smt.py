@@ -9,6 +9,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm, ArmError, Host
 from ansible_collections.threadwise.smt.plugins.module_utils._host.cpulist import render
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, restore as smt_restore, state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
@@ -76,11 +77,11 @@ class _Smt(Arm):
     def save(self) -> dict[str, t.Any]:
         """Return the affinities that the kernel changes when siblings go offline."""
         online = smt_state.read("/")["online"]
-        return {"masks": affinity.capture(affinity.Host("/"), online, self._secondary_threads(online)), "remove": []}
+        return {"masks": affinity.capture(KernelFiles("/"), online, self._secondary_threads(online)), "remove": []}
 
     def restore(self, saved: t.Mapping[str, t.Any]) -> list[str]:
         """Restore the CPUs and the affinities."""
-        return smt_restore.put_back(affinity.Host("/"), saved)
+        return smt_restore.restore(KernelFiles("/"), saved)
 
 
 class SmtOn(_Smt):
@@ -116,8 +117,8 @@ class SmtOff(_Smt):
         self._conflicts: list[affinity.Finding] = []
         if self.reason is None:
             online = host.topology.online
-            found = affinity.find(affinity.Host("/"), online, self._secondary_threads(online))
-            selected = affinity.counting(found, host.selected_conflicts)
+            found = affinity.find(KernelFiles("/"), online, self._secondary_threads(online))
+            selected = affinity.selected(found, host.selected_conflicts)
             if selected:
                 self.reason = (
                     "there would be affinity conflicts while the siblings are offline; resolve them, or set affinity_conflicts to warn: "

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 
-CPUINFO = {"cpu_model": r"^(?:model name|cpu|Processor)\s*:\s*(.+)$", "microcode": r"^microcode\s*:\s*(\S+)"}
-CPUINFO_HEAD = 16 * 1024
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, files
+
+# Fields of /proc/cpuinfo, the first that there is, by name in the environment.
+_CPUINFO = {"cpu_model": ("model name", "cpu", "Processor"), "microcode": ("microcode",)}
 
 
 def read(hypervisor: str | None = None) -> dict[str, str | float | None]:
@@ -18,19 +19,19 @@ def read(hypervisor: str | None = None) -> dict[str, str | float | None]:
     Args:
         hypervisor: the hypervisor's name from the facts, or None.
     """
-    cpuinfo = _head("/proc/cpuinfo")
+    fs = files.HostFs("/")
+    fields = cpuinfo.read_first(fs)
     environment: dict[str, str | float | None] = {
         "kernel": platform.release(),
         "architecture": platform.machine(),
         "python": platform.python_version(),
-        "cmdline": _head("/proc/cmdline").strip(),
-        "governor": _head("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip() or None,
+        "cmdline": (fs.read("proc/cmdline") or "").strip(),
+        "governor": (fs.read("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or "").strip() or None,
         "hypervisor": hypervisor,
         "load_average": round(os.getloadavg()[0], 2),
     }
-    for name, pattern in CPUINFO.items():
-        found = re.search(pattern, cpuinfo, re.MULTILINE)
-        environment[name] = found.group(1).strip() if found else None
+    for name, names in _CPUINFO.items():
+        environment[name] = next(filter(None, map(fields.get, names)), None)
     return environment
 
 
@@ -38,11 +39,3 @@ def read_changing() -> dict[str, str | float | None]:
     """Return the part of the environment that can change between blocks: the governor and the microcode version."""
     now = read()
     return {key: now[key] for key in ("governor", "microcode")}
-
-
-def _head(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as text:
-            return text.read(CPUINFO_HEAD)
-    except OSError:
-        return ""

@@ -13,7 +13,8 @@ import time
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import environment, order, placement, selection, stopping_rule
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import MOST_BYTES, RunDirectory, RunDirectoryError, utc_now
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import MOST_BYTES, RunDirectory, RunDirectoryError
+from ansible_collections.threadwise.smt.plugins.module_utils._host.text import utc_now
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner, telemetry
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology

@@ -25,6 +25,7 @@ import time
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import durable, users
+from ansible_collections.threadwise.smt.plugins.module_utils._host.text import utc_now
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.inputs import INPUT
 
 RUN_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
@@ -59,11 +60,6 @@ def base_directory() -> str:
         return ROOT_BASE
     state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return os.path.join(state, "threadwise-smt", "runs")
-
-
-def utc_now() -> str:
-    """Return the current time as ISO 8601 in UTC, to the second."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def kept_runs(base: str) -> list[str]:

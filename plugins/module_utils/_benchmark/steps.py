@@ -18,14 +18,15 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_dire
     base_directory,
     kept_runs,
     sweep,
-    utc_now,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._host import state_file
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._host.locks import HostLock, HostLockError
+from ansible_collections.threadwise.smt.plugins.module_utils._host.text import utc_now
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, restore as smt_restore, state as smt_state, watchdog
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import restore as smt_restore, state as smt_state, watchdog
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache, topology
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import declaration
 
@@ -134,7 +135,7 @@ def measure(name: str, settings: t.Mapping[str, t.Any]) -> dict[str, str | None]
     plan.check_settings(settings)
     files = RunDirectory(base_directory(), name)
     with _alone(f"an evaluation (run {name})") as lock:
-        _see_that_no_change_waits(affinity.Host("/"))
+        _see_that_no_change_waits(HostFs("/"))
         host = smt_facts.gather(HostFs("/"))
         outline = _outline(host, settings, smt_state.read("/"))
         arms = outline.arms
@@ -143,7 +144,7 @@ def measure(name: str, settings: t.Mapping[str, t.Any]) -> dict[str, str | None]
         files.create()
         files.write("pid.json", os.getpid())
         # After a reboot another process can have the same pid.
-        files.write("boot.json", (HostFs("/").read("proc/sys/kernel/random/boot_id") or "").strip())
+        files.write("boot.json", state_file.boot_id(HostFs("/")))
         # From here on the controller can see whether the process of the plan exists.
         files.write("progress.json", {"phase": "starting", "block": 1, "fraction": 0.0, "seconds_left": settings["budget"]}, lasting=False)
         files.write("state.json", saved)
@@ -166,16 +167,16 @@ def measure(name: str, settings: t.Mapping[str, t.Any]) -> dict[str, str | None]
     return {"outcome": ending["outcome"], "message": ending["message"]}
 
 
-def _see_that_no_change_waits(host: affinity.Host) -> None:
+def _see_that_no_change_waits(fs: HostFs) -> None:
     """Refuse a host with a pending rollback, because the rollback would wait for the lock until the evaluation ends.
 
     Args:
-        host: the host's files.
+        fs: the host's files.
 
     Raises:
         HostLockError: a change waits to be confirmed.
     """
-    if smt_restore.pending(host) is not None:
+    if smt_restore.pending(fs) is not None:
         raise HostLockError(
             "a change on this host waits to be confirmed and is rolled back otherwise (rollback_after of smt_state): confirm it, wait for the rollback, "
             "or use state: restored, then start the evaluation again"

@@ -18,7 +18,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology 
 ERRORS = (boot_arguments.BootError, locks.HostLockError)
 
 # Values of smt/control on a machine where SMT cannot be switched.
-_NO_CONTROL = ("notsupported", "notimplemented", "absent", "")
+_NO_CONTROL = smt_state.WITHOUT_CONTROL
 
 
 @dataclass(frozen=True)

@@ -11,17 +11,13 @@ import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import detection as boot_detection, facts as boot_facts
-from ansible_collections.threadwise.smt.plugins.module_utils._facts import hypervisor, vulnerabilities
+from ansible_collections.threadwise.smt.plugins.module_utils._facts import hypervisor, pending_rollback, vulnerabilities
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, cpulist, files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import pending_rollback
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology, read_topology
 
-SMT_DIR = "sys/devices/system/cpu/smt/"
-
-# Values of smt/control if the kernel can switch SMT. A number (6.6 and later) means on, with fewer than the maximum of threads.
-_SWITCHABLE = ("on", "off", "forceoff")
 _CLASS_FIELDS = (
     "vendor_id",
     "cpu family",
@@ -38,7 +34,6 @@ _CLASS_FIELDS = (
     "uarch",
     "Model Name",
 )
-_HEAD = 8192
 _ARCHITECTURE = re.compile(r"[a-z0-9_]{1,20}")
 # Field of /proc/cpuinfo, start of its value, architecture: for recorded trees, because uname describes another machine.
 _ARCHITECTURE_SIGNS = (
@@ -107,31 +102,27 @@ def gather(fs: host_files.HostFs) -> dict[str, t.Any]:
 
 def read_control(fs: host_files.HostFs) -> str:
     """Return what smt/control reads, or ``absent`` if the kernel has no such file."""
-    return (fs.read(SMT_DIR + "control") or "").strip(" \t\r\n\0") or "absent"
-
-
-def _is_switchable(control: str) -> bool:
-    return control in _SWITCHABLE or control.isdigit()
+    return (fs.read(smt_state.CONTROL) or "").strip(" \t\r\n\0") or smt_state.ABSENT
 
 
 def _supported(control: str, topology: Topology) -> bool | None:
     """Return whether this machine has SMT, from the control if the kernel has one, else from the topology; None if neither shows it."""
-    if _is_switchable(control):
+    if smt_state.is_switchable(control):
         return True
     if topology.secondaries:
         return True
-    if control == "notsupported" or topology.complete:
+    if control == smt_state.NOT_SUPPORTED or topology.complete:
         return False
     return None
 
 
 def _active(fs: host_files.HostFs, topology: Topology) -> bool | None:
     """Return whether a core has two siblings online, from smt/active, else from the topology; None if neither shows it."""
-    text = (fs.read(SMT_DIR + "active") or "").strip(" \t\r\n\0")
+    text = (fs.read(smt_state.ACTIVE) or "").strip(" \t\r\n\0")
     siblings_online = (topology.threads_per_core["online_max"] or 0) > 1
     if text in ("0", "1"):
         if siblings_online and text == "0":
-            fs.note(f"{fs.path(SMT_DIR + 'active')} reads 0, but the CPU lists show siblings online: one of the two is wrong.")
+            fs.note(f"{fs.path(smt_state.ACTIVE)} reads 0, but the CPU lists show siblings online: one of the two is wrong.")
         return text == "1"
     if siblings_online:
         return True
@@ -152,20 +143,20 @@ def _runtime_methods(fs: host_files.HostFs, control: str, topology: Topology) ->
 
 def _control_blocked_by(fs: host_files.HostFs, control: str) -> str | None:
     """Return the reason why smt/control cannot be used, or None."""
-    if control == "absent":
-        return f"this kernel has no {fs.path(SMT_DIR + 'control')} (added in Linux 4.19 on x86, later on other architectures)"
-    if control == "forceoff":
+    if control == smt_state.ABSENT:
+        return f"this kernel has no {fs.path(smt_state.CONTROL)} (added in Linux 4.19 on x86, later on other architectures)"
+    if control == smt_state.FORCE_OFF:
         return "smt/control reads forceoff: siblings come back only by a reboot without nosmt=force"
-    if control == "notsupported":
+    if control == smt_state.NOT_SUPPORTED:
         return "smt/control reads notsupported: no SMT on this machine, or it is off in firmware, or the hypervisor shows one thread per core"
-    if not _is_switchable(control):
+    if not smt_state.is_switchable(control):
         return f"smt/control reads {cpulist.quoted(control)}: the kernel cannot switch SMT on this architecture"
     return _write_blocked_by(fs, ("/sys",))
 
 
 def _online_blocked_by(fs: host_files.HostFs, control: str, topology: Topology) -> str | None:
     """Return the reason why single CPUs cannot be switched, or None."""
-    if control in ("off", "forceoff"):
+    if control in smt_state.OFF:
         return f"smt/control reads {control}: the kernel refuses to bring a sibling online"
     if not topology.complete:
         return "the core of some CPU is not known, so the siblings are not known either"
@@ -206,7 +197,7 @@ def hardware_class(fs: host_files.HostFs, topology: Topology, guest_of: str | No
     """
     if not topology.complete:
         return None
-    fields = cpuinfo.first(fs.head("proc/cpuinfo", _HEAD) or "")
+    fields = cpuinfo.read_first(fs)
     sizes = topology.threads_per_core
     shape = f"{len(topology.packages)}s{len(topology.cores)}c{len(topology.present)}t"
     architecture = _architecture(fs, fields)

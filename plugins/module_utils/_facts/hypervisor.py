@@ -14,7 +14,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinf
 UNNAMED = "unknown"
 """There is a hypervisor, but its name is not known."""
 
-_HEAD = 8192
 _Names = t.Iterable[t.Tuple[str, str]]
 _DMI = ("sys_vendor", "product_name", "bios_vendor", "board_vendor")
 _DMI_NAMES = (
@@ -52,7 +51,7 @@ def detect(fs: host_files.HostFs) -> str | None:
     sysinfo = fs.read("proc/sysinfo")
     if sysinfo:
         return _of_s390(sysinfo)
-    fields = cpuinfo.first(fs.head("proc/cpuinfo", _HEAD) or "")
+    fields = cpuinfo.read_first(fs)
     if "flags" in fields:
         return _of_x86(fs) if "hypervisor" in fields["flags"].split() else None
     return _of_dmi(fs) or _of_device_tree(fs) or ("phyp" if "pSeries" in _platform(fs) else None)
@@ -81,9 +80,10 @@ def _of_s390(sysinfo: str) -> str | None:
 
 
 def _platform(fs: host_files.HostFs) -> str:
-    """Return the platform lines of /proc/cpuinfo. On POWER they are after the last CPU."""
-    text = fs.read("proc/cpuinfo") or ""
-    return "\n".join(line for line in text[-_HEAD:].split("\n") if line.startswith(("platform", "machine")))
+    """Return the platform in /proc/cpuinfo. On POWER it is after the last CPU."""
+    common, blocks = cpuinfo.read(fs)
+    fields = dict(common, **list(blocks.values())[-1]) if blocks else common
+    return "\n".join(fields.get(name, "") for name in ("platform", "machine"))
 
 
 def _first_match(text: str, names: _Names) -> str | None:

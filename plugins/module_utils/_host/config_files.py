@@ -8,10 +8,11 @@ import os
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import durable
+from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 
 
-class ConfigFileError(Exception):
+class ConfigFileError(HostError):
     """A configuration file could not be written or removed; the message names it."""
 
 

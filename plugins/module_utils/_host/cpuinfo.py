@@ -11,11 +11,15 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files
 
 _PROCESSOR = (re.compile(r"processor[ \t]*:[ \t]*([0-9]{1,6})[ \t\r]*"), re.compile(r"CPU([0-9]{1,6})[ \t]*:[ \t]*online[ \t\r]*"))
 # Only on s390: on ia64 each block has a field `cpu number` that reads 0.
 _S390_PROCESSOR = (re.compile(r"processor[ \t]+([0-9]{1,6})[ \t]*:.*"), re.compile(r"cpu number[ \t]*:[ \t]*([0-9]{1,6})[ \t\r]*"))
+
+_PATH = "proc/cpuinfo"
+# Bytes of the file that hold the fields before the first CPU and those of the first CPU.
+_HEAD = 16 << 10
 
 _S390_PAIR = re.compile(r"(version|identification|machine) = (\w+)")
 
@@ -30,6 +34,17 @@ class CpuInfo(t.NamedTuple):
 
     common: dict[str, str]
     blocks: dict[int, dict[str, str]]
+
+
+def read(fs: files.HostFs) -> CpuInfo:
+    """Read the whole file, which is slow on large hosts. Without the file there are no fields."""
+    return parse(fs.read(_PATH, files.LARGE) or "")
+
+
+def read_first(fs: files.HostFs) -> dict[str, str]:
+    """Read the fields that identify the CPU model from the beginning of the file: those before the first CPU (on s390 they hold for all) and its own."""
+    common, blocks = parse(fs.head(_PATH, _HEAD) or "")
+    return dict(common, **next(iter(blocks.values()), {}))
 
 
 def parse(text: str) -> CpuInfo:
@@ -57,12 +72,6 @@ def _cpu(line: str, patterns: t.Iterable[re.Pattern[str]]) -> int | None:
     match = next(filter(None, (pattern.fullmatch(line) for pattern in patterns)), None)
     cpu = -1 if match is None else int(match.group(1))
     return cpu if 0 <= cpu <= cpulist.MAX_CPU else None
-
-
-def first(text: str) -> dict[str, str]:
-    """Return the fields that identify the CPU model: those before the first CPU (on s390 they hold for all CPUs) and those of the first CPU."""
-    common, blocks = parse(text)
-    return dict(common, **next(iter(blocks.values()), {}))
 
 
 def number(fields: t.Mapping[str, str], name: str) -> int | None:

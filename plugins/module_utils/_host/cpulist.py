@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 import typing as t
 
+from .errors import HostError
+
 MAX_CPU = 65535
 """Highest CPU number accepted. Kernels support at most 8192 CPUs; a larger number is corrupt or malicious, and would use much memory."""
 
@@ -22,7 +24,7 @@ _MASK_CHUNK = re.compile(r"[0-9a-fA-F]+")
 _BLANK = " \t\r\n\0"
 
 
-class CpuListError(ValueError):
+class CpuListError(HostError, ValueError):
     """A text is not a valid CPU list or CPU mask, or a value is not a valid CPU number."""
 
 
@@ -52,6 +54,14 @@ def parse(text: object, most: int = MAX_CPU + 1) -> tuple[int, ...]:
             raise CpuListError(f"{quoted(text)} is not a valid CPU list here: it lists more than {most} CPUs, the maximum accepted")
         cpus.extend(range(start, end + 1))
     return tuple(cpus) if ascending else tuple(sorted(set(cpus)))
+
+
+def parse_or_empty(text: object) -> frozenset[int]:
+    """Return the CPUs of a CPU list; none when the text is missing or not valid. For texts that are not worth an error."""
+    try:
+        return frozenset(parse(text or ""))
+    except CpuListError:
+        return frozenset()
 
 
 def _bounds(part: str, text: str) -> tuple[int, int]:

@@ -4,6 +4,8 @@
 
 fsync(2) on a file flushes its content, not its name: the name is part of the directory, which must be flushed as well. Until then a power failure may undo
 a rename, a new file or a removal that has already been reported as done.
+
+This file is copied to a host as part of the rollback program: it imports nothing from the collection.
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The files of a host, or of a recorded tree of its files, below a `sysroot`.
+"""The files of a host, or of a recorded tree of its files, below a `sysroot`: facts, configuration files, state files.
 
 Reading never raises and never blocks: a missing file reads as None, an unreadable file reads as None and the reason is in `HostFs.problems`. Reads are
-limited in size and decoded with replacement characters. Symbolic links that lead out of a recorded tree are not followed.
+limited in size and decoded with replacement characters. Symbolic links that lead out of a recorded tree are not followed. Writing replaces a whole file; to
+change a running kernel through its files use `kernel_files.KernelFiles`.
+
+This file is copied to a host as part of the rollback program: it imports only files that are copied with it, by relative imports.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import os
 import secrets
 import stat
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import durable
+from . import durable
 
 SMALL = 1 << 20
 """Maximum size of files of sysfs and of configuration files, in bytes."""
@@ -72,12 +75,25 @@ class HostFs:
             path: relative to the sysroot.
             limit: maximum size in bytes; a larger file is a problem and reads as None.
         """
+        try:
+            return self.text(path, limit)
+        except (OSError, ValueError) as error:
+            self._note_unreadable(path, error)
+            return None
+
+    def text(self, path: str, limit: int = SMALL) -> str:
+        """Return the text of a file that has to be there.
+
+        Args:
+            path: relative to the sysroot.
+            limit: maximum size in bytes.
+
+        Raises:
+            OSError: it is missing, unreadable, not a regular file, or larger than the limit.
+        """
         data = self._bytes(path, limit + 1)
-        if data is None:
-            return None
         if len(data) > limit:
-            self.note(f"{self.path(path)} is larger than {limit} bytes and was ignored.")
-            return None
+            raise OSError(errno.EFBIG, f"it is larger than {limit} bytes")
         return data.decode("utf-8", "replace")
 
     def head(self, path: str, size: int) -> str | None:
@@ -87,27 +103,30 @@ class HostFs:
             path: relative to the sysroot.
             size: maximum number of bytes to read.
         """
-        data = self._bytes(path, size)
-        return None if data is None else data.decode("utf-8", "replace")
-
-    def _bytes(self, path: str, size: int) -> bytes | None:
         try:
-            descriptor = self._open(path)
-            try:
-                # A FIFO or a device below a hostile sysroot could block or never end: only regular files are read.
-                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise OSError(errno.EINVAL, "it is not a regular file")
-                data = os.read(descriptor, min(size, _PAGE))
-                # Only files of procfs return less than the requested size before their end.
-                if len(data) == _PAGE or (data and path.startswith("proc/")):
-                    data = _rest(descriptor, data, size)
-                return data
-            finally:
-                os.close(descriptor)
+            return self._bytes(path, size).decode("utf-8", "replace")
         except (OSError, ValueError) as error:
-            if getattr(error, "errno", None) not in _MISSING:
-                self.note(f"{self.path(path)} cannot be read: {getattr(error, 'strerror', None) or error}.")
+            self._note_unreadable(path, error)
             return None
+
+    def _note_unreadable(self, path: str, error: OSError | ValueError) -> None:
+        """Note the reason, unless the file is only missing."""
+        if getattr(error, "errno", None) not in _MISSING:
+            self.note(f"{self.path(path)} cannot be read: {getattr(error, 'strerror', None) or error}.")
+
+    def _bytes(self, path: str, size: int) -> bytes:
+        descriptor = self._open(path)
+        try:
+            # A FIFO or a device below a hostile sysroot could block or never end: only regular files are read.
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise OSError(errno.EINVAL, "it is not a regular file")
+            data = os.read(descriptor, min(size, _PAGE))
+            # Only files of procfs return less than the requested size before their end.
+            if len(data) == _PAGE or (data and path.startswith("proc/")):
+                data = _rest(descriptor, data, size)
+            return data
+        finally:
+            os.close(descriptor)
 
     def _open(self, path: str) -> int:
         """Return a descriptor to read a file from."""

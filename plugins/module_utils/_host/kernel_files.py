@@ -1,6 +1,10 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files of a running kernel: sysfs, procfs and the cgroup file systems, read and written in single system calls.
+"""A running kernel through its files in sysfs, procfs and the cgroup file systems: what a change of a host reads, writes and reads back.
+
+To gather facts, and for configuration files and state files, use `files.HostFs`: it works on a recorded tree too, collects what could not be read for the
+user, and replaces whole files. To change a kernel, use `KernelFiles`: it writes into existing files with one system call, and a file that is missing or
+unreadable is not worth a message, because tasks and cgroups come and go.
 
 This file is copied to a host as part of the rollback program: it imports only files that are copied with it, by relative imports.
 """
@@ -11,32 +15,33 @@ import os
 import stat
 import typing as t
 
-from . import cpulist, locks
-
-LONGEST_FILE = 1 << 20
-"""Size in bytes up to which a file is read."""
+from . import files, locks
 
 
-class SysFiles:
-    """The files of one host below ``sysroot``; paths are relative to it. A subclass may simulate a kernel.
+class KernelFiles:
+    """A running kernel's files, its users, and the call that sets a task's CPU mask. Paths are relative to the sysroot. A subclass may simulate a kernel.
+
+    Args:
+        sysroot: directory used as ``/``.
 
     Attributes:
-        sysroot: root of the host's files, ``/`` on a running host
+        sysroot: its absolute path.
     """
 
     def __init__(self, sysroot: str = "/") -> None:
-        self.sysroot = sysroot
+        # Its own: nobody reads the problems that it collects.
+        self._files = files.HostFs(sysroot)
+        self.sysroot = self._files.sysroot
 
-    def _full(self, path: str) -> str:
-        return os.path.join(self.sysroot, path)
+    @property
+    def is_host(self) -> bool:
+        """True when these are the files of the running system."""
+        return self._files.is_host
 
     def read(self, path: str) -> str | None:
-        """Return the stripped text of at most ``LONGEST_FILE`` bytes, or None when the file is missing or unreadable."""
-        try:
-            with open(self._full(path), "rb") as handle:
-                return handle.read(LONGEST_FILE).decode("ascii", errors="replace").strip()
-        except OSError:
-            return None
+        """Return the stripped text of a file, of at most `files.SMALL` bytes, or None when it is missing or unreadable."""
+        text = self._files.head(path, files.SMALL)
+        return None if text is None else text.strip()
 
     def write(self, path: str, text: str) -> None:
         """Write with one system call, because the kernel treats each call as a separate request.
@@ -44,7 +49,7 @@ class SysFiles:
         Raises:
             OSError: when the kernel rejects the write.
         """
-        handle = os.open(self._full(path), os.O_WRONLY | os.O_TRUNC)
+        handle = os.open(self._files.path(path), os.O_WRONLY | os.O_TRUNC)
         try:
             os.write(handle, (text + "\n").encode("ascii"))
         finally:
@@ -52,22 +57,16 @@ class SysFiles:
 
     def exists(self, path: str) -> bool:
         """Return whether the file exists."""
-        return os.path.exists(self._full(path))
-
-
-class Host(SysFiles):
-    """A host's files, its users, and the system call that sets a task's CPU mask."""
+        return self._files.status(path) is not None
 
     def names(self, path: str) -> list[str]:
         """Return the sorted names in a directory; empty when it is missing or unreadable."""
-        try:
-            return sorted(os.listdir(self._full(path)))
-        except OSError:
-            return []
+        return self._files.names(path)
 
     def directories(self, path: str) -> list[str]:
         """Return the sorted names of the directories in a directory; empty when it is missing or unreadable."""
-        return [name for name in self.names(path) if os.path.isdir(os.path.join(self._full(path), name))]
+        statuses = {name: self._files.status(f"{path}/{name}") for name in self.names(path)}
+        return [name for name, status in statuses.items() if status is not None and stat.S_ISDIR(status.st_mode)]
 
     def set_affinity(self, pid: int, cpus: t.Iterable[int]) -> None:
         """Set the CPU mask of a task.
@@ -79,7 +78,7 @@ class Host(SysFiles):
 
     def user_name(self, uid: int) -> str:
         """Return the name of a user of this host, or the id in digits if it has no name."""
-        return (locks.user_name(uid) if self.is_live() else None) or str(uid)
+        return (locks.user_name(uid) if self.is_host else None) or str(uid)
 
     def user_label(self, uid: int) -> str:
         """Return a user's name and id for a message: ``alice, uid 1001``, or the id alone if it has no name."""
@@ -88,26 +87,12 @@ class Host(SysFiles):
 
     def owner(self, path: str) -> int:
         """Return the user id of a file's owner; 0 (root) if there is no such file."""
-        try:
-            return os.stat(self._full(path)).st_uid
-        except OSError:
-            return 0
+        status = self._files.status(path)
+        return 0 if status is None else status.st_uid
 
     def is_setuid(self, path: str) -> bool:
-        """Return whether a program has the set-user-ID or set-group-ID bit."""
+        """Return whether a program has the set-user-ID or set-group-ID bit. The path may be a symbolic link, such as ``proc/PID/exe``."""
         try:
-            return bool(os.stat(self._full(path)).st_mode & (stat.S_ISUID | stat.S_ISGID))
+            return bool(os.stat(self._files.path(path)).st_mode & (stat.S_ISUID | stat.S_ISGID))
         except OSError:
             return False
-
-    def is_live(self) -> bool:
-        """Return whether these are the files of the running system."""
-        return os.path.realpath(self.sysroot) == "/"
-
-
-def parse_cpus(text: str | None) -> frozenset[int]:
-    """Return the CPUs of a list from a file; empty when the text is missing or not a valid CPU list."""
-    try:
-        return frozenset(cpulist.parse(text or ""))
-    except cpulist.CpuListError:
-        return frozenset()

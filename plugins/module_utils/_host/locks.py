@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The host lock: one run at a time changes the CPUs of a host.
 
-Like _smt/state.py this file is copied to a host as part of the program that restores its state: it imports nothing from the collection.
+This file is copied to a host as part of the rollback program: it imports only files that are copied with it, by relative imports.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ import pwd
 import re
 import time
 import types
+
+from . import text as host_text
+from .errors import HostError
 
 LOCK = "run/threadwise-smt/lock"
 # More than sudo, a few shells, sshd and init together.
@@ -27,7 +30,7 @@ CHANGE_SECONDS = 30.0
 """How long a change waits for another one on the same host: two controllers with one policy then agree instead of failing. An evaluation takes longer."""
 
 
-class HostLockError(Exception):
+class HostLockError(HostError):
     """Another run holds the lock, or it cannot be taken; the message names the holder (purpose, user, pid) or the reason."""
 
 
@@ -85,8 +88,8 @@ class HostLock:
                 raise HostLockError(self._holder())
             time.sleep(0.2)
         os.ftruncate(self.descriptor, 0)
-        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        os.pwrite(self.descriptor, f"{os.getpid()} {self._purpose}\n{asker()} since {since}\n".encode("utf-8", errors="replace"), 0)
+        since = host_text.utc_now()
+        os.pwrite(self.descriptor, f"{os.getpid()} {self._purpose}\n{requester()} since {since}\n".encode("utf-8", errors="replace"), 0)
 
     def _is_taken(self) -> bool:
         try:
@@ -101,32 +104,22 @@ class HostLock:
         first, _newline, second = os.pread(self.descriptor, 1000, 0).decode("utf-8", errors="replace").partition("\n")
         fields = first.split()
         pid = fields[0] if fields and fields[0].isdigit() else "unknown"
-        purpose = printable(" ".join(fields[1:])) or "another run"
+        purpose = host_text.printable(" ".join(fields[1:])) or "another run"
         if pid != "unknown" and not os.path.exists("/proc/" + pid):
-            return f"this host is being put back after {purpose} (pid {pid}) died: try again when its watchdog has finished"
-        user = printable(" ".join(second.split()))
+            return f"this host is being restored after {purpose} (pid {pid}) died: try again when its watchdog has finished"
+        user = host_text.printable(" ".join(second.split()))
         return f"this host is being changed by {purpose}, pid {pid}{' ' + user if user else ''}: try again when it has finished ({self._path})"
-
-
-def printable(text: str, most: int = 200) -> str:
-    """Return untrusted text without control characters, which a terminal would interpret.
-
-    Args:
-        text: any text.
-        most: maximum length of the result, in characters.
-    """
-    return "".join(char if char.isprintable() else "?" for char in text)[:most]
 
 
 def user_name(uid: int) -> str | None:
     """Return the name of a user of this host, or None when it is unknown."""
     try:
-        return printable(pwd.getpwuid(uid).pw_name, 64)
+        return host_text.printable(pwd.getpwuid(uid).pw_name, 64)
     except (KeyError, ValueError, OverflowError):
         return None
 
 
-def asker() -> str:
+def requester() -> str:
     """Return the user who started this process, and the ssh client's address, as far as the kernel and the ancestors' environments show them.
 
     The login uid survives sudo and setsid (/proc/PID/loginuid, Documentation/ABI/stable/procfs-audit_loginuid). When the kernel does not record it, the

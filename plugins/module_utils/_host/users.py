@@ -18,6 +18,7 @@ import time
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import processes
+from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 
 # Seconds. Operations in another user's directory take moments, but that user's own file system (FUSE) can block them for ever.
 TIME_LIMIT = 120.0
@@ -25,7 +26,7 @@ TIME_LIMIT = 120.0
 _Result = t.TypeVar("_Result")
 
 
-class OtherUserError(Exception):
+class OtherUserError(HostError):
     """An operation with the privileges of another user failed; the message says why."""
 
 

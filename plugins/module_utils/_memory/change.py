@@ -213,7 +213,7 @@ class MemoryChange:
             *(lambda path=path, text=text: config_files.apply(fs, config_files.changes(fs, {path: text})) for path, text in self.texts.items()),
             self._reload_units,
             *(lambda name=name, value=value: memory_snapshot.write(fs, {name: value}) for name, value in settings.items()),
-            lambda: oom_score.put_back_scores(fs, self.plan.work),
+            lambda: oom_score.restore_scores(fs, self.plan.work),
         ]
         for step in steps:
             try:

@@ -186,7 +186,7 @@ def _set_scores(fs: HostFs, scores: Mapping[int, int]) -> None:
     Raises:
         UnitError: The kernel does not permit it.
     """
-    kernel = kernel_files.SysFiles(fs.sysroot)
+    kernel = kernel_files.KernelFiles(fs.sysroot)
     for pid, score in scores.items():
         path = f"proc/{pid}/oom_score_adj"
         try:
@@ -322,7 +322,7 @@ def changed_scores(fs: HostFs, work: Work) -> dict[int, int]:
     return found
 
 
-def put_back_scores(fs: HostFs, work: Work) -> None:
+def restore_scores(fs: HostFs, work: Work) -> None:
     """Set the scores from before the work.
 
     Raises:

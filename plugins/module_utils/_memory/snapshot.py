@@ -153,7 +153,7 @@ def write(fs: HostFs, settings: Mapping[str, int]) -> None:
     Raises:
         MemorySnapshotError: The kernel did not accept a value; the settings before it are already written.
     """
-    kernel = kernel_files.SysFiles(fs.sysroot)
+    kernel = kernel_files.KernelFiles(fs.sysroot)
     for name, value in settings.items():
         path = fs.path(memory_facts.sysctl_path(name))
         try:

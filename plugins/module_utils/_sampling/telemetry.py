@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import time
 import typing as t
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host.files import LARGE, HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo
+from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import perf_counters, runner
 
 # How long the plan pauses before a block to measure the load of other processes.
@@ -112,9 +112,9 @@ def frequencies(filesystem: HostFs, cpus: Iterable[int]) -> dict[str, float]:
     found = {cpu: value / 1000 for cpu, value in kilohertz.items() if value}
     if found:
         return found
-    cpuinfo = filesystem.read("proc/cpuinfo", LARGE) or ""
-    pairs = re.findall(r"(?m)^processor\s*:\s*(\d+)$(?:\n(?!processor\b).*)*?\ncpu MHz\s*:\s*([0-9.]+)$", cpuinfo)
-    return {cpu: float(megahertz) for cpu, megahertz in pairs if cpu in kilohertz and _number(megahertz)}
+    blocks = cpuinfo.read(filesystem).blocks
+    megahertz = {str(cpu): _number(fields.get("cpu MHz")) for cpu, fields in blocks.items()}
+    return {cpu: value for cpu, value in megahertz.items() if value and cpu in kilohertz}
 
 
 def load_by_others() -> float:

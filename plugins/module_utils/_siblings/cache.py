@@ -8,20 +8,17 @@ guest cannot detect a live migration, so the result includes the time of the mea
 
 from __future__ import annotations
 
-import json
 import math
 import time
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, state_file, text as host_text
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
 
-PATH = "var/lib/threadwise-smt/measured.json"
-SCHEMA = "threadwise.smt/measured"
-SCHEMA_VERSION = 1
+PATH = "var/lib/threadwise-smt/siblings.json"
 
-_BOOT_ID = "proc/sys/kernel/random/boot_id"
+_FILE = state_file.StateFile(PATH, "threadwise.smt/measured", mode=0o644)
 _CPU_LISTS = ("cpus", "singles", "unclear")
 # The facts contain all pairs.
 _MAX_PAIRS = 8
@@ -41,8 +38,8 @@ def save(fs: HostFs, result: t.Mapping[str, object]) -> dict[str, object]:
     Raises:
         OSError: the cache could not be written.
     """
-    measured = dict(result, measured_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
-    fs.write(PATH, json.dumps({"schema": SCHEMA, "schema_version": SCHEMA_VERSION, "key": _key(fs), "measured": measured}) + "\n")
+    measured = dict(result, measured_at=host_text.utc_now())
+    _FILE.save(fs, {"key": _key(fs), "measured": measured})
     return measured
 
 
@@ -51,16 +48,10 @@ def load(fs: HostFs) -> dict[str, object] | None:
 
     A cache that is damaged, or writable by users other than root, is ignored; `fs.problems` says so.
     """
-    text = fs.read(PATH)
-    if text is None or not topology_cache.is_trusted(fs, PATH):
-        return None
     try:
-        data = json.loads(text)
-        if data["schema"] != SCHEMA or data["schema_version"] != SCHEMA_VERSION or data["key"] != _key(fs):
-            return None
-        return _checked(data["measured"])
-    except (ValueError, OverflowError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        fs.note(f"The sibling cache {fs.path(PATH)} was ignored: it is damaged ({cpulist.quoted(str(error))}). Run the probe again.")
+        return _FILE.load(fs, lambda document: _checked(document["measured"]) if document["key"] == _key(fs) else None)
+    except state_file.StateFileError as error:
+        fs.note(f"The sibling cache was ignored: {error}. Run the probe again.")
         return None
 
 
@@ -82,7 +73,7 @@ def disagreement(measured: object) -> str | None:
 
 
 def _key(fs: HostFs) -> list[str]:
-    return [topology_cache.machine_key(fs), (fs.read(_BOOT_ID) or "").strip()]
+    return [topology_cache.machine_key(fs), state_file.boot_id(fs)]
 
 
 def _checked(measured: t.Any) -> dict[str, object]:
@@ -96,7 +87,7 @@ def _checked(measured: t.Any) -> dict[str, object]:
         checked,
         agrees_with_kernel=measured["agrees_with_kernel"],
         ratios=[_ratio(ratio) for ratio in measured["ratios"]],
-        measured_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.strptime(measured["measured_at"], "%Y-%m-%dT%H:%M:%SZ")),
+        measured_at=time.strftime(host_text.UTC_FORMAT, time.strptime(measured["measured_at"], host_text.UTC_FORMAT)),
     )
 
 

@@ -14,6 +14,7 @@ import time
 import types
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._host.processes import die_with_parent
 
 # Number of the round, its start and its end on the monotonic clock, which is the same for all CPUs.
@@ -32,7 +33,7 @@ _TIME_LIMIT = 10.0
 _UNIT = tuple(range(400))
 
 
-class ProbeError(Exception):
+class ProbeError(HostError):
     """The CPUs cannot be measured; the message names the CPUs and the reason."""
 
 

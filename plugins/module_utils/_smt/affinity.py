@@ -1,8 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Affinity conflicts: tasks, cpusets, units, guests and interrupts bound to CPUs that go offline; and saving and putting back their masks.
+"""Affinity conflicts: tasks, cpusets, units, guests and interrupts bound to CPUs that go offline; and saving and restoring their masks.
 
-Kernel behaviour: a task whose mask holds only CPUs that go offline is moved to other CPUs and, before 6.2, never gets its mask back
+Kernel behaviour: a task whose mask holds only CPUs that go offline is moved to other CPUs and, before 6.2, never gets its old mask again
 (select_fallback_rq); a cgroup v1 ``cpuset.cpus`` shrinks permanently (Documentation/admin-guide/cgroup-v1/cpusets.rst); interrupts are moved
 and not moved back. The kernel manages its own threads.
 
@@ -17,7 +17,8 @@ from __future__ import annotations
 import errno
 import typing as t
 
-from .._host import bindings, cpulist, cpusets, kernel_files, locks, tasks as host_tasks
+from .._bindings import bindings, cpusets, tasks as host_tasks
+from .._host import cpulist, kernel_files, text as host_text
 from . import state as smt_state
 
 # Lines in a message for a person. The module's result has all of them.
@@ -25,9 +26,6 @@ MOST_LINES = 20
 
 # Values that select conflicts by origin: those of the system, and all. Any other value is a user name.
 SERVICES, ALL = "services", "all"
-
-# Other packages import the class from here.
-Host = kernel_files.Host
 
 
 class Finding(t.NamedTuple):
@@ -52,7 +50,7 @@ class SavedTask(_SavedTask, total=False):
 
 
 class Captured(t.TypedDict):
-    """Masks to put back, as plain JSON data.
+    """Masks to restore, as plain JSON data.
 
     ``online`` are the CPUs that were online before. ``cpusets`` and ``partitions`` map a path to CPUs or partition type, ``interrupts`` a number to CPUs.
     """
@@ -64,7 +62,7 @@ class Captured(t.TypedDict):
     interrupts: dict[str, str]
 
 
-def find(host: Host, online: t.Iterable[int], going: t.Iterable[int]) -> list[Finding]:
+def find(host: kernel_files.KernelFiles, online: t.Iterable[int], going: t.Iterable[int]) -> list[Finding]:
     """Return the affinity conflicts when the CPUs ``going``, which are among those ``online``, go offline."""
     before, lost = frozenset(online), frozenset(going)
     if not lost:
@@ -79,7 +77,7 @@ def find(host: Host, online: t.Iterable[int], going: t.Iterable[int]) -> list[Fi
     return found
 
 
-def counting(findings: t.Iterable[Finding], whose: t.Container[str]) -> list[Finding]:
+def selected(findings: t.Iterable[Finding], whose: t.Container[str]) -> list[Finding]:
     """Return the conflicts whose origin is in ``whose``: ``services``, ``all`` and names of users."""
     return [finding for finding in findings if finding.is_conflict and (ALL in whose or (SERVICES if finding.user is None else finding.user) in whose)]
 
@@ -91,8 +89,8 @@ def readable(findings: t.Iterable[Finding]) -> str:
     return "\n".join("- " + line for line in lines[:MOST_LINES] + more)
 
 
-def capture(host: Host, online: t.Iterable[int], going: t.Iterable[int]) -> Captured:
-    """Return the masks of tasks, v1 cpusets, v2 partitions and interrupts that hold a CPU of ``going``, to put them back later."""
+def capture(host: kernel_files.KernelFiles, online: t.Iterable[int], going: t.Iterable[int]) -> Captured:
+    """Return the masks of tasks, v1 cpusets, v2 partitions and interrupts that hold a CPU of ``going``, to restore them later."""
     before, lost = frozenset(online), frozenset(going)
     sets = [entry for entry in cpusets.find(host) if entry.cpus & lost]
     return {
@@ -122,13 +120,13 @@ def merge(earlier: Captured | None, later: Captured) -> Captured:
     }
 
 
-def note_left(host: Host, captured: Captured) -> None:
+def note_left(host: kernel_files.KernelFiles, captured: Captured) -> None:
     """Record in ``captured`` the mask that each task has now, after CPUs went offline, to detect later whether somebody has changed it since."""
     for task in captured["tasks"]:
         task["left"] = _current_mask(host, task)
 
 
-def masks_now(host: Host, captured: Captured) -> dict[int, str]:
+def masks_now(host: kernel_files.KernelFiles, captured: Captured) -> dict[int, str]:
     """Return ``{pid: mask}`` of the captured tasks whose mask somebody may have chosen. Call it before CPUs come back.
 
     A mask that holds all CPUs available to the task is left out. The kernel widens the mask of a task that wakes up without an online CPU at any time,
@@ -138,13 +136,13 @@ def masks_now(host: Host, captured: Captured) -> dict[int, str]:
     masks = {}
     for task in captured["tasks"]:
         mask = _current_mask(host, task)
-        if mask is not None and not kernel_files.parse_cpus(mask) >= online & cpusets.effective_cpus(host, task["pid"], online):
+        if mask is not None and not cpulist.parse_or_empty(mask) >= online & cpusets.effective_cpus(host, task["pid"], online):
             masks[task["pid"]] = mask
     return masks
 
 
-def put_back(host: Host, captured: Captured, masks_before: t.Mapping[int, str], online: t.Iterable[int]) -> tuple[list[str], Captured]:
-    """Put back what the kernel did not.
+def restore(host: kernel_files.KernelFiles, captured: Captured, masks_before: t.Mapping[int, str], online: t.Iterable[int]) -> tuple[list[str], Captured]:
+    """Restore what the kernel did not.
 
     Args:
         host: the host
@@ -153,7 +151,7 @@ def put_back(host: Host, captured: Captured, masks_before: t.Mapping[int, str], 
         online: CPUs that are online now
 
     Returns:
-        what could not be put back, one sentence each; and the part of ``captured`` that needs CPUs that are still offline
+        what could not be restored, one sentence each; and the part of ``captured`` that needs CPUs that are still offline
     """
     now = frozenset(online)
     missing = frozenset(captured["online"]) - now
@@ -161,21 +159,21 @@ def put_back(host: Host, captured: Captured, masks_before: t.Mapping[int, str], 
     pending: Captured = {"online": captured["online"], "tasks": [], "cpusets": {}, "partitions": {}, "interrupts": {}}
     # Parents first: a v1 cpuset cannot hold a CPU that its parent does not have.
     for path, text in sorted(captured["cpusets"].items()):
-        cpus = kernel_files.parse_cpus(text)
-        reports += _put_cpuset(host, path, cpus, now)
+        cpus = cpulist.parse_or_empty(text)
+        reports += _restore_cpuset(host, path, cpus, now)
         if cpus & missing:
             pending["cpusets"][path] = text
     for path, kind in sorted(captured["partitions"].items()):
-        reports += _put_partition(host, path, kind, bool(missing))
+        reports += _restore_partition(host, path, kind, bool(missing))
         if missing:
             pending["partitions"][path] = kind
     for task in captured["tasks"]:
-        reports += _put_task(host, task, masks_before.get(task["pid"]), now)
-        if kernel_files.parse_cpus(task["mask"]) & missing:
+        reports += _restore_task(host, task, masks_before.get(task["pid"]), now)
+        if cpulist.parse_or_empty(task["mask"]) & missing:
             pending["tasks"].append(task)
     for number, text in sorted(captured["interrupts"].items()):
-        cpus = kernel_files.parse_cpus(text)
-        reports += _put_interrupt(host, number, cpus, now)
+        cpus = cpulist.parse_or_empty(text)
+        reports += _restore_interrupt(host, number, cpus, now)
         if cpus & missing:
             pending["interrupts"][number] = text
     return reports, pending
@@ -191,12 +189,12 @@ def check(captured: t.Any) -> None:
     have_pids = isinstance(tasks, list) and all(isinstance(task, dict) and isinstance(task.get("pid"), int) and task["pid"] > 0 for task in tasks)
     if not (have_pids and all(isinstance(task.get(key), str) for task in tasks for key in ("start", "name", "mask"))):
         raise ValueError("its list of tasks is not valid")
-    if not all(is_mapping_to_text(captured[kind]) for kind in ("cpusets", "partitions", "interrupts")) or not isinstance(captured["online"], list):
+    if not all(is_mapping_to_text(captured[kind]) for kind in ("cpusets", "partitions", "interrupts")) or not smt_state.is_cpus(captured["online"]):
         raise ValueError("its cpusets, partitions, interrupts or CPUs are not valid")
 
 
 def is_empty(captured: Captured) -> bool:
-    """Return whether there is nothing to put back."""
+    """Return whether there is nothing to restore."""
     return not (captured["tasks"] or captured["cpusets"] or captured["partitions"] or captured["interrupts"])
 
 
@@ -204,15 +202,11 @@ def _label(cpus: frozenset[int]) -> str:
     return f"{'CPU' if len(cpus) == 1 else 'CPUs'} {cpulist.render(cpus)}"
 
 
-def _printable(text: str, most: int = 64) -> str:
-    return locks.printable(text, most)
-
-
 # Tasks ----------------------------------------------------------------------------------------------------------------------------------
 
 
 def _task_conflicts(
-    host: Host, tasks: list[host_tasks.Task], listed_sets: list[cpusets.Cpuset], online: frozenset[int], going: frozenset[int]
+    host: kernel_files.KernelFiles, tasks: list[host_tasks.Task], listed_sets: list[cpusets.Cpuset], online: frozenset[int], going: frozenset[int]
 ) -> list[Finding]:
     """Return one finding for all threads of a unit with the same mask, and one for all that an ordinary user pinned, so that no user fills the list.
 
@@ -244,34 +238,34 @@ def _task_conflicts(
     return found
 
 
-def _current_mask(host: Host, task: SavedTask) -> str | None:
+def _current_mask(host: kernel_files.KernelFiles, task: SavedTask) -> str | None:
     """Return the mask of a captured task as a CPU list, or None if the task no longer exists."""
     mask = host_tasks.current_mask(host, task["pid"], task["start"])
     return None if mask is None else cpulist.render(mask)
 
 
-def _put_task(host: Host, task: SavedTask, mask_before: str | None, online: frozenset[int]) -> list[str]:
+def _restore_task(host: kernel_files.KernelFiles, task: SavedTask, mask_before: str | None, online: frozenset[int]) -> list[str]:
     who = f"pid {task['pid']} {task['name']}"
     current = _current_mask(host, task)
     if current is None:
         return [f"{who} is gone, its mask {task['mask']} was not needed any more"]
-    wanted = kernel_files.parse_cpus(task["mask"])
-    if kernel_files.parse_cpus(current) == wanted or not wanted & online:
+    wanted = cpulist.parse_or_empty(task["mask"])
+    if cpulist.parse_or_empty(current) == wanted or not wanted & online:
         return []
     left = task.get("left")
     if left is not None and mask_before is not None and mask_before != left:
-        return [f"{who} was given another mask ({mask_before}) while CPUs were offline: it keeps that mask, {task['mask']} was not put back"]
+        return [f"{who} was given another mask ({mask_before}) while CPUs were offline: it keeps that mask, {task['mask']} was not restored"]
     try:
         host.set_affinity(task["pid"], wanted)
     except OSError as error:
-        return [f"{who}: mask {task['mask']} could not be put back: {error.strerror}"]
+        return [f"{who}: mask {task['mask']} could not be restored: {error.strerror}"]
     return []
 
 
 # Cpusets --------------------------------------------------------------------------------------------------------------------------------
 
 
-def _cpuset_conflicts(host: Host, sets: list[cpusets.Cpuset], going: frozenset[int]) -> list[Finding]:
+def _cpuset_conflicts(host: kernel_files.KernelFiles, sets: list[cpusets.Cpuset], going: frozenset[int]) -> list[Finding]:
     """Return the cpusets that lose CPUs. One that an ordinary user owns is in a part of the tree that was delegated to that user."""
     found = []
     first_user = host_tasks.first_user(host)
@@ -279,7 +273,7 @@ def _cpuset_conflicts(host: Host, sets: list[cpusets.Cpuset], going: frozenset[i
         lost, kept = entry.cpus & going, entry.cpus - going
         if not lost:
             continue
-        where = f"{_label(lost)}: /{_printable(entry.path, 256)} (cgroup v{entry.version} cpuset, CPUs {cpulist.render(entry.cpus)})"
+        where = f"{_label(lost)}: /{host_text.printable(entry.path, 256)} (cgroup v{entry.version} cpuset, CPUs {cpulist.render(entry.cpus)})"
         effect = f"would shrink to {cpulist.render(kept)}" if kept else "would lose all its CPUs"
         if entry.partition:
             effect = f"is a partition ({entry.partition}) and {effect if kept else 'would become invalid'}"
@@ -289,36 +283,37 @@ def _cpuset_conflicts(host: Host, sets: list[cpusets.Cpuset], going: frozenset[i
     return found
 
 
-def _put_cpuset(host: Host, path: str, wanted: frozenset[int], online: frozenset[int]) -> list[str]:
+def _restore_cpuset(host: kernel_files.KernelFiles, path: str, wanted: frozenset[int], online: frozenset[int]) -> list[str]:
     current = host.read(path + "/cpuset.cpus")
     if current is None:
-        return [f"/{_printable(path)} is gone, its cpuset {cpulist.render(wanted)} was not needed any more"]
-    if kernel_files.parse_cpus(current) >= wanted & online:
+        return [f"/{host_text.printable(path, 64)} is gone, its cpuset {cpulist.render(wanted)} was not needed any more"]
+    if cpulist.parse_or_empty(current) >= wanted & online:
         return []
-    try:
-        host.write(path + "/cpuset.cpus", cpulist.render(wanted & online))
-    except OSError as error:
-        return [f"/{_printable(path)}/cpuset.cpus could not be put back to {cpulist.render(wanted)}: {error.strerror}"]
-    return []
+    return _written(host, path + "/cpuset.cpus", cpulist.render(wanted & online), f"/{host_text.printable(path, 64)}/cpuset.cpus", cpulist.render(wanted))
 
 
-def _put_partition(host: Host, path: str, kind: str, cpus_missing: bool) -> list[str]:
+def _restore_partition(host: kernel_files.KernelFiles, path: str, kind: str, cpus_missing: bool) -> list[str]:
     current = host.read(path + "/cpuset.cpus.partition")
     if current is None:
-        return [f"/{_printable(path)} is gone, its partition was not needed any more"]
+        return [f"/{host_text.printable(path, 64)} is gone, its partition was not needed any more"]
     if current == kind or cpus_missing:
         return []
+    return _written(host, path + "/cpuset.cpus.partition", kind, f"/{host_text.printable(path, 64)}/cpuset.cpus.partition", kind)
+
+
+def _written(host: kernel_files.KernelFiles, path: str, text: str, what: str, wanted: str) -> list[str]:
+    """Write a saved value; return a sentence if the kernel refuses it. EIO means that the kernel manages an interrupt and chooses its CPUs."""
     try:
-        host.write(path + "/cpuset.cpus.partition", kind)
+        host.write(path, text)
     except OSError as error:
-        return [f"/{_printable(path)}/cpuset.cpus.partition could not be put back to {kind}: {error.strerror}"]
+        return [] if error.errno == errno.EIO else [f"{what} could not be restored to {wanted}: {error.strerror}"]
     return []
 
 
 # Interrupts -----------------------------------------------------------------------------------------------------------------------------
 
 
-def _interrupt_conflicts(host: Host, online: frozenset[int], going: frozenset[int]) -> list[Finding]:
+def _interrupt_conflicts(host: kernel_files.KernelFiles, online: frozenset[int], going: frozenset[int]) -> list[Finding]:
     found = []
     balanced = host_tasks.runs_as_root(host, "irqbalance")
     for number, cpus in bindings.interrupts(host, online):
@@ -330,19 +325,14 @@ def _interrupt_conflicts(host: Host, online: frozenset[int], going: frozenset[in
     return found
 
 
-def _put_interrupt(host: Host, number: str, wanted: frozenset[int], online: frozenset[int]) -> list[str]:
+def _restore_interrupt(host: kernel_files.KernelFiles, number: str, wanted: frozenset[int], online: frozenset[int]) -> list[str]:
     path = bindings.interrupt_path(number)
     current = host.read(path)
     if current is None:
         return [f"interrupt {number} is gone, its CPUs {cpulist.render(wanted)} were not needed any more"]
-    if kernel_files.parse_cpus(current) == wanted or not wanted & online:
+    if cpulist.parse_or_empty(current) == wanted or not wanted & online:
         return []
-    try:
-        host.write(path, cpulist.render(wanted))
-    except OSError as error:
-        # EIO: the kernel manages this interrupt and chooses its CPUs.
-        return [] if error.errno == errno.EIO else [f"interrupt {number} could not be put back to {cpulist.render(wanted)}: {error.strerror}"]
-    return []
+    return _written(host, path, cpulist.render(wanted), f"interrupt {number}", cpulist.render(wanted))
 
 
 # Configuration --------------------------------------------------------------------------------------------------------------------------
@@ -353,16 +343,16 @@ def _bound_conflicts(bound: list[bindings.Binding], going: frozenset[int]) -> li
     return [Finding(True, text) for text in texts]
 
 
-def _kubelet_conflicts(host: Host, going: frozenset[int]) -> list[Finding]:
+def _kubelet_conflicts(host: kernel_files.KernelFiles, going: frozenset[int]) -> list[Finding]:
     text = f"the CPU manager policy of kubelet is static (/{bindings.KUBELET_STATE}): kubelet does not start when CPUs recorded there are offline"
     return [Finding(True, f"{_label(going)}: {text}")] if bindings.kubelet_is_static(host) else []
 
 
-def _isolation_conflicts(host: Host, going: frozenset[int]) -> list[Finding]:
+def _isolation_conflicts(host: kernel_files.KernelFiles, going: frozenset[int]) -> list[Finding]:
     isolated = [binding._replace(text=f"isolated at boot ({binding.text}) for a workload that would lose it") for binding in bindings.isolated(host)]
     return _bound_conflicts(isolated, going)
 
 
-def _node_conflicts(host: Host, online: frozenset[int], going: frozenset[int]) -> list[Finding]:
+def _node_conflicts(host: kernel_files.KernelFiles, online: frozenset[int], going: frozenset[int]) -> list[Finding]:
     lost = [node._replace(cpus=node.cpus & online) for node in bindings.nodes(host)]
     return [Finding(True, f"{_label(node.cpus)}: NUMA {node.text} would be left without a CPU") for node in lost if node.cpus and node.cpus <= going]

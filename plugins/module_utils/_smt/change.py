@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+import os
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import config_files, cpulist, files as host_files, locks
+from ansible_collections.threadwise.smt.plugins.module_utils._host import config_files, cpulist, files as host_files, kernel_files, locks
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
     affinity,
     persistence,
@@ -17,6 +18,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
     udev_rules,
     watchdog,
 )
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.errors import SmtError
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache, topology
 
 LOG = "var/lib/threadwise-smt/watchdog.log"
@@ -35,7 +37,7 @@ class Request(t.NamedTuple):
     threads: int | None  # threads per core
     method: str  # as in state.py
     affinity_conflicts: str  # refuse or warn: what to do about affinity conflicts
-    conflicts_of: t.Sequence[str]  # whose affinity conflicts are refused, as in affinity.counting
+    conflicts_of: t.Sequence[str]  # whose affinity conflicts are refused, as in affinity.selected
     persist: str  # mode of persistence.py
     neutralise: bool  # whether udev rules that bring CPUs online are disabled
     rollback_after: int | None  # seconds until the rollback
@@ -63,18 +65,7 @@ class Result(t.TypedDict):
     diff: list[dict[str, str]]
 
 
-ERRORS = (
-    smt_state.StateError,
-    config_files.ConfigFileError,
-    rollback_timer.RollbackTimerError,
-    watchdog.WatchdogError,
-    locks.HostLockError,
-    smt_snapshot.SmtSnapshotError,
-    OSError,
-)
-
-
-class ChangeRefusedError(Exception):
+class ChangeRefusedError(SmtError):
     """The change was not started. ``findings`` are the texts of the affinity conflicts that prevent it."""
 
     def __init__(self, text: str, findings: t.Iterable[affinity.Finding] = ()) -> None:
@@ -87,16 +78,27 @@ class RuntimeChange:
 
     def __init__(self, request: Request, run_command: rollback_timer.RunCommand, sysroot: str = "/") -> None:
         self.request = request
-        self.host = affinity.Host(sysroot)
+        self.host = kernel_files.KernelFiles(sysroot)
         self.fs = host_files.HostFs(sysroot)
-        self.rollback_timer = rollback_timer.RollbackTimer(self.host, self.fs, run_command)
+        self.rollback_timer = rollback_timer.RollbackTimer(self.fs, run_command)
         self.run_command = run_command
         self.warnings: list[str] = []
         self.not_restored: list[str] = []
         self.findings: list[affinity.Finding] = []
 
     def run(self) -> Result:
-        """Carry out the request and return the module's result; raise ChangeRefusedError when the change was not started, or one of ``ERRORS``."""
+        """Carry out the request and return the module's result.
+
+        Raises:
+            ChangeRefusedError: the change was not started.
+            HostError: the host cannot be read or changed.
+        """
+        try:
+            return self._run()
+        except OSError as error:
+            raise SmtError(str(error)) from error
+
+    def _run(self) -> Result:
         self._read_host()
         if self.request.check or not self._has_to_act():
             self._check_may_begin()
@@ -104,7 +106,7 @@ class RuntimeChange:
             return self._result(self.goal, self.moves or self.ends or self.forgets or bool(files), files, self.rollback_pending and not self.request.check)
         with locks.HostLock(self.host.sysroot, "smt_state", CONFIRM_SECONDS if self.request.confirm else locks.CHANGE_SECONDS) as lock:
             # Another run or the rollback timer may have changed the host since it was read.
-            self._read_host()
+            self._read_host(self.before)
             self._check_may_begin()
             return self._act(lock)
 
@@ -126,20 +128,21 @@ class RuntimeChange:
         files = {} if self.rollback_pending else self._write_files(after)
         return self._result(after, moved or self.ends or self.forgets or bool(files), files, self.rollback_pending)
 
-    def _read_host(self) -> None:
-        """Read the host's state, and set ``goal``, the requested state.
+    def _read_host(self, known: smt_state.State | None = None) -> None:
+        """Read the host's state, and set ``goal``, the requested state. The topology is read only if the state is not ``known``.
 
         Set also whether the request ``moves`` CPUs, ``ends`` a pending rollback or ``forgets`` a snapshot, and ``rollback_pending`` afterwards.
         """
         self.before = smt_state.read(files=self.host)
-        self.topology = topology.read_topology(self.fs, topology_cache.load(self.fs))
-        self.saved = smt_snapshot.load(self.host, self.fs, persistence.is_kept(self.fs))
+        if self.before != known:
+            self.topology = topology.read_topology(self.fs, topology_cache.load(self.fs))
+        self.saved = smt_snapshot.load(self.fs, persistence.is_kept(self.fs))
         # Cores that were seen in this boot while more CPUs were online than now.
         self.cores = smt_state.join_cores(self.topology.cores, self.saved["cores"] if self.saved else [])
         self.goal = self._goal()
         self.moves = bool(smt_state.differences(self.before, self.goal))
         begins = self.moves and self.request.rollback_after is not None
-        self.ends = smt_restore.pending(self.host) is not None and (self.request.confirm or (self.request.state == RESTORED and not begins))
+        self.ends = smt_restore.pending(self.fs) is not None and (self.request.confirm or (self.request.state == RESTORED and not begins))
         self.forgets = self.request.state == RESTORED and self.saved is not None
         self.rollback_pending = begins or (self.rollback_timer.is_armed() and not self.ends)
 
@@ -147,7 +150,7 @@ class RuntimeChange:
         """Return the requested state, as far as it can be predicted."""
         if self.request.state == RESTORED:
             return {**self.saved["cpu"], "present": self.before["present"]} if self.saved else self.before
-        return smt_state.predict(self.host.sysroot, self.cores, self._threads(), self.request.method, self._origin(), self.host)
+        return smt_state.predict(self.before, self.cores, self._threads(), self.request.method, self._origin(), smt_state.takes_numbers(os.uname().machine))
 
     def _threads(self) -> int | None:
         return None if self.request.state == ENABLED else 1 if self.request.state == DISABLED else self.request.threads
@@ -162,20 +165,20 @@ class RuntimeChange:
             self.rollback_timer.check_can_be_armed()
         going = set(self.before["online"]) - set(self.goal["online"])
         self.findings = affinity.find(self.host, self.before["online"], going)
-        counting = affinity.counting(self.findings, self.request.conflicts_of)
-        if counting and self.request.affinity_conflicts == "fail":
+        refused = affinity.selected(self.findings, self.request.conflicts_of)
+        if refused and self.request.affinity_conflicts == "fail":
             raise ChangeRefusedError(
-                f"{len(counting)} affinity conflict(s) with taking CPUs {cpulist.render(going)} offline; nothing was changed. "
-                f"Move what is bound to these CPUs, or set affinity_conflicts to warn:\n{affinity.readable(counting)}",
-                counting,
+                f"{len(refused)} affinity conflict(s) with taking CPUs {cpulist.render(going)} offline; nothing was changed. "
+                f"Move what is bound to these CPUs, or set affinity_conflicts to warn:\n{affinity.readable(refused)}",
+                refused,
             )
 
     def _check_can_be_confirmed(self) -> None:
         """Check that the requested state is there, and that its rollback is pending or it was confirmed before."""
-        if smt_restore.pending(self.host) is not None:
+        if smt_restore.pending(self.fs) is not None:
             if self.moves:
                 raise ChangeRefusedError("nothing was confirmed: the host is not in the state asked for. The timer that rolls the change back is still armed")
-        elif smt_restore.was_rolled_back(self.host):
+        elif smt_restore.was_rolled_back(self.fs):
             raise ChangeRefusedError(
                 "this comes too late: rollback_after had passed, and the host was restored to the state before the change "
                 f"(journalctl -u {rollback_timer.UNIT}.service). Nothing was confirmed, nothing was changed now"
@@ -184,16 +187,16 @@ class RuntimeChange:
             raise ChangeRefusedError("there is nothing to confirm: no rollback is pending, and the host is not in the state asked for")
 
     def _change(self, lock: locks.HostLock) -> smt_state.State:
-        """Change the CPUs, from saving the topology to putting the last mask back, and return the state after it."""
+        """Change the CPUs, from saving the topology to restoring the last mask, and return the state after it."""
         topology_cache.save(self.fs, self.topology)
         saved, record = self._save_snapshot(self.goal)
-        already_pending = smt_restore.pending(self.host) is not None
+        already_pending = smt_restore.pending(self.fs) is not None
         if self.request.rollback_after is not None:
             self.rollback_timer.arm(self.rollback_timer.with_pending(record), self.request.rollback_after)
         elif already_pending:
             self.rollback_timer.keep(self.rollback_timer.with_pending(record))
         own_watchdog = watchdog.Watchdog(
-            self.host.sysroot, self.before, self.fs.path(LOG), restore=lambda: smt_restore.put_back(self.host, record), keep=[lock.descriptor]
+            self.host.sysroot, self.before, self.fs.path(LOG), restore=lambda: smt_restore.restore(self.host, record), keep=[lock.descriptor]
         )
         try:
             with own_watchdog:
@@ -213,7 +216,7 @@ class RuntimeChange:
         if saved:
             saved["masks"] = affinity.merge(saved["masks"], captured)
         else:
-            saved = self.saved = smt_snapshot.new(self.host, self.before, captured)
+            saved = self.saved = smt_snapshot.new(self.fs, self.before, captured)
             remove = [smt_snapshot.PATH]
         saved["cores"] = self.cores
         smt_snapshot.save(self.fs, saved)
@@ -233,8 +236,9 @@ class RuntimeChange:
                 after = smt_state.set_threads_per_core(sysroot, self.cores, threads, method, saved["cpu"], self.host, learned)
             self.cores = saved["cores"] = smt_state.join_cores(self.cores, learned)
         if set(after["online"]) - set(self.before["online"]):
-            self.not_restored, saved["masks"] = affinity.put_back(self.host, captured, masks, after["online"])
-            topology_cache.save(self.fs, topology.read_topology(self.fs))
+            self.not_restored, saved["masks"] = affinity.restore(self.host, captured, masks, after["online"])
+            if not self.topology.complete:
+                topology_cache.save(self.fs, topology.read_topology(self.fs))
         else:
             affinity.note_left(self.host, captured)
         as_before = not smt_state.differences(saved["cpu"], after) and affinity.is_empty(saved["masks"])
@@ -265,8 +269,7 @@ class RuntimeChange:
         if rules and switched_by_cpu and not self.request.neutralise:
             self.warnings.append(
                 "udev rules bring CPUs online when they are added, and would undo this at the next boot or hot-plug: "
-                f"{', '.join('/' + path for path in rules)}. "
-                "Set neutralise_udev_rules to disable them"
+                f"{', '.join('/' + path for path in rules)}. Set neutralise_udev_rules to disable them"
             )
         # Conflicts that refuse the change have raised an error before.
         kind = "expected affinity conflict" if self.request.check else "affinity conflict"

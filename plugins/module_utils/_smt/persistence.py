@@ -44,7 +44,7 @@ WantedBy=sysinit.target
 def writes(state: smt_state.State, cores: t.Sequence[t.Sequence[int]]) -> list[tuple[str, str]]:
     """Return path below / and text of each write that leads to ``state`` after a boot: the control, and each sibling that the control leaves online."""
     control = state["control"]
-    control_write = [] if control in smt_state.WITHOUT_CONTROL else [(smt_state.CONTROL, "off" if control == "forceoff" else control)]
+    control_write = [] if control in smt_state.WITHOUT_CONTROL else [(smt_state.CONTROL, "off" if control == smt_state.FORCE_OFF else control)]
     if control in smt_state.OFF:
         return control_write
     online = set(state["online"])

@@ -9,21 +9,45 @@ restore.py describes what decides between a rollback and a confirmation.
 from __future__ import annotations
 
 import inspect
-import json
-import os
 import shutil
 import sys
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import bindings, cpulist, cpusets, files as host_files, kernel_files, locks, tasks
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, restore as smt_restore, state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import bindings, cpusets, tasks
+from ansible_collections.threadwise.smt.plugins.module_utils._host import (
+    cpulist,
+    durable,
+    errors as host_errors,
+    files as host_files,
+    kernel_files,
+    locks,
+    state_file,
+    text as host_text,
+)
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, errors, restore as smt_restore, state as smt_state
 
 PROGRAM = "var/lib/threadwise-smt/restore"
 PACKAGE = "threadwise_smt"
 UNIT = "threadwise-smt-rollback"
 UNITS = (UNIT + ".timer", UNIT + ".service")
 # All files of the rollback program. They import only each other, by relative imports.
-MODULES = (cpulist, locks, kernel_files, tasks, cpusets, bindings, smt_state, affinity, smt_restore)
+MODULES = (
+    host_errors,
+    errors,
+    cpulist,
+    host_text,
+    locks,
+    durable,
+    host_files,
+    state_file,
+    kernel_files,
+    tasks,
+    cpusets,
+    bindings,
+    smt_state,
+    affinity,
+    smt_restore,
+)
 LONGEST_SECONDS = 7 * 24 * 3600
 # systemctl(1): the unit is not loaded.
 NOT_LOADED = 5
@@ -32,15 +56,14 @@ RunCommand = t.Callable[[t.List[str]], t.Tuple[int, str, str]]
 """Runs a command and returns (status, stdout, stderr), as AnsibleModule.run_command."""
 
 
-class RollbackTimerError(Exception):
+class RollbackTimerError(errors.SmtError):
     """The timer cannot be armed or stopped. Nothing else was changed."""
 
 
 class RollbackTimer:
-    """The rollback timer of one host; ``host`` and ``fs`` are the files of the same host."""
+    """The rollback timer of the host whose files are ``fs``."""
 
-    def __init__(self, host: affinity.Host, fs: host_files.HostFs, run_command: RunCommand) -> None:
-        self._host = host
+    def __init__(self, fs: host_files.HostFs, run_command: RunCommand) -> None:
         self._fs = fs
         self._run = run_command
 
@@ -82,11 +105,11 @@ class RollbackTimer:
 
     def keep(self, record: smt_restore.Record) -> None:
         """Write the record that the timer restores; raise OSError when it cannot be written."""
-        self._fs.write(smt_restore.PENDING, json.dumps(dict(record, boot_id=self._host.read(smt_restore.BOOT_ID))) + "\n", mode=0o600)
+        smt_restore.PENDING.save(self._fs, {**record, "boot_id": state_file.boot_id(self._fs)})
 
     def with_pending(self, record: smt_restore.Record) -> smt_restore.Record:
         """Return a record that also rolls back an earlier change that is not confirmed: all of it is rolled back at once."""
-        earlier = smt_restore.pending(self._host)
+        earlier = smt_restore.pending(self._fs)
         if earlier is None:
             return record
         return {
@@ -97,26 +120,25 @@ class RollbackTimer:
 
     def is_armed(self) -> bool:
         """Return whether a change of this boot is not confirmed and the timer will roll it back."""
-        if smt_restore.pending(self._host) is None:
+        if smt_restore.pending(self._fs) is None:
             return False
         # Status 3: not active. When the timer has elapsed, its service is active until the state is restored.
         return self._run(["systemctl", "is-active", "--quiet", *UNITS])[0] == 0
 
     def disarm(self) -> None:
         """Stop the timer after a confirmation or a rollback; raise RollbackTimerError when the timer cannot be stopped."""
-        if self._fs.status(smt_restore.PENDING) is None:
+        if self._fs.status(smt_restore.PENDING.path) is None:
             return
         self._stop()
         self._clean()
 
     def forget(self) -> None:
         """Remove the mark that a change was rolled back, because another change follows."""
-        if self._fs.status(smt_restore.REVERTED) is not None:
-            os.unlink(self._fs.path(smt_restore.REVERTED))
+        smt_restore.ROLLED_BACK.remove(self._fs)
 
     def _stop(self) -> None:
         # Without its record the program does nothing, even if the timer elapses. One that waits for the lock would otherwise use the record of a later change.
-        self._remove_record()
+        smt_restore.PENDING.remove(self._fs)
         status, _out, message = self._run(["systemctl", "stop", *UNITS])
         if status not in (0, NOT_LOADED):
             raise RollbackTimerError(f"the timer {UNIT}.timer could not be stopped: {message.strip()[:500]}")
@@ -124,8 +146,4 @@ class RollbackTimer:
 
     def _clean(self) -> None:
         shutil.rmtree(self._fs.path(PROGRAM), ignore_errors=True)
-        self._remove_record()
-
-    def _remove_record(self) -> None:
-        if self._fs.status(smt_restore.PENDING) is not None:
-            os.unlink(self._fs.path(smt_restore.PENDING))
+        smt_restore.PENDING.remove(self._fs)

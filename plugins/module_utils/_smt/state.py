@@ -13,28 +13,24 @@ every write is read back.
 from __future__ import annotations
 
 import errno
-import os
 import typing as t
 
-from .._host import kernel_files
+from .._host import cpulist
+from .._host.kernel_files import KernelFiles
+from .errors import SmtError
 
 CPU_DIRECTORY = "sys/devices/system/cpu"
 CONTROL = CPU_DIRECTORY + "/smt/control"
 ACTIVE = CPU_DIRECTORY + "/smt/active"
 METHODS = ("auto", "smt_control", "cpu_online")
 
-# The kernel's own limit (NR_CPUS) is 8192 on the largest configurations; a list beyond this is not a CPU list.
-MOST_CPUS = 65536
-
-# Other packages import these from here.
-LONGEST_FILE = kernel_files.LONGEST_FILE
-SysFiles = kernel_files.SysFiles
-
 Cores = t.Iterable[t.Sequence[int]]
 """CPUs of each core, sorted by thread."""
 
-WITHOUT_CONTROL = ("absent", "notsupported", "notimplemented")
-OFF = ("off", "forceoff")
+# What the control reads, beside a number of threads per core (6.6 and later); ABSENT stands for a kernel without the file.
+ON, FORCE_OFF, NOT_SUPPORTED, ABSENT = "on", "forceoff", "notsupported", "absent"
+OFF = ("off", FORCE_OFF)
+WITHOUT_CONTROL = (ABSENT, NOT_SUPPORTED, "notimplemented")
 
 # What an errno means when a CPU is brought up or down, or the control is written (kernel/cpu.c, drivers/base/cpu.c).
 MEANINGS = {
@@ -78,7 +74,7 @@ class Target(t.NamedTuple):
     width: int | None
 
 
-class StateError(Exception):
+class StateError(SmtError):
     """The SMT state cannot be read or changed. The text names the CPU or file, the reason, and whether the previous state was restored."""
 
 
@@ -86,36 +82,45 @@ _OnRefusal = t.Callable[[StateError], None]
 _Learned = t.Optional[t.List[t.Tuple[int, ...]]]
 
 
-def parse_cpulist(text: str, where: str) -> list[int]:
-    """Return the sorted CPUs of a kernel list (``0-3,8``; the kernel never prints strides); raise StateError naming the file ``where`` if it is not valid."""
-    cpus: set[int] = set()
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not first and not dash:
-            continue
-        if not (first.isdigit() and (last.isdigit() or not dash)):
-            raise StateError(f"{where}: {text!r:.60} is not a valid CPU list")
-        low, high = int(first), int(last or first)
-        if low > high or high >= MOST_CPUS:
-            raise StateError(f"{where}: {text!r:.60} is not a valid CPU list")
-        cpus.update(range(low, high + 1))
-    return sorted(cpus)
+def is_switchable(control: str) -> bool:
+    """Return whether the kernel can switch SMT when smt/control reads ``control``, as far as that value shows."""
+    return control in (ON, *OFF) or control.isdigit()
 
 
-def read(sysroot: str = "/", files: SysFiles | None = None) -> State:
+def _parse(text: str, where: str) -> list[int]:
+    """Return the sorted CPUs of a kernel list; raise StateError naming the file ``where`` when it is not valid."""
+    try:
+        return list(cpulist.parse(text))
+    except cpulist.CpuListError as error:
+        raise StateError(f"{where}: {error}") from error
+
+
+def read(sysroot: str = "/", files: KernelFiles | None = None) -> State:
     """Return the state of a host, from ``files`` or the files below ``sysroot``; raise StateError when the kernel does not show which CPUs are online."""
-    files = files or SysFiles(sysroot)
-    online_file = CPU_DIRECTORY + "/online"
-    online = files.read(online_file)
+    files = files or KernelFiles(sysroot)
+    active = {"1": True, "0": False}.get(files.read(ACTIVE) or "")
+    return of(files.read(CONTROL), active, files.read(CPU_DIRECTORY + "/online"), files.read(CPU_DIRECTORY + "/present"))
+
+
+def of(control: str | None, active: bool | None, online: str | None, present: str | None) -> State:
+    """Return a state from what the kernel's files read; None for a missing file.
+
+    Args:
+        control: of smt/control
+        active: of smt/active
+        online: the CPU list ``online``
+        present: the CPU list ``present``
+
+    Raises:
+        StateError: the kernel does not show which CPUs are online, or a list is not valid.
+    """
     if not online:
-        raise StateError(f"/{online_file}: missing or empty, so the state of the CPUs is unknown")
-    present = files.read(CPU_DIRECTORY + "/present") or online
-    control = files.read(CONTROL)
+        raise StateError(f"/{CPU_DIRECTORY}/online: missing or empty, so the state of the CPUs is unknown")
     return {
-        "control": "absent" if control is None else control[:32] or "absent",
-        "active": {"1": True, "0": False}.get(files.read(ACTIVE) or ""),
-        "online": parse_cpulist(online, "/" + online_file),
-        "present": parse_cpulist(present, f"/{CPU_DIRECTORY}/present"),
+        "control": (control or ABSENT)[:32],
+        "active": active,
+        "online": _parse(online, f"/{CPU_DIRECTORY}/online"),
+        "present": _parse(present or online, f"/{CPU_DIRECTORY}/present"),
     }
 
 
@@ -131,22 +136,22 @@ def differences(before: State, after: State) -> list[str]:
     return found
 
 
-def disable(sysroot: str, cores: Cores, method: str = "auto", origin: State | None = None, files: SysFiles | None = None) -> State:
+def disable(sysroot: str, cores: Cores, method: str = "auto", origin: State | None = None, files: KernelFiles | None = None) -> State:
     """Keep one thread of each core online; see :func:`set_threads_per_core`."""
     return set_threads_per_core(sysroot, cores, 1, method, origin, files)
 
 
-def enable(sysroot: str, cores: Cores, method: str = "auto", origin: State | None = None, files: SysFiles | None = None, learned: _Learned = None) -> State:
+def enable(sysroot: str, cores: Cores, method: str = "auto", origin: State | None = None, files: KernelFiles | None = None, learned: _Learned = None) -> State:
     """Bring all siblings of the cores in use online, except those that were off on purpose in ``origin``.
 
     A thread was off on purpose if it was offline while other cores had more than one thread online. Arguments, result and errors are those of
     :func:`set_threads_per_core`.
     """
-    return _transaction(files or SysFiles(sysroot), cores, None, method, origin, learned)
+    return _transaction(files or KernelFiles(sysroot), cores, None, method, origin, learned)
 
 
 def set_threads_per_core(
-    sysroot: str, cores: Cores, threads: int, method: str = "auto", origin: State | None = None, files: SysFiles | None = None, learned: _Learned = None
+    sysroot: str, cores: Cores, threads: int, method: str = "auto", origin: State | None = None, files: KernelFiles | None = None, learned: _Learned = None
 ) -> State:
     """Keep the first ``threads`` threads of each core in use online, as one transaction.
 
@@ -165,19 +170,29 @@ def set_threads_per_core(
     Raises:
         StateError: when the host cannot have that state, or the kernel refused a write; the previous state is restored then.
     """
-    return _transaction(files or SysFiles(sysroot), cores, threads, method, origin, learned)
+    return _transaction(files or KernelFiles(sysroot), cores, threads, method, origin, learned)
 
 
-def predict(sysroot: str, cores: Cores, threads: int | None, method: str = "auto", origin: State | None = None, files: SysFiles | None = None) -> State:
-    """Return the state that a change would lead to, as far as the topology is known, without writing.
+def takes_numbers(machine: str) -> bool:
+    """Return whether the kernel of an architecture, named as uname(2) does, takes any number of threads up to the maximum."""
+    # CONFIG_SMT_NUM_THREADS_DYNAMIC, which only powerpc has.
+    return machine.startswith("ppc64")
 
-    Arguments are those of :func:`set_threads_per_core`; ``threads`` None predicts :func:`enable`.
+
+def predict(before: State, cores: Cores, threads: int | None, method: str = "auto", origin: State | None = None, numeric: bool = False) -> State:
+    """Return the state that a change would lead to, as far as the topology is known. A pure function.
+
+    Args:
+        before: the present state
+        cores: CPUs of each core, sorted by thread, with offline siblings
+        threads: threads per core; None predicts :func:`enable`
+        method: as for :func:`set_threads_per_core`
+        origin: as for :func:`set_threads_per_core`
+        numeric: whether the control takes a number of threads, see :func:`takes_numbers`
 
     Raises:
         StateError: when the host cannot have that state.
     """
-    files = files or SysFiles(sysroot)
-    before = read(files=files)
     all_cores = _all_cores(cores, before)
     target = _target(before, all_cores, threads, method, origin)
     explores = _must_explore(before, all_cores, threads, origin)
@@ -186,8 +201,7 @@ def predict(sysroot: str, cores: Cores, threads: int | None, method: str = "auto
     online = (set(before["online"]) | target.online) - target.offline
     control = before["control"]
     if _control_is_written(before, target):
-        # Only powerpc takes a number between 1 and the maximum (CONFIG_SMT_NUM_THREADS_DYNAMIC).
-        control = target.writes[0 if os.uname().machine.startswith("ppc64") else -1]
+        control = target.writes[0 if numeric else -1]
     if explores:
         # CPUs without a known core. Usually they are siblings that come online.
         online |= set(before["present"]) - _cpus_of(all_cores)
@@ -196,7 +210,7 @@ def predict(sysroot: str, cores: Cores, threads: int | None, method: str = "auto
     return {"control": control, "active": active, "online": sorted(online), "present": before["present"]}
 
 
-def restore(sysroot: str, state: State, files: SysFiles | None = None) -> list[str]:
+def restore(sysroot: str, state: State, files: KernelFiles | None = None) -> list[str]:
     """Restore a state from :func:`read`, one CPU at a time where the control alone is not enough.
 
     Args:
@@ -210,7 +224,7 @@ def restore(sysroot: str, state: State, files: SysFiles | None = None) -> list[s
     Raises:
         StateError: only when the present state cannot be read, or ``state`` is not a valid state.
     """
-    files = files or SysFiles(sysroot)
+    files = files or KernelFiles(sysroot)
     target = _exactly(state, read(files=files))
     refusals: list[StateError] = []
     _apply(files, target, refusals.append)
@@ -219,13 +233,13 @@ def restore(sysroot: str, state: State, files: SysFiles | None = None) -> list[s
     return [f"{line} ({'; '.join(reasons)})" for line in left] if reasons else left
 
 
-def bring_back(sysroot: str, state: State, files: SysFiles | None = None) -> State:
+def bring_back(sysroot: str, state: State, files: KernelFiles | None = None) -> State:
     """Restore a state as :func:`restore`, but completely or not at all, and return the state after it.
 
     Raises:
         StateError: when the kernel refused a write; the previous state is restored then.
     """
-    files = files or SysFiles(sysroot)
+    files = files or KernelFiles(sysroot)
     before = read(files=files)
     target = _exactly(state, before)
 
@@ -238,7 +252,10 @@ def bring_back(sysroot: str, state: State, files: SysFiles | None = None) -> Sta
 
 def _exactly(state: State, now: State) -> Target:
     """Return a saved state as a target, without CPUs that are no longer present."""
-    check_state(state)
+    try:
+        check(state)
+    except ValueError as error:
+        raise StateError(str(error)) from error
     present = set(now["present"])
     control = state["control"]
     online = frozenset(state["online"]) & present
@@ -255,15 +272,21 @@ def is_cpus(value: object) -> bool:
     """Return whether ``value``, for example from a file, is a list of CPU numbers."""
     return (
         isinstance(value, list)
-        and len(value) <= MOST_CPUS
-        and all(isinstance(cpu, int) and not isinstance(cpu, bool) and 0 <= cpu < MOST_CPUS for cpu in value)
+        and len(value) <= cpulist.MAX_CPU + 1
+        and all(isinstance(cpu, int) and not isinstance(cpu, bool) and 0 <= cpu <= cpulist.MAX_CPU for cpu in value)
     )
 
 
-def check_state(state: object) -> None:
-    """Check a state, for example from a file; raise StateError when ``state`` is not a valid state."""
-    if not (isinstance(state, dict) and isinstance(state.get("control"), str) and is_cpus(state.get("online")) and is_cpus(state.get("present"))):
-        raise StateError(f"not a saved SMT state: {state!r:.80}")
+def check(state: object) -> None:
+    """Check a state, for example from a file; raise ValueError when ``state`` is not a valid state."""
+    if not (
+        isinstance(state, dict)
+        and isinstance(state.get("control"), str)
+        and ("active" in state and isinstance(state["active"], (bool, type(None))))
+        and is_cpus(state.get("online"))
+        and is_cpus(state.get("present"))
+    ):
+        raise ValueError(f"not a saved SMT state: {state!r:.80}")
 
 
 def reached(state: State, target: Target) -> bool:
@@ -326,9 +349,9 @@ def _target(before: State, cores: list[tuple[int, ...]], threads: int | None, me
         raise StateError(f"{threads} threads per core are not possible: the minimum is 1")
     if method == "smt_control" and control in WITHOUT_CONTROL:
         raise StateError(f"/{CONTROL}: {control}, so the method smt_control cannot be used here; use auto or cpu_online")
-    if control == "forceoff" and threads != 1:
+    if control == FORCE_OFF and threads != 1:
         raise StateError(f"/{CONTROL}: forceoff is final until a reboot without nosmt=force: siblings cannot be turned on at run time")
-    if most == 1 and threads != 1 and (not unplaced or control == "notsupported"):
+    if most == 1 and threads != 1 and (not unplaced or control == NOT_SUPPORTED):
         raise StateError(f"no core has a second thread (smt/control: {control}): there is no SMT here, or it is off in firmware")
     if threads is not None and threads > most and not unplaced:
         raise StateError(f"{threads} threads per core are not possible: the cores of this host have at most {most}")
@@ -371,18 +394,18 @@ def _control_writes(control: str, method: str, threads: int | None, width: int, 
     return (str(threads), "on"), allowed
 
 
-def _siblings_now(files: SysFiles, cpus: t.Iterable[int]) -> set[tuple[int, ...]]:
+def _siblings_now(files: KernelFiles, cpus: t.Iterable[int]) -> set[tuple[int, ...]]:
     """Return the cores of the CPUs that are online, from their topology directories (``core_cpus_list`` since 5.4, else ``thread_siblings_list``)."""
     cores: set[tuple[int, ...]] = set()
     for cpu in cpus:
         folder = f"{CPU_DIRECTORY}/cpu{cpu}/topology/"
         text = files.read(folder + "core_cpus_list") or files.read(folder + "thread_siblings_list")
         if text:
-            cores.add(tuple(parse_cpulist(text, "/" + folder)))
+            cores.add(tuple(_parse(text, "/" + folder)))
     return cores
 
 
-def _transaction(files: SysFiles, cores: Cores, threads: int | None, method: str, origin: State | None, learned: list[tuple[int, ...]] | None) -> State:
+def _transaction(files: KernelFiles, cores: Cores, threads: int | None, method: str, origin: State | None, learned: list[tuple[int, ...]] | None) -> State:
     before = read(files=files)
     placed = _all_cores(cores, before)
     target = _target(before, placed, threads, method, origin)
@@ -403,7 +426,7 @@ def _transaction(files: SysFiles, cores: Cores, threads: int | None, method: str
     return _all_or_nothing(files, before, change)
 
 
-def _all_or_nothing(files: SysFiles, before: State, change: t.Callable[[], Target]) -> State:
+def _all_or_nothing(files: KernelFiles, before: State, change: t.Callable[[], Target]) -> State:
     """Run ``change`` and check that its target is reached. Restore the previous state after any error."""
     try:
         target = change()
@@ -411,17 +434,17 @@ def _all_or_nothing(files: SysFiles, before: State, change: t.Callable[[], Targe
         _verify(after, target)
         return after
     except BaseException as error:
-        left = _put_back(files, before)
-        outcome = f"could not be put back: {'; '.join(left)}" if left else "the state before is back"
+        left = _restore_after_error(files, before)
+        outcome = f"the previous state could not be restored: {'; '.join(left)}" if left else "the previous state was restored"
         if isinstance(error, StateError):
             raise StateError(f"{error}; {outcome}") from error
         raise
 
 
-def _explore(files: SysFiles, before: State, placed: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+def _explore(files: KernelFiles, before: State, placed: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Bring the CPUs without a known core online and return all cores. An offline CPU has no topology directory, and no topology cache was saved."""
     unplaced = set(before["present"]) - _cpus_of(placed)
-    if before["control"] not in ("on", *WITHOUT_CONTROL):
+    if before["control"] not in (ON, *WITHOUT_CONTROL):
         _write_control(files, ("on",), _refuse)
     for cpu in sorted(unplaced - set(read(files=files)["online"])):
         _switch_cpu(files, cpu, True, _refuse)
@@ -437,7 +460,7 @@ def join_cores(cores: Cores, more: Cores) -> list[tuple[int, ...]]:
     return sorted(tuple(sorted(core)) for core in joined)
 
 
-def _put_back(files: SysFiles, before: State) -> list[str]:
+def _restore_after_error(files: KernelFiles, before: State) -> list[str]:
     try:
         return restore(files.sysroot, before, files)
     except StateError as error:
@@ -450,14 +473,14 @@ def _must_explore(before: State, cores: list[tuple[int, ...]], threads: int | No
     if not unplaced or threads == 1:
         return False
     # If SMT is in use and the control allows siblings, an offline CPU is off on purpose, and enable leaves it offline.
-    return threads is not None or before["control"] not in ("on", *WITHOUT_CONTROL) or not smt_in_use((origin or before)["online"], cores)
+    return threads is not None or before["control"] not in (ON, *WITHOUT_CONTROL) or not smt_in_use((origin or before)["online"], cores)
 
 
 def _refuse(error: StateError) -> None:
     raise error
 
 
-def _apply(files: SysFiles, target: Target, on_refusal: _OnRefusal) -> None:
+def _apply(files: KernelFiles, target: Target, on_refusal: _OnRefusal) -> None:
     """Write the control, then switch the remaining CPUs one at a time: first online, then offline, so that there are never too few CPUs."""
     state = read(files=files)
     if _control_is_written(state, target):
@@ -469,7 +492,7 @@ def _apply(files: SysFiles, target: Target, on_refusal: _OnRefusal) -> None:
         _switch_cpu(files, cpu, False, on_refusal)
 
 
-def _write_control(files: SysFiles, values: tuple[str, ...], on_refusal: _OnRefusal) -> None:
+def _write_control(files: KernelFiles, values: tuple[str, ...], on_refusal: _OnRefusal) -> None:
     """Write the first of ``values`` that the kernel accepts. Repeat an off that the kernel did not complete."""
     before = read(files=files)
     for value in values:
@@ -486,7 +509,7 @@ def _write_control(files: SysFiles, values: tuple[str, ...], on_refusal: _OnRefu
         return
 
 
-def _control_refused(files: SysFiles, before: State, value: str, error: OSError) -> StateError:
+def _control_refused(files: KernelFiles, before: State, value: str, error: OSError) -> StateError:
     """Return the error of a refused write. The kernel returns one errno for all CPUs and stops at the one that refused: name that CPU if possible."""
     name = errno.errorcode.get(error.errno or 0, str(error.errno))
     after = read(files=files)
@@ -500,7 +523,7 @@ def _control_refused(files: SysFiles, before: State, value: str, error: OSError)
     return StateError(f"{refusing}{name}: {_meaning(name, after)} (writing {value} to /{CONTROL})")
 
 
-def _is_first_thread(files: SysFiles, cpu: int) -> bool:
+def _is_first_thread(files: KernelFiles, cpu: int) -> bool:
     return any(core[0] == cpu for core in _siblings_now(files, [cpu]))
 
 
@@ -512,7 +535,7 @@ def _meaning(name: str, state: State, isolated: str | None = None) -> str:
     return MEANINGS.get(name, "the kernel refused")
 
 
-def _switch_cpu(files: SysFiles, cpu: int, online: bool, on_refusal: _OnRefusal) -> None:
+def _switch_cpu(files: KernelFiles, cpu: int, online: bool, on_refusal: _OnRefusal) -> None:
     path = f"{CPU_DIRECTORY}/cpu{cpu}/online"
     try:
         files.write(path, "1" if online else "0")

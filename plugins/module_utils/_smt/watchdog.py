@@ -21,7 +21,9 @@ import traceback
 import types
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.errors import SmtError
 
 DONE = b"d"
 ARMED = b"a"
@@ -32,7 +34,7 @@ CHECK_SECONDS = 2.0
 CGROUPS = ("/sys/fs/cgroup/cgroup.procs", "/sys/fs/cgroup/systemd/cgroup.procs")
 
 
-class WatchdogError(Exception):
+class WatchdogError(SmtError):
     """The watchdog could not be started. Nothing was changed yet."""
 
 
@@ -43,7 +45,7 @@ class Watchdog:
         sysroot: root of the host's files, ``/`` on a running host
         state: from ``smt_state.read``
         log_path: file that the watchdog appends to when it had to restore; its directory has to exist
-        restore: restores the host and returns what could not be put back; by default ``smt_state.restore``. It runs in the watchdog, with a copy of the
+        restore: restores the host and returns what could not be restored; by default ``smt_state.restore``. It runs in the watchdog, with a copy of the
             memory from the time of arming.
         seconds: time limit after which the watchdog kills the watched process and restores; None: no limit
         keep: file descriptors that the watchdog keeps open, such as that of a lock, so that nobody else changes the host while it restores
@@ -67,14 +69,18 @@ class Watchdog:
 
     def arm(self) -> Watchdog:
         """Start the watchdog and wait until it is ready; raise WatchdogError when it did not start."""
-        read_end, self._to_watchdog = os.pipe()
-        from_watchdog, write_end = os.pipe()
-        self._from_watchdog = from_watchdog
         watched = os.getpid()
+        ends: list[int] = []
         try:
+            ends += os.pipe()
+            ends += os.pipe()
             middle = os.fork()
         except OSError as error:
+            for end in ends:
+                os.close(end)
             raise WatchdogError(f"the watchdog process could not be started: {error}") from error
+        read_end, self._to_watchdog, from_watchdog, write_end = ends
+        self._from_watchdog = from_watchdog
         if middle == 0:
             self._become_watchdog(watched, read_end, write_end)
         os.close(read_end)
@@ -142,7 +148,7 @@ class Watchdog:
             if reason:
                 _log(log, f"restoring, because {reason}")
                 left = self._restore()
-                _log(log, "restored" if not left else f"could not put back: {'; '.join(left)}")
+                _log(log, "restored" if not left else f"could not restore: {'; '.join(left)}")
         except BaseException:
             _log(log, traceback.format_exc())
 
@@ -214,4 +220,4 @@ def _wait_for_end(watched: int, start: str | None, read_end: int, seconds: float
 
 
 def _log(log: int, text: str) -> None:
-    os.write(log, (f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n").encode("utf-8", errors="replace"))
+    os.write(log, (f"{host_text.utc_now()} {text}\n").encode("utf-8", errors="replace"))

@@ -9,22 +9,19 @@ if the machine's identity, its CPU model and its present CPUs are unchanged.
 from __future__ import annotations
 
 import hashlib
-import json
-import os
-import stat
+import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, cpulist, state_file
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
 
 PATH = "var/lib/threadwise-smt/topology.json"
-SCHEMA = "threadwise.smt/topology"
-SCHEMA_VERSION = 1
+
+_FILE = state_file.StateFile(PATH, "threadwise.smt/topology", mode=0o644)
 
 # The first that exists and is not empty is used. Only root can read the DMI files, so a cache that root saved must be loaded by root.
 _IDENTITY_FILES = ("sys/class/dmi/id/product_uuid", "sys/class/dmi/id/product_serial", "proc/device-tree/system-id", "etc/machine-id")
 _MODEL_FIELDS = ("vendor_id", "cpu family", "model", "model name", "stepping", "CPU implementer", "CPU part", "cpu", "machine")
-_HEAD = 4096
 
 
 def save(fs: HostFs, topology: Topology) -> bool:
@@ -42,24 +39,15 @@ def save(fs: HostFs, topology: Topology) -> bool:
     """
     if topology.source != "sysfs" or not topology.complete or topology.offline:
         return False
-    text = (
-        json.dumps(
-            {
-                "schema": SCHEMA,
-                "schema_version": SCHEMA_VERSION,
-                "key": machine_key(fs),
-                "present": cpulist.render(topology.present),
-                "cores": [cpulist.render(core) for core in topology.cores],
-                "packages": [cpulist.render(package) for package in topology.packages],
-            },
-            indent=1,
-        )
-        + "\n"
+    return _FILE.save(
+        fs,
+        {
+            "key": machine_key(fs),
+            "present": cpulist.render(topology.present),
+            "cores": [cpulist.render(core) for core in topology.cores],
+            "packages": [cpulist.render(package) for package in topology.packages],
+        },
     )
-    if fs.read(PATH) == text and is_trusted(fs, PATH):
-        return False
-    fs.write(PATH, text)
-    return True
 
 
 def load(fs: HostFs) -> Topology | None:
@@ -67,54 +55,27 @@ def load(fs: HostFs) -> Topology | None:
 
     A cache that is damaged, from another machine, or writable by users other than root is ignored; `fs.problems` says so.
     """
-    text = fs.read(PATH)
-    if text is None or not is_trusted(fs, PATH):
-        return None
     try:
-        return _decoded(text, machine_key(fs))
-    except KeyError as error:
-        fs.note(f"The topology cache {fs.path(PATH)} was ignored: it lacks {error}.")
-    except (ValueError, TypeError, RecursionError) as error:
-        fs.note(f"The topology cache {fs.path(PATH)} was ignored: {error}.")
-    return None
+        return _FILE.load(fs, lambda document: _decoded(document, machine_key(fs)))
+    except state_file.StateFileError as error:
+        fs.note(f"The topology cache was ignored: {error}.")
+        return None
 
 
 def machine_key(fs: HostFs) -> str:
     """Return a SHA-256 (hexadecimal) of the machine's identity and CPU model. It does not reveal either of them."""
     identity = next((name + "=" + text.strip(" \t\r\n\0") for name, text in ((name, fs.read(name)) for name in _IDENTITY_FILES) if text), "")
-    fields = cpuinfo.first(fs.head("proc/cpuinfo", _HEAD) or "")
+    fields = cpuinfo.read_first(fs)
     model = [f"{name}={fields[name]}" for name in _MODEL_FIELDS if name in fields]
     return hashlib.sha256("\n".join([identity, *model]).encode("utf-8")).hexdigest()
 
 
-def is_trusted(fs: HostFs, path: str) -> bool:
-    """Return whether only root could have written a file and its directory; if not, `fs.problems` says why. Recorded trees are always trusted.
-
-    Args:
-        fs: the host's files.
-        path: a file that this collection saved on the host, relative to the sysroot.
-    """
-    if not fs.is_host:
-        return True
-    for checked in (path, os.path.dirname(path)):
-        status = fs.status(checked)
-        if status is None:
-            return False
-        if stat.S_ISLNK(status.st_mode) or status.st_uid != 0 or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            fs.note(f"{fs.path(checked)} is not owned by root, or is writable by other users: it was ignored. Remove it, or correct its owner and mode.")
-            return False
-    return True
-
-
-def _decoded(text: str, key: str) -> Topology:
-    data = json.loads(text)
-    if not isinstance(data, dict) or data.get("schema") != SCHEMA or data.get("schema_version") != SCHEMA_VERSION:
-        raise ValueError(f"it is not a {SCHEMA} document of version {SCHEMA_VERSION}")
-    if data["key"] != key:
+def _decoded(document: t.Any, key: str) -> Topology:
+    if document["key"] != key:
         raise ValueError("it was saved on another machine, or the CPUs were replaced")
-    present = cpulist.parse(data["present"])
-    cores = _partition(data["cores"], present, "cores")
-    packages = _partition(data["packages"], present, "packages")
+    present = cpulist.parse(document["present"])
+    cores = _partition(document["cores"], present, "cores")
+    packages = _partition(document["packages"], present, "packages")
     return Topology(present=present, cores=cores, packages=packages, source="saved", complete=True)
 
 

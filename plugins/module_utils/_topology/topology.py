@@ -162,8 +162,7 @@ class _Processors:
     @property
     def blocks(self) -> dict[int, dict[str, str]]:
         if self._blocks is None:
-            text = self._fs.read("proc/cpuinfo", host_files.LARGE)
-            self._blocks = cpuinfo.parse(text).blocks if text else {}
+            self._blocks = cpuinfo.read(self._fs).blocks
         return self._blocks
 
 

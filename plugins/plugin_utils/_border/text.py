@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
 
 try:
     import orjson
@@ -21,9 +22,6 @@ _UNSHOWABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\
 
 # JSON escapes that can stand for unsafe characters.
 _ESCAPES = ("\\u", "\\b", "\\f", "\\r")
-
-# The longest accepted integer: int() of many digits is slow.
-MOST_DIGITS = 100
 
 
 class BorderError(Exception):
@@ -57,7 +55,7 @@ def parse(text: str) -> t.Any:
     """Parse a JSON text as plain data with finite numbers and strings that are safe to display.
 
     Raises:
-        BorderError: not JSON, a number is not finite, an integer has more than ``MOST_DIGITS`` digits, or the nesting is too deep.
+        BorderError: not JSON, a number is not finite, an integer has more than ``host_text.MOST_DIGITS`` digits, or the nesting is too deep.
     """
     try:
         data = _loads(text)
@@ -66,9 +64,7 @@ def parse(text: str) -> t.Any:
     except json.JSONDecodeError as error:
         raise BorderError(f"not a complete JSON document ({error.msg} at line {error.lineno}, column {error.colno})") from error
     except ValueError as error:
-        raise BorderError(f"{error}: only finite numbers are accepted") from error
-    except RecursionError as error:
-        raise BorderError("nested too deeply") from error
+        raise BorderError(str(error)) from error
 
 
 def _loads(text: str) -> t.Any:
@@ -76,7 +72,7 @@ def _loads(text: str) -> t.Any:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
-        return json.loads(text, parse_float=_finite, parse_int=_short_integer, parse_constant=_no_constant)
+        return host_text.parse_json(text)
 
 
 def _may_be_unshowable(text: str) -> bool:
@@ -84,20 +80,3 @@ def _may_be_unshowable(text: str) -> bool:
     if "\\" in text and any(escape in text for escape in _ESCAPES):
         return True
     return "\x7f" in text if text.isascii() else _UNSHOWABLE.search(text) is not None
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"the number {text[:40]} is too large")
-    return number
-
-
-def _short_integer(text: str) -> int:
-    if len(text) > MOST_DIGITS:
-        raise ValueError(f"an integer of {len(text)} digits")
-    return int(text)
-
-
-def _no_constant(text: str) -> t.NoReturn:
-    raise ValueError(f"{text} is not a number")

@@ -14,8 +14,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import policy
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import fields, policy
 
 COMPLIANT, DRIFTED, UNKNOWN, UNREACHABLE = "compliant", "drifted", "unknown", "unreachable"
 STATUSES = (COMPLIANT, DRIFTED, UNKNOWN, UNREACHABLE)
@@ -35,26 +34,6 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 
 ComplianceResult = dict[str, t.Any]
 Facts = t.Mapping[str, t.Any]
-
-
-class _KernelFacts(smt_state.SysFiles):
-    """The kernel's files rebuilt from a host's facts, read-only, for functions that read files."""
-
-    def __init__(self, facts: Facts):
-        super().__init__()
-        cpus = _dict(facts, "cpus")
-        active = facts.get("active")
-        self._texts = {
-            smt_state.CPU_DIRECTORY + "/online": cpus.get("online"),
-            smt_state.CPU_DIRECTORY + "/present": cpus.get("present"),
-            smt_state.CONTROL: facts.get("control"),
-            smt_state.ACTIVE: str(int(active)) if isinstance(active, bool) else None,
-        }
-
-    def read(self, path: str) -> str | None:
-        """Return the content of a file, or None."""
-        content = self._texts.get(path)
-        return content[: smt_state.LONGEST_FILE] if isinstance(content, str) else None
 
 
 def judge(facts: t.Any, desired: policy.DesiredState, scope: str, memory: t.Mapping[str, t.Any] | None = None) -> ComplianceResult:
@@ -83,7 +62,7 @@ def judge(facts: t.Any, desired: policy.DesiredState, scope: str, memory: t.Mapp
         **(memory or {}),
     }
     statuses = [one["status"] for one in aspects.values() if one]
-    pending = _dict(facts, "boot").get("reboot_required")
+    pending = fields.mapping(facts, "boot").get("reboot_required")
     result = {
         "status": next((status for status in (DRIFTED, UNKNOWN) if status in statuses), COMPLIANT),
         "wanted": str(desired),
@@ -95,7 +74,7 @@ def judge(facts: t.Any, desired: policy.DesiredState, scope: str, memory: t.Mapp
         **aspects,
     }
     needs = _needs(result)
-    back = {"running": _running_rollback(facts), "configured": _boot_rollback(_dict(facts, "boot").get("configured"))}
+    back = {"running": _running_rollback(facts), "configured": _boot_rollback(fields.mapping(facts, "boot").get("configured"))}
     return dict(result, sentence=sentence(result), change=_only(needs, _change(facts, desired)), before=_only(needs, back))
 
 
@@ -124,17 +103,18 @@ def running(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
         return _aspect(COMPLIANT)
     if not isinstance(facts.get("active"), bool):
         return _aspect(UNKNOWN, ["the kernel does not report which online CPUs share a core"])
-    files = _KernelFacts(facts)
+    cpus = fields.mapping(facts, "cpus")
     try:
-        now = smt_state.read(files=files)
-        cores = [cpulist.parse(core) for core in _list(facts, "sibling_groups")[: smt_state.MOST_CPUS]]
+        now = smt_state.of(fields.if_text(facts.get("control")), facts["active"], fields.if_text(cpus.get("online")), fields.if_text(cpus.get("present")))
+        cores = [cpulist.parse(core) for core in fields.items(facts, "sibling_groups")[: cpulist.MAX_CPU + 1]]
         threads = {policy.ENABLED: None, policy.DISABLED: 1}[desired.state] if desired.state else desired.threads
-        goal = smt_state.predict("/", cores, threads, files=files)
+        numeric = smt_state.takes_numbers(_text(facts.get("hardware_class")) or "")
+        goal = smt_state.predict(now, cores, threads, numeric=numeric)
     except cpulist.CpuListError as error:
         return _aspect(UNKNOWN, [str(error)])
     except smt_state.StateError as error:
         # Without the online CPUs the status is unknown; where the desired state is not possible, the present state differs from it.
-        known = facts.get("supported") is not None and isinstance(_dict(facts, "cpus").get("online"), str)
+        known = facts.get("supported") is not None and isinstance(cpus.get("online"), str)
         return _aspect(DRIFTED if known else UNKNOWN, [str(error)], blocked_by=str(error))
     differences = smt_state.differences(now, goal)
     return _aspect(DRIFTED, _differences(goal, now), _blocked_by(facts, "runtime")) if differences else _aspect(COMPLIANT)
@@ -144,7 +124,7 @@ def configured(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
     """Compare the next boot: drifted where `smt_boot_args` would change an argument, whoever set it."""
     if desired.anything:
         return _aspect(COMPLIANT)
-    boot = _dict(facts, "boot")
+    boot = fields.mapping(facts, "boot")
     try:
         needed = boot_arguments.desired_smt(boot_state(facts, desired))
     except policy.PolicyError as error:
@@ -163,10 +143,10 @@ def memory_aspects(facts: t.Any) -> dict[str, dict[str, t.Any] | None]:
         facts: ``ansible_facts['smt_memory']``; its ``wanted`` is None where only services are protected from the OOM killer.
     """
     known = facts if isinstance(facts, dict) else {}
-    plan = _dict(known, "wanted")
+    plan = fields.mapping(known, "wanted")
     refusal = _text(plan.get("refusal"))
-    now = [*([refusal] if refusal else _list(plan, "differences")), *_list(known, "protect_differences")]
-    later = _list(plan, "boot_differences")
+    now = [*([refusal] if refusal else fields.items(plan, "differences")), *fields.items(known, "protect_differences")]
+    later = fields.items(plan, "boot_differences")
     return {
         "memory": _aspect(DRIFTED if now else COMPLIANT, now, refusal),
         "memory_configured": _aspect(DRIFTED if later else COMPLIANT, later, _text(plan.get("boot_blocked_by")) if later else None) if plan else None,
@@ -181,7 +161,7 @@ def boot_state(facts: Facts, desired: policy.DesiredState) -> str:
     """
     if desired.state:
         return desired.state
-    most = _dict(facts, "threads_per_core").get("max")
+    most = fields.mapping(facts, "threads_per_core").get("max")
     if desired.threads == 1:
         return policy.DISABLED
     if desired.threads == most:
@@ -194,10 +174,10 @@ def boot_state(facts: Facts, desired: policy.DesiredState) -> str:
 
 def _blocked_by(facts: Facts, when: str) -> str | None:
     """Return why no method can change SMT at ``runtime`` or ``boot``, or None where one can."""
-    methods = _dict(_dict(facts, "methods"), when)
+    methods = fields.mapping(fields.mapping(facts, "methods"), when)
     if methods.get("chosen"):
         return None
-    return next((_text(why) for why in _dict(methods, "impossible").values()), None) or "no method is known here"
+    return next((_text(why) for why in fields.mapping(methods, "impossible").values()), None) or "no method is known here"
 
 
 def _needs(result: ComplianceResult) -> dict[str, bool]:
@@ -224,7 +204,7 @@ def _change(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
 
 
 def _running_rollback(facts: Facts) -> dict[str, str]:
-    if facts.get("active") is True and not _dict(facts, "cpus").get("offline"):
+    if facts.get("active") is True and not fields.mapping(facts, "cpus").get("offline"):
         return {"state": policy.ENABLED}
     return {"state": policy.DISABLED if facts.get("active") is False and facts.get("control") in smt_state.OFF else RESTORED}
 
@@ -250,7 +230,7 @@ def _pending_rollback(saved: t.Any) -> dict[str, t.Any] | None:
     """Return the valid parts of a pending rollback in a host's facts, or None."""
     if not isinstance(saved, dict):
         return None
-    state, boot = _text(_dict(saved, "running").get("state")), _dict(saved, "configured")
+    state, boot = _text(fields.mapping(saved, "running").get("state")), fields.mapping(saved, "configured")
     smt, maxcpus = _text(boot.get("smt")), _text(boot.get("maxcpus"))
     return {
         "running": {"state": state} if state in (policy.ENABLED, policy.DISABLED, RESTORED) else None,
@@ -287,16 +267,5 @@ def _aspect(status: str, reasons: t.Sequence[t.Any] = (), blocked_by: str | None
     return {"status": status, "reasons": shown, "blocked_by": _text(blocked_by)}
 
 
-def _dict(mapping: t.Mapping[str, t.Any], name: str) -> dict[str, t.Any]:
-    value = mapping.get(name)
-    return value if isinstance(value, dict) else {}
-
-
-def _list(mapping: t.Mapping[str, t.Any], name: str) -> list[t.Any]:
-    value = mapping.get(name)
-    return value if isinstance(value, list) else []
-
-
 def _text(value: t.Any) -> str | None:
-    """Return one shortened line, or None for a value that is not a text or empty."""
-    return text.line(value, MOST_TEXT) or None if isinstance(value, str) else None
+    return fields.line(value, MOST_TEXT)

@@ -11,8 +11,10 @@ import datetime
 import json
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, fields
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance import ComplianceResult
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import openmetrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
 
 SCHEMA_NAME, SCHEMA_VERSION = "threadwise.smt/compliance", 1
@@ -21,7 +23,6 @@ KEPT = ("status", "sentence", "wanted", "scope", "hardware_class", "decided_by",
 
 # With more compliant hosts the terminal shows their number only; the files list all.
 MOST_COMPLIANT_LINES = 50
-MOST_WIDTH = 48
 
 # Name -> help text. Gauges without time stamps: the textfile collector accepts nothing else.
 METRICS = {
@@ -48,7 +49,7 @@ def counts(judged: t.Sequence[Judged]) -> dict[str, int]:
 def sentence(judged: t.Sequence[Judged]) -> str:
     """Describe the fleet in one sentence."""
     counted = ", ".join(f"{number} {status}" for status, number in counts(judged).items() if number)
-    return f"{len(judged)} host{'' if len(judged) == 1 else 's'}: {counted or 'none'}."
+    return f"{text.counted(len(judged), 'host')}: {counted or 'none'}."
 
 
 def table(judged: t.Sequence[Judged]) -> list[str]:
@@ -56,15 +57,12 @@ def table(judged: t.Sequence[Judged]) -> list[str]:
     ordered = sorted(judged, key=lambda one: (one[1]["status"] == compliance.COMPLIANT, one[0]))
     fine = sum(1 for dummy, result in judged if result["status"] == compliance.COMPLIANT)
     shown = ordered if fine <= MOST_COMPLIANT_LINES else ordered[: len(ordered) - fine]
-    cells = [COLUMNS] + [_cells(host, result) for host, result in shown]
-    widths = [min(MOST_WIDTH, max(len(line[column]) for line in cells)) for column in range(len(COLUMNS) - 1)]
-    lines = ["  ".join([text[:width].ljust(width) for text, width in zip(line, widths)] + [line[-1]]).rstrip() for line in cells]
-    return [lines[0], "-" * len(lines[0]), *lines[1:], "", sentence(judged)]
+    return fields.table(COLUMNS, (_cells(host, result) for host, result in shown), sentence(judged))
 
 
 def _cells(host: str, result: ComplianceResult) -> tuple[str, ...]:
     texts = (host, result["status"], result["wanted"] or "", result["hardware_class"] or "", how(result) or "-")
-    return tuple("".join(character if character.isprintable() else "?" for character in text) for text in texts)
+    return tuple("".join(character if character.isprintable() else "?" for character in cell) for cell in texts)
 
 
 def how(result: ComplianceResult) -> str:
@@ -93,7 +91,7 @@ def metrics(judged: t.Sequence[Judged], at: datetime.datetime) -> str:
     lines: dict[str, list[str]] = {name: [] for name in METRICS}
 
     def add(name: str, value: float, **labels: str) -> None:
-        pairs = ",".join(f'{key}="{_label(text)}"' for key, text in labels.items())
+        pairs = ",".join(f'{key}="{openmetrics.label(value)}"' for key, value in labels.items())
         lines[name].append(f"{name}{{{pairs}}} {value}\n")
 
     for host, result in judged:
@@ -109,10 +107,6 @@ def metrics(judged: t.Sequence[Judged], at: datetime.datetime) -> str:
         if result["status"] != compliance.UNREACHABLE:
             add("threadwise_smt_checked_timestamp_seconds", int(at.timestamp()), **known)
     return "".join(f"# HELP {name} {METRICS[name]}\n# TYPE {name} gauge\n{''.join(found)}" for name, found in lines.items() if found) + "# EOF\n"
-
-
-def _label(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
 def _written(at: datetime.datetime) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion, recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import policy
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.errors import FleetError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
 MOST_RUNS = 10_000
@@ -27,7 +28,7 @@ NAMED = 3
 STATES = {conclusion.ON: policy.ENABLED, conclusion.OFF: policy.DISABLED, conclusion.EITHER: policy.ANY}
 
 
-class DecisionError(Exception):
+class DecisionError(FleetError):
     """A result cannot be used for a decision. The text gives the reason and what to do."""
 
 

@@ -8,6 +8,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.errors import FleetError
 
 ENABLED, DISABLED, AUTO, THREADS = "enabled", "disabled", "auto", "threads_per_core"
 # The decision of an evaluation without a relevant difference.
@@ -19,7 +20,7 @@ SCOPES = (RUNTIME, BOOT, BOTH)
 MOST_THREADS = 8
 
 
-class PolicyError(Exception):
+class PolicyError(FleetError):
     """A policy cannot be applied to a host. The text gives the reason and what to set."""
 
 

@@ -13,7 +13,8 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import fields
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
 
 MOST_TEXT = 200
@@ -21,7 +22,6 @@ MOST_TEXT = 200
 ON, PARTLY, OFF, FORCED_OFF, NONE, UNKNOWN = "on", "partly on", "off", "forced off", "no SMT", "unknown"
 STATES = (ON, PARTLY, OFF, FORCED_OFF, NONE, UNKNOWN)
 
-MOST_WIDTH = 48
 COLUMNS = ("host", "class", "shape", "SMT", "next boot", "vulnerable by SMT", "not known")
 
 
@@ -69,8 +69,8 @@ def row(host: str, facts: t.Any) -> Row:
     """Return the row of a host, from its ``ansible_facts['smt']``."""
     if not isinstance(facts, dict):
         return unreached(host, "it returned no facts")
-    boot = _dict(facts, "boot")
-    vulnerabilities = {name: _dict(_dict(facts, "vulnerabilities"), name).get("smt") for name in _dict(facts, "vulnerabilities")}
+    boot = fields.mapping(facts, "boot")
+    vulnerabilities = {name: fields.mapping(fields.mapping(facts, "vulnerabilities"), name).get("smt") for name in fields.mapping(facts, "vulnerabilities")}
     return Row(
         host=_text(host) or "?",
         state=_state(facts),
@@ -82,7 +82,7 @@ def row(host: str, facts: t.Any) -> Row:
         drift=boot.get("reboot_required") if isinstance(boot.get("reboot_required"), bool) else None,
         open_to=tuple(sorted(_text(name) or "?" for name, smt in vulnerabilities.items() if smt == "vulnerable")),
         guest_unknown=tuple(sorted(_text(name) or "?" for name, smt in vulnerabilities.items() if smt == "unknown")),
-        method=_text(_dict(_dict(facts, "methods"), "runtime").get("chosen")),
+        method=_text(fields.mapping(fields.mapping(facts, "methods"), "runtime").get("chosen")),
         unknowns=_unknowns(facts),
     )
 
@@ -95,28 +95,24 @@ def _state(facts: dict[str, t.Any]) -> str:
         return UNKNOWN
     if not active:
         return FORCED_OFF if control == "forceoff" else OFF
-    return PARTLY if _cpus(_dict(facts, "cpus").get("offline")) else ON
+    return PARTLY if cpulist.parse_or_empty(fields.mapping(facts, "cpus").get("offline")) else ON
 
 
 def _shape(facts: dict[str, t.Any]) -> str:
-    threads = _dict(facts, "threads_per_core")
+    threads = fields.mapping(facts, "threads_per_core")
     packages = facts.get("sockets")
     counts = [count for count in (facts.get("cores"), threads.get("min"), threads.get("max")) if isinstance(count, int) and not isinstance(count, bool)]
     if len(counts) < 3:
         return ""
     cores, least, most = counts
     each = str(most) if least == most else f"{least}-{most}"
-    return ", ".join([*([_counted(packages, "package")] if isinstance(packages, int) else []), f"{_counted(cores, 'core')} x {each}"])
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+    return ", ".join([*([text.counted(packages, "package")] if isinstance(packages, int) else []), f"{text.counted(cores, 'core')} x {each}"])
 
 
 def _unknowns(facts: dict[str, t.Any]) -> tuple[str, ...]:
     found = []
     if facts.get("complete") is not True:
-        offline = _text(_dict(facts, "cpus").get("offline"))
+        offline = _text(fields.mapping(facts, "cpus").get("offline"))
         found.append(
             f"the cores of CPUs {offline}: they are offline, and there is no topology cache from when all were online" if offline else "which CPUs share a core"
         )
@@ -128,25 +124,12 @@ def _unknowns(facts: dict[str, t.Any]) -> tuple[str, ...]:
     return tuple(found) + (_texts(facts.get("problems")) or ())
 
 
-def _dict(mapping: dict[str, t.Any], name: str) -> dict[str, t.Any]:
-    value = mapping.get(name)
-    return value if isinstance(value, dict) else {}
-
-
 def _text(value: t.Any) -> str | None:
-    """Return one shortened line, or None for a value that is not a text or empty."""
-    return text.line(value, MOST_TEXT) or None if isinstance(value, str) else None
+    return fields.line(value, MOST_TEXT)
 
 
 def _texts(value: t.Any) -> tuple[str, ...] | None:
-    return tuple(text for text in map(_text, value[:MOST_TEXT]) if text) if isinstance(value, list) else None
-
-
-def _cpus(value: t.Any) -> tuple[int, ...]:
-    try:
-        return cpulist.parse(value)
-    except cpulist.CpuListError:
-        return ()
+    return tuple(filter(None, map(_text, value[:MOST_TEXT]))) if isinstance(value, list) else None
 
 
 # The terminal
@@ -154,10 +137,7 @@ def _cpus(value: t.Any) -> tuple[int, ...]:
 
 def table(rows: t.Sequence[Row]) -> list[str]:
     """Format the hosts as lines of a table, and a last line with counts."""
-    cells = [COLUMNS] + [_cells(one) for one in rows]
-    widths = [min(MOST_WIDTH, max(len(line[column]) for line in cells)) for column in range(len(COLUMNS) - 1)]
-    lines = ["  ".join([text[:width].ljust(width) for text, width in zip(line, widths)] + [line[-1]]).rstrip() for line in cells]
-    return [lines[0], "-" * len(lines[0]), *lines[1:], "", sentence(rows)]
+    return fields.table(COLUMNS, map(_cells, rows), sentence(rows))
 
 
 def _cells(one: Row) -> tuple[str, ...]:
@@ -191,8 +171,8 @@ def sentence(rows: t.Sequence[Row]) -> str:
         (sum(1 for one in reached if one.drift is None), "whose next boot is not known"),
         (len(rows) - len(reached), "without facts"),
     ]
-    parts = ", ".join(f"{count} {text}" for count, text in counts if count)
-    return f"{_counted(len(rows), 'host')}: {parts or 'none'}."
+    parts = ", ".join(f"{count} {words}" for count, words in counts if count)
+    return f"{text.counted(len(rows), 'host')}: {parts or 'none'}."
 
 
 # The page

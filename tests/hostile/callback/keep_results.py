@@ -34,17 +34,17 @@ from ansible.plugins.callback import CallbackBase
 
 MOST = 2000
 BROKE = "keep_results_broke"
-_told = _error_utils.result_dict_from_exception
+_described = _error_utils.result_dict_from_exception
 
 
-def _told_with_its_kind(exception, *arguments, **named):
+def _described_with_its_kind(exception, *arguments, **named):
     """Ansible tells a user the words of an exception alone: whether it was meant cannot be seen from these. Its forks take this over."""
     cause = exception.__cause__ if isinstance(exception, AnsibleTaskError) else exception
     kind = None if isinstance(cause, AnsibleError) else type(cause).__name__
-    return dict(_told(exception, *arguments, **named), **({BROKE: kind} if kind else {}))
+    return dict(_described(exception, *arguments, **named), **({BROKE: kind} if kind else {}))
 
 
-_error_utils.result_dict_from_exception = _told_with_its_kind
+_error_utils.result_dict_from_exception = _described_with_its_kind
 
 
 class CallbackModule(CallbackBase):
@@ -56,17 +56,17 @@ class CallbackModule(CallbackBase):
 
     def _keep(self, status, result):
         host = result.host.get_name()
-        told = result.result
+        returned = result.result
         line = {
             "host": host,
             "task": result.task.get_name(),
             "once": bool(result.task.run_once),
             "status": status,
-            "msg": str(told.get("msg"))[:MOST],
-            "broke": told.get(BROKE),
+            "msg": str(returned.get("msg"))[:MOST],
+            "broke": returned.get(BROKE),
         }
         if host in self.get_option("whole"):
-            line["result"] = {key: value for key, value in told.items() if key != "exception"}
+            line["result"] = {key: value for key, value in returned.items() if key != "exception"}
         with open(self.get_option("path"), "a", encoding="utf-8", errors="backslashreplace") as lines:
             lines.write(json.dumps(line, default=str, sort_keys=True, ensure_ascii=True) + "\n")
 

@@ -281,7 +281,7 @@ def test_whether_a_guests_siblings_can_be_believed_is_said(measured, actual):
     assert (actual in cautions[0]) if actual else not cautions
 
 
-def test_what_a_process_that_overreaches_got_is_said():
+def test_what_a_process_that_asks_for_too_much_got_is_said():
     result = result_maker.result(
         observations=[
             {"arm": "as_found", "asked_bytes": 365 * 2**20, "overcommit_test": {"outcome": "oom_killed"}},

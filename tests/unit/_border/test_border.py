@@ -69,7 +69,7 @@ def test_warnings_are_lines_for_a_terminal():
 
 
 @pytest.mark.parametrize("printed", ["", "sh: 1: python3: not found", "x" * 100, "}"])
-def test_what_is_no_answer_is_told_apart(printed):
+def test_what_is_no_answer_is_recognised(printed):
     with pytest.raises(answers.NoAnswerError):
         answers.accept("smt_facts", printed)
 

@@ -13,7 +13,7 @@ import sysfs_tree
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, policy
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.policy import DesiredState
 from fake_host import Host
@@ -62,7 +62,6 @@ def _asked(host, desired):
 
 def _host(root, cores, options):
     host = Host.__new__(Host)
-    affinity.Host.__init__(host, str(root))
     super(Host, host).__init__(root, cores, **options)
     host.put("proc/self/mounts", "")
     host.boot("first")
@@ -104,7 +103,7 @@ def test_the_scope_says_what_counts(tmp_path, scope, run, boot, status):
     assert judge(found, DesiredState("disabled"), scope)["status"] == status
 
 
-def test_what_drifted_is_told_and_what_mends_it(tmp_path):
+def test_what_drifted_is_named_with_its_remedy(tmp_path):
     found = known(tmp_path)
     found["boot"]["configured"] = ["maxcpus=2"]
     verdict = judge(found, DesiredState("disabled"))
@@ -257,3 +256,10 @@ def test_a_large_machine_has_a_short_verdict(tmp_path):
     found = known(tmp_path, sysfs_tree.Machine(packages=2, cores=256))
     found["boot"]["configured"] = ["nosmt=" + "x" * 10**6] * 100
     assert len(json.dumps(judge(found, DesiredState("disabled")))) < 20_000
+
+
+@pytest.mark.parametrize(("machine", "control"), [("ppc64le", "2"), ("x86_64", None)])
+def test_the_number_that_powers_control_would_read(tmp_path, machine, control):
+    found = known(tmp_path, sysfs_tree.Machine(threads=4), hardware_class=f"{machine}-1s2c8t-split-00000000")
+    reasons = judge(found, DesiredState(threads=2), "runtime")["running"]["reasons"]
+    assert reasons == [f"smt/control reads 'on' instead of {control}"] * bool(control) + ["CPUs 4-7 are online"]

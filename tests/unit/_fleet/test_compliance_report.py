@@ -51,7 +51,7 @@ def test_json_says_all_of_it():
     assert actual["hosts"][1]["running"] == {"status": "drifted", "reasons": ["x"]} and actual["hosts"][1]["memory"] is None
 
 
-def test_a_change_that_nobody_confirmed_is_told_everywhere():
+def test_a_change_that_nobody_confirmed_is_shown_everywhere():
     fleet = [("a", dict(verdict(), sentence="", pending_rollback={})), ("b", dict(verdict(), sentence=""))]
     actual = "changed by a rollout that was interrupted before the host was found healthy"
     assert [actual in line for line in compliance_report.table(fleet)[2:4]] == [True, False]

@@ -29,7 +29,7 @@ def decided(decision, sentence="Because."):
         ({"threads_per_core": "2"}, DesiredState(threads=2)),
     ],
 )
-def test_a_value_becomes_a_wish(value, wanted):
+def test_a_value_becomes_a_desired_state(value, wanted):
     assert policy.desired_state(value, {}, CLASS, None) == wanted
 
 

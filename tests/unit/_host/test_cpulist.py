@@ -143,3 +143,8 @@ def test_the_filter_converts_in_both_directions():
 def test_the_filter_rejects_other_values(value):
     with pytest.raises(AnsibleFilterError, match=r"threadwise.smt.cpulist: "):
         cpulist_filter.cpulist(value)
+
+
+@pytest.mark.parametrize(("text", "cpus"), [("0-2,4", {0, 1, 2, 4}), ("", set()), (None, set()), ("0-", set()), (7, set()), ("99999999", set())])
+def test_a_list_that_is_not_worth_an_error(text, cpus):
+    assert cpulist.parse_or_empty(text) == cpus

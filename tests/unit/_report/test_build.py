@@ -279,7 +279,7 @@ def test_a_host_whose_process_is_killed_is_named_and_the_rest_is_built(tmp_path,
     monkeypatch.setattr(build, "AHEAD", 2)
     monkeypatch.setattr(build.os, "sched_getaffinity", lambda pid: {0, 1})
     hosts = [result_maker.result(host=f"web{number:02d}", blocks=2, shape=(1, 1, 2), seed=number) for number in range(14)]
-    # As after a plan that was ended: what is told to end must end all the same, or the rest waits for it.
+    # As after a plan that was ended: what is asked to end must end all the same, or the rest waits for it.
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         files, refused = built(tmp_path, *hosts)

@@ -9,7 +9,7 @@ import json
 import pytest
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import progress
 
-TOLD = {
+PROGRESS = {
     "phase": "measuring",
     "block": 3,
     "fraction": 0.416,
@@ -25,11 +25,11 @@ TOLD = {
 
 
 def test_a_line_tells_how_far_and_what_was_measured_last():
-    assert progress.line(TOLD) == " 42 %, block 3, about 2:55 left, last: gzip throughput (two on one core, SMT on): 78.04 MB/s"
+    assert progress.line(PROGRESS) == " 42 %, block 3, about 2:55 left, last: gzip throughput (two on one core, SMT on): 78.04 MB/s"
 
 
 def test_a_phase_without_samples_is_named():
-    assert progress.line(dict(TOLD, phase="preparing", last=None)) == " 42 %, block 3, about 2:55 left, preparing"
+    assert progress.line(dict(PROGRESS, phase="preparing", last=None)) == " 42 %, block 3, about 2:55 left, preparing"
 
 
 @pytest.mark.parametrize(
@@ -47,19 +47,19 @@ def test_what_is_no_progress_is_none(text):
 @pytest.mark.parametrize("value", ["9e14", "-9e14", "5e-324", "1e18", "9" * 15, "-" + "9" * 15, "true", '"9"', "[9]", "{}", "null", "-0"])
 @pytest.mark.parametrize("field", ["fraction", "block", "seconds_left", "value"])
 def test_each_number_that_json_can_hold_makes_a_short_line_or_none(field, value):
-    actual = json.dumps(TOLD).replace(f'"{field}": {json.dumps({**TOLD, **TOLD["last"]["metric"]}[field])}', f'"{field}": {value}')
-    assert actual != json.dumps(TOLD)
+    actual = json.dumps(PROGRESS).replace(f'"{field}": {json.dumps({**PROGRESS, **PROGRESS["last"]["metric"]}[field])}', f'"{field}": {value}')
+    assert actual != json.dumps(PROGRESS)
     parsed = progress.parse(actual)
     assert parsed is None or len(progress.line(parsed)) < 400
 
 
 @pytest.mark.parametrize("more", [{"block": "3"}, {"last": {}}, {"last": 7}, {"more": 1}, {"phase": None}])
 def test_what_no_plan_writes_is_none(more):
-    assert progress.parse(json.dumps({**TOLD, **more})) is None
+    assert progress.parse(json.dumps({**PROGRESS, **more})) is None
 
 
 def test_hostile_words_make_one_harmless_line():
     nasty = "\x1b[2J\n\u202e\x9b" + "x" * 200
-    last = {**TOLD["last"], "workload": nasty, "placement": nasty, "arm": nasty, "metric": {"name": nasty, "value": 7, "unit": nasty}}
-    line = progress.line(progress.parse(json.dumps({**TOLD, "phase": nasty, "last": last})))
+    last = {**PROGRESS["last"], "workload": nasty, "placement": nasty, "arm": nasty, "metric": {"name": nasty, "value": 7, "unit": nasty}}
+    line = progress.line(progress.parse(json.dumps({**PROGRESS, "phase": nasty, "last": last})))
     assert line.isprintable() and len(line) < 400

@@ -25,7 +25,7 @@ def test_a_program_is_looked_for_once_however_many_hosts_take_it():
     assert asked == ["ssh"]
 
 
-def test_a_fleet_is_told_in_one_short_sentence():
+def test_a_fleet_is_described_in_one_short_sentence():
     assert transport.sentence({}, 3) is None
     actual = transport.sentence({f"h{number}": "ssh" for number in range(1000)}, 2000)
     assert actual.startswith("this controller has no ssh, which 1000 of 2000 hosts need for their connection (h0, h1, h2, h3, h4 and 995 more): install it")

@@ -327,7 +327,7 @@ def test_a_damaged_sibling_cache_is_noted_and_ignored(host, damage):
     data["measured"].update(damage)
     host.write(sibling_cache.PATH, json.dumps(data))
     assert sibling_cache.load(host) is None
-    assert "damaged" in host.problems[0]
+    assert "cannot be used" in host.problems[0]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null", "\0", "[" * 100000])

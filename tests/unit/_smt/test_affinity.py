@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Affinity conflicts on synthetic trees, with more cases than a guest can have at once. Masks put back are also tested on guests."""
+"""Affinity conflicts on synthetic trees, with more cases than a guest can have at once. Restored masks are also tested on guests."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import errno
 import json
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, tasks
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import tasks
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity
 
 ONLINE = range(8)
 GOING = (1, 3, 5, 7)
 
 
-class Tree(affinity.Host):
+class Tree(kernel_files.KernelFiles):
     """A host of files, with tasks whose masks can be set."""
 
     def __init__(self, root):
@@ -130,10 +131,10 @@ def test_origin_of_a_pinned_task(tree, case):
     tree.task(5, "sleep", "3", **given)
     found = affinity.find(tree, ONLINE, GOING)
     assert [finding.user for finding in found] == [user], found
-    assert affinity.counting(found, ["services"]) == ([] if user else found)
-    assert affinity.counting(found, ["all"]) == found
-    assert affinity.counting(found, ["services", "bob", user or "x"]) == found
-    assert affinity.counting(found, []) == []
+    assert affinity.selected(found, ["services"]) == ([] if user else found)
+    assert affinity.selected(found, ["all"]) == found
+    assert affinity.selected(found, ["services", "bob", user or "x"]) == found
+    assert affinity.selected(found, []) == []
     assert f"user {tree.user_name(given['uid'])}" in found[0].text and "pid 5 sleep" in found[0].text
 
 
@@ -154,7 +155,7 @@ def test_no_user_fills_the_list(tree):
             "and 45 more threads of this user are pinned to other CPUs"
         ),
     ]
-    assert len(affinity.capture(tree, ONLINE, GOING)["tasks"]) == 61, "their masks are put back like all others"
+    assert len(affinity.capture(tree, ONLINE, GOING)["tasks"]) == 61, "their masks are restored like all others"
 
 
 def test_a_cpuset_that_was_delegated_to_a_user(tree):
@@ -223,6 +224,8 @@ def test_configured_bindings(tree, path, text, conflict):
         ("var/lib/kubelet/cpu_manager_state", '{"policyName":"none"}'),
         ("var/lib/kubelet/cpu_manager_state", '{"policyName":'),
         ("var/lib/kubelet/cpu_manager_state", "[[]]"),
+        ("var/lib/kubelet/cpu_manager_state", "[" * 100_000),
+        ("var/lib/kubelet/cpu_manager_state", '{"policyName": "static", "a": ' * 50_000),
         ("proc/irq/24/smp_affinity_list", "2-3\n"),
         ("proc/irq/24/smp_affinity_list", ""),
         ("proc/77/stat", "no stat"),
@@ -255,7 +258,7 @@ def test_long_list_is_cut_for_reading_only(tree):
     for pid in range(100, 160):
         tree.task(pid, f"worker{pid}", "3")
     assert len(conflicts(tree)) == 60
-    text = affinity.readable(affinity.counting(affinity.find(tree, ONLINE, GOING), ["services"]))
+    text = affinity.readable(affinity.selected(affinity.find(tree, ONLINE, GOING), ["services"]))
     assert text.splitlines()[-1] == "- and 40 more" and len(text.splitlines()) == 21
 
 
@@ -269,19 +272,19 @@ def lose(tree, **tasks):
     return captured
 
 
-def put_back(tree, captured, online=ONLINE):
-    return affinity.put_back(tree, captured, affinity.masks_now(tree, captured), online)
+def restored(tree, captured, online=ONLINE):
+    return affinity.restore(tree, captured, affinity.masks_now(tree, captured), online)
 
 
 def mask(tree, pid):
     return tree.read(f"proc/{pid}/status").rpartition("\t")[2]
 
 
-def test_masks_are_put_back(tree):
+def test_masks_are_restored(tree):
     tree.task(5, "sleep", "3")
     tree.task(6, "sleep", "4-5")
     captured = lose(tree)
-    reports, pending = put_back(tree, captured)
+    reports, pending = restored(tree, captured)
     assert (reports, affinity.is_empty(pending)) == ([], True)
     assert (mask(tree, 5), mask(tree, 6)) == ("3", "4-5")
 
@@ -289,9 +292,9 @@ def test_masks_are_put_back(tree):
 def test_a_mask_waits_for_its_cpus(tree):
     tree.task(5, "sleep", "3")
     captured = lose(tree)
-    reports, pending = put_back(tree, captured, online=[0, 1, 2, 4, 5, 6])
+    reports, pending = restored(tree, captured, online=[0, 1, 2, 4, 5, 6])
     assert (reports, [task["pid"] for task in pending["tasks"]], mask(tree, 5)) == ([], [5], "0-7")
-    assert put_back(tree, pending)[0] == []
+    assert restored(tree, pending)[0] == []
     assert mask(tree, 5) == "3"
 
 
@@ -299,22 +302,22 @@ def test_a_mask_that_somebody_chose_since_stays(tree):
     tree.task(5, "sleep", "3")
     captured = lose(tree)
     tree.task(5, "sleep", "0")
-    assert "was given another mask (0) while CPUs were offline" in put_back(tree, captured)[0][0]
+    assert "was given another mask (0) while CPUs were offline" in restored(tree, captured)[0][0]
     assert mask(tree, 5) == "0"
 
 
-def test_a_mask_that_the_kernel_widened_later_is_put_back(tree):
+def test_a_mask_that_the_kernel_widened_later_is_restored(tree):
     """Seen on 6.1: a sleeping task keeps its mask until it wakes up."""
     tree.task(5, "sleep", "3")
     captured = json.loads(json.dumps(affinity.capture(tree, ONLINE, GOING)))
     affinity.note_left(tree, captured)
     tree.task(5, "sleep", "0-7")
-    assert put_back(tree, captured)[0] == []
+    assert restored(tree, captured)[0] == []
     assert mask(tree, 5) == "3"
 
 
 @pytest.mark.parametrize(("version", "kind", "name"), [(1, "cgroup rw,cpuset", "cpuset.effective_cpus"), (2, "cgroup2 rw", "cpuset.cpus.effective")])
-def test_a_mask_that_the_kernel_widened_to_the_cpuset_is_put_back(tree, version, kind, name):
+def test_a_mask_that_the_kernel_widened_to_the_cpuset_is_restored(tree, version, kind, name):
     tree.put("proc/self/mounts", f"x /sys/fs/cgroup {kind} 0 0\n")
     tree.put(f"sys/fs/cgroup/a/{name}", "2")
     tree.task(5, "sleep", "3")
@@ -322,7 +325,7 @@ def test_a_mask_that_the_kernel_widened_to_the_cpuset_is_put_back(tree, version,
     affinity.note_left(tree, captured)
     tree.task(5, "sleep", "2")
     tree.put("proc/5/cgroup", f"{'0:' if version == 2 else '4:cpuset'}:/a/below\n")
-    assert put_back(tree, captured)[0] == []
+    assert restored(tree, captured)[0] == []
     assert mask(tree, 5) == "3"
 
 
@@ -330,7 +333,7 @@ def test_a_reused_pid_is_another_task(tree):
     tree.task(5, "sleep", "3")
     captured = lose(tree)
     tree.task(5, "sleep", "0-7", start=2000)
-    assert put_back(tree, captured)[0] == ["pid 5 sleep is gone, its mask 3 was not needed any more"]
+    assert restored(tree, captured)[0] == ["pid 5 sleep is gone, its mask 3 was not needed any more"]
     assert mask(tree, 5) == "0-7"
 
 
@@ -338,7 +341,7 @@ def test_a_refused_mask_is_reported(tree):
     tree.task(5, "sleep", "3")
     captured = lose(tree)
     tree.refused[5] = errno.EINVAL
-    assert put_back(tree, captured)[0] == ["pid 5 sleep: mask 3 could not be put back: refused"]
+    assert restored(tree, captured)[0] == ["pid 5 sleep: mask 3 could not be restored: refused"]
 
 
 def test_cpusets_grow_back_from_the_top(tree):
@@ -352,7 +355,7 @@ def test_cpusets_grow_back_from_the_top(tree):
     for path in ("a", "a/b"):
         tree.put(f"sys/fs/cgroup/cpuset/{path}/cpuset.cpus", "2")
     (tree.root / "sys/fs/cgroup/cpuset/gone/cpuset.cpus").unlink()
-    reports, _pending = put_back(tree, captured)
+    reports, _pending = restored(tree, captured)
     assert reports == ["/sys/fs/cgroup/cpuset/gone is gone, its cpuset 2-3 was not needed any more"]
     assert written == ["sys/fs/cgroup/cpuset/a/cpuset.cpus", "sys/fs/cgroup/cpuset/a/b/cpuset.cpus"]
     assert tree.read("sys/fs/cgroup/cpuset/a/b/cpuset.cpus") == "2-3"
@@ -362,7 +365,7 @@ def test_interrupts_go_back(tree):
     tree.put("proc/irq/24/smp_affinity_list", "3")
     captured = lose(tree)
     tree.put("proc/irq/24/smp_affinity_list", "0-7")
-    assert put_back(tree, captured)[0] == []
+    assert restored(tree, captured)[0] == []
     assert tree.read("proc/irq/24/smp_affinity_list") == "3"
 
 
@@ -375,7 +378,19 @@ def test_the_first_capture_is_kept(tree):
     assert [(task["pid"], task["mask"]) for task in merged["tasks"]] == [(5, "3"), (6, "7")]
 
 
-@pytest.mark.parametrize("damage", [{"tasks": None}, {"tasks": [{"pid": -1}]}, {"tasks": [{"pid": "x"}]}, {"cpusets": {"a": 1}}, {"online": 7}])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"tasks": None},
+        {"tasks": [{"pid": -1}]},
+        {"tasks": [{"pid": "x"}]},
+        {"cpusets": {"a": 1}},
+        {"online": 7},
+        {"online": ["0"]},
+        {"online": [0, -1]},
+        {"online": [[0]]},
+    ],
+)
 def test_damaged_capture(damage):
     whole = {"online": [], "tasks": [], "cpusets": {}, "partitions": {}, "interrupts": {}}
     affinity.check(whole)

@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import errno
 import re
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, locks
+from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
     change as smt_change,
     persistence,
@@ -15,6 +17,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
     state as smt_state,
     udev_rules,
 )
+from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache, topology
 from fake_host import Host
 
 ALL, FIRST = list(range(8)), [0, 2, 4, 6]
@@ -109,7 +112,7 @@ def test_reboot_into_a_persistent_setting(host, tmp_path):
 @pytest.mark.parametrize("text", ["", "[]", '{"schema": 1}', '{"schema": "threadwise.smt/state", "schema_version": 1, "cpu": {}}', "[" * 5000])
 def test_damaged_snapshot(host, text):
     host.put(smt_snapshot.PATH, text)
-    with pytest.raises(smt_snapshot.SmtSnapshotError, match=r"state.json cannot be used .*remove it"):
+    with pytest.raises(smt_snapshot.SmtSnapshotError, match=r"smt-snapshot.json cannot be used .*Remove it"):
         host.ask("disabled")
     assert host.writes == []
 
@@ -240,3 +243,53 @@ def test_a_pinned_service_prevents_a_change(host):
     with pytest.raises(smt_change.ChangeRefusedError, match=r"1 affinity conflict.*\n.*unit db.service") as refused:
         host.ask("disabled")
     assert len(refused.value.findings) == 1 and host.writes == []
+
+
+def test_an_error_of_the_files_is_the_one_class_that_modules_catch(host, monkeypatch):
+    def full(*_arguments):
+        raise OSError(errno.ENOSPC, "No space left on device", "/var/lib/x")
+
+    monkeypatch.setattr(host_files.HostFs, "write", full)
+    with pytest.raises(HostError, match=r"No space left on device: '/var/lib/x'"):
+        host.ask("disabled")
+    assert host.writes == []
+
+
+@pytest.fixture(name="reads")
+def reads_of_the_topology(monkeypatch):
+    """Each topology that a request read."""
+    seen = []
+    read = topology.read_topology
+
+    def noted(*arguments):
+        seen.append(read(*arguments))
+        return seen[-1]
+
+    monkeypatch.setattr(topology, "read_topology", noted)
+    return seen
+
+
+def test_the_topology_is_read_once_a_request(host, reads):
+    for number, state in enumerate(("disabled", "enabled", "restored", "disabled", "restored"), 1):
+        host.ask(state)
+        assert len(reads) == number, state
+
+
+def test_the_topology_is_read_again_where_the_host_changed_while_the_lock_was_awaited(host, reads, monkeypatch):
+    take = locks.HostLock._take
+
+    def later(self):
+        monkeypatch.setattr(locks.HostLock, "_take", take)
+        host.write(smt_state.CPU_DIRECTORY + "/cpu3/online", "0")
+        take(self)
+
+    monkeypatch.setattr(locks.HostLock, "_take", later)
+    host.ask("disabled")
+    assert [len(seen.online) for seen in reads] == [8, 7]
+
+
+def test_the_topology_is_saved_once_all_cpus_are_online(tmp_path, reads):
+    host = Host(tmp_path, offline=(1, 3, 5, 7))
+    host.ask("enabled")
+    assert [seen.complete for seen in reads] == [False, True]
+    assert topology_cache.load(host_files.HostFs(host.sysroot)).cores == reads[-1].cores

@@ -146,7 +146,7 @@ def test_a_confirmation_does_not_repeat_a_change(host):
     host.write(smt_state.CONTROL, "on")
     with pytest.raises(smt_change.ChangeRefusedError, match=r"is not in the state asked for.*still armed"):
         host.ask("disabled", confirm=True)
-    assert online(host) == ALL and smt_restore.pending(host)
+    assert online(host) == ALL and smt_restore.pending(host_files.HostFs(host.sysroot))
 
 
 def test_a_second_change_is_rolled_back_with_the_first(host):
@@ -170,13 +170,13 @@ def test_a_second_change_that_fails_keeps_the_pending_rollback(host):
 
 def test_restored_can_wait_for_a_confirmation_too(host):
     host.status = {}
-    assert host.ask("restored", rollback_after=60)["rollback_pending"] is True and smt_restore.pending(host)
-    assert host.ask("restored", confirm=True)["rollback_pending"] is False and online(host) == ALL and not smt_restore.pending(host)
+    assert host.ask("restored", rollback_after=60)["rollback_pending"] is True and smt_restore.pending(host_files.HostFs(host.sysroot))
+    assert host.ask("restored", confirm=True)["rollback_pending"] is False and online(host) == ALL and not smt_restore.pending(host_files.HostFs(host.sysroot))
 
 
 def test_a_record_of_another_boot_is_ignored(host):
     host.boot("second")
-    assert smt_restore.pending(host) is None
+    assert smt_restore.pending(host_files.HostFs(host.sysroot)) is None
     assert smt_restore.roll_back(host) == [] and online(host) == FIRST
     assert host.ask("disabled", confirm=True)["rollback_pending"] is False
 
@@ -188,11 +188,26 @@ def test_the_rollback_program_needs_only_its_own_files(host):
         [sys.executable, "-I", "-c", program, host.sysroot], cwd=host.sysroot + "/" + rollback_timer.PROGRAM, capture_output=True, text=True, check=False
     )
     assert done.stderr.splitlines() == [f"threadwise-smt: CPU {cpu} was online, is offline" for cpu in (1, 3, 5, 7)]
-    assert smt_restore.pending(host) is None and smt_restore.was_rolled_back(host)
+    assert smt_restore.pending(host_files.HostFs(host.sysroot)) is None and smt_restore.was_rolled_back(host_files.HostFs(host.sysroot))
 
 
 def test_no_evaluation_starts_while_a_rollback_is_pending(host):
     with pytest.raises(locks.HostLockError, match=r"waits to be confirmed"):
-        steps._see_that_no_change_waits(host)
+        steps._see_that_no_change_waits(host_files.HostFs(host.sysroot))
     host.ask("disabled", confirm=True)
-    steps._see_that_no_change_waits(host)
+    steps._see_that_no_change_waits(host_files.HostFs(host.sysroot))
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"boot_id": "first"}', '{"boot_id": "first", "cpu": {}, "masks": {}, "remove": []}', "[" * 100_000])
+def test_a_damaged_record_rolls_nothing_back_and_is_named(host, text):
+    host.put(smt_restore.PENDING.path, text)
+    problems = smt_restore.roll_back(host)
+    assert len(problems) == 1 and "timer-rollback.json cannot be used" in problems[0] and online(host) == FIRST
+    assert any("timer-rollback.json cannot be used" in warning for warning in host.ask("disabled")["warnings"])
+
+
+def test_a_record_whose_file_list_is_damaged_restores_nothing(host):
+    record = {**smt_restore.pending(host_files.HostFs(host.sysroot)), "remove": "etc/passwd"}
+    with pytest.raises(smt_state.StateError, match=r"list of files to remove is not valid"):
+        smt_restore.restore(host, record)
+    assert online(host) == FIRST

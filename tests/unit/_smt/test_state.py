@@ -111,7 +111,7 @@ def test_refused_on_the_kth_cpu(kernel, cores, code):
     before = smt_state.read(kernel.sysroot)
     for cpu in sorted(set(every(cores)) - set(first(cores, 1))):
         kernel.refusals = {(cpu, False): code}
-        with pytest.raises(smt_state.StateError, match=f"CPU {cpu}: {errno.errorcode[code]}: .*the state before is back"):
+        with pytest.raises(smt_state.StateError, match=f"CPU {cpu}: {errno.errorcode[code]}: .*the previous state was restored"):
             smt_state.disable(kernel.sysroot, cores, files=kernel)
         assert smt_state.read(kernel.sysroot) == before
 
@@ -121,7 +121,7 @@ def test_refused_on_the_way_up(kernel, cores):
     before = smt_state.read(kernel.sysroot)
     for cpu in sorted(set(every(cores)) - set(first(cores, 1))):
         kernel.refusals = {(cpu, True): errno.ENOSPC}
-        with pytest.raises(smt_state.StateError, match=f"CPU {cpu}: ENOSPC: the other CPUs have no free interrupt vectors.*the state before is back"):
+        with pytest.raises(smt_state.StateError, match=f"CPU {cpu}: ENOSPC: the other CPUs have no free interrupt vectors.*the previous state was restored"):
             smt_state.enable(kernel.sysroot, cores, files=kernel)
         assert smt_state.read(kernel.sysroot) == before
 
@@ -258,7 +258,19 @@ def test_hostile_lists(tmp_path, text):
         smt_state.read(tmp_path)
 
 
-@pytest.mark.parametrize("state", [None, {}, {"control": "on", "online": ["0"], "present": [0]}, {"control": 3, "online": [], "present": []}])
+@pytest.mark.parametrize(
+    "state",
+    [
+        None,
+        {},
+        {"control": "on", "active": True, "online": ["0"], "present": [0]},
+        {"control": "on", "active": True, "online": [0], "present": [True]},
+        {"control": 3, "active": None, "online": [], "present": []},
+        {"control": "on", "online": [0, 1], "present": [0, 1]},
+        {"control": "on", "active": "1", "online": [0, 1], "present": [0, 1]},
+        {"control": "on", "active": 1, "online": [0, 1], "present": [0, 1]},
+    ],
+)
 def test_hostile_state(tmp_path, state):
     kernel = FakeKernel(tmp_path, [(0, 1)])
     with pytest.raises(smt_state.StateError, match=r"not a saved SMT state"):
@@ -268,8 +280,26 @@ def test_hostile_state(tmp_path, state):
 
 def test_prediction_equals_the_result(kernel, cores):
     for threads in (1, None, len(cores[0])):
-        predicted = smt_state.predict("", cores, threads, files=kernel)
+        predicted = smt_state.predict(smt_state.read(files=kernel), cores, threads)
         if threads is None:
             assert predicted == smt_state.enable("", cores, files=kernel)
         else:
             assert predicted == smt_state.set_threads_per_core("", cores, threads, files=kernel)
+
+
+@pytest.mark.parametrize(("machine", "numeric"), [("ppc64le", True), ("ppc64", True), ("x86_64", False), ("s390x", False)])
+def test_prediction_of_a_number_of_threads(tmp_path, machine, numeric):
+    cores = numbered_cores(2, 4, "adjacent")
+    kernel = FakeKernel(tmp_path, cores, modern=True, numeric=numeric)
+    before = smt_state.read(files=kernel)
+    predicted = smt_state.predict(before, cores, 2, numeric=smt_state.takes_numbers(machine))
+    assert (kernel.writes, predicted["control"]) == ([], "2" if numeric else "on")
+    assert predicted == smt_state.set_threads_per_core("", cores, 2, files=kernel)
+
+
+def test_a_state_from_what_files_read():
+    assert smt_state.of(None, None, "0-1,4", None) == {"control": "absent", "active": None, "online": [0, 1, 4], "present": [0, 1, 4]}
+    assert smt_state.of("off", False, "0", "0-1") == {"control": "off", "active": False, "online": [0], "present": [0, 1]}
+    for online, present in ((None, "0-1"), ("", "0-1"), ("0-", "0-1"), ("0", "x")):
+        with pytest.raises(smt_state.StateError, match=r"cpu/(online|present): "):
+            smt_state.of("on", True, online, present)

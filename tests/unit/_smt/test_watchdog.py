@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pathlib
 import signal
@@ -70,10 +71,10 @@ def test_killed_between_two_writes(tmp_path, writes):
     log = tmp_path / "watchdog.log"
 
     def change():
-        def put_back():
+        def restore():
             return smt_state.restore("", before, files=fresh(tmp_path))
 
-        with watchdog.Watchdog(str(tmp_path), before, str(log), restore=put_back):
+        with watchdog.Watchdog(str(tmp_path), before, str(log), restore=restore):
             smt_state.disable("", CORES, files=kernel)
 
     status = in_child(change)
@@ -149,6 +150,24 @@ def test_time_limit(tmp_path):
     wait_until(done.exists)
 
 
+@pytest.mark.parametrize(("name", "calls"), [("fork", 0), ("pipe", 0), ("pipe", 1)])
+def test_a_process_that_cannot_be_started_leaves_no_pipe_open(tmp_path, monkeypatch, name, calls):
+    real, left = getattr(os, name), [calls]
+
+    def refused():
+        if left[0] == 0:
+            raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+        left[0] -= 1
+        return real()
+
+    before = os.listdir("/proc/self/fd")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, name, refused)
+        with pytest.raises(watchdog.WatchdogError, match=r"could not be started: .*temporarily unavailable"):
+            watchdog.Watchdog(str(tmp_path), {}, str(tmp_path / "log")).arm()
+    assert os.listdir("/proc/self/fd") == before
+
+
 def test_nothing_without_a_log(tmp_path):
     with pytest.raises(watchdog.WatchdogError, match=r"did not start"):
         watchdog.Watchdog(str(tmp_path), {}, str(tmp_path / "missing" / "log")).arm()
@@ -178,7 +197,7 @@ def test_the_lock_is_held_until_the_watchdog_has_restored(tmp_path):
             os.kill(os.getpid(), signal.SIGKILL)
 
     in_child(change)
-    with pytest.raises(locks.HostLockError, match=r"is being put back after smt_state .pid [0-9]+. died"), locks.HostLock(str(tmp_path), "the next"):
+    with pytest.raises(locks.HostLockError, match=r"is being restored after smt_state .pid [0-9]+. died"), locks.HostLock(str(tmp_path), "the next"):
         pytest.fail("while the watchdog restores")
     go.write_text("")
     with locks.HostLock(str(tmp_path), "the next", seconds=600):
@@ -211,7 +230,9 @@ def test_the_lock_names_the_user_of_its_holder(tmp_path):
 
 @pytest.mark.parametrize("connection", ["1.2.3.4 1\x1b[2J", "x", "", "1.2.3.4 22 1.2.3.4", "a b c d"])
 def test_a_connection_that_is_not_valid(connection):
-    program = f"import sys; sys.path[:0] = {sys.path!r}\nfrom ansible_collections.threadwise.smt.plugins.module_utils._host import locks\nprint(locks.asker())"
+    program = (
+        f"import sys; sys.path[:0] = {sys.path!r}\nfrom ansible_collections.threadwise.smt.plugins.module_utils._host import locks\nprint(locks.requester())"
+    )
     done = subprocess.run([sys.executable, "-c", program], env=dict(os.environ, SSH_CONNECTION=connection), capture_output=True, text=True, check=True)
     assert "for user" in done.stdout and done.stdout.strip().isprintable() and "[2J" not in done.stdout
 

@@ -184,7 +184,7 @@ def test_a_cache_that_other_users_could_have_written_is_ignored(tmp_path, status
     save(host_of(tmp_path))
     fs = OwnedFs(str(tmp_path), status)
     assert topology_cache.load(fs) is None
-    assert "Remove it, or correct its owner and mode" in fs.problems[0]
+    assert "correct its owner and mode if you trust it, or remove it" in fs.problems[0]
 
 
 def test_a_cache_that_only_root_could_have_written_is_used(tmp_path):

@@ -7,13 +7,13 @@ from __future__ import annotations
 import json
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, change as smt_change, snapshot as smt_snapshot
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change, snapshot as smt_snapshot
 from fake_kernel import FakeKernel, numbered_cores
 
 CORES = numbered_cores(4, 2, "adjacent")
 
 
-class Host(FakeKernel, affinity.Host):
+class Host(FakeKernel):
     """A fake kernel that a request can be sent to."""
 
     def __init__(self, sysroot, **options):
@@ -29,7 +29,7 @@ class Host(FakeKernel, affinity.Host):
         full.write(path, text)
 
     def boot(self, boot_id):
-        self.put(smt_snapshot.BOOT_ID, boot_id)
+        self.put("proc/sys/kernel/random/boot_id", boot_id)
 
     def run_command(self, command):
         self.commands.append(command)
@@ -50,7 +50,7 @@ class Host(FakeKernel, affinity.Host):
         }
         given.update(options)
         change = smt_change.RuntimeChange(smt_change.Request(state=state, **given), self.run_command, self.sysroot)
-        change.host = change.rollback_timer._host = self
+        change.host = self
         result = change.run()
         result["warnings"] = change.warnings
         assert json.loads(json.dumps(result)) == result

@@ -12,6 +12,7 @@ import errno
 import os
 import shutil
 
+from ansible_collections.threadwise.smt.plugins.module_utils._host import kernel_files
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 
 CPUS = smt_state.CPU_DIRECTORY
@@ -29,7 +30,7 @@ def cpulist(cpus) -> str:
     return ",".join(str(cpu) for cpu in sorted(cpus))
 
 
-class FakeKernel(smt_state.SysFiles):
+class FakeKernel(kernel_files.KernelFiles):
     """``control`` None: a kernel without the file. ``numeric``: powerpc's CONFIG_SMT_NUM_THREADS_DYNAMIC. ``modern``: 6.6 and later."""
 
     def __init__(self, sysroot, cores, control="on", modern=False, numeric=False, offline=()):

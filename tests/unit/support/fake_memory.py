@@ -73,7 +73,7 @@ class MemoryHost:
         self.effects = []
         self.fails = lambda effect: False
         write, unlink = HostFs.write, durable.unlink
-        monkeypatch.setattr(kernel_files.SysFiles, "write", lambda _files, path, text: self._kernel(path, text))
+        monkeypatch.setattr(kernel_files.KernelFiles, "write", lambda _files, path, text: self._kernel(path, text))
         monkeypatch.setattr(HostFs, "write", lambda fs, path, *rest, **how: (self._do("write " + path, errno.ENOSPC), write(fs, path, *rest, **how))[1])
         monkeypatch.setattr(durable, "unlink", lambda path: (self._do(f"remove {os.path.relpath(path, root)}", errno.EROFS), unlink(path))[1])
 

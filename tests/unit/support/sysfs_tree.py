@@ -72,7 +72,7 @@ class Machine:
         return tuple(cpu for cpu in self.present if cpu not in self.offline)
 
     def groups(self, depth, cpus=None):
-        """CPUs grouped by the first `depth` of (package, die, core), as sorted tuples; of all present CPUs unless told."""
+        """CPUs grouped by the first `depth` of (package, die, core), as sorted tuples; of all present CPUs unless given."""
         found = {}
         for cpu in self.present if cpus is None else cpus:
             found.setdefault(self.places[cpu][:depth], []).append(cpu)

@@ -39,7 +39,7 @@ def _host(report: Host) -> str:
 
     def add(name: str, value: float | None, **labels: str) -> None:
         if value is not None:
-            pairs = ",".join(f'{key}="{_label(text)}"' for key, text in {**host, **labels}.items())
+            pairs = ",".join(f'{key}="{label(text)}"' for key, text in {**host, **labels}.items())
             lines.append(f"{name}{{{pairs}}} {value!r}\n")
 
     def add_comparison(one: dict[str, t.Any], name: str, **labels: str) -> None:
@@ -84,7 +84,8 @@ def _by_metric(lines: t.IO[bytes]) -> t.Iterator[t.IO[bytes]]:
         yield whole
 
 
-def _label(text: str) -> str:
+def label(text: str) -> str:
+    """Return a text as the value of a label."""
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 

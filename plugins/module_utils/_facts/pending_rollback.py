@@ -7,14 +7,14 @@ If the controller dies in between, the host still knows how to undo the change, 
 
 from __future__ import annotations
 
-import json
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files
-from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, state_file
 
 # The role smt_policy writes and removes it.
-PATH = "var/lib/threadwise-smt/pending-rollback.json"
+PATH = "var/lib/threadwise-smt/rollout-rollback.json"
+
+_FILE = state_file.StateFile(PATH, mode=0o644)
 
 
 def load(fs: host_files.HostFs) -> dict[str, t.Any] | None:
@@ -27,16 +27,8 @@ def load(fs: host_files.HostFs) -> dict[str, t.Any] | None:
         data as the role smt_policy wrote it. It is empty if the file is damaged or if users other than root could have written it: there was a change, but
             how to undo it is unknown. `fs.problems` then names the reason.
     """
-    text = fs.read(PATH)
-    if text is None:
-        return None
-    if not topology_cache.is_trusted(fs, PATH):
-        return {}
     try:
-        rollback = json.loads(text)
-        if not isinstance(rollback, dict):
-            raise ValueError("it is not a JSON object")
-        return rollback
-    except (ValueError, RecursionError) as error:
-        fs.note(f"The pending rollback of the last rollout, {fs.path(PATH)}, is damaged and was ignored ({cpulist.quoted(str(error))}).")
+        return _FILE.load(fs, dict)
+    except state_file.StateFileError as error:
+        fs.note(f"The pending rollback of the last rollout was ignored: {error}.")
         return {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from . import kernel_files
+from .._host import cpulist, kernel_files
 
 MOST_CGROUPS = 20000
 
@@ -32,7 +32,7 @@ class Cpuset(t.NamedTuple):
     partition: str | None
 
 
-def find(host: kernel_files.Host) -> list[Cpuset]:
+def find(host: kernel_files.KernelFiles) -> list[Cpuset]:
     """Return all cpusets that list CPUs, without the root of each hierarchy."""
     found = []
     for mount, version in _mounts(host):
@@ -42,7 +42,7 @@ def find(host: kernel_files.Host) -> list[Cpuset]:
                 break
             path = pending.pop()
             has_cpus = host.exists(path + "/cpuset.cpus")
-            cpus = kernel_files.parse_cpus(host.read(path + "/cpuset.cpus")) if has_cpus and path != mount else None
+            cpus = cpulist.parse_or_empty(host.read(path + "/cpuset.cpus")) if has_cpus and path != mount else None
             if cpus:
                 partition = host.read(path + "/cpuset.cpus.partition") if version == 2 else None
                 found.append(Cpuset(version, path, path[len(mount) :], cpus, partition if partition in ("root", "isolated") else None))
@@ -57,7 +57,7 @@ def holds(cpuset: Cpuset, cgroups: t.Iterable[str]) -> bool:
     return any((cgroup + "/").startswith(cpuset.inside + "/") for cgroup in cgroups)
 
 
-def effective_cpus(host: kernel_files.Host, pid: int, online: frozenset[int]) -> frozenset[int]:
+def effective_cpus(host: kernel_files.KernelFiles, pid: int, online: frozenset[int]) -> frozenset[int]:
     """Return the online CPUs of a task's cpuset.
 
     Args:
@@ -71,13 +71,13 @@ def effective_cpus(host: kernel_files.Host, pid: int, online: frozenset[int]) ->
         for path in [entry[2] for entry in cgroups if len(entry) == 3 and (entry[1] == "" if version == 2 else "cpuset" in entry[1].split(","))]:
             parts = path.strip("/").split("/")
             for length in range(len(parts), -1, -1):
-                cpus = kernel_files.parse_cpus(host.read("/".join([mount, *parts[:length], name])))
+                cpus = cpulist.parse_or_empty(host.read("/".join([mount, *parts[:length], name])))
                 if cpus:
                     return cpus
     return online
 
 
-def _mounts(host: kernel_files.Host) -> list[tuple[str, int]]:
+def _mounts(host: kernel_files.KernelFiles) -> list[tuple[str, int]]:
     """Return the mount points below the sysroot of hierarchies with cpusets, each with its cgroup version."""
     found = []
     for line in (host.read("proc/self/mounts") or "").splitlines():

@@ -7,8 +7,8 @@ from __future__ import annotations
 import os
 
 import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._facts import pending_rollback
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import pending_rollback
 
 
 def load(root, text):

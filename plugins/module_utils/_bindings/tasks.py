@@ -14,7 +14,7 @@ import os
 import re
 import typing as t
 
-from . import kernel_files, locks
+from .._host import cpulist, kernel_files, text as host_text
 
 # Start of the ids of ordinary users where /etc/login.defs does not set UID_MIN (login.defs(5)).
 FIRST_USER = 1000
@@ -54,13 +54,13 @@ class _Stat(t.NamedTuple):
     start: str
 
 
-def restricted(host: kernel_files.Host, online: frozenset[int]) -> list[Task]:
+def restricted(host: kernel_files.KernelFiles, online: frozenset[int]) -> list[Task]:
     """Return the user-space threads that may not run on all online CPUs.
 
     Reads one stat file per process and one status file per thread (proc(5)). Kernel threads are left out.
     """
     tasks = []
-    own_pid = str(os.getpid()) if host.is_live() else ""
+    own_pid = str(os.getpid()) if host.is_host else ""
     first_uid = first_user(host)
     for name in host.names("proc"):
         if not name.isdigit() or name == own_pid:
@@ -75,7 +75,7 @@ def restricted(host: kernel_files.Host, online: frozenset[int]) -> list[Task]:
     return tasks
 
 
-def current_mask(host: kernel_files.Host, pid: int, start: str) -> frozenset[int] | None:
+def current_mask(host: kernel_files.KernelFiles, pid: int, start: str) -> frozenset[int] | None:
     """Return the CPU mask of a thread, or None if it no longer exists.
 
     Args:
@@ -87,30 +87,30 @@ def current_mask(host: kernel_files.Host, pid: int, start: str) -> frozenset[int
     if stat is None or stat.start != start:
         return None
     found = _mask_text(host.read(f"proc/{pid}/status") or "")
-    return None if found is None else kernel_files.parse_cpus(found)
+    return None if found is None else cpulist.parse_or_empty(found)
 
 
-def describe(host: kernel_files.Host, task: Task) -> str:
+def describe(host: kernel_files.KernelFiles, task: Task) -> str:
     """Return the user and the unit or cgroup of a task for a message."""
-    place = f"unit {task.unit}" if task.unit else f"cgroup {locks.printable(next(iter(task.cgroups), '?'), _LONGEST_PLACE)}"
+    place = f"unit {task.unit}" if task.unit else f"cgroup {host_text.printable(next(iter(task.cgroups), '?'), _LONGEST_PLACE)}"
     own = "" if task.user is None else f", pinned by user {host.user_label(task.user)}" if task.user != task.uid else ", by the user alone"
     return f"user {host.user_label(task.uid)}, {place}{own}"
 
 
-def first_user(host: kernel_files.Host) -> int:
+def first_user(host: kernel_files.KernelFiles) -> int:
     """Return the lowest user id of an ordinary user on this host."""
     found = re.search(r"^[ \t]*UID_MIN[ \t]+([0-9]{1,9})[ \t]*$", host.read("etc/login.defs") or "", re.MULTILINE)
     return int(found.group(1)) if found else FIRST_USER
 
 
-def runs_as_root(host: kernel_files.Host, name: str) -> bool:
+def runs_as_root(host: kernel_files.KernelFiles, name: str) -> bool:
     """Return whether a process of this name runs as root. Any user can give a process any name."""
     return any(host.read(f"proc/{pid}/comm") == name and _real_uid(host.read(f"proc/{pid}/status") or "") == 0 for pid in host.names("proc") if pid.isdigit())
 
 
-def _read_task(host: kernel_files.Host, folder: str, pid: int, online: frozenset[int], first_uid: int) -> Task | None:
+def _read_task(host: kernel_files.KernelFiles, folder: str, pid: int, online: frozenset[int], first_uid: int) -> Task | None:
     status = host.read(folder + "/status") or ""
-    mask = kernel_files.parse_cpus(_mask_text(status))
+    mask = cpulist.parse_or_empty(_mask_text(status))
     if not mask or mask >= online:
         return None
     stat = _read_stat(host, folder + "/stat")
@@ -123,9 +123,9 @@ def _read_task(host: kernel_files.Host, folder: str, pid: int, online: frozenset
     return Task(
         pid,
         stat.start,
-        locks.printable(name.group(1) if name else "?", _LONGEST_NAME),
+        host_text.printable(name.group(1) if name else "?", _LONGEST_NAME),
         mask,
-        unit and locks.printable(unit, _LONGEST_PLACE),
+        unit and host_text.printable(unit, _LONGEST_PLACE),
         cgroups,
         uid,
         _mask_owner(host, folder, uid, cgroups, first_uid),
@@ -143,7 +143,7 @@ def _real_uid(status: str) -> int:
     return int(found.group(1)) if found else 0
 
 
-def _mask_owner(host: kernel_files.Host, folder: str, uid: int, cgroups: list[str], first_uid: int) -> int | None:
+def _mask_owner(host: kernel_files.KernelFiles, folder: str, uid: int, cgroups: list[str], first_uid: int) -> int | None:
     """Return the ordinary user who set the mask of a task, or None if the task belongs to root, a system user or a service.
 
     A mask survives exec(2). A set-user-ID program may therefore still have the mask that an ordinary user set (``taskset -c 3 su``).
@@ -157,7 +157,7 @@ def _mask_owner(host: kernel_files.Host, folder: str, uid: int, cgroups: list[st
     return None if any(part.endswith((".service", ".scope", ".slice")) for path in cgroups for part in path.split("/")) else uid
 
 
-def _login(host: kernel_files.Host, folder: str, cgroups: list[str], first_uid: int) -> tuple[int | None, bool]:
+def _login(host: kernel_files.KernelFiles, folder: str, cgroups: list[str], first_uid: int) -> tuple[int | None, bool]:
     """Return the ordinary user whose login started a task (None if there is none), and whether the task is in a user's slice.
 
     The kernel keeps the login uid: PAM sets it once (pam_loginuid(8)), also for crontabs, and children inherit it. Without auditing in the kernel,
@@ -171,7 +171,7 @@ def _login(host: kernel_files.Host, folder: str, cgroups: list[str], first_uid: 
     return (login if login >= first_uid else None), bool(user_slice)
 
 
-def _read_stat(host: kernel_files.Host, path: str) -> _Stat | None:
+def _read_stat(host: kernel_files.KernelFiles, path: str) -> _Stat | None:
     """Return the flags and the start time of a task (proc(5), stat). The name in brackets may contain any character."""
     fields = (host.read(path) or "").rpartition(")")[2].split()
     if len(fields) < 20 or not fields[6].isdigit():

@@ -8,12 +8,11 @@ This file is copied to a host as part of the rollback program: it imports only f
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import typing as t
 
-from . import cpulist, kernel_files, locks
+from .._host import cpulist, kernel_files, text as host_text
 
 MOST_UNIT_FILES = 10000
 KUBELET_STATE = "var/lib/kubelet/cpu_manager_state"
@@ -47,7 +46,7 @@ class Binding(t.NamedTuple):
     text: str
 
 
-def units(host: kernel_files.Host) -> list[Binding]:
+def units(host: kernel_files.KernelFiles) -> list[Binding]:
     """Return ``CPUAffinity=`` and ``AllowedCPUs=`` (systemd.exec(5), systemd.resource-control(5)) of unit files and their drop-ins."""
     found = []
     files = ["etc/systemd/system.conf"] + ["etc/systemd/system.conf.d/" + name for name in host.names("etc/systemd/system.conf.d")]
@@ -64,18 +63,18 @@ def units(host: kernel_files.Host) -> list[Binding]:
             continue
         seen.add(real)
         for key, value in _UNIT_SETTING.findall(host.read(path) or ""):
-            cpus = kernel_files.parse_cpus(",".join(value.replace(",", " ").split()))
-            found.append(Binding(cpus, f"/{locks.printable(path, 256)} sets {key}={locks.printable(value.strip(), 64)}"))
+            cpus = cpulist.parse_or_empty(",".join(value.replace(",", " ").split()))
+            found.append(Binding(cpus, f"/{host_text.printable(path, 256)} sets {key}={host_text.printable(value.strip(), 64)}"))
     return found
 
 
-def guests(host: kernel_files.Host) -> list[Binding]:
+def guests(host: kernel_files.KernelFiles) -> list[Binding]:
     """Return the CPUs that libvirt guests are pinned to."""
     found = []
     for directory in _LIBVIRT_DIRECTORIES:
         for name in host.names(directory):
             if name.endswith(".xml"):
-                guest = locks.printable(name[:-4], 64)
+                guest = host_text.printable(name[:-4], 64)
                 for element, value in _LIBVIRT_PINNING.findall(host.read(directory + "/" + name) or ""):
                     found.append(Binding(_libvirt_cpus(value), f"libvirt guest {guest} is pinned there ({element})"))
     return found
@@ -84,29 +83,29 @@ def guests(host: kernel_files.Host) -> list[Binding]:
 def _libvirt_cpus(text: str) -> frozenset[int]:
     """Return the CPUs of a libvirt list, which may exclude CPUs: ``0-3,^2``."""
     parts = [part.strip() for part in text.split(",")]
-    included = kernel_files.parse_cpus(",".join(part for part in parts if part[:1] != "^"))
-    return included - kernel_files.parse_cpus(",".join(part[1:] for part in parts if part[:1] == "^"))
+    included = cpulist.parse_or_empty(",".join(part for part in parts if part[:1] != "^"))
+    return included - cpulist.parse_or_empty(",".join(part[1:] for part in parts if part[:1] == "^"))
 
 
-def kubelet_is_static(host: kernel_files.Host) -> bool:
+def kubelet_is_static(host: kernel_files.KernelFiles) -> bool:
     """Return whether the CPU manager policy of kubelet is static."""
     try:
-        state = json.loads(host.read(KUBELET_STATE) or "{}")
+        state = host_text.parse_json(host.read(KUBELET_STATE) or "{}")
     except ValueError:
         return False
     return isinstance(state, dict) and state.get("policyName") == "static"
 
 
-def isolated(host: kernel_files.Host) -> list[Binding]:
+def isolated(host: kernel_files.KernelFiles) -> list[Binding]:
     """Return the CPUs isolated at boot, with the boot argument."""
     arguments = (("isolated", "isolcpus="), ("nohz_full", "nohz_full="))
-    return [Binding(kernel_files.parse_cpus(host.read(f"{_CPU_DIRECTORY}/{name}")), argument) for name, argument in arguments]
+    return [Binding(cpulist.parse_or_empty(host.read(f"{_CPU_DIRECTORY}/{name}")), argument) for name, argument in arguments]
 
 
-def nodes(host: kernel_files.Host) -> list[Binding]:
+def nodes(host: kernel_files.KernelFiles) -> list[Binding]:
     """Return the CPUs of each NUMA node, with its name."""
     names = [name for name in host.names(_NODE_DIRECTORY) if re.fullmatch(r"node[0-9]+", name)]
-    return [Binding(kernel_files.parse_cpus(host.read(f"{_NODE_DIRECTORY}/{name}/cpulist")), name) for name in names]
+    return [Binding(cpulist.parse_or_empty(host.read(f"{_NODE_DIRECTORY}/{name}/cpulist")), name) for name in names]
 
 
 def interrupt_path(number: str) -> str:
@@ -114,22 +113,22 @@ def interrupt_path(number: str) -> str:
     return f"{_INTERRUPTS}/{number}/smp_affinity_list"
 
 
-def interrupts(host: kernel_files.Host, online: frozenset[int]) -> list[tuple[str, frozenset[int]]]:
+def interrupts(host: kernel_files.KernelFiles, online: frozenset[int]) -> list[tuple[str, frozenset[int]]]:
     """Return number and CPUs of the interrupts that may not be handled by all online CPUs."""
     found = []
     for number in host.names(_INTERRUPTS):
-        cpus = kernel_files.parse_cpus(host.read(interrupt_path(number))) if number.isdigit() else frozenset()
+        cpus = cpulist.parse_or_empty(host.read(interrupt_path(number))) if number.isdigit() else frozenset()
         if cpus and not cpus >= online:
             found.append((number, cpus))
     return found
 
 
-def interrupt_devices(host: kernel_files.Host, number: str) -> str:
+def interrupt_devices(host: kernel_files.KernelFiles, number: str) -> str:
     """Return the names of the devices or drivers of an interrupt, printable, separated by blanks."""
-    return locks.printable(" ".join(host.directories(f"{_INTERRUPTS}/{number}")), 64)
+    return host_text.printable(" ".join(host.directories(f"{_INTERRUPTS}/{number}")), 64)
 
 
-def is_placed_by_kernel(host: kernel_files.Host, number: str, cpus: frozenset[int]) -> bool:
+def is_placed_by_kernel(host: kernel_files.KernelFiles, number: str, cpus: frozenset[int]) -> bool:
     """Return whether the kernel chose the CPUs of an interrupt: they follow the driver's hint, or the interrupt is managed.
 
     The kernel moves managed interrupts away and back by itself. write_irq_affinity (kernel/irq/proc.c) returns EIO for a managed interrupt before it parses
@@ -141,7 +140,7 @@ def is_placed_by_kernel(host: kernel_files.Host, number: str, cpus: frozenset[in
         hint = frozenset()
     if hint == cpus:
         return True
-    if not host.is_live():
+    if not host.is_host:
         return False
     try:
         host.write(interrupt_path(number), "none")

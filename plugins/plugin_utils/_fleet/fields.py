@@ -1,0 +1,47 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Fields of a host's facts, which may have any type, and the table of many hosts on a terminal."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+
+MOST_WIDTH = 48
+
+
+def mapping(facts: t.Mapping[str, t.Any], name: str) -> dict[str, t.Any]:
+    """Return a field that is a mapping; an empty one for any other value."""
+    value = facts.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def items(facts: t.Mapping[str, t.Any], name: str) -> list[t.Any]:
+    """Return a field that is a list; an empty one for any other value."""
+    value = facts.get(name)
+    return value if isinstance(value, list) else []
+
+
+def if_text(value: t.Any) -> str | None:
+    """Return a text unchanged, and None for any other value."""
+    return value if isinstance(value, str) else None
+
+
+def line(value: t.Any, most: int) -> str | None:
+    """Return a text as one line of at most ``most`` printable characters, or None for a value that is not a text or empty."""
+    return text.line(value, most) or None if isinstance(value, str) else None
+
+
+def table(columns: tuple[str, ...], rows: t.Iterable[tuple[str, ...]], last: str) -> list[str]:
+    """Format rows as lines of a table for a terminal.
+
+    Args:
+        columns: headings; only the last column may be wider than ``MOST_WIDTH``.
+        rows: a text for each column.
+        last: line below the table.
+    """
+    cells = [columns, *rows]
+    widths = [min(MOST_WIDTH, max(len(row[column]) for row in cells)) for column in range(len(columns) - 1)]
+    lines = ["  ".join([cell[:width].ljust(width) for cell, width in zip(row, widths)] + [row[-1]]).rstrip() for row in cells]
+    return [lines[0], "-" * len(lines[0]), *lines[1:], "", last]
