@@ -116,7 +116,7 @@ def clear(root: pathlib.Path) -> None:
     Raises:
         LabError: something is still mounted; nothing is removed then.
     """
-    # What is ended may have started another one meanwhile.
+    # A process that is ended may have started another one before.
     while pids := inhabitants(root):
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):

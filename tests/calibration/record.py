@@ -6,7 +6,7 @@ Each sample is the project's gzip workload on one CPU, run by the project's runn
 is longer by that share. The noise is what the machine has, and what these co_runners on the same CPU add:
 
 ``quiet``      nothing is started
-``neighbour``  a process that takes a twentieth of the CPU, in pieces of a fraction of a millisecond
+``co_runner``  a process that takes a twentieth of the CPU, in pieces of a fraction of a millisecond
 ``bursty``     two processes that work for up to a third of a second every few seconds
 ``drift``      a process whose share of the CPU rises to a quarter and falls again, ten seconds each way
 
@@ -34,7 +34,7 @@ from pathlib import Path
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, inputs
 
-KINDS = ("quiet", "neighbour", "bursty", "drift")
+KINDS = ("quiet", "co_runner", "bursty", "drift")
 # The samples of one comparison: 14 blocks of ABBA.
 WINDOW = 56
 SAMPLE_SECONDS = 0.05
@@ -60,7 +60,7 @@ def background(cpu, kind, seed):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(2))
     owner, source = os.getppid(), random.Random(seed)
     while os.getppid() == owner:
-        if kind == "neighbour":
+        if kind == "co_runner":
             busy, idle = source.expovariate(1 / 0.0004), source.expovariate(1 / 0.008)
         elif kind == "bursty":
             busy, idle = source.uniform(0.02, 0.3), source.uniform(1.0, 6.0)
@@ -74,7 +74,7 @@ def background(cpu, kind, seed):
 
 
 def start_co_runners(cpu, kind):
-    count = {"quiet": 0, "neighbour": 1, "bursty": 2, "drift": 1}[kind]
+    count = {"quiet": 0, "co_runner": 1, "bursty": 2, "drift": 1}[kind]
     processes = [multiprocessing.Process(target=background, args=(cpu, kind, SEED + 10 * cpu + number), daemon=True) for number in range(count)]
     for process in processes:
         process.start()

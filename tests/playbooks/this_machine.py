@@ -13,7 +13,7 @@ import tempfile
 
 @contextlib.contextmanager
 def this_machine():
-    """Nobody else of these tests evaluates this machine meanwhile: one evaluation at a time is all that a host allows."""
+    """No other test evaluates this machine at the same time: one evaluation at a time is all that a host allows."""
     with open(pathlib.Path(tempfile.gettempdir(), f"threadwise-smt-tests-{os.geteuid()}.lock"), "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -42,7 +42,7 @@ def test_at_most_one_in_twenty_equal_pairs_is_called_and_nine_in_ten_slowdowns_a
 
 def test_a_busy_machine_is_no_reason_for_false_calls():
     recording = evaluate.load([CALIBRATION / "data" / "background_load.json.gz"])
-    same = [evaluate.interleaved(window) for window in evaluate.windows(recording, "crowded", "same", evaluate.WINDOW)]
+    same = [evaluate.interleaved(window) for window in evaluate.windows(recording, "background_load", "same", evaluate.WINDOW)]
     assert len(same) >= 100
     assert sum(evaluate.ours(*sides) != 0 for sides in same) <= 0.05 * len(same)
 

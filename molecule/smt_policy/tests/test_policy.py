@@ -196,7 +196,7 @@ def kill_when(policy, held):
         end = time.monotonic() + TIME_LIMIT
         while not looked_at(held) and controller.poll() is None and time.monotonic() < end:
             time.sleep(1)
-        # The controller first, so that it starts nothing any more; one of its workers may have ended by itself meanwhile.
+        # The controller first, so that it starts nothing any more; one of its workers may have ended by itself before.
         for pid in [controller.pid, *workers(controller.pid)]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -22,7 +22,7 @@ class ArmError(Exception):
 
 @dataclass(frozen=True)
 class Host:
-    """What an arm is told of the host and the evaluation.
+    """The host and the settings of the evaluation, as an arm needs them.
 
     Attributes:
         facts: ``ansible_facts['smt']``.

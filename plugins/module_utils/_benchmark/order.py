@@ -19,7 +19,7 @@ def of_block(arms: t.Sequence[str], block: int) -> list[str]:
         block: the number of the block, from 0.
     """
     count = len(arms)
-    # 0, 1, n-1, 2, n-2, ...: neighbours differ by each number once. With an odd number of arms the mirrored rows are needed too.
+    # 0, 1, n-1, 2, n-2, ...: adjacent numbers differ by each value once. With an odd number of arms the mirrored rows are needed too.
     first = [0, *((step + 1) // 2 if step % 2 else count - step // 2 for step in range(1, count))]
     rows = count if count % 2 == 0 else 2 * count
     row = block % rows

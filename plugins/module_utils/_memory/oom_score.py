@@ -311,7 +311,7 @@ def set_scores(fs: HostFs, run: Run, work: Work) -> None:
 def changed_scores(fs: HostFs, work: Work) -> dict[int, int]:
     """Return the scores from before the work, by process id, of those running processes that have others now.
 
-    A process that was forked meanwhile and has inherited the score of a protected service is included.
+    A process that was forked in between and has inherited the score of a protected service is included.
     """
     found: dict[int, int] = {}
     for before, own in [*((task, task["score"]) for task in work["protect"].values()), *((unit, SCORE) for unit in work["release"].values())]:

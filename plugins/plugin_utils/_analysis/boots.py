@@ -16,7 +16,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import SMT_OFF, SMT_ON, TITLES
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Result, cpus_of
 
-# With fewer boots in each arm what else differs between two boots cannot be told from the arm.
+# With fewer boots in each arm, other differences between two boots cannot be separated from the arm.
 LEAST_BOOTS = 2
 # The baseline first, with the state of SMT in each.
 ARMS = {SMT_ON: "on", SMT_OFF: "off"}

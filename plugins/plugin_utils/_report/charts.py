@@ -40,7 +40,7 @@ VERDICTS = {
     "equivalent": ("var(--even)", "square"),
     "inconclusive": ("var(--unsure)", "circle"),
 }
-# Colour and shape of each arm in the order of the result, the baseline first; the colours can be told apart without red and green.
+# Colour and shape of each arm in the order of the result, the baseline first; no two colours differ by red and green alone.
 ARM_COLOURS = ("var(--on)", "var(--off)", "var(--arm-3)", "var(--arm-4)", "var(--arm-5)", "var(--arm-6)", "var(--arm-7)", "var(--arm-8)")
 ARM_SHAPES = ("circle", "diamond", "square", "triangle-up", "cross", "triangle-down", "triangle-left", "triangle-right")
 # Candidate ticks of a ratio axis.

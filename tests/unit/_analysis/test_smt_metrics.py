@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A host's page: the field's measures of each workload, and what the CPUs did meanwhile. The truth of the made results is known."""
+"""A host's page: the SMT metrics of each workload, and the telemetry of the CPUs. The truth of the made results is known."""
 
 from __future__ import annotations
 

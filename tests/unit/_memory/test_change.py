@@ -109,10 +109,10 @@ def test_check_mode_says_what_the_call_does_and_writes_nothing(host, name):
         host.ask(**one)
     before, reloads = host.everything(), host.systemd.reloads
     host.effects.clear()
-    told = host.ask(**call, check=True)
+    answer = host.ask(**call, check=True)
     assert (host.everything(), host.effects, host.systemd.reloads) == (before, [], reloads)
-    assert host.ask(**call) == told
-    assert told["changed"] == bool(host.effects) == bool(told["diff"])
+    assert host.ask(**call) == answer
+    assert answer["changed"] == bool(host.effects) == bool(answer["diff"])
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -142,13 +142,13 @@ def test_restored_brings_back_each_file_as_it_was(host, calls):
 
 
 def test_the_diff_tells_each_part(host):
-    told = {one["before_header"]: (one["before"], one["after"]) for one in host.ask(**STRICT, check=True)["diff"]}
-    assert set(told) == {"/proc/sys", "OOM scores of processes", str(host.root / KEPT), "/" + OURS, "/" + DROP_IN.format("db")}
-    assert "vm.overcommit_memory = 1\n" in told["/proc/sys"][0] and "vm.overcommit_memory = 2\n" in told["/proc/sys"][1]
-    assert told["OOM scores of processes"][0] == "db.service, process 10: 100\ndb.service, process 11: 100\n"
+    answer = {one["before_header"]: (one["before"], one["after"]) for one in host.ask(**STRICT, check=True)["diff"]}
+    assert set(answer) == {"/proc/sys", "OOM scores of processes", str(host.root / KEPT), "/" + OURS, "/" + DROP_IN.format("db")}
+    assert "vm.overcommit_memory = 1\n" in answer["/proc/sys"][0] and "vm.overcommit_memory = 2\n" in answer["/proc/sys"][1]
+    assert answer["OOM scores of processes"][0] == "db.service, process 10: 100\ndb.service, process 11: 100\n"
     host.ask(**STRICT)
-    told = {one["before_header"]: (one["before"], one["after"]) for one in host.ask(**RESTORED, check=True)["diff"]}
-    assert told["/" + OURS][1] == "" and "process 10: -900" in told["OOM scores of processes"][0]
+    answer = {one["before_header"]: (one["before"], one["after"]) for one in host.ask(**RESTORED, check=True)["diff"]}
+    assert answer["/" + OURS][1] == "" and "process 10: -900" in answer["OOM scores of processes"][0]
 
 
 # How many effects each of these calls has; each effect fails once.

@@ -114,7 +114,7 @@ for (const input of document.querySelectorAll('input[data-filters]')) {
     count.textContent = `${left} of ${rows.length}`;
   });
 }
-// Pictures that were left to the browser: one after the other, so that the page can be read and scrolled meanwhile.
+// Pictures that were left to the browser: one after the other, so that the page stays responsive.
 const draw = async (source) => {
   const chart = JSON.parse(source.textContent);
   const { config, templates } = window.smtCharts;
