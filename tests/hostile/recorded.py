@@ -14,20 +14,15 @@ import arena
 import boot_maker
 import memory_tree
 import sysfs_tree
+import this_machine
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change
-from this_machine import this_machine
 
-# What an evaluation of this machine takes at least.
+# The shortest evaluation, in a run of its own.
 SHORT = {
-    "smt_eval_arms": ["as_found"],
-    "smt_eval_probe": "never",
-    "smt_eval_budget": 1,
-    "smt_eval_workloads": ["gzip"],
-    "smt_eval_placements": ["single"],
-    "smt_eval_sample_seconds": 0.05,
+    **this_machine.SHORT,
     "smt_eval_run": arena.RUN,
     "smt_eval_dest": "out/results",
 }
@@ -93,24 +88,13 @@ def _record(directory):
         "boot": {"chosen": "grub_debian", "possible": ["grub_debian"], "impossible": {}},
     }
     # These two change the running system and take no tree: their rooms do.
-    request = smt_change.Request(
-        state="disabled",
-        threads=None,
-        method="auto",
-        affinity_conflicts="fail",
-        conflicts_of=["services"],
-        persist="none",
-        neutralise=False,
-        rollback_after=None,
-        confirm=False,
-        check=True,
-    )
+    request = smt_change.Request(state="disabled", check=True)
     switched = smt_change.RuntimeChange(request, None, str(tree)).run()
     booted = boot_change.run(host_files.HostFs(str(tree)), boot_change.Request("disabled", None, False, True))
     booted.pop("warnings")
     made = {"smt_facts": {"changed": False, "ansible_facts": {"smt": seen}}, "smt_state": switched, "smt_boot_args": booted}
     _play(directory, ENFORCE, {"smt_facts_sysroot": str(tree)}, made)
-    with this_machine():
+    with this_machine.this_machine():
         evaluated = _play(directory, EVALUATION, {}, {})
     for play in (SURVEY, COMPLIANCE):
         shutil.copytree(directory / "answers/enforce", directory / "answers" / play.name)

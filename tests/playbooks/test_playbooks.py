@@ -10,18 +10,10 @@ import subprocess
 import sys
 
 import pytest
-from this_machine import this_machine
+from this_machine import SHORT, this_machine
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ANSIBLE_PLAYBOOK = str(pathlib.Path(sys.executable).with_name("ansible-playbook"))
-SHORT = {
-    "smt_eval_arms": ["as_found"],
-    "smt_eval_probe": "never",
-    "smt_eval_budget": 1,
-    "smt_eval_workloads": ["gzip"],
-    "smt_eval_placements": ["single"],
-    "smt_eval_sample_seconds": 0.05,
-}
 
 
 def play(directory, playbook, *arguments, inventory=ROOT / "tools/this-machine.yml", **variables):

@@ -10,6 +10,16 @@ import os
 import pathlib
 import tempfile
 
+# What an evaluation of this machine takes at least.
+SHORT = {
+    "smt_eval_arms": ["as_found"],
+    "smt_eval_probe": "never",
+    "smt_eval_budget": 1,
+    "smt_eval_workloads": ["gzip"],
+    "smt_eval_placements": ["single"],
+    "smt_eval_sample_seconds": 0.05,
+}
+
 
 @contextlib.contextmanager
 def this_machine():

@@ -48,21 +48,7 @@ def look() -> dict:
 
 
 def smt_state(state: str) -> None:
-    smt_change.RuntimeChange(
-        smt_change.Request(
-            state=state,
-            threads=None,
-            method="auto",
-            affinity_conflicts="fail",
-            conflicts_of=["services"],
-            persist="none",
-            neutralise=False,
-            rollback_after=None,
-            confirm=False,
-            check=False,
-        ),
-        run,
-    ).run()
+    smt_change.RuntimeChange(smt_change.Request(state=state), run).run()
 
 
 def walk() -> dict:

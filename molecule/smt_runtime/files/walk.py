@@ -27,21 +27,7 @@ def run_command(command: list) -> tuple:
 
 def take(step) -> None:
     state, threads = (step, None) if isinstance(step, str) else (None, step)
-    smt_change.RuntimeChange(
-        smt_change.Request(
-            state=state,
-            threads=threads,
-            method="auto",
-            affinity_conflicts="warn",
-            conflicts_of=["services"],
-            persist="none",
-            neutralise=False,
-            rollback_after=None,
-            confirm=False,
-            check=False,
-        ),
-        run_command,
-    ).run()
+    smt_change.RuntimeChange(smt_change.Request(state=state, threads=threads, affinity_conflicts="warn"), run_command).run()
 
 
 for one in [*steps(int(sys.argv[1])), "restored"]:

@@ -34,15 +34,15 @@ class Request(t.NamedTuple):
     """What is requested."""
 
     state: str | None  # enabled, disabled or restored
-    threads: int | None  # threads per core
-    method: str  # as in state.py
-    affinity_conflicts: str  # refuse or warn: what to do about affinity conflicts
-    conflicts_of: t.Sequence[str]  # whose affinity conflicts are refused, as in affinity.selected
-    persist: str  # mode of persistence.py
-    neutralise: bool  # whether udev rules that bring CPUs online are disabled
-    rollback_after: int | None  # seconds until the rollback
-    confirm: bool  # whether a pending rollback is cancelled
-    check: bool  # whether nothing is written
+    threads: int | None = None  # threads per core
+    method: str = "auto"  # as in state.py
+    affinity_conflicts: str = "fail"  # fail or warn: what to do about affinity conflicts
+    conflicts_of: t.Sequence[str] = ("services",)  # whose affinity conflicts count, as in affinity.selected
+    persist: str = "none"  # mode of persistence.py
+    neutralise: bool = False  # whether udev rules that bring CPUs online are disabled
+    rollback_after: int | None = None  # seconds until the rollback
+    confirm: bool = False  # whether a pending rollback is cancelled
+    check: bool = False  # whether nothing is written
 
 
 class ShownState(t.TypedDict):
