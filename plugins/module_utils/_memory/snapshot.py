@@ -4,19 +4,17 @@
 
 from __future__ import annotations
 
-import json
-import stat
 import typing as t
 from collections.abc import Iterable, Mapping
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import durable, kernel_files
+from ansible_collections.threadwise.smt.plugins.module_utils._host import kernel_files, state_file
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import facts as memory_facts, oom_score, policy as memory_policy
 from ansible_collections.threadwise.smt.plugins.module_utils._memory.errors import MemoryPolicyError
 
 PATH = "var/lib/threadwise-smt/memory.json"
-SCHEMA = "threadwise.smt/memory"
-SCHEMA_VERSION = 1
+
+_FILE = state_file.StateFile(PATH, "threadwise.smt/memory")
 
 
 class Snapshot(t.TypedDict):
@@ -47,19 +45,14 @@ def load(fs: HostFs) -> Snapshot:
     Raises:
         MemorySnapshotError: The file is damaged, or a user other than root may have written it.
     """
-    status = fs.status(PATH)
-    if status is None:
-        return {"sysctls": {}, "units": {}}
-    way_out = "remove it if you no longer need to restore the previous policy"
-    if fs.is_host and (not stat.S_ISREG(status.st_mode) or status.st_uid != 0 or status.st_mode & 0o022):
-        raise MemorySnapshotError(f"{fs.path(PATH)} is not a regular file that belongs to root and only root may write: {way_out}")
     try:
-        document = json.loads(fs.read(PATH) or "")
-        if document["schema"] != SCHEMA or document["schema_version"] != SCHEMA_VERSION:
-            raise ValueError(f"it does not have the schema {SCHEMA}, version {SCHEMA_VERSION}")
-        return {"sysctls": _checked_sysctls(document["sysctls"]), "units": _checked_units(document["units"])}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise MemorySnapshotError(f"{fs.path(PATH)} cannot be used ({error!s:.200}): {way_out}") from error
+        return _FILE.load(fs, _checked) or {"sysctls": {}, "units": {}}
+    except state_file.StateFileError as error:
+        raise MemorySnapshotError(f"{error}. Remove it only if you no longer need to restore the previous policy") from error
+
+
+def _checked(document: t.Any) -> Snapshot:
+    return {"sysctls": _checked_sysctls(document["sysctls"]), "units": _checked_units(document["units"])}
 
 
 def _is_number(value: object) -> bool:
@@ -94,10 +87,9 @@ def save(fs: HostFs, saved: Snapshot) -> None:
     keeps = bool(saved["sysctls"] or saved["units"])
     try:
         if keeps:
-            document = {**saved, "schema": SCHEMA, "schema_version": SCHEMA_VERSION}
-            fs.write(PATH, json.dumps(document, sort_keys=True) + "\n", mode=0o600)
-        elif fs.status(PATH) is not None:
-            durable.unlink(fs.path(PATH))
+            _FILE.save(fs, {name: dict(sorted(saved[name].items())) for name in ("sysctls", "units")})
+        else:
+            _FILE.remove(fs)
     except OSError as error:
         raise MemorySnapshotError(f"{fs.path(PATH)} cannot be {'written' if keeps else 'removed'}: {error.strerror}") from error
 

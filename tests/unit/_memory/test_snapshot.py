@@ -107,7 +107,7 @@ def test_a_valid_snapshot_is_read(tmp_path):
 )
 def test_a_damaged_snapshot_is_refused_with_a_way_out(tmp_path, text):
     put(tmp_path, KEPT, text)
-    with pytest.raises(memory_snapshot.MemorySnapshotError, match=r"memory.json cannot be used.*remove it"):
+    with pytest.raises(memory_snapshot.MemorySnapshotError, match=r"memory.json cannot be used.*[Rr]emove it"):
         memory_snapshot.load(HostFs(str(tmp_path)))
 
 
