@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import pathlib
 import re
+import subprocess
 
 import pytest
 
@@ -109,3 +110,34 @@ def test_the_plan_names_each_file(side):
         listed = imported(package / "registry.py") if "one file each" in own[0] else set()
         unnamed += [str(path.relative_to(PLUGINS)) for path in set(package.glob("*.py")) - listed if f"`{path.name}`" not in "".join(own)]
     assert unnamed == []
+
+
+# Words of earlier versions, by the standard term that took their place.
+OLD_WORDS = {
+    r"bystanders?|hurt": "affinity conflict",
+    r"dead man": "rollback timer",
+    r"restorers?|saved_state|way[ _]back|unconfirmed": "watchdog, restore, snapshot, pending rollback",
+    r"saved_map|probe_kept": "topology cache, sibling cache",
+    r"patience|meanwhile|sample_record": "time limit, telemetry",
+    r"hindrances?|troubles?|wish(es)?|told|overreach(es)?": "blocked_by, error, desired state, overcommit test",
+    r"twins?|crowd(ed|s)?|neighbours?": "paired rounds, co-runners, background load",
+    r"smt_bench|smt_plan|smt_eval_(change|switch)": "smt_eval, smt_benchmark, smt_eval_arms",
+}
+TEXTS = {".py", ".md", ".yml", ".j2", ".js", ".css", ".c", ".sh", ".json", ""}
+# This file names the words, and the fragments of the changelog name what they replaced.
+NAME_THEM = ("tests/unit/test_house.py", "changelogs/", "LICENSE")
+
+
+@pytest.mark.parametrize("words", OLD_WORDS)
+def test_words_of_earlier_versions_are_gone(words):
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    texts = [path for path in listed if pathlib.PurePath(path).suffix in TEXTS and not path.startswith(NAME_THEM)]
+    assert len(texts) > 300
+    pattern = re.compile(rf"(?<![a-z_])({words})(?![a-z_])", re.IGNORECASE)
+    found = [
+        f"{path}:{number}: {line.strip()[:100]}"
+        for path in texts
+        for number, line in enumerate((ROOT / path).read_text(encoding="utf-8", errors="replace").splitlines(), 1)
+        if pattern.search(line)
+    ]
+    assert found == [], f"say {OLD_WORDS[words]}"
