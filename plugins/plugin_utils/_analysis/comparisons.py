@@ -294,12 +294,14 @@ def _family(
                 "confounded": kind == "arm" and bool(result["plan"].get("confounded")),
                 "baseline": {**named_arm(result, baseline[1]), "placement": baseline[0]},
                 "candidate": {**named_arm(result, candidate[1]), "placement": candidate[0]},
-                "baseline_value": paired.level(values[-1][0])["value"],
-                "candidate_value": paired.level(values[-1][1])["value"],
                 "dropped_blocks": len(set(before) | set(after)) - len(blocks),
             }
         )
-    return [{**one, **judged} for one, judged in zip(family, paired.compare_family(values, margin, confidence))]
+    found = []
+    for one, measured, judged in zip(family, values, paired.compare_family(values, margin, confidence)):
+        baseline_value, candidate_value = paired.sides(*measured, judged["ratio"])
+        found.append({**one, "baseline_value": baseline_value, "candidate_value": candidate_value, **judged})
+    return found
 
 
 def _adds_up(result: Result, name: str, metric: str) -> bool:

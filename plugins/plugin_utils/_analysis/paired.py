@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import math
 import numbers
+import statistics
 import typing as t
 
 try:
@@ -115,6 +116,26 @@ def level(blocks: t.Sequence[Block], confidence: float = 0.95) -> dict[str, t.An
     means = [_mean(values) for values in _logs(blocks, "values")]
     centre, low, high = _student(means, 1 - confidence)
     return {"value": math.exp(centre), "low": _ratio(low), "high": _ratio(high), "n": len(means)}
+
+
+def sides(before: t.Sequence[Block], after: t.Sequence[Block], better: str, ratio: float) -> tuple[float, float]:
+    """Return typical values of both sides of a comparison, in its unit, whose quotient is its ratio.
+
+    The ratio is an estimate by ranks, so quotients of means differ from it where samples scatter. These values are as far apart as it says, around the
+    median over blocks of the middle between both sides (of logarithms).
+
+    Args:
+        before: as in :func:`compare`.
+        after: as in :func:`compare`.
+        better: as in :func:`compare`.
+        ratio: as :func:`compare` returned it.
+
+    Raises:
+        SampleError: a value is not valid.
+    """
+    half = math.log(ratio) / (2 if better == "higher" else -2)
+    middle = statistics.median((_mean(one) + _mean(other)) / 2 for one, other in zip(_logs(before, "before"), _logs(after, "after")))
+    return math.exp(middle - half), math.exp(middle + half)
 
 
 def holm(p_values: t.Sequence[float]) -> list[float]:

@@ -98,6 +98,22 @@ def test_with_smt_off_as_baseline_the_conclusion_is_the_same():
     assert conclusion.conclude(result, comparisons)["recommendation"] == "on"
 
 
+@pytest.mark.parametrize("better", ["higher", "lower"])
+def test_the_change_is_that_of_the_values_beside_it(better):
+    """Where samples scatter, means differ by something else than the estimate by ranks: a table must not contradict itself."""
+    result = result_maker.result(blocks=9, noise=0.2)
+    result["plan"]["workloads"][0]["metrics"]["throughput"]["better"] = better
+    for sample in result["samples"]:
+        sample["metrics"]["throughput"]["better"] = better
+        if sample["block"] == 4 and sample["arm"] == "smt_on":
+            sample["metrics"]["throughput"]["value"] *= 30
+    for found in host_comparisons.compare_host(result):
+        quotient = found["candidate_value"] / found["baseline_value"]
+        assert (quotient if better == "higher" else 1 / quotient) == pytest.approx(found["ratio"])
+        levels = [level["value"] for level in host_comparisons.levels(result)]
+        assert min(levels) / 1.5 < found["baseline_value"] < 1.5 * max(levels)
+
+
 def test_a_drift_that_dwarfs_the_effect_does_not_show():
     comparison = host_comparisons.of_smt(host_comparisons.compare_host(result_maker.result(workloads={"gzip": EVEN}, drift=0.5, blocks=20)))[0]
     assert comparison["ci_low"] <= 1 <= comparison["ci_high"]
