@@ -43,6 +43,9 @@ def main():
         _answer(home, key, run)
     if key:
         sys.exit(_record(home, key, command, piped, run))
+    if python in command and not real:
+        # The play was ended before it sent the module. To run this program again would never end.
+        sys.exit(1)
     if piped:
         sys.exit(subprocess.run(["/bin/sh", "-c", command], input=piped, check=False).returncode)
     os.execv("/bin/sh", ["/bin/sh", "-c", command])
