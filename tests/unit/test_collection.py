@@ -41,7 +41,7 @@ def test_each_role_variable_is_explained_in_its_readme(role):
     assert [name for name in options if f"`{name}`" not in readme] == []
 
 
-NOT_FOR_USERS = {"smt_boots", "smt_decisions", "smt_preflight", "smt_status", "smt_waves"}
+NOT_FOR_USERS = {"smt_boots", "smt_decisions", "smt_fail_host", "smt_preflight", "smt_status", "smt_waves"}
 
 
 def test_modules_that_only_roles_and_playbooks_use_say_so_first():

@@ -16,8 +16,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulis
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import fields, policy
 
-COMPLIANT, DRIFTED, UNKNOWN, UNREACHABLE = "compliant", "drifted", "unknown", "unreachable"
-STATUSES = (COMPLIANT, DRIFTED, UNKNOWN, UNREACHABLE)
+COMPLIANT, DRIFTED, BAD_POLICY, UNKNOWN, UNREACHABLE = "compliant", "drifted", "bad_policy", "unknown", "unreachable"
+STATUSES = (COMPLIANT, DRIFTED, BAD_POLICY, UNKNOWN, UNREACHABLE)
 ASPECTS = ("running", "configured", "memory", "memory_configured")
 
 # The fields of a result.
