@@ -171,7 +171,8 @@ def test_a_controller_without_ssh_says_so_once_for_all_hosts_and_asks_the_others
     assert "Unable to execute" not in seen and recap(seen, "failed") == set() and recap(seen, "unreachable") == {"h1", "h3"}
 
 
-def test_each_host_that_is_not_as_wanted_fails_itself_and_no_other(tmp_path):
+def test_each_host_that_is_not_as_wanted_fails_itself_and_no_other(tmp_path, monkeypatch):
+    monkeypatch.setenv("ANSIBLE_STRATEGY", "free")
     policies = {"h1": "disabled", "h2": "enabled", "h3": "disabledd", "h4": "auto", "h5": None, "h6": "enabled", "h7": "enabled"}
     fleet = Fleet(tmp_path, {host: {"smt_policy": policy} if policy else {} for host, policy in policies.items()} | {"h6": dict(GONE, smt_policy="enabled")})
     statuses = {"h1": "drifted", "h2": "compliant", "h3": "bad_policy", "h4": "unknown", "h5": "bad_policy", "h6": "unreachable", "h7": "compliant"}

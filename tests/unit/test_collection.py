@@ -63,6 +63,15 @@ def test_links_between_pages_lead_somewhere():
     assert lost == []
 
 
+PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS, ids=lambda path: path.name)
+def test_the_hosts_of_each_play_go_on_together_whatever_the_configuration(playbook):
+    """With `strategy = free`, `run_once` and the order of tasks over hosts have no effect."""
+    assert [play.get("strategy") for play in load(playbook)] == ["linear"] * len(load(playbook))
+
+
 def pinned(lock):
     """Package -> the versions that a lock file pins, for one Python or another."""
     found = {}
