@@ -48,7 +48,14 @@ class ActionModule(HostAction):
         known = facts["hardware_class"]
         decisions = options["decisions"] or {}
         try:
-            desired = policy.desired_state(_plain(options["policy"]), _plain(options["classes"]), known, decisions.get("classes"), decisions.get("error"))
+            desired = policy.desired_state(
+                _plain(options["policy"]),
+                _plain(options["classes"]),
+                known,
+                decisions.get("classes"),
+                decisions.get("error"),
+                compliance.without_smt(facts),
+            )
         except policy.UndecidedError as error:
             return compliance.refused(str(error), hardware_class=known)
         except FleetError as error:

@@ -54,7 +54,14 @@ class DesiredState:
         return self.state or f"threads_per_core: {self.threads}"
 
 
-def desired_state(value: t.Any, classes: t.Any, hardware_class: str | None, decisions: t.Mapping[str, t.Any] | None, error: str | None = None) -> DesiredState:
+def desired_state(
+    value: t.Any,
+    classes: t.Any,
+    hardware_class: str | None,
+    decisions: t.Mapping[str, t.Any] | None,
+    error: str | None = None,
+    without_smt: bool = False,
+) -> DesiredState:
     """Return the desired state of one host.
 
     Args:
@@ -63,6 +70,7 @@ def desired_state(value: t.Any, classes: t.Any, hardware_class: str | None, deci
         hardware_class: of this host, None where unknown.
         decisions: hardware class -> a decision of `decisions.decisions`; None where no results are configured.
         error: why the configured results cannot be read, or None.
+        without_smt: whether this host has no SMT, so that `auto` has nothing to decide.
 
     Raises:
         PolicyError: there is no policy, or it is not valid.
@@ -73,7 +81,7 @@ def desired_state(value: t.Any, classes: t.Any, hardware_class: str | None, deci
     if chosen is None:
         raise PolicyError(f"no policy is set: give smt_policy, or its hardware class {hardware_class or '(unknown)'} in smt_policy_classes")
     if chosen == AUTO:
-        return _decided(hardware_class, decisions, error)
+        return DesiredState() if without_smt else _decided(hardware_class, decisions, error)
     return _explicit(chosen)
 
 

@@ -69,6 +69,13 @@ def test_what_no_host_can_have_needs_no_host_to_be_refused(value, classes, words
         policy.check(value, classes)
 
 
+@pytest.mark.parametrize("known", [{}, {"decisions": {}}, {"decisions": None, "error": "gone"}])
+def test_auto_has_nothing_to_decide_without_smt(known):
+    desired = policy.desired_state("auto", None, CLASS, known.get("decisions"), known.get("error"), without_smt=True)
+    assert desired.anything
+    assert policy.desired_state("enabled", None, CLASS, None, without_smt=True) == DesiredState("enabled")
+
+
 def test_what_evaluations_do_not_decide_is_no_fault_of_the_policy():
     for found in ({}, decided("by_workload")):
         with pytest.raises(policy.UndecidedError):
