@@ -194,6 +194,17 @@ def test_each_host_that_is_not_as_wanted_fails_itself_and_no_other(tmp_path, mon
     assert json.loads((tmp_path / "smt_compliance.json").read_text())["counts"]["unreachable"] == 1
 
 
+def test_misspelt_and_malformed_variables_stop_each_playbook_before_any_host_is_touched(tmp_path):
+    fleet = Fleet(tmp_path, {"h1": {"smt_policy_scop": "both"}, "h2": {"smt_memory_overcommit": "strickt"}, "h3": {"smt_policy_scope": "{{ not_there }}"}})
+    for playbook in ("smt_compliance", "smt_enforce", "smt_survey", "smt_eval"):
+        code, seen = fleet.play(playbook, smt_eval_swich=False, smt_policy="disabled")
+        assert code == 2 and "smt_eval_swich" in seen, seen
+        assert re.search(r"smt_policy_scop \(set in \S+inventory.yml:\d+\) is not a variable of threadwise.smt; the nearest is smt_policy_scope \[h1\]", seen)
+        assert re.search(r"smt_memory_overcommit is 'strickt' \(set in \S+inventory.yml:\d+\): it must be heuristic, always or strict \[h2\]", seen), seen
+        assert seen.count("smt_policy_scope") <= seen.count("smt_policy_scop "), "what needs another variable is judged when it is used"
+    assert fleet.calls() == {"h1": 0, "h2": 0, "h3": 0} and sorted(path.name for path in tmp_path.glob("smt_*")) == []
+
+
 def test_results_that_are_not_there_concern_auto_alone(tmp_path):
     fleet = Fleet(tmp_path, {"h1": {"smt_policy": "enabled"}, "h2": {"smt_policy": "auto"}})
     code, seen = fleet.play("smt_compliance", smt_policy_results="nowhere")
