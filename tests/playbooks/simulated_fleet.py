@@ -155,12 +155,12 @@ class Fleet:
         return found
 
     def start(self, playbook: str, *arguments: str, **variables) -> subprocess.Popen:
-        """Start a playbook of the collection in a session of its own."""
+        """Start a playbook of the collection, or a file in the directory, in a session of its own."""
         command = [
             str(pathlib.Path(sys.executable).with_name("ansible-playbook")),
             "-i",
             "inventory.yml",
-            f"threadwise.smt.{playbook}",
+            playbook if playbook.endswith(".yml") else f"threadwise.smt.{playbook}",
             "-e",
             json.dumps(variables),
             *arguments,

@@ -205,6 +205,36 @@ def test_misspelt_and_malformed_variables_stop_each_playbook_before_any_host_is_
     assert fleet.calls() == {"h1": 0, "h2": 0, "h3": 0} and sorted(path.name for path in tmp_path.glob("smt_*")) == []
 
 
+@pytest.mark.parametrize("playbook", ["smt_compliance", "smt_enforce", "smt_eval", "smt_survey"])
+def test_a_playbook_takes_the_hosts_that_it_is_given(tmp_path, playbook):
+    fleet = Fleet(tmp_path, {"h1": {}, "h2": {}, "h3": {}})
+    code, seen = fleet.play(playbook, "--list-hosts", **{f"{playbook}_hosts": "h2:h3:!h3"})
+    assert code == 0 and set(re.findall(r"^ +(h\d)$", seen, re.MULTILINE)) == {"h2"}, seen
+    code, seen = fleet.play(playbook, "--list-hosts")
+    assert code == 0 and set(re.findall(r"^ +(h\d)$", seen, re.MULTILINE)) == {"h1", "h2", "h3"}, seen
+
+
+def test_module_defaults_of_the_group_reach_the_modules(tmp_path):
+    fleet = Fleet(tmp_path, {"h1": {}})
+    play = "- hosts: all\n  gather_facts: false\n{}  tasks:\n    - threadwise.smt.smt_facts:\n"
+    (tmp_path / "without.yml").write_text(play.format(""))
+    (tmp_path / "with.yml").write_text(play.format("  module_defaults:\n    group/threadwise.smt.smt:\n      sysroot: '{{ smt_facts_sysroot }}'\n"))
+    assert fleet.play("without.yml")[0] == 2, "the stand-in needs a sysroot"
+    code, seen = fleet.play("with.yml")
+    assert code == 0, seen
+
+
+def test_hosts_that_are_evaluated_one_after_the_other_are_one_run_and_a_failed_one_stops_nobody(tmp_path):
+    # The stand-in of smt_facts cannot read the machine itself, as the evaluation asks it to.
+    fleet = Fleet(tmp_path, {"h1": {}, "h2": {}})
+    code, seen = fleet.play("smt_eval", "--check", "-v", smt_eval_serial=1)
+    assert code == 2 and recap(seen, "failed") == {"h1", "h2"} and seen.count("PLAY [Evaluate SMT]") == 2, seen
+    first, second = re.findall(r'"__smt_eval_run": "(\w+)"', seen)
+    assert first == second
+    code, seen = fleet.play("smt_eval", "--check", smt_eval_serial=1, smt_eval_sample=1)
+    assert code == 2 and "Set only one of the two" in seen, seen
+
+
 def test_results_that_are_not_there_concern_auto_alone(tmp_path):
     fleet = Fleet(tmp_path, {"h1": {"smt_policy": "enabled"}, "h2": {"smt_policy": "auto"}})
     code, seen = fleet.play("smt_compliance", smt_policy_results="nowhere")
