@@ -1,7 +1,7 @@
 # Copyright: threadwise.smt contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find out on the controller, before any connection, which hosts it cannot reach."""
+"""Find out on the controller, before any connection, which variables cannot be used and which hosts it cannot reach."""
 
 from __future__ import annotations
 
@@ -9,9 +9,17 @@ import shutil
 import typing as t
 
 from ansible import constants
+from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import variables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import transport
+
+try:
+    from ansible._internal._datatag._tags import Origin
+except ImportError:
+    # Before ansible-core 2.19 a value does not know where it is from.
+    Origin = None
 
 display = Display()
 
@@ -26,6 +34,7 @@ class ActionModule(ActionBase):
         """Run the task."""
         super().run(tmp, task_vars)
         self.validate_argument_spec(argument_spec={})
+        self._check_variables(task_vars or {})
         # The default for hosts without a setting of their own: `--connection`, or the configuration.
         connection = self._task.connection or constants.config.get_config_value("DEFAULT_TRANSPORT")
         executable = constants.config.get_config_value("ssh_executable", plugin_type="connection", plugin_name="ssh")
@@ -41,3 +50,36 @@ class ActionModule(ActionBase):
         if reason:
             display.warning(reason)
         return {"changed": False, "unreachable_hosts": list(lost), "reason": reason}
+
+    def _check_variables(self, task_vars: dict[str, t.Any]) -> None:
+        """Fail, with a sentence for each, where variables are misspelt or have a value that cannot be used."""
+        specs = variables.known()
+        hosts = task_vars["ansible_play_hosts_all"]
+        ours: dict[str, bool] = {}
+        settings: list[variables.Setting] = []
+        for host in hosts:
+            of_host = task_vars["hostvars"][host]
+            names = [name for name in of_host if ours.setdefault(name, variables.is_ours(name, specs))]
+            settings += [variables.Setting(host, str(name), *self._value(lambda name=name, known=of_host: known[name], name)) for name in names]
+        # Variables of the play, which no host has.
+        first = task_vars["inventory_hostname"]
+        of_play = [name for name in task_vars if name not in task_vars["hostvars"][first] and variables.is_ours(name, specs)]
+        for name in of_play:
+            value, where = self._value(lambda name=name: self._templar.template(task_vars[name]), name)
+            settings += [variables.Setting(host, str(name), value, where) for host in hosts]
+        found = variables.problems(settings, specs, len(hosts))
+        if found:
+            raise AnsibleActionFail("\n".join(found))
+
+    @staticmethod
+    def _value(get: t.Callable[[], t.Any], name: str) -> tuple[t.Any, str | None]:
+        """Return a value, None where it needs something that is not known yet, and the place where it was set, None if unknown."""
+        try:
+            value = get()
+        except AnsibleError:
+            value = None
+        origin = Origin and (Origin.get_tag(value) or Origin.get_tag(name))
+        if not origin:
+            return value, None
+        line = f":{origin.line_num}" if origin.path and origin.line_num else ""
+        return value, f"{origin.path or origin.description}{line}"

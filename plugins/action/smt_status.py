@@ -31,21 +31,35 @@ class ActionModule(HostAction):
         super().run(tmp, task_vars)
         _dummy, options = self.validate_argument_spec(argument_spec=ARGUMENTS)
         try:
+            scope = policy.scope(options["scope"])
+            policy.check(_plain(options["policy"]), _plain(options["classes"]))
+        except FleetError as error:
+            # Known without the host, which is not asked.
+            return {"changed": False, "compliance": compliance.refused(str(error), compliance.BAD_POLICY)}
+        try:
             facts = self.ask("smt_facts", "smt_facts", {"sysroot": options["sysroot"]}, task_vars or {})["ansible_facts"]["smt"]
             memory = self._memory(options, task_vars or {})
         except HostFailedError as failure:
             return failure.answer
-        return {"changed": False, "compliance": self._judge(facts, options, memory)}
+        return {"changed": False, "compliance": self._judge(facts, options, scope, memory)}
 
     @staticmethod
-    def _judge(facts: dict[str, t.Any], options: dict[str, t.Any], memory: dict[str, t.Any] | None) -> compliance.ComplianceResult:
+    def _judge(facts: dict[str, t.Any], options: dict[str, t.Any], scope: str, memory: dict[str, t.Any] | None) -> compliance.ComplianceResult:
         known = facts["hardware_class"]
         decisions = options["decisions"] or {}
         try:
-            scope = policy.scope(options["scope"])
-            desired = policy.desired_state(_plain(options["policy"]), _plain(options["classes"]), known, decisions.get("classes"), decisions.get("error"))
-        except FleetError as error:
+            desired = policy.desired_state(
+                _plain(options["policy"]),
+                _plain(options["classes"]),
+                known,
+                decisions.get("classes"),
+                decisions.get("error"),
+                compliance.without_smt(facts),
+            )
+        except policy.UndecidedError as error:
             return compliance.refused(str(error), hardware_class=known)
+        except FleetError as error:
+            return compliance.refused(str(error), compliance.BAD_POLICY, hardware_class=known)
         return compliance.judge(facts, desired, scope, memory)
 
     def _memory(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any] | None:

@@ -62,7 +62,7 @@ counts:
   description: Hosts by status.
   returned: success
   type: dict
-  sample: {"compliant": 3, "drifted": 1, "unknown": 0, "unreachable": 0}
+  sample: {"compliant": 3, "drifted": 1, "bad_policy": 0, "unknown": 0, "unreachable": 0}
 files:
   description: Files that were written, in check mode that would be.
   returned: success

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: smt_preflight
-short_description: Which hosts this controller cannot reach, whatever their own state
+short_description: Which variables cannot be used, and which hosts this controller cannot reach
 version_added: 0.1.0
 description:
-  - Used by the playbooks C(threadwise.smt.smt_survey), C(threadwise.smt.smt_compliance) and C(threadwise.smt.smt_enforce); not to be called directly.
+  - Used by the playbooks C(threadwise.smt.smt_eval), C(threadwise.smt.smt_survey), C(threadwise.smt.smt_compliance) and
+    C(threadwise.smt.smt_enforce); not to be called directly.
+  - Fails, before any host is asked, where a host or the play has a variable with a prefix of this collection that the collection does not know, or one
+    whose value has not the declared type or is not one of the declared choices. It says so in one sentence a variable, with the nearest known name, or what
+    the value must be.
   - Looks, before any host is asked, whether the controller has the program by which each host of the play is reached, and says in one sentence for all of
     them where it has not. Run it once.
   - Today that program is C(ssh), or what C(ansible_ssh_executable) names, of hosts with the connection P(ansible.builtin.ssh#connection).

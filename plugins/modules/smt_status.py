@@ -78,10 +78,10 @@ compliance:
   type: dict
   contains:
     status:
-      description: V(compliant), V(drifted), or V(unknown) where facts or a decision are missing.
+      description: V(compliant), V(drifted), V(bad_policy) where no policy is set or it is not valid, or V(unknown) where facts or a decision are missing.
       type: str
     sentence:
-      description: The differences from the policy; empty on a compliant host.
+      description: The differences from the policy; on a compliant host that there is no SMT or that a reboot is pending, else empty.
       type: str
       sample: "running: CPUs 4-7 are online"
     wanted:

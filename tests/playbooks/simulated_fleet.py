@@ -12,8 +12,10 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
+import textwrap
 
 import yaml
 
@@ -24,7 +26,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 INTERPRETER = '#!/bin/sh\nSMT_HOST={place} PYTHONPATH={loaded} exec {python} "$@"\n'
 LOADED = "import ansible.module_utils.basic\n"
 
-COMMON = r"""#!/usr/bin/python
+SHEBANG = "#!/usr/bin/python\n"
+COMMON = r"""
 import json, os
 from ansible.module_utils.basic import AnsibleModule
 PATH = os.environ["SMT_HOST"] + "/host.json"
@@ -95,7 +98,9 @@ class Fleet:
         _link(ROOT / "plugins", collection / "plugins", {"modules"})
         _link(ROOT / "plugins/modules", modules, {f"{name}.py" for name in STAND_INS})
         for name, text in STAND_INS.items():
-            (modules / f"{name}.py").write_text(COMMON + text)
+            # The controller reads what a module documents; it does not run it.
+            documented = re.findall(r'^RETURN = r""".*?"""\n', (ROOT / f"plugins/modules/{name}.py").read_text(), re.DOTALL | re.MULTILINE)
+            (modules / f"{name}.py").write_text(SHEBANG + "".join(documented) + 'if __name__ == "__main__":\n' + textwrap.indent(COMMON + text, "    "))
         loaded = directory / "loaded"
         loaded.mkdir()
         (loaded / "sitecustomize.py").write_text(LOADED)
@@ -150,12 +155,12 @@ class Fleet:
         return found
 
     def start(self, playbook: str, *arguments: str, **variables) -> subprocess.Popen:
-        """Start a playbook of the collection in a session of its own."""
+        """Start a playbook of the collection, or a file in the directory, in a session of its own."""
         command = [
             str(pathlib.Path(sys.executable).with_name("ansible-playbook")),
             "-i",
             "inventory.yml",
-            f"threadwise.smt.{playbook}",
+            playbook if playbook.endswith(".yml") else f"threadwise.smt.{playbook}",
             "-e",
             json.dumps(variables),
             *arguments,

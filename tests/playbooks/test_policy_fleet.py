@@ -33,6 +33,11 @@ def table(seen):
     return {line.split()[0]: line.split()[1] for line in lines[: lines.index("")]}
 
 
+def recap(seen, counter):
+    """The hosts that the last recap counts so."""
+    return set(re.findall(rf"^(\S+) +:.* {counter}=[1-9]", seen[seen.rindex("PLAY RECAP") :], re.MULTILINE))
+
+
 @pytest.fixture(name="fleet")
 def _fleet(tmp_path):
     fleet = Fleet(tmp_path, {name: {} for name in HOSTS})
@@ -58,7 +63,7 @@ def kill_in_wave_of(fleet, *hosts):
 
 def test_a_rollout_is_checked_done_once_also_when_it_is_killed_and_kept(fleet):
     code, seen = fleet.play("smt_enforce", "--check", **WAVES)
-    assert code == 2 and set(table(seen).values()) == {"drifted"}, seen
+    assert code == 0 and set(table(seen).values()) == {"drifted"}, seen
     assert "wave 1: h1\nwave 2: h2, h3\nwave 3: h4, h5\n" in seen
     assert fleet.changes() == {} and "changed=0" not in seen.split("PLAY RECAP")[1]
 
@@ -77,6 +82,7 @@ def test_a_rollout_is_checked_done_once_also_when_it_is_killed_and_kept(fleet):
     fleet.set("h5", configured=[])
     code, seen = fleet.play("smt_compliance", **COMPLIANCE)
     assert code == 2 and {host for host, status in table(seen).items() if status == "drifted"} == {"h2", "h5"}, seen
+    assert recap(seen, "failed") == {"h2", "h5"} and recap(seen, "unreachable") == set()
     assert "running: smt/control reads 'on' instead of off; CPUs 2-3 are online" in seen and "configured: nosmt is missing" in seen
     assert json.loads((fleet.directory / "smt_compliance.json").read_text())["counts"]["drifted"] == 2
     assert (
@@ -156,12 +162,77 @@ def test_a_controller_without_ssh_says_so_once_for_all_hosts_and_asks_the_others
     fleet = Fleet(tmp_path, {"h1": lost, "h2": {"smt_policy": "auto"}, "h3": lost, "h4": {"smt_policy": "enabled"}})
     message = "this controller has no no-such-ssh, which 2 of 4 hosts need for their connection (h1, h3): install it"
     code, seen = fleet.play("smt_compliance", smt_policy_results="nowhere")
-    assert code == 2 and table(seen) == {"h1": "unreachable", "h3": "unreachable", "h2": "unknown", "h4": "compliant"}, seen
+    assert code == 4 and table(seen) == {"h1": "unreachable", "h3": "unreachable", "h2": "unknown", "h4": "compliant"}, seen
+    assert recap(seen, "failed") == {"h2"} and recap(seen, "unreachable") == {"h1", "h3"}
     assert seen.count(message) == 1 and "Unable to execute" not in seen
     assert "the results cannot be read: nowhere" in seen, "what is done once is done, although the first host is not reached"
     code, seen = fleet.play("smt_survey")
-    assert code == 2 and "4 hosts: " in seen and "2 without facts." in seen, seen
-    assert "Unable to execute" not in seen and seen.count("fatal: [") == 1
+    assert code == 4 and "4 hosts: " in seen and "2 without facts." in seen, seen
+    assert "Unable to execute" not in seen and recap(seen, "failed") == set() and recap(seen, "unreachable") == {"h1", "h3"}
+
+
+def test_each_host_that_is_not_as_wanted_fails_itself_and_no_other(tmp_path, monkeypatch):
+    monkeypatch.setenv("ANSIBLE_STRATEGY", "free")
+    policies = {"h1": "disabled", "h2": "enabled", "h3": "disabledd", "h4": "auto", "h5": None, "h6": "enabled", "h7": "enabled"}
+    fleet = Fleet(tmp_path, {host: {"smt_policy": policy} if policy else {} for host, policy in policies.items()} | {"h6": dict(GONE, smt_policy="enabled")})
+    statuses = {"h1": "drifted", "h2": "compliant", "h3": "bad_policy", "h4": "unknown", "h5": "bad_policy", "h6": "unreachable", "h7": "compliant"}
+    code, seen = fleet.play("smt_compliance", smt_policy_results="nowhere")
+    assert code == 4 and table(seen) == statuses, seen
+    assert recap(seen, "failed") == {"h1", "h3", "h4", "h5"} and recap(seen, "unreachable") == {"h6"}, "the compliant ones are neither"
+    written = json.loads((tmp_path / "smt_compliance.json").read_text())
+    assert {host["host"]: host["status"] for host in written["hosts"]} == statuses
+    assert written["counts"] == {"compliant": 2, "drifted": 1, "bad_policy": 2, "unknown": 1, "unreachable": 1}
+    assert fleet.calls() == {"h1": 1, "h2": 1, "h3": 0, "h4": 1, "h5": 0, "h6": 0, "h7": 1}, "what is known beforehand takes no call"
+
+    # The first host alone decides nothing; without the one that is gone the code is another.
+    code, seen = fleet.play("smt_enforce", "--check", "--limit", "!h6", smt_policy_results="nowhere")
+    assert code == 2 and recap(seen, "failed") == {"h3", "h4", "h5"}, "what would be changed is no error"
+    code, seen = fleet.play("smt_enforce", "--limit", "!h6", smt_policy_results="nowhere")
+    assert code == 2 and recap(seen, "failed") == {"h3", "h4", "h5"} and table(seen)["h1"] == "compliant", seen
+    code, seen = fleet.play("smt_compliance", "--limit", "h6")
+    assert code == 4 and table(seen) == {"h6": "unreachable"}, seen
+    assert json.loads((tmp_path / "smt_compliance.json").read_text())["counts"]["unreachable"] == 1
+
+
+def test_misspelt_and_malformed_variables_stop_each_playbook_before_any_host_is_touched(tmp_path):
+    fleet = Fleet(tmp_path, {"h1": {"smt_policy_scop": "both"}, "h2": {"smt_memory_overcommit": "strickt"}, "h3": {"smt_policy_scope": "{{ not_there }}"}})
+    for playbook in ("smt_compliance", "smt_enforce", "smt_survey", "smt_eval"):
+        code, seen = fleet.play(playbook, smt_eval_swich=False, smt_policy="disabled")
+        assert code == 2 and "smt_eval_swich" in seen, seen
+        assert re.search(r"smt_policy_scop \(set in \S+inventory.yml:\d+\) is not a variable of threadwise.smt; the nearest is smt_policy_scope \[h1\]", seen)
+        assert re.search(r"smt_memory_overcommit is 'strickt' \(set in \S+inventory.yml:\d+\): it must be heuristic, always or strict \[h2\]", seen), seen
+        assert seen.count("smt_policy_scope") <= seen.count("smt_policy_scop "), "what needs another variable is judged when it is used"
+    assert fleet.calls() == {"h1": 0, "h2": 0, "h3": 0} and sorted(path.name for path in tmp_path.glob("smt_*")) == []
+
+
+@pytest.mark.parametrize("playbook", ["smt_compliance", "smt_enforce", "smt_eval", "smt_survey"])
+def test_a_playbook_takes_the_hosts_that_it_is_given(tmp_path, playbook):
+    fleet = Fleet(tmp_path, {"h1": {}, "h2": {}, "h3": {}})
+    code, seen = fleet.play(playbook, "--list-hosts", **{f"{playbook}_hosts": "h2:h3:!h3"})
+    assert code == 0 and set(re.findall(r"^ +(h\d)$", seen, re.MULTILINE)) == {"h2"}, seen
+    code, seen = fleet.play(playbook, "--list-hosts")
+    assert code == 0 and set(re.findall(r"^ +(h\d)$", seen, re.MULTILINE)) == {"h1", "h2", "h3"}, seen
+
+
+def test_module_defaults_of_the_group_reach_the_modules(tmp_path):
+    fleet = Fleet(tmp_path, {"h1": {}})
+    play = "- hosts: all\n  gather_facts: false\n{}  tasks:\n    - threadwise.smt.smt_facts:\n"
+    (tmp_path / "without.yml").write_text(play.format(""))
+    (tmp_path / "with.yml").write_text(play.format("  module_defaults:\n    group/threadwise.smt.smt:\n      sysroot: '{{ smt_facts_sysroot }}'\n"))
+    assert fleet.play("without.yml")[0] == 2, "the stand-in needs a sysroot"
+    code, seen = fleet.play("with.yml")
+    assert code == 0, seen
+
+
+def test_hosts_that_are_evaluated_one_after_the_other_are_one_run_and_a_failed_one_stops_nobody(tmp_path):
+    # The stand-in of smt_facts cannot read the machine itself, as the evaluation asks it to.
+    fleet = Fleet(tmp_path, {"h1": {}, "h2": {}})
+    code, seen = fleet.play("smt_eval", "--check", "-v", smt_eval_serial=1)
+    assert code == 2 and recap(seen, "failed") == {"h1", "h2"} and seen.count("PLAY [Evaluate SMT]") == 2, seen
+    first, second = re.findall(r'"__smt_eval_run": "(\w+)"', seen)
+    assert first == second
+    code, seen = fleet.play("smt_eval", "--check", smt_eval_serial=1, smt_eval_sample=1)
+    assert code == 2 and "Set only one of the two" in seen, seen
 
 
 def test_results_that_are_not_there_concern_auto_alone(tmp_path):

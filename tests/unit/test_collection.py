@@ -41,14 +41,20 @@ def test_each_role_variable_is_explained_in_its_readme(role):
     assert [name for name in options if f"`{name}`" not in readme] == []
 
 
-NOT_FOR_USERS = {"smt_boots", "smt_decisions", "smt_preflight", "smt_status", "smt_waves"}
+def documented_modules():
+    """Name of each module -> its documentation."""
+    found = {}
+    for path in (ROOT / "plugins/modules").glob("*.py"):
+        documentation = re.search(r'^DOCUMENTATION = r"""\n(.*?)^"""', path.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+        found[path.stem] = yaml.safe_load(documentation.group(1))
+    return found
+
+
+NOT_FOR_USERS = {"smt_boots", "smt_decisions", "smt_fail_host", "smt_preflight", "smt_status", "smt_waves"}
 
 
 def test_modules_that_only_roles_and_playbooks_use_say_so_first():
-    first = {}
-    for path in (ROOT / "plugins/modules").glob("*.py"):
-        documentation = re.search(r'^DOCUMENTATION = r"""\n(.*?)^"""', path.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-        first[path.stem] = yaml.safe_load(documentation.group(1))["description"][0]
+    first = {name: module["description"][0] for name, module in documented_modules().items()}
     say_so = {name for name, line in first.items() if line.startswith("Used by the ") and line.endswith("; not to be called directly.")}
     assert say_so == NOT_FOR_USERS
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -61,6 +67,19 @@ def test_links_between_pages_lead_somewhere():
         targets = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
         lost.extend(f"{page.relative_to(ROOT)} -> {target}" for target in targets if not (page.parent / target).exists())
     assert lost == []
+
+
+def test_module_defaults_of_the_group_reach_each_module_for_users():
+    assert load("meta/runtime.yml")["action_groups"] == {"smt": sorted(documented_modules().keys() - NOT_FOR_USERS)}
+
+
+PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS, ids=lambda path: path.name)
+def test_the_hosts_of_each_play_go_on_together_whatever_the_configuration(playbook):
+    """With `strategy = free`, `run_once` and the order of tasks over hosts have no effect."""
+    assert [play.get("strategy") for play in load(playbook)] == ["linear"] * len(load(playbook))
 
 
 def pinned(lock):

@@ -85,7 +85,7 @@ def test_no_file_of_roots_changes(guest, manner):
         manner,
         manner,
     )
-    controller = start(manner, smt_eval_budget=120, smt_eval_blocks=2, **PLAN)
+    controller = start(manner, smt_eval_budget=120, **PLAN)
     try:
         wait_for(lambda: guest.run("grep -c . /run/planted-%s", manner).stdout.strip() not in ("", "0"), controller, manner)
         code = controller.wait()
@@ -109,5 +109,5 @@ def test_no_file_of_roots_changes(guest, manner):
 
 
 def test_the_next_evaluation_works_and_sweeps_up(guest):
-    assert start("after", smt_eval_workloads=["gzip"], smt_eval_placements=["cores"], smt_eval_budget=20, smt_eval_blocks=1).wait() == 0, said("after")
+    assert start("after", smt_eval_workloads=["gzip"], smt_eval_placements=["cores"], smt_eval_budget=20).wait() == 0, said("after")
     assert guest.run("ls -A %s", RUNS).stdout == ""

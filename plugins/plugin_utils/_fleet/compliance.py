@@ -13,11 +13,12 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import fields, policy
 
-COMPLIANT, DRIFTED, UNKNOWN, UNREACHABLE = "compliant", "drifted", "unknown", "unreachable"
-STATUSES = (COMPLIANT, DRIFTED, UNKNOWN, UNREACHABLE)
+COMPLIANT, DRIFTED, BAD_POLICY, UNKNOWN, UNREACHABLE = "compliant", "drifted", "bad_policy", "unknown", "unreachable"
+STATUSES = (COMPLIANT, DRIFTED, BAD_POLICY, UNKNOWN, UNREACHABLE)
 ASPECTS = ("running", "configured", "memory", "memory_configured")
 
 # The fields of a result.
@@ -30,6 +31,7 @@ MOST_TEXT = 500
 # Options of smt_state and smt_boot_args for a rollback; RESTORED, the state before the first change, stands for states without a name.
 RESTORED = "restored"
 _SWITCHED = (boot_arguments.DISABLED, boot_arguments.FORCED_OFF, boot_arguments.MITIGATIONS_NOSMT)
+_NO_SMT = "no SMT here (the CPUs have none, it is off in the firmware, or the hypervisor hides it), so nothing can be otherwise"
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 ComplianceResult = dict[str, t.Any]
@@ -75,7 +77,8 @@ def judge(facts: t.Any, desired: policy.DesiredState, scope: str, memory: t.Mapp
     }
     needs = _needs(result)
     back = {"running": _running_rollback(facts), "configured": _boot_rollback(fields.mapping(facts, "boot").get("configured"))}
-    return dict(result, sentence=sentence(result), change=_only(needs, _change(facts, desired)), before=_only(needs, back))
+    shown = sentence(result) or (_NO_SMT if result["status"] == COMPLIANT and without_smt(facts) else "")
+    return dict(result, sentence=shown, change=_only(needs, _change(facts, desired)), before=_only(needs, back))
 
 
 def refused(reason: str, status: str = UNKNOWN, **known: t.Any) -> ComplianceResult:
@@ -97,9 +100,19 @@ def from_registered(variable: t.Any) -> ComplianceResult:
     return refused(registered.get("msg") or "it was not checked", UNREACHABLE if registered.get("unreachable") else UNKNOWN)
 
 
+def without_smt(facts: Facts) -> bool:
+    """Return whether no setting of a host would put two threads on a core.
+
+    A guest whose CPUs share cores by measurement, against its kernel, has SMT that it cannot see.
+    """
+    return facts.get("supported") is False and facts.get("active") is not True and not sibling_cache.disagreement(facts.get("measured"))
+
+
 def running(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
     """Compare the running system: drifted where `smt_state` would change a CPU or the control."""
     if desired.anything:
+        return _aspect(COMPLIANT)
+    if without_smt(facts) and (desired.state or desired.threads == 1):
         return _aspect(COMPLIANT)
     if not isinstance(facts.get("active"), bool):
         return _aspect(UNKNOWN, ["the kernel does not report which online CPUs share a core"])

@@ -27,7 +27,7 @@ MOST_COMPLIANT_LINES = 50
 # Name -> help text. Gauges without time stamps: the textfile collector accepts nothing else.
 METRICS = {
     "threadwise_smt_compliant": "1 when the host complies with its SMT policy, 0 when it does not or is unknown",
-    "threadwise_smt_status": "1 for the status of the host: compliant, drifted, unknown or unreachable",
+    "threadwise_smt_status": "1 for the status of the host: compliant, drifted, bad_policy, unknown or unreachable",
     "threadwise_smt_drifted": "1 when an aspect (running, configured, memory, memory_configured) of the host differs from its policy, 0 when it complies",
     "threadwise_smt_reboot_pending": "1 when the next boot has other SMT-related arguments than the running kernel",
     "threadwise_smt_checked_timestamp_seconds": "time of the check, in seconds since 1970",
@@ -48,7 +48,7 @@ def counts(judged: t.Sequence[Judged]) -> dict[str, int]:
 
 def sentence(judged: t.Sequence[Judged]) -> str:
     """Describe the fleet in one sentence."""
-    counted = ", ".join(f"{number} {status}" for status, number in counts(judged).items() if number)
+    counted = ", ".join(f"{number} {status}" for status, number in counts(judged).items() if number).replace("_", " ")
     return f"{text.counted(len(judged), 'host')}: {counted or 'none'}."
 
 

@@ -24,6 +24,10 @@ class PolicyError(FleetError):
     """A policy cannot be applied to a host. The text gives the reason and what to set."""
 
 
+class UndecidedError(PolicyError):
+    """The policy is valid, but the evaluations do not decide for this host. The text gives the reason and what to do."""
+
+
 @dataclasses.dataclass(frozen=True)
 class DesiredState:
     """The desired state of one host.
@@ -50,7 +54,14 @@ class DesiredState:
         return self.state or f"threads_per_core: {self.threads}"
 
 
-def desired_state(value: t.Any, classes: t.Any, hardware_class: str | None, decisions: t.Mapping[str, t.Any] | None, error: str | None = None) -> DesiredState:
+def desired_state(
+    value: t.Any,
+    classes: t.Any,
+    hardware_class: str | None,
+    decisions: t.Mapping[str, t.Any] | None,
+    error: str | None = None,
+    without_smt: bool = False,
+) -> DesiredState:
     """Return the desired state of one host.
 
     Args:
@@ -59,17 +70,49 @@ def desired_state(value: t.Any, classes: t.Any, hardware_class: str | None, deci
         hardware_class: of this host, None where unknown.
         decisions: hardware class -> a decision of `decisions.decisions`; None where no results are configured.
         error: why the configured results cannot be read, or None.
+        without_smt: whether this host has no SMT, so that `auto` has nothing to decide.
 
     Raises:
-        PolicyError: there is no policy, it is not valid, or `auto` has no decision.
+        PolicyError: there is no policy, or it is not valid.
+        UndecidedError: `auto` has no decision.
     """
-    if classes is not None and not isinstance(classes, dict):
-        raise PolicyError(f"smt_policy_classes is {cpulist.quoted(classes)}: it must be a mapping of hardware classes to policies")
+    _check_classes(classes)
     chosen = (classes or {}).get(hardware_class, value) if hardware_class else value
     if chosen is None:
         raise PolicyError(f"no policy is set: give smt_policy, or its hardware class {hardware_class or '(unknown)'} in smt_policy_classes")
     if chosen == AUTO:
-        return _decided(hardware_class, decisions, error)
+        return DesiredState() if without_smt else _decided(hardware_class, decisions, error)
+    return _explicit(chosen)
+
+
+def check(value: t.Any, classes: t.Any) -> None:
+    """Check what can be checked of a policy without any fact of its host.
+
+    Args:
+        value: as of :func:`desired_state`.
+        classes: as of :func:`desired_state`.
+
+    Raises:
+        PolicyError: there is no policy, or it is not valid.
+    """
+    _check_classes(classes)
+    if value is None and not classes:
+        raise PolicyError("no policy is set: give smt_policy")
+    if value is not None and value != AUTO:
+        _explicit(value)
+
+
+def _check_classes(classes: t.Any) -> None:
+    if classes is not None and not isinstance(classes, dict):
+        raise PolicyError(f"smt_policy_classes is {cpulist.quoted(classes)}: it must be a mapping of hardware classes to policies")
+
+
+def _explicit(chosen: t.Any) -> DesiredState:
+    """Return the desired state of a policy other than ``auto``.
+
+    Raises:
+        PolicyError: it is not valid.
+    """
     if isinstance(chosen, str) and chosen in (ENABLED, DISABLED):
         return DesiredState(state=str(chosen))
     if isinstance(chosen, dict) and list(chosen) == [THREADS]:
@@ -102,20 +145,21 @@ def _decided(hardware_class: str | None, decisions: t.Mapping[str, t.Any] | None
     """Return the decision for a hardware class.
 
     Raises:
-        PolicyError: there is no decision.
+        PolicyError: no results are configured.
+        UndecidedError: there is no decision.
     """
     if not hardware_class:
-        raise PolicyError("smt_policy is auto, and the hardware class of this host is not known, so no evaluation applies: set smt_policy to a state")
+        raise UndecidedError("smt_policy is auto, and the hardware class of this host is not known, so no evaluation applies: set smt_policy to a state")
     if error:
-        raise PolicyError(f"smt_policy is auto, and the results cannot be read: {error}")
+        raise UndecidedError(f"smt_policy is auto, and the results cannot be read: {error}")
     if decisions is None:
         raise PolicyError("smt_policy is auto, and no results are configured: set smt_policy_results to a directory of evaluations")
     found = decisions.get(hardware_class)
     if not isinstance(found, dict):
-        raise PolicyError(
+        raise UndecidedError(
             f"smt_policy is auto, and the results have no evaluation of hardware class {hardware_class}: evaluate a host of this class with smt_eval.yml"
         )
     decision = found["decision"]
     if decision not in (ENABLED, DISABLED, ANY):
-        raise PolicyError(f"smt_policy is auto, and the evaluations do not decide: {found['whose']}: {found['sentence']} Measure more, or set a state")
+        raise UndecidedError(f"smt_policy is auto, and the evaluations do not decide: {found['whose']}: {found['sentence']} Measure more, or set a state")
     return DesiredState(state=None if decision == ANY else decision, decided_by=f"{found['whose']}: {found['sentence']}")

@@ -175,6 +175,38 @@ def test_where_any_state_will_do_nothing_drifts(tmp_path):
     assert judge(known(tmp_path), DesiredState(decided_by="x"))["status"] == "compliant"
 
 
+WITHOUT = "no SMT here (the CPUs have none, it is off in the firmware, or the hypervisor hides it), so nothing can be otherwise"
+PLAIN = sysfs_tree.Machine(threads=1, control="notsupported")
+
+
+@pytest.mark.parametrize("scope", policy.SCOPES)
+@pytest.mark.parametrize("desired", [DesiredState("enabled"), DesiredState(decided_by=None)])
+@pytest.mark.parametrize("control", ["notsupported", "notimplemented", None])
+def test_a_host_without_smt_is_as_wanted_and_says_so(tmp_path, control, desired, scope):
+    verdict = judge(known(tmp_path, sysfs_tree.Machine(threads=1, control=control)), desired, scope)
+    assert (verdict["status"], verdict["sentence"]) == ("compliant", WITHOUT)
+    assert verdict["change"] == {"running": None, "configured": None, "reboot": False}
+
+
+@pytest.mark.parametrize("desired", [DesiredState("disabled"), DesiredState(threads=1)])
+def test_a_host_without_smt_has_it_off_and_boot_arguments_are_still_checked(tmp_path, desired):
+    found = known(tmp_path, PLAIN)
+    assert judge(found, desired, "runtime")["sentence"] == WITHOUT
+    assert judge(found, desired, "both")["sentence"] == "configured: nosmt is missing"
+    found["boot"]["configured"] = ["nosmt"]
+    assert judge(found, desired, "both")["sentence"] == WITHOUT
+    assert judge(found, DesiredState("enabled"), "both")["sentence"] == "configured: nosmt is still there"
+
+
+def test_only_what_can_have_no_other_state_is_without_smt(tmp_path):
+    found = known(tmp_path, PLAIN)
+    assert judge(found, DesiredState(threads=2), "runtime")["status"] == "drifted", "two threads of a core are wanted, and there is one"
+    assert not compliance.without_smt(known(tmp_path / "a", sysfs_tree.Machine(offline=(2, 3), control="forceoff")))
+    measured = {"agrees_with_kernel": False, "pairs": ["0-1"]}
+    assert not compliance.without_smt(dict(found, supported=None))
+    assert not compliance.without_smt(dict(found, measured=measured)), "a measurement found siblings that the hypervisor hides"
+
+
 def test_memory_counts_beside_it(tmp_path):
     wanted = {"refusal": None, "differences": ["vm.overcommit_memory reads 0 instead of 2"], "boot_differences": [], "boot_blocked_by": None}
     verdict = judge(known(tmp_path), DesiredState("enabled"), memory=compliance.memory_aspects({"wanted": wanted}))

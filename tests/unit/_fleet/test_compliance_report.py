@@ -33,13 +33,15 @@ FLEET = [
 
 
 def test_the_counts_and_the_sentence():
-    assert compliance_report.counts(FLEET) == {"compliant": 1, "drifted": 1, "unknown": 1, "unreachable": 1}
+    assert compliance_report.counts(FLEET) == {"compliant": 1, "drifted": 1, "bad_policy": 0, "unknown": 1, "unreachable": 1}
+    assert compliance_report.sentence([("a", verdict("bad_policy"))]) == "1 host: 1 bad policy."
     assert compliance_report.sentence(FLEET) == "4 hosts: 1 compliant, 1 drifted, 1 unknown, 1 unreachable."
     assert compliance_report.sentence([]) == "0 hosts: none."
 
 
 @pytest.mark.parametrize(
-    ("statuses", "worthy"), [([], False), (["compliant"], False), (["compliant", "drifted"], True), (["unknown"], True), (["unreachable"], True)]
+    ("statuses", "worthy"),
+    [([], False), (["compliant"], False), (["compliant", "drifted"], True), (["unknown"], True), (["bad_policy"], True), (["unreachable"], True)],
 )
 def test_a_pipeline_stops_for_anything_but_compliant(statuses, worthy):
     assert compliance_report.exit_worthy([("a", verdict(status)) for status in statuses]) is worthy

@@ -54,6 +54,35 @@ def test_a_value_becomes_a_desired_state(value, wanted):
 def test_what_is_no_policy_is_refused(value):
     with pytest.raises(policy.PolicyError, match="must be"):
         policy.desired_state(value, None, CLASS, None)
+    with pytest.raises(policy.PolicyError, match="must be"):
+        policy.check(value, None)
+
+
+@pytest.mark.parametrize(("value", "classes"), [("enabled", None), ("auto", {}), ({"threads_per_core": 2}, None), (None, {CLASS: "disabled"})])
+def test_a_policy_that_some_host_can_have_passes_without_a_host(value, classes):
+    policy.check(value, classes)
+
+
+@pytest.mark.parametrize(("value", "classes", "words"), [(None, None, "no policy is set"), (None, {}, "no policy is set"), ("enabled", ["x"], "a mapping")])
+def test_what_no_host_can_have_needs_no_host_to_be_refused(value, classes, words):
+    with pytest.raises(policy.PolicyError, match=words):
+        policy.check(value, classes)
+
+
+@pytest.mark.parametrize("known", [{}, {"decisions": {}}, {"decisions": None, "error": "gone"}])
+def test_auto_has_nothing_to_decide_without_smt(known):
+    desired = policy.desired_state("auto", None, CLASS, known.get("decisions"), known.get("error"), without_smt=True)
+    assert desired.anything
+    assert policy.desired_state("enabled", None, CLASS, None, without_smt=True) == DesiredState("enabled")
+
+
+def test_what_evaluations_do_not_decide_is_no_fault_of_the_policy():
+    for found in ({}, decided("by_workload")):
+        with pytest.raises(policy.UndecidedError):
+            policy.desired_state("auto", None, CLASS, found)
+    with pytest.raises(policy.PolicyError) as refused:
+        policy.desired_state("auto", None, CLASS, None)
+    assert not isinstance(refused.value, policy.UndecidedError)
 
 
 def test_a_class_goes_before_the_policy_of_all():

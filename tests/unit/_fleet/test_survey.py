@@ -217,7 +217,8 @@ def test_the_playbook_shows_every_host_and_names_those_without_facts(surveyed):
     assert "the cores of CPUs 18-35" in table["off"]
     assert "is not a directory" in table["bad"]
     assert "connect" in table["gone"].lower()
-    assert run.returncode == 2
+    assert run.returncode == 4, "a host is unreachable"
+    assert [re.search(rf"^{host} .*failed=(.)", run.stdout, re.MULTILINE)[1] for host in ("bad", "on", "off")] == ["1", "0", "0"]
 
 
 def test_the_playbook_writes_the_page_in_the_current_directory(surveyed):

@@ -1,0 +1,48 @@
+#!/usr/bin/python
+# Copyright: threadwise.smt contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: smt_fail_host
+short_description: Fail a host that is not as its policy wants it
+version_added: 0.1.0
+description:
+  - Used by the playbooks C(threadwise.smt.smt_survey), C(threadwise.smt.smt_compliance) and C(threadwise.smt.smt_enforce); not to be called directly.
+  - Succeeds on a compliant host. On another one it fails, or counts the host as unreachable where it could not be reached, so that each host has
+    its own result in the recap of the play.
+options:
+  results:
+    description: Name of the variable in which the result of M(threadwise.smt.smt_status) was registered.
+    type: str
+    required: true
+  drifted_ok:
+    description: Whether it succeeds on a host that has drifted. A rollout in check mode sets this for hosts that it would change.
+    type: bool
+    default: false
+extends_documentation_fragment:
+  - threadwise.smt.attributes.controller
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+author:
+  - threadwise.smt contributors (@threadwise)
+"""
+
+EXAMPLES = r"""
+- name: Fail the host unless it is compliant
+  threadwise.smt.smt_fail_host:
+    results: smt_status_result
+"""
+
+RETURN = r"""
+msg:
+  description: The status and what is wrong.
+  returned: failure
+  type: str
+  sample: "drifted: running: CPUs 4-7 are online"
+"""

@@ -1,0 +1,191 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The variables that users set: which of them nobody reads, and which have a value that cannot be used.
+
+The variables of the roles are declared by their argument specifications, those of the playbooks alone by `PLAYBOOKS`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import pathlib
+import typing as t
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.common.yaml import yaml_load
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.errors import FleetError
+
+Spec = dict[str, t.Any]
+
+# Ansible's own class has no type hints.
+_VALIDATOR: t.Any = ArgumentSpecValidator
+
+_ANY: Spec = {"type": "raw"}
+_PATH: Spec = {"type": "path"}
+PLAYBOOKS: dict[str, dict[str, Spec]] = {
+    "smt_eval": {
+        "smt_eval_hosts": _ANY,
+        "smt_eval_probe": {"type": "str", "choices": ["auto", "always", "never"]},
+        "smt_eval_sample": {"type": "int"},
+        "smt_eval_serial": _ANY,
+    },
+    "smt_survey": {
+        "smt_facts_sysroot": _PATH,
+        "smt_survey_hosts": _ANY,
+        "smt_survey_page": _PATH,
+        "smt_survey_probe": {"type": "str", "choices": ["auto", "always", "never"]},
+    },
+    "smt_compliance": {"smt_compliance_hosts": _ANY, "smt_compliance_json": _PATH, "smt_compliance_metrics": _PATH, "smt_compliance_page": _PATH},
+    "smt_enforce": {
+        "smt_enforce_health_check": _PATH,
+        "smt_enforce_hosts": _ANY,
+        "smt_enforce_max_fail_percentage": {"type": "float"},
+        "smt_enforce_waves": {"type": "list", "elements": "str"},
+        "smt_policy_group": _ANY,
+    },
+}
+# What the roles set for users to read.
+RESULTS = ("smt_boot_reboot_required", "smt_eval_result", "smt_policy_before", "smt_policy_judged", "smt_report_result")
+# Each host has a status for a bad value of these: `bad_policy`.
+_JUDGED_PER_HOST = ("smt_policy", "smt_policy_classes", "smt_policy_scope")
+
+_ROLES = pathlib.Path(__file__).parents[3] / "roles"
+_TYPES = {
+    "bool": "true or false",
+    "dict": "a mapping",
+    "float": "a number",
+    "int": "a whole number",
+    "list": "a list",
+    "path": "a path",
+    "str": "a text",
+}
+# A name without one of the prefixes is taken for a misspelt one only from this similarity on: users have variables of their own.
+_SIMILAR = 0.86
+MOST_HOSTS = 3
+
+
+class VariablesError(FleetError):
+    """The declared variables cannot be read: the installation of the collection is incomplete."""
+
+
+class Setting(t.NamedTuple):
+    """A variable as one host has it.
+
+    Attributes:
+        host: the host.
+        name: of the variable.
+        value: of the variable.
+        where: the place where it was set, or None where Ansible does not know it.
+    """
+
+    host: str
+    name: str
+    value: t.Any
+    where: str | None = None
+
+
+def known() -> dict[str, Spec]:
+    """Return the variables that the collection reads or sets, each with its argument specification.
+
+    Raises:
+        VariablesError: an argument specification of a role cannot be read.
+    """
+    found = dict.fromkeys(RESULTS, _ANY)
+    for playbook in PLAYBOOKS.values():
+        found.update(playbook)
+    specifications = sorted(_ROLES.glob("*/meta/argument_specs.yml"))
+    if not specifications:
+        raise VariablesError(f"{_ROLES}: there are no roles with argument specifications: install the collection again")
+    for path in specifications:
+        try:
+            entry_points = yaml_load(path.read_text(encoding="utf-8"))["argument_specs"]
+        except OSError as error:
+            raise VariablesError(f"{path}: {error.strerror}") from error
+        for entry_point in entry_points.values():
+            found.update(entry_point.get("options") or {})
+    return found
+
+
+def is_ours(name: t.Any, specs: t.Mapping[str, Spec]) -> bool:
+    """Return whether a name is one of a variable of the collection, or looks like one.
+
+    Args:
+        name: of a variable.
+        specs: from :func:`known`.
+    """
+    if not isinstance(name, str):
+        return False
+    lowered = name.lower()
+    if not lowered.startswith(("smt_", "smt-")):
+        return False
+    return lowered.startswith(prefixes(specs)) or name in specs or difflib.SequenceMatcher(None, lowered, _nearest(lowered, specs)).ratio() >= _SIMILAR
+
+
+def prefixes(specs: t.Iterable[str]) -> tuple[str, ...]:
+    """Return the prefixes that only variables of the collection have: ``smt_eval_``, ``smt_policy_`` and the like.
+
+    Args:
+        specs: names from :func:`known`.
+    """
+    return tuple(sorted({"_".join(name.split("_")[:2]) + "_" for name in specs} - {"smt_facts_"}))
+
+
+def problems(settings: t.Iterable[Setting], specs: t.Mapping[str, Spec], fleet: int) -> list[str]:
+    """Return a sentence for each variable that nobody reads or whose value cannot be used.
+
+    Args:
+        settings: variables of the hosts for which :func:`is_ours` is true.
+        specs: from :func:`known`.
+        fleet: number of hosts of the play; a variable that all have is not followed by their names.
+    """
+    hosts: dict[str, list[str]] = {}
+    judged: dict[tuple[str, str, str | None], str | None] = {}
+    for one in settings:
+        key = (one.name, repr(one.value) if one.name in specs else "", one.where)
+        if key not in judged:
+            judged[key] = _problem(one, specs)
+        sentence = judged[key]
+        if sentence:
+            hosts.setdefault(sentence, []).append(one.host)
+    return [sentence + _of(names, fleet) for sentence, names in sorted(hosts.items())]
+
+
+def _problem(one: Setting, specs: t.Mapping[str, Spec]) -> str | None:
+    where = f" (set in {one.where})" if one.where else ""
+    if one.name not in specs:
+        return f"{one.name}{where} is not a variable of threadwise.smt; the nearest is {_nearest(one.name.lower(), specs)}"
+    if one.value is None or one.name in _JUDGED_PER_HOST:
+        return None
+    reason = _malformed(one.name, one.value, specs[one.name])
+    return reason and f"{one.name} is {cpulist.quoted(one.value)}{where}: {reason}"
+
+
+def _malformed(name: str, value: t.Any, spec: Spec) -> str | None:
+    """Return what a value has to be, or None where it can be used."""
+    expected = spec.get("type", "str")
+    number = expected in ("int", "float") and isinstance(value, bool)
+    nested = expected in ("str", "path") and isinstance(value, (list, dict))
+    used = {key: spec[key] for key in ("type", "elements", "choices", "options") if key in spec}
+    errors = _VALIDATOR({name: used}).validate({name: value}).error_messages
+    if not (errors or number or nested):
+        return None
+    if "options" in spec and isinstance(value, list):
+        return "; ".join(errors)
+    choices = [str(choice) for choice in spec.get("choices", ())]
+    if choices:
+        allowed = f"{', '.join(choices[:-1])} or {choices[-1]}"
+        return f"it must be a list of {allowed}" if expected == "list" else f"it must be {allowed}"
+    return f"it must be {_TYPES.get(expected, expected)}"
+
+
+def _nearest(name: str, specs: t.Iterable[str]) -> str:
+    longer = [one for one in specs if one.startswith(name)]
+    return min(longer, key=len) if longer else difflib.get_close_matches(name, sorted(specs), n=1, cutoff=0.0)[0]
+
+
+def _of(names: t.Sequence[str], fleet: int) -> str:
+    if len(set(names)) >= fleet:
+        return ""
+    more = f" and {len(names) - MOST_HOSTS} more" if len(names) > MOST_HOSTS else ""
+    return f" [{', '.join(names[:MOST_HOSTS])}{more}]"

@@ -1,0 +1,163 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Variables as users misspell them: each gets a sentence, and what the collection itself uses gets none."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+import pytest
+import yaml
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import variables
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.variables import Setting
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+SPECS = variables.known()
+
+
+def sentences(name, value="x", where=None):
+    if not variables.is_ours(name, SPECS):
+        return []
+    return variables.problems([Setting("h1", name, value, where)], SPECS, 1)
+
+
+MISSPELT = {
+    "smt_eval_runs": "smt_eval_run",
+    "smt_eval_name": "smt_eval_sample",
+    "smt_eval_arm": "smt_eval_arms",
+    "smt_eval_boot": "smt_eval_boots",
+    "smt_eval_workload": "smt_eval_workloads",
+    "smt_eval_placement": "smt_eval_placements",
+    "smt_eval_buget": "smt_eval_budget",
+    "smt_eval_host": "smt_eval_hosts",
+    "smt_eval_serail": "smt_eval_serial",
+    "smt_eval_samples": "smt_eval_sample",
+    "smt_eval_sample_second": "smt_eval_sample_seconds",
+    "smt_eval_affinity_conflict": "smt_eval_affinity_conflicts",
+    "smt_eval-run": "smt_eval_run",
+    "SMT_EVAL_RUN": "smt_eval_run",
+    "smt_evalrun": "smt_eval_run",
+    "smt_policy_scop": "smt_policy_scope",
+    "smt_policy_reboot": "smt_policy_reboot_ok",
+    "smt_policy_result": "smt_policy_results",
+    "smt_policy_class": "smt_policy_classes",
+    "smt_polcy": "smt_policy",
+    "smt_polcy_scope": "smt_policy_scope",
+    "smt_runtime_states": "smt_runtime_state",
+    "smt_runtime_threads": "smt_runtime_threads_per_core",
+    "smt_boot_reboot": "smt_boot_reboot_ok",
+    "smt_memory_overcomit": "smt_memory_overcommit",
+    "smt_report_licence": "smt_report_licence_per",
+    "smt_survey_file": "smt_survey_page",
+    "smt_compliance_html": "smt_compliance_hosts",
+    "smt_enforce_wave": "smt_enforce_waves",
+    "smt_enforce_healthcheck": "smt_enforce_health_check",
+    "smt_pull_uri": "smt_pull_url",
+}
+
+MALFORMED = [
+    ("smt_eval_boots", "zwei", "smt_eval_boots is 'zwei': it must be a whole number"),
+    ("smt_eval_boots", True, "smt_eval_boots is True: it must be a whole number"),
+    ("smt_eval_run", ["a"], "smt_eval_run is ['a']: it must be a text"),
+    ("smt_eval_margin", "1 %", "smt_eval_margin is '1 %': it must be a number"),
+    ("smt_eval_probe", "sometimes", "smt_eval_probe is 'sometimes': it must be auto, always or never"),
+    ("smt_eval_sample", "all", "smt_eval_sample is 'all': it must be a whole number"),
+    ("smt_eval_install", "maybe", "smt_eval_install is 'maybe': it must be true or false"),
+    ("smt_survey_probe", False, "smt_survey_probe is False: it must be auto, always or never"),
+    ("smt_memory_overcommit", "strickt", "smt_memory_overcommit is 'strickt': it must be heuristic, always or strict"),
+    ("smt_memory_nr_hugepages", "1G", "smt_memory_nr_hugepages is '1G': it must be a whole number"),
+    ("smt_enforce_max_fail_percentage", "10%", "smt_enforce_max_fail_percentage is '10%': it must be a number"),
+    ("smt_enforce_waves", {"a": 1}, "smt_enforce_waves is {'a': 1}: it must be a list"),
+    ("smt_policy_reboot_ok", "ja", "smt_policy_reboot_ok is 'ja': it must be true or false"),
+    ("smt_runtime_persist", "yes", "smt_runtime_persist is 'yes': it must be none, tmpfiles or systemd"),
+]
+
+
+@pytest.mark.parametrize(("name", "nearest"), MISSPELT.items())
+def test_a_misspelt_name_gets_one_sentence_with_the_nearest(name, nearest):
+    assert sentences(name) == [f"{name} is not a variable of threadwise.smt; the nearest is {nearest}"]
+
+
+@pytest.mark.parametrize(("name", "value", "sentence"), MALFORMED)
+def test_a_malformed_value_gets_one_sentence_with_what_is_allowed(name, value, sentence):
+    assert sentences(name, value) == [sentence]
+
+
+def test_the_tables_are_as_long_as_promised():
+    assert len(MISSPELT) + len(MALFORMED) >= 40
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("smt_eval_boots", "2"),
+        ("smt_eval_margin", 0.02),
+        ("smt_eval_arms", "smt_on,smt_off"),
+        ("smt_eval_install", "yes"),
+        ("smt_enforce_waves", [1, "10%"]),
+        ("smt_eval_custom", [{"name": "a", "argv": ["true"], "metric": {"name": "m", "unit": "1/s", "better": "higher"}}]),
+        ("smt_eval_run", 20260301),
+        ("smt_report_before", None),
+        # Each host gets a status for these.
+        ("smt_policy", "disabledd"),
+        ("smt_policy_scope", "bot"),
+        # Of users, of Ansible's facts, and private ones.
+        ("smt", {}),
+        ("smt_memory", {}),
+        ("smt_servers", ["a"]),
+        ("smtp_eval_run", "x"),
+        ("smt_team", "x"),
+        ("__smt_eval_runs", "x"),
+        ("eval_run", "x"),
+        (7, "x"),
+    ],
+)
+def test_what_can_be_used_or_is_not_ours_gets_none(name, value):
+    assert sentences(name, value) == []
+
+
+def test_the_place_and_the_hosts_are_named_where_they_are_known():
+    settings = [Setting(f"h{number}", "smt_policy_scop", "both", "all.yml:3") for number in range(5)] + [Setting("h9", "smt_eval_boots", "x")]
+    assert variables.problems(settings, SPECS, 6) == [
+        "smt_eval_boots is 'x': it must be a whole number [h9]",
+        "smt_policy_scop (set in all.yml:3) is not a variable of threadwise.smt; the nearest is smt_policy_scope [h0, h1, h2 and 2 more]",
+    ]
+    assert variables.problems(settings[:5], SPECS, 5)[0].endswith("the nearest is smt_policy_scope")
+
+
+def test_a_nested_value_says_which_part_is_wrong():
+    (sentence,) = sentences("smt_eval_custom", [{"name": "a", "argvv": ["true"]}])
+    assert sentence.startswith("smt_eval_custom is ") and "argvv" in sentence
+
+
+def used():
+    """Each variable of the collection that playbooks, roles and examples use."""
+    paths = [*ROOT.glob("playbooks/*.yml"), *ROOT.glob("roles/*/*/*.yml"), *ROOT.glob("roles/*/templates/*"), *ROOT.glob("examples/**/*.yml")]
+    text = "\n".join(re.sub("#.*|threadwise\\.smt\\.\\w+", "", path.read_text(encoding="utf-8")) for path in paths)
+    return {name for name in re.findall(r"(?<![\w.-])smt_[a-z_]*[a-z](?![\w-])", text) if name.startswith(variables.prefixes(SPECS))}
+
+
+def test_all_that_playbooks_and_roles_use_is_known():
+    assert len(used()) > 50
+    others = {"smt_eval_results", "smt_boot_args", "smt_memory_facts"}  # a directory and modules
+    assert used() - others <= set(SPECS)
+
+
+def test_each_declared_variable_of_a_playbook_is_used_and_explained_in_it():
+    for playbook, declared in variables.PLAYBOOKS.items():
+        text = (ROOT / "playbooks" / f"{playbook}.yml").read_text(encoding="utf-8")
+        assert [name for name in declared if f"#   {name} " not in text] == []
+    roles = {name for path in ROOT.glob("roles/*/meta/argument_specs.yml") for name in yaml.safe_load(path.read_text())["argument_specs"]["main"]["options"]}
+    assert [name for declared in variables.PLAYBOOKS.values() for name in declared if name in roles] == [], "a name has one declaration"
+
+
+def test_the_prefixes_are_those_of_roles_and_playbooks():
+    names = ("boot", "compliance", "enforce", "eval", "memory", "policy", "pull", "report", "runtime", "survey")
+    assert variables.prefixes(SPECS) == tuple(f"smt_{name}_" for name in names)
+
+
+def test_without_the_roles_it_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(variables, "_ROLES", tmp_path)
+    with pytest.raises(variables.VariablesError, match="install the collection again"):
+        variables.known()
