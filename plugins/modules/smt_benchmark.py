@@ -19,7 +19,10 @@ description:
   - C(SIGTERM) to the plan on the host ends it early; it puts the host back first.
 options:
   run:
-    description: Name of the run; a run never overwrites another.
+    description:
+      - Name of the run, which is the name of a directory - letters, digits, C(.), C(_) and C(-), at most 100.
+      - A run never overwrites another. It is refused before anything is measured, in check mode too, where O(dest) has a result of this host under it.
+      - Where the host still has the samples of such a run because its controller was lost, they are fetched instead, and nothing is measured again.
     type: str
     required: true
   dest:
@@ -169,6 +172,7 @@ options:
   step:
     description:
       - Which part of the work one call on the host does. The task itself goes through all of them; there is no need to set it.
+      - Roles set V(describe) to see beforehand, without a word on the terminal, what would be done and whether it can be done.
     type: str
     choices: [describe, measure, collect, forget]
     default: measure

@@ -88,6 +88,22 @@ def file_stem(host: str) -> str:
     return stem
 
 
+def see_that_none_exists(run_dir: str | os.PathLike[str], host: str) -> None:
+    """Refuse a run's directory that holds a result of the host from another start, whatever the file contains.
+
+    Args:
+        run_dir: directory of the run that is about to start. Results of its boots lie below ``boots/``.
+        host: the host's name.
+
+    Raises:
+        ResultError: there is such a file; the message names it and the way out.
+    """
+    name = f"{file_stem(host)}.json"
+    found = [path for path in (Path(run_dir) / name, *sorted(Path(run_dir).glob(f"boots/*/{name}"))) if os.path.lexists(path)]
+    if found:
+        raise ResultError(f"{found[0]} exists: a run never overwrites another, so give this one another name (smt_eval_run), or move that file away")
+
+
 def read_text(path: str | os.PathLike[str]) -> str | None:
     """Return the content of a file of the report, or None when it cannot be read."""
     try:
@@ -172,7 +188,7 @@ def save(run_dir: str | os.PathLike[str], document: dict[str, t.Any]) -> tuple[P
         The file, and whether it was written.
 
     Raises:
-        ResultError: not valid, cannot be written, or the file belongs to another host or run.
+        ResultError: not valid, cannot be written, or the file belongs to another host, run, or start of the run.
     """
     run_dir = Path(run_dir)
     host = document.get("host") if isinstance(document, dict) else None
@@ -194,5 +210,10 @@ def save(run_dir: str | os.PathLike[str], document: dict[str, t.Any]) -> tuple[P
             raise ResultError(
                 f"{path}: holds run {saved['run']} of host {text.line(saved['host'], 160)}, which is not overwritten by "
                 f"run {document['run']} of host {text.line(document['host'], 160)}: name another directory"
+            )
+        if saved.get("started") != document.get("started"):
+            raise ResultError(
+                f"{path}: holds run {saved['run']} as it started at {saved.get('started')}, which is not overwritten by its start at "
+                f"{document.get('started')}: move that file away"
             )
     return path, write_text(path, document_text)
