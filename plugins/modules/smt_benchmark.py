@@ -237,6 +237,16 @@ arms_left_out:
   returned: always
   type: list
   elements: dict
+workloads:
+  description: Names of the workloads that this host can measure.
+  returned: always
+  type: list
+  elements: str
+workloads_left_out:
+  description: Workloads whose commands this host does not have. C(name) and C(reason).
+  returned: always
+  type: list
+  elements: dict
 missing_packages:
   description: Packages with commands that the workloads need and the host does not have.
   returned: always

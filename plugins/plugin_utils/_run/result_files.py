@@ -104,6 +104,25 @@ def see_that_none_exists(run_dir: str | os.PathLike[str], host: str) -> None:
         raise ResultError(f"{found[0]} exists: a run never overwrites another, so give this one another name (smt_eval_run), or move that file away")
 
 
+def see_that_it_can_be_written(run_dir: str | os.PathLike[str]) -> None:
+    """Try to write a file where a run's directory is, or will be created; nothing of it stays.
+
+    Args:
+        run_dir: directory of the run.
+
+    Raises:
+        ResultError: the file cannot be written; the message names the directory and the reason.
+    """
+    place = Path(run_dir)
+    while not os.path.lexists(place):
+        place = place.parent
+    try:
+        with tempfile.TemporaryFile(dir=place) as tried:
+            tried.write(bytes(PIECE))
+    except OSError as error:
+        raise ResultError(f"{place}: results cannot be written here ({error.strerror}): choose another directory (smt_eval_dest)") from error
+
+
 def read_text(path: str | os.PathLike[str]) -> str | None:
     """Return the content of a file of the report, or None when it cannot be read."""
     try:

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run of a name that was used before: nothing is overwritten, nothing is measured in vain, and what no controller collected is fetched."""
+"""What is known before anything is measured: nothing is overwritten, nothing measured in vain, and what no controller collected is fetched."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from ansible_collections.threadwise.smt.plugins.action import smt_benchmark
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
-DESCRIBED = {"announcement": [], "arms": [], "arms_left_out": [], "missing_packages": [], "directory": "/runs", "uncollected": []}
+DESCRIBED = {
+    **{name: [] for name in ("announcement", "arms", "arms_left_out", "workloads_left_out", "missing_packages", "obstacles", "uncollected")},
+    "workloads": ["gzip"],
+    "directory": "/runs",
+}
 
 
 class Benchmark(smt_benchmark.ActionModule):
@@ -97,3 +101,29 @@ def test_a_role_that_only_asks_shows_nothing_and_starts_nothing(tmp_path, capsys
     asking = Benchmark(tmp_path, kept=[made("one")], announcement=["CPUs 1 go offline."], missing_packages=["sysbench"])
     assert asking.describe()["missing_packages"] == ["sysbench"]
     assert asking.asked == ["describe"] and capsys.readouterr() == ("", "")
+
+
+def test_obstacles_are_told_before_anything_starts(tmp_path):
+    for check_mode in (False, True):
+        stopped = Benchmark(tmp_path, check_mode=check_mode, obstacles=["this host is being changed by smt_state", "root is needed"])
+        answer = stopped.evaluate()
+        assert answer["failed"] and answer["msg"] == "nothing was measured: this host is being changed by smt_state; root is needed"
+        assert stopped.asked == ["describe"]
+
+
+def test_a_host_without_any_of_the_commands_is_not_measured(tmp_path):
+    lacking = {"workloads": [], "workloads_left_out": [{"name": "gzip", "reason": "gzip is not installed (package gzip)"}]}
+    stopped = Benchmark(tmp_path, **lacking)
+    assert stopped.evaluate()["msg"] == "nothing was measured: none of the workloads can be measured here: gzip is not installed (package gzip)"
+    assert stopped.asked == ["describe"]
+    assert "failed" not in Benchmark(tmp_path, check_mode=True, **lacking).evaluate(), "in check mode nothing is installed"
+
+
+@pytest.mark.parametrize("dest", ["/proc/results", "file/results"])
+def test_a_destination_that_cannot_be_written_is_refused_before_the_host_is_asked(tmp_path, monkeypatch, dest):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    lost = Benchmark(dest)
+    with pytest.raises(text.BorderError, match=r"results cannot be written here .*: choose another directory \(smt_eval_dest\)"):
+        lost.evaluate()
+    assert lost.asked == [] and [path.name for path in tmp_path.iterdir()] == ["file"]
