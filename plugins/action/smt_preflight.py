@@ -62,7 +62,7 @@ class ActionModule(ActionBase):
             directory = places.run_directory(dest, run)
             result_files.see_that_it_can_be_written(directory)
         except text.BorderError as error:
-            raise AnsibleActionFail(str(error)) from error
+            raise AnsibleActionFail(str(error)) from None
         refused: dict[str, str] = {}
         for host in hosts:
             try:
