@@ -47,7 +47,11 @@ options:
         C(vm.overcommit_kbytes). A limit that the host would exceed is not put in force, and the result says so with the figures.
     type: int
   workloads:
-    description: Names of the workloads.
+    description:
+      - Names of the workloads, in the order in which they are measured, each once. Built in are V(array_columns), V(array_columns_write),
+        V(array_rows), V(array_rows_write), V(false_sharing), V(gzip), V(int_float_loop), V(int_float_loop_co_runners), V(int_float_loop_niced),
+        V(load_levels), V(memory_pages), V(oltp), V(stream), V(sysbench_cpu), V(sysbench_threads).
+      - A workload whose command is missing on the host is named before the start, and left out.
     type: list
     elements: str
     default: [gzip, sysbench_cpu]
@@ -137,7 +141,7 @@ options:
     default: 300
   margin:
     description:
-      - The equivalence margin, as a share. The plan stops before its budget is spent when it knows each workload's main comparison to this
+      - The equivalence margin, as a share, from 0.0001 to 0.5. The plan stops before its budget is spent when it knows each workload's main comparison to this
         much, half the width of its interval; never because of what the comparison says.
     type: float
     default: 0.01
@@ -191,6 +195,8 @@ attributes:
   async:
     support: none
     description: The action starts the plan under async itself.
+notes:
+  - Needs root, C(become=true) in a playbook or C(ansible-playbook -b), to switch between arms. Without root V(as_found) alone can be measured.
 seealso:
   - module: threadwise.smt.smt_facts
   - module: threadwise.smt.smt_state
@@ -209,6 +215,13 @@ EXAMPLES = r"""
     run: placements
     arms: [as_found]
     budget: 60
+
+- name: Compare the memory policies
+  threadwise.smt.smt_benchmark:
+    run: overcommit
+    arms: [as_found, overcommit_strict]
+    workloads: [memory_pages]
+  become: true
 
 - name: Measure a command of my own beside gzip
   threadwise.smt.smt_benchmark:

@@ -127,3 +127,11 @@ def test_a_destination_that_cannot_be_written_is_refused_before_the_host_is_aske
     with pytest.raises(text.BorderError, match=r"results cannot be written here .*: choose another directory \(smt_eval_dest\)"):
         lost.evaluate()
     assert lost.asked == [] and [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_a_name_that_is_no_directory_is_refused_before_the_host_is_asked(tmp_path, check_mode):
+    named = Benchmark(tmp_path, run="a b/c", check_mode=check_mode)
+    with pytest.raises(text.BorderError, match="'a b/c' is not a valid run name: use at most 100 letters"):
+        named.evaluate()
+    assert named.asked == []

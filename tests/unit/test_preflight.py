@@ -68,3 +68,12 @@ def test_hosts_that_have_a_result_are_refused_and_no_others(tmp_path):
 def test_a_run_that_cannot_be_saved_is_refused(tmp_path, arguments, message):
     succeeded, result = preflight(tmp_path, **arguments)
     assert not succeeded and result["msg"].count(message) == 1
+
+
+@pytest.mark.parametrize("boots", ["zwei", "-1", "1.5", ""])
+def test_a_number_of_boots_that_is_none_is_refused_before_any_host_is_contacted(tmp_path, boots):
+    (tmp_path / "hosts").write_text("db1 ansible_host=127.0.0.1 ansible_port=1\n", encoding="ascii")
+    call = [ANSIBLE_PLAYBOOK, "-i", "hosts", "threadwise.smt.smt_eval", "--check", "-e", json.dumps({"smt_eval_boots": boots})]
+    done = subprocess.run(call, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    assert done.returncode == 2, done.stdout
+    assert f"smt_eval_boots is {boots}. Set it to the number of boots in each arm, or to 0" in done.stdout and "UNREACHABLE" not in done.stdout, done.stdout

@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import tempfile
 import typing as t
@@ -22,6 +23,9 @@ MISSING_LIBRARY = schema.MISSING_LIBRARY or text.MISSING_LIBRARY
 
 # Bytes compared or copied at a time.
 PIECE = 1024 * 1024
+
+# Times in pages, JSON and OpenMetrics.
+_TIMES = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d[0-9:.]*(?: UTC|Z|\+00:00)|(?<=_timestamp_seconds).*")
 
 # Names of the report's own files in a run's directory.
 REPORT_NAMES = frozenset({"index", "results", "comparisons", "summary", "metrics", "compare"})
@@ -134,6 +138,17 @@ def read_text(path: str | os.PathLike[str]) -> str | None:
 def write_text(path: str | os.PathLike[str], content: str, dry_run: bool = False) -> bool:
     """Write a text as UTF-8, as :func:`write_stream` does."""
     return write_stream(path, io.BytesIO(content.encode("utf-8")), dry_run)
+
+
+def write_page(path: str | os.PathLike[str], content: str, dry_run: bool = False) -> bool:
+    """Write a text that tells when it was made, as :func:`write_stream` does.
+
+    Returns:
+        Whether it tells anything else than the file did, apart from times.
+    """
+    before = read_text(path)
+    write_text(path, content, dry_run)
+    return before is None or _TIMES.sub("", before) != _TIMES.sub("", content)
 
 
 def write_stream(path: str | os.PathLike[str], source: t.IO[bytes], dry_run: bool = False) -> bool:
