@@ -26,7 +26,7 @@ DEST = "smt_eval_results"
 # The step that reads the host and starts nothing; a task that asks for it alone shows nothing either.
 DESCRIBE = "describe"
 # What the task returns of a host's description, whether it measures or not.
-ANNOUNCED = ("announcement", "arms", "arms_left_out", "workloads", "workloads_left_out", "missing_packages")
+ANNOUNCED = ("announcement", "arms", "arms_left_out", "workloads", "workloads_left_out", "missing_packages", "obstacles")
 # Seconds between reads of the progress, one command on the host each: shorter intervals would disturb the measurement.
 LOOK_SECONDS = 5
 # RunDirectory writes boot id and process id as JSON, so the boot id is in quotes.

@@ -265,6 +265,11 @@ missing_packages:
   returned: always
   type: list
   elements: str
+obstacles:
+  description: Why a plan could not start on the host now, one sentence each, such as who holds its lock.
+  returned: always
+  type: list
+  elements: str
 path:
   description: The result's file on the controller.
   returned: when it ran

@@ -98,8 +98,8 @@ def test_what_a_host_kept_of_another_start_stays_there(tmp_path, capsys):
 
 def test_a_role_that_only_asks_shows_nothing_and_starts_nothing(tmp_path, capsys):
     """Neither what it will show when it measures, nor a fetched result."""
-    asking = Benchmark(tmp_path, kept=[made("one")], announcement=["CPUs 1 go offline."], missing_packages=["sysbench"])
-    assert asking.describe()["missing_packages"] == ["sysbench"]
+    asking = Benchmark(tmp_path, kept=[made("one")], announcement=["CPUs 1 go offline."], missing_packages=["sysbench"], obstacles=["it is busy"])
+    assert asking.describe() == {**{name: asking.described[name] for name in smt_benchmark.ANNOUNCED}, "changed": False}
     assert asking.asked == ["describe"] and capsys.readouterr() == ("", "")
 
 
