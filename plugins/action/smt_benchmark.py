@@ -23,6 +23,10 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._run import progres
 MODULE = "smt_benchmark"
 ASYNC_STATUS = "ansible.legacy.async_status"
 DEST = "smt_eval_results"
+# The step that reads the host and starts nothing; a task that asks for it alone shows nothing either.
+DESCRIBE = "describe"
+# What the task returns of a host's description, whether it measures or not.
+ANNOUNCED = ("announcement", "arms", "arms_left_out", "workloads", "workloads_left_out", "missing_packages", "obstacles")
 # Seconds between reads of the progress, one command on the host each: shorter intervals would disturb the measurement.
 LOOK_SECONDS = 5
 # RunDirectory writes boot id and process id as JSON, so the boot id is in quotes.
@@ -74,16 +78,29 @@ class ActionModule(HostAction):
         # Convert Ansible's tagged strings to plain ones for the schema.
         host, run = json.loads(json.dumps([task_vars["inventory_hostname"], self._task.args.get("run")]))
         # Check the destination first: a result that cannot be saved is not worth measuring.
-        self._directory(run)
-        described = self._step(task_vars, "describe")
-        announced = {key: described[key] for key in ("announcement", "arms", "arms_left_out", "missing_packages")}
+        directory = self._directory(run)
+        result_files.see_that_none_exists(directory, host)
+        result_files.see_that_it_can_be_written(directory)
+        described = self._step(task_vars, DESCRIBE)
+        announced = {key: described[key] for key in ANNOUNCED}
+        if self._task.args.get("step") == DESCRIBE:
+            return dict(announced, changed=False)
         for sentence in described["announcement"]:
             display.display(f"{host}: {text.line(sentence)}")
+        is_kept = run in described["uncollected"]
+        if is_kept:
+            display.display(f"{host}: run {run} was measured before, and no controller collected it: it is fetched, and nothing is measured again.")
+        obstacles = [text.line(sentence, 2000) for sentence in described["obstacles"]]
+        # In check mode nothing is installed, so what is missing now may be there when the plan runs.
+        if not described["workloads"] and not self._task.check_mode:
+            obstacles.append(f"none of the workloads can be measured here: {'; '.join(one['reason'] for one in described['workloads_left_out'])}")
+        for earlier in sorted(set(described["uncollected"]) - {run}) if not self._task.check_mode else ():
+            self._fetch_earlier(task_vars, host, earlier)
+        if obstacles and not is_kept:
+            return dict(announced, changed=False, failed=True, msg=f"nothing was measured: {'; '.join(obstacles)}")
         if self._task.check_mode:
             return dict(announced, changed=False)
-        for earlier in described["uncollected"]:
-            self._fetch_earlier(task_vars, host, earlier)
-        job = self._measure(task_vars, host, os.path.join(described["directory"], run))
+        job = {} if is_kept else self._measure(task_vars, host, os.path.join(described["directory"], run))
         # The job's own answer: with a full disk the plan could not write down how it ended.
         error = job["msg"] if job.get("failed") else job.get("message")
         result = self._fetch(task_vars, host, run, error)

@@ -38,20 +38,20 @@ class ActionModule(ActionBase):
         for line in compliance_report.table(judged):
             display.display(line)
         now = datetime.datetime.now(datetime.UTC)
-        written = [self._write(options[name], make(judged, now)) for name, make in FORMATS.items() if options[name]]
+        changed = {options[name]: self._write(options[name], make(judged, now)) for name, make in FORMATS.items() if options[name]}
+        if changed and not self._task.check_mode:
+            display.display(f"The files: {', '.join(str(places.file(path)) for path in changed)}")
         return {
-            "changed": bool(written),
-            "files": written,
+            "changed": any(changed.values()),
+            "files": list(changed),
             "compliant": not compliance_report.exit_worthy(judged),
             "counts": compliance_report.counts(judged),
             "summary": compliance_report.sentence(judged),
         }
 
-    def _write(self, dest: str, text: str) -> str:
-        """Write a file, but not in check mode; return its path."""
-        if not self._task.check_mode:
-            try:
-                result_files.write_text(places.file(dest), text)
-            except BorderError as error:
-                raise AnsibleActionFail(f"smt_compliance: {error}") from error
-        return dest
+    def _write(self, dest: str, text: str) -> bool:
+        """Write a file, but not in check mode; return whether anything but its times changes."""
+        try:
+            return result_files.write_page(places.file(dest), text, self._task.check_mode)
+        except BorderError as error:
+            raise AnsibleActionFail(f"smt_compliance: {error}") from None

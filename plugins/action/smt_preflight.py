@@ -1,7 +1,7 @@
 # Copyright: threadwise.smt contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find out on the controller, before any connection, which variables cannot be used and which hosts it cannot reach."""
+"""Find out on the controller, before any connection, what it lacks: packages, usable variables, a place for results, the way to some hosts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from ansible import constants
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, schema, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import variables
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import transport
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, hardware_classes
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import libraries, result_files, transport
 
 try:
     from ansible._internal._datatag._tags import Origin
@@ -21,7 +24,18 @@ except ImportError:
     # Before ansible-core 2.19 a value does not know where it is from.
     Origin = None
 
+ARGUMENTS = {"run": {"type": "str"}, "dest": {"type": "path", "default": "smt_eval_results"}}
+
 display = Display()
+
+
+# Functions, because a test replaces what the modules say of their libraries.
+def _of_answers() -> list[ImportError | None]:
+    return [schema.MISSING_LIBRARY, text.MISSING_LIBRARY]
+
+
+def _of_reports() -> list[ImportError | None]:
+    return [paired.MISSING_LIBRARY, hardware_classes.MISSING_LIBRARY, charts.MISSING_LIBRARY]
 
 
 class ActionModule(ActionBase):
@@ -33,13 +47,44 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Run the task."""
         super().run(tmp, task_vars)
-        self.validate_argument_spec(argument_spec={})
-        self._check_variables(task_vars or {})
+        _dummy, given = self.validate_argument_spec(argument_spec=ARGUMENTS)
+        play = task_vars or {}
+        evaluates = given["run"] is not None
+        needed = [*_of_answers(), *(_of_reports() if evaluates else ())]
+        missing = libraries.sentence("an evaluation with its report" if evaluates else "reading what hosts answer", needed)
+        if missing:
+            raise AnsibleActionFail(missing)
+        self._check_variables(play)
+        lost, reason = self._unreachable(play)
+        refused = self._refused(given["dest"], given["run"], play["ansible_play_hosts_all"]) if evaluates else {}
+        return {"changed": False, "unreachable_hosts": list(lost), "reason": reason, "refused": refused}
+
+    @staticmethod
+    def _refused(dest: str, run: str, hosts: t.Iterable[str]) -> dict[str, str]:
+        """Return the hosts whose results a run would overwrite, each with the sentence.
+
+        Raises:
+            AnsibleActionFail: no result can be written.
+        """
+        try:
+            directory = places.run_directory(dest, run)
+            result_files.see_that_it_can_be_written(directory)
+        except text.BorderError as error:
+            raise AnsibleActionFail(str(error)) from None
+        refused: dict[str, str] = {}
+        for host in hosts:
+            try:
+                result_files.see_that_none_exists(directory, str(host))
+            except text.BorderError as error:
+                refused[str(host)] = str(error)
+        return refused
+
+    def _unreachable(self, play: dict[str, t.Any]) -> tuple[dict[str, str], str | None]:
+        """Return the hosts that cannot be reached, and one sentence about them all, which is also a warning."""
         # The default for hosts without a setting of their own: `--connection`, or the configuration.
         connection = self._task.connection or constants.config.get_config_value("DEFAULT_TRANSPORT")
         executable = constants.config.get_config_value("ssh_executable", plugin_type="connection", plugin_name="ssh")
         connections: list[transport.Connection] = []
-        play = task_vars or {}
         for host in play["ansible_play_hosts_all"]:
             known = play["hostvars"][host]
             connections.append(
@@ -49,7 +94,7 @@ class ActionModule(ActionBase):
         reason = transport.sentence(lost, len(connections))
         if reason:
             display.warning(reason)
-        return {"changed": False, "unreachable_hosts": list(lost), "reason": reason}
+        return lost, reason
 
     def _check_variables(self, task_vars: dict[str, t.Any]) -> None:
         """Fail, with a sentence for each, where variables are misspelt or have a value that cannot be used."""

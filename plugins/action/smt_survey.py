@@ -45,11 +45,13 @@ class ActionModule(ActionBase):
         return survey.unreached(host, reason or "it was not checked: an earlier task failed on it")
 
     def _write(self, dest: str, rows: t.Sequence[survey.Row]) -> bool:
-        """Write the page, but not in check mode; return whether it changes."""
+        """Write the page, but not in check mode, and show its path; return whether anything but its time changes."""
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+        try:
+            path = places.file(dest)
+            changed = result_files.write_page(path, survey.page(rows, now), self._task.check_mode)
+        except BorderError as error:
+            raise AnsibleActionFail(f"smt_survey: {error}") from None
         if not self._task.check_mode:
-            now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
-            try:
-                result_files.write_text(places.file(dest), survey.page(rows, now))
-            except BorderError as error:
-                raise AnsibleActionFail(f"smt_survey: {error}") from error
-        return True
+            display.display(f"The page: {path}")
+        return changed

@@ -19,7 +19,10 @@ description:
   - C(SIGTERM) to the plan on the host ends it early; it puts the host back first.
 options:
   run:
-    description: Name of the run; a run never overwrites another.
+    description:
+      - Name of the run, which is the name of a directory - letters, digits, C(.), C(_) and C(-), at most 100.
+      - A run never overwrites another. It is refused before anything is measured, in check mode too, where O(dest) has a result of this host under it.
+      - Where the host still has the samples of such a run because its controller was lost, they are fetched instead, and nothing is measured again.
     type: str
     required: true
   dest:
@@ -44,7 +47,11 @@ options:
         C(vm.overcommit_kbytes). A limit that the host would exceed is not put in force, and the result says so with the figures.
     type: int
   workloads:
-    description: Names of the workloads.
+    description:
+      - Names of the workloads, in the order in which they are measured, each once. Built in are V(array_columns), V(array_columns_write),
+        V(array_rows), V(array_rows_write), V(false_sharing), V(gzip), V(int_float_loop), V(int_float_loop_co_runners), V(int_float_loop_niced),
+        V(load_levels), V(memory_pages), V(oltp), V(stream), V(sysbench_cpu), V(sysbench_threads).
+      - A workload whose command is missing on the host is named before the start, and left out.
     type: list
     elements: str
     default: [gzip, sysbench_cpu]
@@ -134,7 +141,7 @@ options:
     default: 300
   margin:
     description:
-      - The equivalence margin, as a share. The plan stops before its budget is spent when it knows each workload's main comparison to this
+      - The equivalence margin, as a share, from 0.0001 to 0.5. The plan stops before its budget is spent when it knows each workload's main comparison to this
         much, half the width of its interval; never because of what the comparison says.
     type: float
     default: 0.01
@@ -169,6 +176,7 @@ options:
   step:
     description:
       - Which part of the work one call on the host does. The task itself goes through all of them; there is no need to set it.
+      - Roles set V(describe) to see beforehand, without a word on the terminal, what would be done and whether it can be done.
     type: str
     choices: [describe, measure, collect, forget]
     default: measure
@@ -187,6 +195,8 @@ attributes:
   async:
     support: none
     description: The action starts the plan under async itself.
+notes:
+  - Needs root, C(become=true) in a playbook or C(ansible-playbook -b), to switch between arms. Without root V(as_found) alone can be measured.
 seealso:
   - module: threadwise.smt.smt_facts
   - module: threadwise.smt.smt_state
@@ -205,6 +215,13 @@ EXAMPLES = r"""
     run: placements
     arms: [as_found]
     budget: 60
+
+- name: Compare the memory policies
+  threadwise.smt.smt_benchmark:
+    run: overcommit
+    arms: [as_found, overcommit_strict]
+    workloads: [memory_pages]
+  become: true
 
 - name: Measure a command of my own beside gzip
   threadwise.smt.smt_benchmark:
@@ -233,8 +250,23 @@ arms_left_out:
   returned: always
   type: list
   elements: dict
+workloads:
+  description: Names of the workloads that this host can measure.
+  returned: always
+  type: list
+  elements: str
+workloads_left_out:
+  description: Workloads whose commands this host does not have. C(name) and C(reason).
+  returned: always
+  type: list
+  elements: dict
 missing_packages:
   description: Packages with commands that the workloads need and the host does not have.
+  returned: always
+  type: list
+  elements: str
+obstacles:
+  description: Why a plan could not start on the host now, one sentence each, such as who holds its lock.
   returned: always
   type: list
   elements: str

@@ -22,11 +22,12 @@ options:
     description:
       - V(enabled) removes every argument that turns SMT off, whoever set it, and returns what it removed.
       - V(disabled) boots with C(nosmt). SMT can be turned on again at run time.
+      - V(on) and V(off), and YAML's V(true) and V(false), are other words for V(enabled) and V(disabled).
       - V(forced_off) boots with C(nosmt=force). SMT stays off until a reboot without it.
       - V(mitigations_nosmt) boots with C(mitigations=auto,nosmt), which turns SMT off only on processors whose vulnerabilities require it.
         Attack vectors that another C(mitigations) takes out (Linux 6.17 and later) stay out, in a second one behind it. C(no_cross_thread) goes.
     type: str
-    choices: [enabled, disabled, forced_off, mitigations_nosmt]
+    choices: [enabled, disabled, forced_off, mitigations_nosmt, 'on', 'off']
   maxcpus:
     description:
       - The number of CPUs to start at boot, or V(one_per_core) for the number of cores.
@@ -116,13 +117,14 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import transaction
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import states
 
 
 def main() -> None:
     """Set the boot arguments."""
     module = AnsibleModule(
         argument_spec={
-            "smt": {"type": "str", "choices": ["enabled", "disabled", "forced_off", "mitigations_nosmt"]},
+            "smt": {"type": "str", "choices": ["enabled", "disabled", "forced_off", "mitigations_nosmt", "on", "off"]},
             "maxcpus": {"type": "str"},
             "force": {"type": "bool", "default": False},
         },
@@ -132,7 +134,7 @@ def main() -> None:
     )
     transaction.defer_termination_signals()
     given = module.params
-    request = boot_change.Request(given["smt"], given["maxcpus"], given["force"], module.check_mode)
+    request = boot_change.Request(states.named(given["smt"]), given["maxcpus"], given["force"], module.check_mode)
     try:
         result = boot_change.run(host_files.HostFs("/"), request)
     except boot_change.ERRORS as error:

@@ -7,18 +7,27 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: smt_preflight
-short_description: Which variables cannot be used, and which hosts this controller cannot reach
+short_description: What a controller lacks, before any host is contacted
 version_added: 0.1.0
 description:
-  - Used by the playbooks C(threadwise.smt.smt_eval), C(threadwise.smt.smt_survey), C(threadwise.smt.smt_compliance) and
-    C(threadwise.smt.smt_enforce); not to be called directly.
-  - Fails, before any host is asked, where a host or the play has a variable with a prefix of this collection that the collection does not know, or one
+  - Used by the playbooks of this collection; not to be called directly.
+  - Fails, in one sentence with the C(pip install) that helps, where this controller has not the Python packages that are needed.
+  - Fails where a host or the play has a variable with a prefix of this collection that the collection does not know, or one
     whose value has not the declared type or is not one of the declared choices. It says so in one sentence a variable, with the nearest known name, or what
     the value must be.
+  - With O(run) it also fails where the run's name is not valid, or where its results could not be written, and names the hosts whose results the run would
+    overwrite.
   - Looks, before any host is asked, whether the controller has the program by which each host of the play is reached, and says in one sentence for all of
     them where it has not. Run it once.
   - Today that program is C(ssh), or what C(ansible_ssh_executable) names, of hosts with the connection P(ansible.builtin.ssh#connection).
-options: {}
+options:
+  run:
+    description: Name of the run of an evaluation that is about to start.
+    type: str
+  dest:
+    description: Directory on the controller that holds runs.
+    type: path
+    default: smt_eval_results
 extends_documentation_fragment:
   - threadwise.smt.attributes.controller
 attributes:
@@ -35,9 +44,19 @@ EXAMPLES = r"""
   threadwise.smt.smt_preflight:
   run_once: true
   register: smt_preflight_result
+
+- name: See that an evaluation can start
+  threadwise.smt.smt_preflight:
+    run: before-the-upgrade
+  run_once: true
 """
 
 RETURN = r"""
+refused:
+  description: The hosts that have a result of the run O(run), each with a sentence that names the file and the way out; empty without O(run).
+  returned: success
+  type: dict
+  sample: {db1: "smt_eval_results/one/db1.json exists: a run never overwrites another, so give this one another name (smt_eval_run), or move that file away"}
 unreachable_hosts:
   description: The hosts that cannot be reached from this controller, in the order of the play.
   returned: success

@@ -23,9 +23,10 @@ options:
       - V(enabled) brings the siblings of all cores online that are in use. CPUs that were off on purpose stay off, which are those
         that were offline while SMT was in use on other cores.
       - V(restored) brings back the state from before the first change, removes what keeps a setting over boots, and forgets the saved state.
+      - V(on) and V(off), and YAML's V(true) and V(false), are other words for V(enabled) and V(disabled).
       - Mutually exclusive with O(threads_per_core).
     type: str
-    choices: [enabled, disabled, restored]
+    choices: [enabled, disabled, restored, 'on', 'off']
   threads_per_core:
     description:
       - So many threads of each core are online, the first ones. V(1) is the same as O(state=disabled).
@@ -86,7 +87,8 @@ attributes:
   diff_mode:
     support: full
 notes:
-  - Needs root. Never time a workload across a change.
+  - Needs root, C(become=true) in a playbook or C(ansible-playbook -b), because it writes files of the kernel below C(/sys) and the saved state.
+  - Never time a workload across a change.
   - A confirmation and the end of O(rollback_after) exclude each other. Whichever gets the host's lock first decides, and a confirmation that comes too late
     fails.
 seealso:
@@ -99,20 +101,24 @@ EXAMPLES = r"""
 - name: One thread per core
   threadwise.smt.smt_state:
     state: disabled
+  become: true
 
 - name: Two of four threads of each core, although some services are pinned
   threadwise.smt.smt_state:
     threads_per_core: 2
     affinity_conflicts: warn
+  become: true
 
 - name: Refuse also where the database that its user starts by hand is pinned
   threadwise.smt.smt_state:
     state: disabled
     affinity_conflicts_of: [services, oracle]
+  become: true
 
 - name: Restore the state from before the first change
   threadwise.smt.smt_state:
     state: restored
+  become: true
 """
 
 RETURN = r"""
@@ -147,13 +153,14 @@ rollback_pending:
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change, rollback_timer
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import states
 
 
 def main() -> None:
     """Change the running SMT state."""
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["enabled", "disabled", "restored"]},
+            "state": {"type": "str", "choices": ["enabled", "disabled", "restored", "on", "off"]},
             "threads_per_core": {"type": "int"},
             "method": {"type": "str", "choices": ["auto", "smt_control", "cpu_online"], "default": "auto"},
             "affinity_conflicts": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
@@ -171,7 +178,7 @@ def main() -> None:
     if given["rollback_after"] is not None and not 1 <= given["rollback_after"] <= rollback_timer.LONGEST_SECONDS:
         module.fail_json(msg=f"rollback_after is {given['rollback_after']}: it must be from 1 to {rollback_timer.LONGEST_SECONDS} seconds")
     request = smt_change.Request(
-        given["state"],
+        states.named(given["state"]),
         given["threads_per_core"],
         given["method"],
         given["affinity_conflicts"],

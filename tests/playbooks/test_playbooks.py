@@ -44,6 +44,17 @@ def test_an_evaluation_leaves_its_report_below_the_directory_of_the_call(evaluat
     assert_it_left_a_report(*evaluated)
 
 
+@pytest.mark.xdist_group("evaluated")
+@pytest.mark.parametrize("arguments", [(), ("--check",)])
+def test_an_evaluation_under_the_name_of_an_earlier_one_is_refused(evaluated, arguments):
+    directory = evaluated[0]
+    written = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in (directory / "smt_eval_results").rglob("*") if path.is_file()}
+    code, seen = play(directory, "threadwise.smt.smt_eval", *arguments, smt_eval_run="one", **SHORT)
+    assert code == 2, seen
+    assert "smt_eval_results/one/localhost.json exists: a run never overwrites another" in " ".join(seen.split())
+    assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in (directory / "smt_eval_results").rglob("*") if path.is_file()} == written
+
+
 def test_an_evaluation_called_by_the_path_of_its_playbook_does_so_too(tmp_path):
     code, seen = play(tmp_path, str(ROOT / "playbooks/smt_eval.yml"), smt_eval_run="one", **SHORT)
     assert code == 0, seen

@@ -9,8 +9,13 @@ import re
 
 import pytest
 import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.parsing.convert_bool import BOOLEANS_FALSE, BOOLEANS_TRUE
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import registry
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import states
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.version import COLLECTION_VERSION
-from ansible_collections.threadwise.smt.plugins.modules import smt_benchmark, smt_memory
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
+from ansible_collections.threadwise.smt.plugins.modules import smt_benchmark, smt_boot_args, smt_memory, smt_state
 from packaging.requirements import Requirement
 from packaging.version import Version
 
@@ -113,6 +118,30 @@ def test_the_role_takes_commands_of_ones_own_as_the_module_does():
     module = yaml.safe_load(smt_benchmark.DOCUMENTATION)["options"]["custom"]
     role = load("roles/smt_eval/meta/argument_specs.yml")["argument_specs"]["main"]["options"]["smt_eval_custom"]
     assert _renamed(role) == module
+
+
+@pytest.mark.parametrize(
+    ("module", "option", "role", "variable"), [(smt_state, "state", "smt_runtime", "smt_runtime_state"), (smt_boot_args, "smt", "smt_boot", "smt_boot_smt")]
+)
+def test_a_role_takes_the_states_that_its_module_takes(module, option, role, variable):
+    """Of all words for true and false only on and off are among them: Ansible then takes YAML's booleans for these."""
+    choices = yaml.safe_load(module.DOCUMENTATION)["options"][option]["choices"]
+    assert load(f"roles/{role}/meta/argument_specs.yml")["argument_specs"]["main"]["options"][variable]["choices"] == choices
+    assert set(choices) & (BOOLEANS_TRUE | BOOLEANS_FALSE) == {"on", "off"}
+    spec = ArgumentSpecValidator({option: {"type": "str", "choices": choices}})
+    taken = {given: states.named(spec.validate({option: given}).validated_parameters[option]) for given in (True, False, "on", "off", "enabled")}
+    assert taken == {True: "enabled", False: "disabled", "on": "enabled", "off": "disabled", "enabled": "enabled"}
+
+
+def test_each_workload_and_arm_is_named_where_it_is_asked_for():
+    options = yaml.safe_load(smt_benchmark.DOCUMENTATION)["options"]
+    spec = load("roles/smt_eval/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+    readme = (ROOT / "roles/smt_eval/README.md").read_text(encoding="utf-8")
+    arms = [kind.pattern for kinds in registry.ARMS for kind in kinds]
+    for name, known in (("workloads", list(BUILT_IN)), ("arms", arms)):
+        for text in (options[name], spec[f"smt_eval_{name}"]):
+            assert [one for one in known if f"V({one})" not in " ".join(text["description"])] == []
+        assert [one for one in known if f"`{one}`" not in readme] == []
 
 
 def test_the_role_takes_the_memory_policy_as_the_module_does():

@@ -53,6 +53,9 @@ def check_settings(settings: t.Mapping[str, t.Any]) -> None:
         WorkloadError: a workload does not exist, or a user's own command is not valid.
         PlacementError: a placement does not exist.
     """
+    names = settings["workloads"]
+    if len(set(names)) < len(names):
+        raise PlanError(f"workloads has a name twice: {', '.join(names)}")
     if not chosen(settings):
         raise PlanError(f"no workload is given: choose from {', '.join(sorted(catalogue.BUILT_IN))}, or give a command of your own")
     selection.check(settings["arms"])
@@ -66,7 +69,7 @@ def check_settings(settings: t.Mapping[str, t.Any]) -> None:
         "blocks": (1, 10000),
         "sample_seconds": (0.05, 600),
         "settle_seconds": (0, 600),
-        "margin": (0.0001, 1),
+        "margin": (0.0001, 0.5),
     }
     for name, (least, most) in limits.items():
         value = settings[name]

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -102,6 +103,7 @@ class Arms:
                 if arm.name != arms.AS_FOUND
             ]
         self.arms: list[Arm] = possible if compared else [_as_found(host)]
+        self._switched = [arm.title for arm in possible if arm.lever]
         self._current: Arm | None = None
         self._saved: Mapping[str, t.Any] = {}
 
@@ -116,6 +118,15 @@ class Arms:
         if self.compared:
             return None
         return self.left_out[0]["reason"] if self.left_out else "no other arm than the host as found was asked for"
+
+    def needs_root(self) -> str | None:
+        """Return the sentence for a user who is not root and asked for arms that the host could be switched to, or None where no root is needed."""
+        if not self._switched or os.geteuid() == 0:
+            return None
+        return (
+            f"root is needed to switch this host to {' and '.join(self._switched)}: use become: true, or ansible-playbook -b; "
+            f"without root only the arm {arms.AS_FOUND} can be measured (smt_eval_arms={arms.AS_FOUND})"
+        )
 
     @property
     def names(self) -> list[str]:

@@ -34,6 +34,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads import d
 WATCHDOG_EXTRA_SECONDS = 600
 # How long fetching a run waits until its process, or the watchdog that restores the host after it, has ended.
 END_SECONDS = 60
+# How long an evaluation waits for the lock: another process that only looks whether the host is free holds it for a moment.
+LOCK_SECONDS = 1.0
 # The lock file against other evaluations of the same user who is not root, beside the runs. Root uses the host's lock.
 USER_LOCK = "lock"
 # A plan that gets one of these signals still restores the host. After SIGKILL the watchdog does.
@@ -48,8 +50,9 @@ def describe(name: str, settings: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         settings: as for ``plan.Plan``.
 
     Returns:
-        dict: ``announcement`` (list of sentences), ``arms`` and ``arms_left_out`` (as in the result), ``missing_packages``, ``directory`` (of all runs),
-        ``uncollected`` (names of runs that have ended and are still on this host, because their controller did not fetch them).
+        dict: ``announcement`` (list of sentences), ``arms`` and ``arms_left_out`` (as in the result), ``workloads`` (names of those that can be measured),
+        ``workloads_left_out`` (``name`` and ``reason``), ``missing_packages``, ``obstacles`` (why the plan cannot start now, one sentence each), ``directory``
+        (of all runs), ``uncollected`` (names of runs that have ended and are still on this host, because their controller did not fetch them).
 
     Raises:
         RunDirectoryError: the name of the run is not valid.
@@ -62,11 +65,16 @@ def describe(name: str, settings: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     plan.check_settings(settings)
     host = smt_facts.gather(HostFs("/"))
     outline = _outline(host, settings, smt_state.read("/"))
+    left_out = _missing(settings)
+    lacking = [workload["name"] for workload, _reason in left_out]
     return {
-        "announcement": announcement(host, outline, settings),
+        "announcement": [*announcement(host, outline, settings), *(_left_out(workload, reason) for workload, reason in left_out)],
         "arms": outline.arms.described(),
         "arms_left_out": outline.arms.left_out,
-        "missing_packages": missing_packages(settings),
+        "workloads": [workload["name"] for workload in plan.chosen(settings) if workload["name"] not in lacking],
+        "workloads_left_out": [{"name": workload["name"], "reason": reason} for workload, reason in left_out],
+        "missing_packages": sorted({package for package in (declaration.package(workload) for workload, _reason in left_out) if package is not None}),
+        "obstacles": _obstacles(HostFs("/"), outline),
         "directory": base_directory(),
         "uncollected": kept_runs(base_directory()),
     }
@@ -94,11 +102,27 @@ def _known(value: object) -> object:
     return "unknown" if value is None else value
 
 
-def missing_packages(settings: t.Mapping[str, t.Any]) -> list[str]:
-    """Return the packages that provide the missing commands of the plan's workloads, sorted."""
+def _missing(settings: t.Mapping[str, t.Any]) -> list[tuple[declaration.Workload, str]]:
+    """Return the workloads whose commands this host does not have, each with what is missing."""
     path = os.environ.get("PATH", os.defpath)
-    incomplete = [workload for workload in plan.chosen(settings) if declaration.missing(workload, path)]
-    return sorted({package for package in map(declaration.package, incomplete) if package is not None})
+    found = [(workload, declaration.missing(workload, path)) for workload in plan.chosen(settings)]
+    return [(workload, reason) for workload, reason in found if reason is not None]
+
+
+def _left_out(workload: declaration.Workload, reason: str) -> str:
+    remedy = "" if declaration.package(workload) is None else "; smt_eval_install=true installs what is missing"
+    return f"The workload {workload['name']} is left out: {reason}{remedy}."
+
+
+def _obstacles(fs: HostFs, outline: plan.Outline) -> list[str]:
+    """Return why a plan could not start on this host now, one sentence each."""
+    root = outline.arms.needs_root()
+    holder = _lock("").holder()
+    try:
+        _see_that_no_change_waits(fs)
+    except HostLockError as error:
+        return [*filter(None, (root, holder)), str(error)]
+    return [*filter(None, (root, holder))]
 
 
 def _length(seconds: float) -> str:
@@ -139,6 +163,9 @@ def measure(name: str, settings: t.Mapping[str, t.Any]) -> dict[str, str | None]
         host = smt_facts.gather(HostFs("/"))
         outline = _outline(host, settings, smt_state.read("/"))
         arms = outline.arms
+        not_root = arms.needs_root()
+        if not_root:
+            raise plan.PlanError(not_root)
         saved = arms.save()
         sweep(base_directory())
         files.create()
@@ -195,9 +222,15 @@ def _alone(purpose: str) -> t.Iterator[HostLock]:
     Yields:
         The lock, which the watchdog keeps open.
     """
-    host_lock = HostLock("/", purpose) if os.geteuid() == 0 else HostLock(os.path.dirname(base_directory()), purpose, path=USER_LOCK)
-    with host_lock as lock:
+    with _lock(purpose) as lock:
         yield lock
+
+
+def _lock(purpose: str) -> HostLock:
+    """Return the lock against other processes, for root that of the host, for others that of their own evaluations."""
+    if os.geteuid() == 0:
+        return HostLock("/", purpose, LOCK_SECONDS)
+    return HostLock(os.path.dirname(base_directory()), purpose, LOCK_SECONDS, path=USER_LOCK)
 
 
 def _carry_out(

@@ -65,6 +65,11 @@ class HostLock:
             os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
             self.descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
+            if isinstance(error, PermissionError) and os.geteuid() != 0:
+                raise HostLockError(
+                    f"{self._purpose} needs root to change this host or to keep others from changing it, and runs as user "
+                    f"{user_name(os.geteuid()) or os.geteuid()}: use become: true, or ansible-playbook -b ({self._path}: {error.strerror})"
+                ) from error
             raise HostLockError(f"{self._path}: the lock cannot be opened: {error.strerror}") from error
         try:
             self._take()
@@ -80,6 +85,20 @@ class HostLock:
         """Close the lock file."""
         # Closed, not unlocked: a watchdog that inherited the descriptor keeps the lock until it has restored the state.
         os.close(self.descriptor)
+
+    def holder(self) -> str | None:
+        """Return who holds the lock now, as a sentence, or None when nobody does; nothing is created or kept."""
+        try:
+            self.descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(self.descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return self._holder()
+        finally:
+            os.close(self.descriptor)
+        return None
 
     def _take(self) -> None:
         end = time.monotonic() + self._seconds

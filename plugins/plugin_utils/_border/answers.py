@@ -23,6 +23,7 @@ _SENTENCES = schema.items(schema.TEXT, 20_000)
 _STATE = schema.whole(control=schema.text(100), active=schema.or_null(schema.BOOL), online=schema.CPU_LIST)
 _ARGUMENTS = schema.items(schema.text(4096), 1000)
 _NAMES = schema.items(schema.text(300), 20_000)
+_WORKLOADS = schema.items(schema.NAME, 200)
 _DIFF_TEXT = schema.text(4 * MIB)
 _DIFF = schema.strict(before=_DIFF_TEXT, after=_DIFF_TEXT, before_header=schema.text(4096), after_header=schema.text(4096))
 
@@ -101,6 +102,9 @@ KINDS = {
             "announcement": schema.items(schema.TEXT, 100),
             "arms": results.ARMS,
             "arms_left_out": results.ARMS_LEFT_OUT,
+            "workloads": _WORKLOADS,
+            "workloads_left_out": schema.items(schema.whole(name=schema.NAME, reason=schema.TEXT), 200),
+            "obstacles": schema.items(schema.TEXT, 10),
             "missing_packages": schema.items(schema.text(100, r"^[A-Za-z0-9][A-Za-z0-9+._-]*$"), 100),
             "directory": schema.text(1000, r"^/[^\n]*$"),
             "uncollected": schema.items(schema.text(100, results.RUN_NAME), 100),

@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import tempfile
 import typing as t
@@ -22,6 +23,9 @@ MISSING_LIBRARY = schema.MISSING_LIBRARY or text.MISSING_LIBRARY
 
 # Bytes compared or copied at a time.
 PIECE = 1024 * 1024
+
+# Times in pages, JSON and OpenMetrics.
+_TIMES = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d[0-9:.]*(?: UTC|Z|\+00:00)|(?<=_timestamp_seconds).*")
 
 # Names of the report's own files in a run's directory.
 REPORT_NAMES = frozenset({"index", "results", "comparisons", "summary", "metrics", "compare"})
@@ -88,6 +92,41 @@ def file_stem(host: str) -> str:
     return stem
 
 
+def see_that_none_exists(run_dir: str | os.PathLike[str], host: str) -> None:
+    """Refuse a run's directory that holds a result of the host from another start, whatever the file contains.
+
+    Args:
+        run_dir: directory of the run that is about to start. Results of its boots lie below ``boots/``.
+        host: the host's name.
+
+    Raises:
+        ResultError: there is such a file; the message names it and the way out.
+    """
+    name = f"{file_stem(host)}.json"
+    found = [path for path in (Path(run_dir) / name, *sorted(Path(run_dir).glob(f"boots/*/{name}"))) if os.path.lexists(path)]
+    if found:
+        raise ResultError(f"{found[0]} exists: a run never overwrites another, so give this one another name (smt_eval_run), or move that file away")
+
+
+def see_that_it_can_be_written(run_dir: str | os.PathLike[str]) -> None:
+    """Try to write a file where a run's directory is, or will be created; nothing of it stays.
+
+    Args:
+        run_dir: directory of the run.
+
+    Raises:
+        ResultError: the file cannot be written; the message names the directory and the reason.
+    """
+    place = Path(run_dir)
+    while not os.path.lexists(place):
+        place = place.parent
+    try:
+        with tempfile.TemporaryFile(dir=place) as tried:
+            tried.write(bytes(PIECE))
+    except OSError as error:
+        raise ResultError(f"{place}: results cannot be written here ({error.strerror}): choose another directory (smt_eval_dest)") from error
+
+
 def read_text(path: str | os.PathLike[str]) -> str | None:
     """Return the content of a file of the report, or None when it cannot be read."""
     try:
@@ -99,6 +138,17 @@ def read_text(path: str | os.PathLike[str]) -> str | None:
 def write_text(path: str | os.PathLike[str], content: str, dry_run: bool = False) -> bool:
     """Write a text as UTF-8, as :func:`write_stream` does."""
     return write_stream(path, io.BytesIO(content.encode("utf-8")), dry_run)
+
+
+def write_page(path: str | os.PathLike[str], content: str, dry_run: bool = False) -> bool:
+    """Write a text that tells when it was made, as :func:`write_stream` does.
+
+    Returns:
+        Whether it tells anything else than the file did, apart from times.
+    """
+    before = read_text(path)
+    write_text(path, content, dry_run)
+    return before is None or _TIMES.sub("", before) != _TIMES.sub("", content)
 
 
 def write_stream(path: str | os.PathLike[str], source: t.IO[bytes], dry_run: bool = False) -> bool:
@@ -172,7 +222,7 @@ def save(run_dir: str | os.PathLike[str], document: dict[str, t.Any]) -> tuple[P
         The file, and whether it was written.
 
     Raises:
-        ResultError: not valid, cannot be written, or the file belongs to another host or run.
+        ResultError: not valid, cannot be written, or the file belongs to another host, run, or start of the run.
     """
     run_dir = Path(run_dir)
     host = document.get("host") if isinstance(document, dict) else None
@@ -194,5 +244,10 @@ def save(run_dir: str | os.PathLike[str], document: dict[str, t.Any]) -> tuple[P
             raise ResultError(
                 f"{path}: holds run {saved['run']} of host {text.line(saved['host'], 160)}, which is not overwritten by "
                 f"run {document['run']} of host {text.line(document['host'], 160)}: name another directory"
+            )
+        if saved.get("started") != document.get("started"):
+            raise ResultError(
+                f"{path}: holds run {saved['run']} as it started at {saved.get('started')}, which is not overwritten by its start at "
+                f"{document.get('started')}: move that file away"
             )
     return path, write_text(path, document_text)

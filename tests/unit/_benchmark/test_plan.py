@@ -350,7 +350,9 @@ RATE_COMMAND = own("own", "echo rate 1")
         ({"placements": ["x"]}, "there is no placement 'x'"),
         ({"workloads": ["x"]}, "there is no workload x"),
         ({"workloads": []}, "no workload is given"),
+        ({"workloads": ["gzip", "gzip"]}, "workloads has a name twice: gzip, gzip"),
         ({"margin": 0}, "margin is 0"),
+        ({"margin": 1}, "margin is 1: it must be from 0.0001 to 0.5"),
         ({"custom": [dict(RATE_COMMAND, name="A b")]}, "is not a valid name"),
     ],
 )

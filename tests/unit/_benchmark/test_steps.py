@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import steps
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import memory
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import plan, steps
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectory, RunDirectoryError, base_directory
 from ansible_collections.threadwise.smt.plugins.module_utils._host import locks
 
@@ -62,7 +64,10 @@ CUSTOM = [{"name": "own", "argv": ["echo", "rate 1"], "metric": {"name": "rate",
 
 def test_a_second_evaluation_is_refused_with_the_name_of_the_first_and_does_not_affect_it(held, tmp_path):
     settings = dict(SETTINGS, custom=CUSTOM)
-    assert steps.describe("second", settings)["uncollected"] == []
+    described = steps.describe("second", settings)
+    assert described["uncollected"] == []
+    (obstacle,) = described["obstacles"]
+    assert re.search(rf"an evaluation \(run first\), pid {held} .*: try again when it has finished", obstacle)
     with pytest.raises(locks.HostLockError, match=rf"an evaluation \(run first\), pid {held} .*: try again when it has finished"):
         steps.measure("second", settings)
     for step in (steps.collect, steps.forget):
@@ -75,7 +80,8 @@ def test_a_second_evaluation_is_refused_with_the_name_of_the_first_and_does_not_
     assert result["outcome"] == "completed" and [sample["block"] for sample in result["samples"]] == [0, 1, 2]
     steps.forget("first", settings)
     assert steps.measure("second", settings)["outcome"] == "completed"
-    assert steps.describe("third", settings)["uncollected"] == ["second"]
+    third = steps.describe("third", settings)
+    assert (third["uncollected"], third["obstacles"]) == (["second"], [])
 
 
 def test_a_killed_evaluation_is_reported_as_interrupted(held):
@@ -94,3 +100,36 @@ def test_a_killed_evaluation_is_reported_as_interrupted(held):
 def test_a_name_that_leads_to_another_path_is_refused_by_each_step(step, name):
     with pytest.raises(RunDirectoryError, match="a run cannot be called"):
         steps.STEPS[step](name, dict(SETTINGS, custom=CUSTOM))
+
+
+def test_a_user_who_is_not_root_hears_before_the_start_that_arms_need_root(monkeypatch):
+    """This machine may have nothing to switch: what is asked of the arms is whether the host could be switched to them."""
+    settings = dict(SETTINGS, custom=CUSTOM, arms=["as_found", "panic_on_oom"])
+    monkeypatch.setattr(memory._MemoryPolicy, "_why_not", lambda self: None)
+    (obstacle,) = steps.describe("one", settings)["obstacles"]
+    assert obstacle.startswith("root is needed to switch this host to panic when out of memory: use become: true, or ansible-playbook -b")
+    with pytest.raises(plan.PlanError, match="root is needed to switch this host"):
+        steps.measure("one", settings)
+    assert steps.describe("two", dict(settings, arms=["as_found"]))["obstacles"] == []
+
+
+def test_a_change_that_waits_to_be_confirmed_is_an_obstacle(monkeypatch):
+    monkeypatch.setattr(steps.smt_restore, "pending", lambda fs: {"unit": "x"})
+    (obstacle,) = steps.describe("one", dict(SETTINGS, custom=CUSTOM))["obstacles"]
+    assert obstacle.startswith("a change on this host waits to be confirmed")
+
+
+def test_workloads_whose_commands_are_missing_are_named_before_the_start(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "gzip").write_text("#!/bin/sh\n", encoding="ascii")
+    (tmp_path / "gzip").chmod(0o755)
+    custom = [dict(CUSTOM[0], argv=["frobnicate"])]
+    described = steps.describe("one", dict(SETTINGS, workloads=["gzip", "sysbench_cpu", "stream"], custom=custom))
+    assert described["workloads"] == ["gzip"]
+    assert described["missing_packages"] == ["gcc", "sysbench"]
+    assert [one["name"] for one in described["workloads_left_out"]] == ["sysbench_cpu", "stream", "own"]
+    assert described["announcement"][-3:] == [
+        "The workload sysbench_cpu is left out: sysbench is not installed (package sysbench); smt_eval_install=true installs what is missing.",
+        "The workload stream is left out: no C compiler is installed: none of cc, gcc, clang (package gcc); smt_eval_install=true installs what is missing.",
+        "The workload own is left out: frobnicate is not installed.",
+    ]

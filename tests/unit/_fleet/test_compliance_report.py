@@ -9,6 +9,7 @@ import json
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as openmetrics_parser
 
@@ -100,3 +101,15 @@ def test_a_thousand_hosts():
     assert len(lines) == 2 + 10 + 2 and lines[-1] == "1000 hosts: 990 compliant, 10 drifted.", "compliant hosts are counted, not listed"
     assert compliance_report.page(fleet, NOW).count("<tr>") == 1000 + 3
     assert len(json.loads(compliance_report.document(fleet, NOW))["hosts"]) == 1000
+
+
+@pytest.mark.parametrize("make", [compliance_report.document, compliance_report.metrics, compliance_report.page])
+def test_a_file_that_tells_nothing_new_but_the_time_is_written_and_is_no_change(tmp_path, make):
+    first, later = (datetime.datetime(2026, 1, day, 3, 4, 5, tzinfo=datetime.UTC) for day in (2, 3))
+    path = tmp_path / "written"
+    same, other = [("h", verdict())], [("h", verdict(status="drifted"))]
+    assert result_files.write_page(path, make(same, first))
+    assert not result_files.write_page(path, make(same, later))
+    assert path.read_text(encoding="utf-8") == make(same, later)
+    assert result_files.write_page(path, make(other, later), dry_run=True)
+    assert path.read_text(encoding="utf-8") == make(same, later)

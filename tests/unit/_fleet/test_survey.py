@@ -222,6 +222,7 @@ def test_the_playbook_shows_every_host_and_names_those_without_facts(surveyed):
 
 
 def test_the_playbook_writes_the_page_in_the_current_directory(surveyed):
-    _dummy, root = surveyed
+    run, root = surveyed
+    assert f"The page: {root}/smt_survey.html" in run.stdout
     page = (root / "smt_survey.html").read_text()
     assert "x86_64-2s18c36t-split-" in page and "gone" in page and "is not a directory" in page

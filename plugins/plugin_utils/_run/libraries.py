@@ -1,0 +1,27 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Python packages that the controller lacks, as one sentence. Pure functions: the caller says which imports failed."""
+
+from __future__ import annotations
+
+import sys
+import typing as t
+
+# Names in PyPI where they differ from those of the import. SciPy brings NumPy.
+PACKAGES = {"jsonschema_rs": "jsonschema-rs", "numpy": "scipy", "vl_convert": "vl-convert-python"}
+
+
+def sentence(purpose: str, failed: t.Iterable[ImportError | None]) -> str | None:
+    """Return one message about all missing packages, or None when there are none.
+
+    Args:
+        purpose: what needs them.
+        failed: what each import raised, or None for one that succeeded.
+    """
+    errors = [error for error in failed if error is not None]
+    if not errors:
+        return None
+    names = {(error.name or "").partition(".")[0]: error for error in errors}
+    packages = sorted({PACKAGES.get(name, name) for name in names if name})
+    reasons = "; ".join(sorted({str(error) for error in errors}))
+    return f"{purpose} needs Python packages that this controller does not have ({reasons}): {sys.executable} -m pip install {' '.join(packages)}"

@@ -1,0 +1,52 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The host lock: who may take it, and who has it."""
+
+from __future__ import annotations
+
+import os
+import traceback
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._host import locks
+
+NOBODY = 65534
+
+
+def said_to_an_ordinary_user(tmp_path):
+    """Take the lock in a process that is not root, below a directory that it may not write. Returns the message of the refusal."""
+    tmp_path.chmod(0o500)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            if os.geteuid() == 0:
+                os.setuid(NOBODY)
+            with locks.HostLock(str(tmp_path), "smt_state"):
+                pass
+        except locks.HostLockError as error:
+            os.write(writing, str(error).encode())
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    tmp_path.chmod(0o700)
+    return os.read(reading, 10_000).decode()
+
+
+def test_a_user_who_is_not_root_hears_what_root_is_needed_for_and_how_to_become_it(tmp_path):
+    said = said_to_an_ordinary_user(tmp_path)
+    assert said.startswith("smt_state needs root to change this host or to keep others from changing it, and runs as user ")
+    assert "use become: true, or ansible-playbook -b" in said and "the lock cannot be opened" not in said
+
+
+def test_who_holds_the_lock_is_told_without_taking_it(tmp_path):
+    free = locks.HostLock(str(tmp_path), "another")
+    assert free.holder() is None and list(tmp_path.iterdir()) == []
+    with locks.HostLock(str(tmp_path), "smt_state"):
+        assert free.holder().startswith(f"this host is being changed by smt_state, pid {os.getpid()} for user ")
+    assert free.holder() is None
+    with locks.HostLock(str(tmp_path), "the next one"), pytest.raises(locks.HostLockError, match="by the next one"), free:
+        pass

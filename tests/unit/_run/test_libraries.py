@@ -1,0 +1,30 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a controller lacks is named once, with the command that helps."""
+
+from __future__ import annotations
+
+import sys
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import libraries
+
+
+def lost(name):
+    return ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def test_all_missing_packages_are_in_one_sentence_by_the_names_that_pip_knows():
+    failed = [lost("jsonschema_rs"), None, lost("orjson"), lost("numpy"), lost("numpy"), lost("vl_convert")]
+    actual = libraries.sentence("an evaluation", failed)
+    assert actual.startswith(
+        "an evaluation needs Python packages that this controller does not have (No module named 'jsonschema_rs'; No module named 'numpy';"
+    )
+    assert actual.endswith(f": {sys.executable} -m pip install jsonschema-rs orjson scipy vl-convert-python")
+
+
+def test_a_part_of_a_package_is_the_package():
+    assert libraries.sentence("an evaluation", [lost("scipy.special")]).endswith("-m pip install scipy")
+
+
+def test_nothing_is_said_where_nothing_is_missing():
+    assert libraries.sentence("an evaluation", [None, None]) is None

@@ -1,0 +1,137 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is known before anything is measured: nothing is overwritten, nothing measured in vain, and what no controller collected is fetched."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import result_maker
+from ansible_collections.threadwise.smt.plugins.action import smt_benchmark
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
+
+DESCRIBED = {
+    **{name: [] for name in ("announcement", "arms", "arms_left_out", "workloads_left_out", "missing_packages", "obstacles", "uncollected")},
+    "workloads": ["gzip"],
+    "directory": "/runs",
+}
+
+
+class Benchmark(smt_benchmark.ActionModule):
+    """The action with a host that answers what a test says. ``asked`` has the steps that reached the host."""
+
+    def __init__(self, dest, run="one", check_mode=False, kept=(), **described):
+        self._task = type("Task", (), {"args": {"run": run, "dest": str(dest)}, "check_mode": check_mode})()
+        self.kept = {document["run"]: document for document in kept}
+        self.described = {**DESCRIBED, "uncollected": list(self.kept), **described}
+        self.asked = []
+
+    def _step(self, task_vars, step, run=None, **arguments):
+        self.asked.append(f"{step} {run}" if run else step)
+        return {"describe": self.described, "forget": {}, "collect": {"result": self.kept.get(run)}}[step]
+
+    def _measure(self, task_vars, host, directory):
+        self.asked.append("measure")
+        self.kept["one"] = made("one")
+        return {"message": None}
+
+    def evaluate(self):
+        return self._evaluate({"inventory_hostname": "web01"})
+
+    def describe(self):
+        self._task.args["step"] = "describe"
+        return self.evaluate()
+
+
+def made(run, **fields):
+    return result_maker.result(run=run, blocks=1, **fields)
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+@pytest.mark.parametrize("place", ["one/web01.json", "one/boots/one-boot-1/web01.json"])
+@pytest.mark.parametrize("content", ["", "{}", json.dumps(made("one"))])
+def test_a_run_of_the_same_name_is_refused_before_the_host_is_asked(tmp_path, place, content, check_mode):
+    earlier = tmp_path / place
+    earlier.parent.mkdir(parents=True)
+    earlier.write_text(content, encoding="utf-8")
+    again = Benchmark(tmp_path, check_mode=check_mode)
+    with pytest.raises(text.BorderError, match=f"{earlier} exists: a run never overwrites another.*another name.*smt_eval_run.*or move that file away"):
+        again.evaluate()
+    assert again.asked == [] and earlier.read_text(encoding="utf-8") == content
+
+
+def test_a_host_that_the_run_does_not_have_yet_joins_it(tmp_path):
+    result_files.save(tmp_path / "one", made("one", host="db01"))
+    added = Benchmark(tmp_path)
+    assert added.evaluate()["path"] == str(tmp_path / "one/web01.json")
+    assert added.asked == ["describe", "measure", "collect one", "forget one"]
+
+
+def test_a_result_that_no_controller_collected_is_fetched_and_not_measured_again(tmp_path, capsys):
+    """Its controller was lost, and its user starts the same run again."""
+    again = Benchmark(tmp_path, kept=[made("one"), made("zero")])
+    ended = again.evaluate()
+    assert ended["path"] == str(tmp_path / "one/web01.json") and not ended["failed"]
+    assert again.asked == ["describe", "collect zero", "forget zero", "collect one", "forget one"]
+    assert {path.parent.name for path in tmp_path.glob("*/web01.json")} == {"zero", "one"}
+    assert "no controller collected it: it is fetched, and nothing is measured again" in capsys.readouterr().out
+
+
+def test_a_result_that_was_saved_and_not_yet_removed_from_the_host_is_fetched_again(tmp_path):
+    """The controller was lost between the two."""
+    result_files.save(tmp_path / "zero", made("zero", collected="2026-01-01T00:00:00Z"))
+    following = Benchmark(tmp_path, kept=[made("zero")])
+    following.evaluate()
+    assert following.asked == ["describe", "collect zero", "forget zero", "measure", "collect one", "forget one"]
+
+
+def test_what_a_host_kept_of_another_start_stays_there(tmp_path, capsys):
+    path, _written = result_files.save(tmp_path / "zero", made("zero"))
+    before = path.read_bytes()
+    following = Benchmark(tmp_path, kept=[made("zero", started="2020-01-01T00:00:00Z")])
+    following.evaluate()
+    assert path.read_bytes() == before and "forget zero" not in following.asked
+    assert "which is not overwritten by its start at 2020-01-01T00:00:00Z" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_role_that_only_asks_shows_nothing_and_starts_nothing(tmp_path, capsys):
+    """Neither what it will show when it measures, nor a fetched result."""
+    asking = Benchmark(tmp_path, kept=[made("one")], announcement=["CPUs 1 go offline."], missing_packages=["sysbench"], obstacles=["it is busy"])
+    assert asking.describe() == {**{name: asking.described[name] for name in smt_benchmark.ANNOUNCED}, "changed": False}
+    assert asking.asked == ["describe"] and capsys.readouterr() == ("", "")
+
+
+def test_obstacles_are_told_before_anything_starts(tmp_path):
+    for check_mode in (False, True):
+        stopped = Benchmark(tmp_path, check_mode=check_mode, obstacles=["this host is being changed by smt_state", "root is needed"])
+        answer = stopped.evaluate()
+        assert answer["failed"] and answer["msg"] == "nothing was measured: this host is being changed by smt_state; root is needed"
+        assert stopped.asked == ["describe"]
+
+
+def test_a_host_without_any_of_the_commands_is_not_measured(tmp_path):
+    lacking = {"workloads": [], "workloads_left_out": [{"name": "gzip", "reason": "gzip is not installed (package gzip)"}]}
+    stopped = Benchmark(tmp_path, **lacking)
+    assert stopped.evaluate()["msg"] == "nothing was measured: none of the workloads can be measured here: gzip is not installed (package gzip)"
+    assert stopped.asked == ["describe"]
+    assert "failed" not in Benchmark(tmp_path, check_mode=True, **lacking).evaluate(), "in check mode nothing is installed"
+
+
+@pytest.mark.parametrize("dest", ["/proc/results", "file/results"])
+def test_a_destination_that_cannot_be_written_is_refused_before_the_host_is_asked(tmp_path, monkeypatch, dest):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    lost = Benchmark(dest)
+    with pytest.raises(text.BorderError, match=r"results cannot be written here .*: choose another directory \(smt_eval_dest\)"):
+        lost.evaluate()
+    assert lost.asked == [] and [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_a_name_that_is_no_directory_is_refused_before_the_host_is_asked(tmp_path, check_mode):
+    named = Benchmark(tmp_path, run="a b/c", check_mode=check_mode)
+    with pytest.raises(text.BorderError, match="'a b/c' is not a valid run name: use at most 100 letters"):
+        named.evaluate()
+    assert named.asked == []

@@ -1,0 +1,79 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is asked on the controller before any host is contacted, by a controller that lacks it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ANSIBLE_PLAYBOOK = str(pathlib.Path(sys.executable).with_name("ansible-playbook"))
+INVENTORY = f"[all:vars]\nansible_connection=local\nansible_python_interpreter={sys.executable}\n[all]\ndb1\ndb2\n"
+
+
+def preflight(directory, without=(), **arguments):
+    """Call the module in a directory, on a controller without some Python packages. Returns (whether it succeeded, its result)."""
+    hidden = directory / "hidden"
+    hidden.mkdir(exist_ok=True)
+    for name in without:
+        (hidden / f"{name}.py").write_text(f"raise ModuleNotFoundError('No module named {name}', name={name!r})", encoding="ascii")
+    (directory / "hosts").write_text(INVENTORY, encoding="ascii")
+    asked = {"threadwise.smt.smt_preflight": arguments, "run_once": True, "register": "result", "ignore_errors": True}
+    kept = {"ansible.builtin.copy": {"dest": str(directory / "result.json"), "mode": "0600", "content": "{{ result | to_json }}"}, "run_once": True}
+    play = [{"hosts": "all", "gather_facts": False, "tasks": [asked, kept]}]
+    (directory / "play.yml").write_text(json.dumps(play), encoding="ascii")
+    path = os.pathsep.join([str(hidden), os.environ.get("PYTHONPATH", "")])
+    call = [ANSIBLE_PLAYBOOK, "-i", "hosts", "play.yml"]
+    done = subprocess.run(call, cwd=directory, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    result = json.loads((directory / "result.json").read_text(encoding="utf-8"))
+    return not result["failed"], result
+
+
+@pytest.mark.parametrize(
+    ("without", "arguments", "packages"),
+    [
+        (["orjson", "vl_convert", "jsonschema_rs", "scipy"], {"run": "one"}, "jsonschema-rs orjson scipy vl-convert-python"),
+        (["numpy"], {"run": "one"}, "scipy"),
+        (["orjson"], {}, "orjson"),
+    ],
+)
+def test_missing_packages_are_named_with_the_command_that_installs_them(tmp_path, without, arguments, packages):
+    succeeded, result = preflight(tmp_path, without, **arguments)
+    assert not succeeded
+    assert result["msg"].endswith(f"-m pip install {packages}"), result["msg"]
+
+
+def test_a_survey_needs_no_packages_of_the_report(tmp_path):
+    assert preflight(tmp_path, ["scipy", "vl_convert"])[0]
+
+
+def test_hosts_that_have_a_result_are_refused_and_no_others(tmp_path):
+    (tmp_path / "smt_eval_results/one").mkdir(parents=True)
+    (tmp_path / "smt_eval_results/one/db2.json").touch()
+    succeeded, result = preflight(tmp_path, run="one")
+    assert succeeded and list(result["refused"]) == ["db2"]
+    assert "smt_eval_results/one/db2.json exists: a run never overwrites another" in result["refused"]["db2"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [({"run": "a b/c"}, "'a b/c' is not a valid run name"), ({"run": "one", "dest": "/proc/results"}, "/proc: results cannot be written here")],
+)
+def test_a_run_that_cannot_be_saved_is_refused(tmp_path, arguments, message):
+    succeeded, result = preflight(tmp_path, **arguments)
+    assert not succeeded and result["msg"].count(message) == 1
+
+
+@pytest.mark.parametrize("boots", ["zwei", "-1", "1.5", ""])
+def test_a_number_of_boots_that_is_none_is_refused_before_any_host_is_contacted(tmp_path, boots):
+    (tmp_path / "hosts").write_text("db1 ansible_host=127.0.0.1 ansible_port=1\n", encoding="ascii")
+    call = [ANSIBLE_PLAYBOOK, "-i", "hosts", "threadwise.smt.smt_eval", "--check", "-e", json.dumps({"smt_eval_boots": boots})]
+    done = subprocess.run(call, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    assert done.returncode == 2, done.stdout
+    assert f"smt_eval_boots is {boots}. Set it to the number of boots in each arm, or to 0" in done.stdout and "UNREACHABLE" not in done.stdout, done.stdout
