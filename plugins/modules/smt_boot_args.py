@@ -58,14 +58,17 @@ EXAMPLES = r"""
 - name: SMT off from the next boot on
   threadwise.smt.smt_boot_args:
     smt: disabled
+  become: true
 
 - name: Whatever turned SMT off, take it away
   threadwise.smt.smt_boot_args:
     smt: enabled
+  become: true
 
 - name: One CPU a core, where the numbering allows it
   threadwise.smt.smt_boot_args:
     maxcpus: one_per_core
+  become: true
 """
 
 RETURN = r"""

@@ -133,6 +133,14 @@ def test_a_role_takes_the_states_that_its_module_takes(module, option, role, var
     assert taken == {True: "enabled", False: "disabled", "on": "enabled", "off": "disabled", "enabled": "enabled"}
 
 
+@pytest.mark.parametrize("module", [smt_benchmark, smt_boot_args, smt_memory, smt_state])
+def test_examples_become_root_where_root_is_needed(module):
+    """Only what leaves the host as it is does without."""
+    name = module.__name__.rpartition(".")[2]
+    for task in yaml.safe_load(module.EXAMPLES):
+        assert task.get("become", False) is (task[f"threadwise.smt.{name}"].get("arms") != ["as_found"]), task["name"]
+
+
 def test_each_workload_and_arm_is_named_where_it_is_asked_for():
     options = yaml.safe_load(smt_benchmark.DOCUMENTATION)["options"]
     spec = load("roles/smt_eval/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
