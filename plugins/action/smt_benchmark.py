@@ -83,7 +83,7 @@ class ActionModule(HostAction):
         result_files.see_that_it_can_be_written(directory)
         described = self._step(task_vars, DESCRIBE)
         announced = {key: described[key] for key in ANNOUNCED}
-        if self._task.args.get("step") == DESCRIBE:
+        if self._task.args.get("_step") == DESCRIBE:
             return dict(announced, changed=False)
         for sentence in described["announcement"]:
             display.display(f"{host}: {text.line(sentence)}")
@@ -126,13 +126,13 @@ class ActionModule(HostAction):
 
     def _step(self, task_vars: dict[str, t.Any], step: str, **arguments: t.Any) -> dict[str, t.Any]:
         """Call one step of the module on the host."""
-        return self.ask(step, MODULE, dict(self._task.args, step=step, **arguments), task_vars)
+        return self.ask(step, MODULE, dict(self._task.args, _step=step, **arguments), task_vars)
 
     def _measure(self, task_vars: dict[str, t.Any], host: str, directory: str) -> dict[str, t.Any]:
         """Start the plan and show its progress until it ends; return the job's answer."""
         self._task.async_val = int(self._task.args.get("budget") or DEFAULT_BUDGET) + EXTRA_SECONDS
         try:
-            job_id = self.ask("job_started", MODULE, dict(self._task.args, step="measure", sources=sources()), task_vars, wrap_async=True)["ansible_job_id"]
+            job_id = self.ask("job_started", MODULE, dict(self._task.args, _step="measure", _sources=sources()), task_vars, wrap_async=True)["ansible_job_id"]
         finally:
             self._task.async_val = 0
         job = self._watch(task_vars, host, directory, job_id)

@@ -168,18 +168,6 @@ options:
     type: list
     elements: str
     default: [services]
-  sources:
-    description:
-      - C sources of workloads that are compiled on the host, by file name. The task sends them; there is no need to set it.
-    type: dict
-    default: {}
-  step:
-    description:
-      - Which part of the work one call on the host does. The task itself goes through all of them; there is no need to set it.
-      - Roles set V(describe) to see beforehand, without a word on the terminal, what would be done and whether it can be done.
-    type: str
-    choices: [describe, measure, collect, forget]
-    default: measure
 extends_documentation_fragment:
   - threadwise.smt.attributes
 attributes:
@@ -311,7 +299,6 @@ SETTINGS = (
     "settle_seconds",
     "affinity_conflicts",
     "affinity_conflicts_of",
-    "sources",
 )
 METRIC = {
     "name": {"type": "str", "required": True},
@@ -351,13 +338,14 @@ def main() -> None:
             "settle_seconds": {"type": "float", "default": 1.0},
             "affinity_conflicts": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
             "affinity_conflicts_of": {"type": "list", "elements": "str", "default": ["services"]},
-            "sources": {"type": "dict", "default": {}},
-            "step": {"type": "str", "choices": ["describe", "measure", "collect", "forget"], "default": "measure"},
+            # Of the action and of roles: C sources of workloads by file name, and the part of the work that one call does.
+            "_sources": {"type": "dict", "default": {}},
+            "_step": {"type": "str", "choices": ["describe", "measure", "collect", "forget"], "default": "measure"},
         },
         supports_check_mode=True,
     )
-    step = "describe" if module.check_mode else module.params["step"]
-    settings = {name: module.params[name] for name in SETTINGS}
+    step = "describe" if module.check_mode else module.params["_step"]
+    settings = {**{name: module.params[name] for name in SETTINGS}, "sources": module.params["_sources"]}
     try:
         result = steps.STEPS[step](module.params["run"], settings)
     except (ArmError, PlanError, PlacementError, WorkloadError, RunDirectoryError, HostError) as error:

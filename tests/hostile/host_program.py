@@ -26,7 +26,7 @@ import time
 MODULE = re.compile(rb"^module_fqn='[a-z_.]*?([a-z0-9_]+)'", re.MULTILINE)
 PARAMETERS = re.compile(rb"^params=(.*),$", re.MULTILINE)
 # What tells calls of one module apart.
-ASKED = {"smt_benchmark": b"step", "async_status": b"mode"}
+ASKED = {"smt_benchmark": b"_step", "async_status": b"mode"}
 TRANSFERRED = re.compile(r"(\S+/AnsiballZ_[a-z0-9_]+\.py)")
 
 

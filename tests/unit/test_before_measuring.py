@@ -41,7 +41,7 @@ class Benchmark(smt_benchmark.ActionModule):
         return self._evaluate({"inventory_hostname": "web01"})
 
     def describe(self):
-        self._task.args["step"] = "describe"
+        self._task.args["_step"] = "describe"
         return self.evaluate()
 
 

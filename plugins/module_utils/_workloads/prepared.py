@@ -191,7 +191,7 @@ class PreparedWorkload:
         if name is None:
             return None
         if name not in sources:
-            raise WorkloadError(f"the source {name} is not in the option sources: run the plan with the action threadwise.smt.smt_benchmark")
+            raise WorkloadError(f"the source {name} was not sent: run the plan with the action threadwise.smt.smt_benchmark")
         return inputs.build(name, sources[name], self._files.path, path)
 
     def _argv(self, workers: t.Sequence[t.Sequence[int]], parameter: float | None) -> list[str]:

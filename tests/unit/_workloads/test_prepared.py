@@ -114,7 +114,7 @@ def test_a_workload_with_too_little_memory_is_reported(files):
 
 
 def test_a_missing_source_is_an_error(files):
-    with pytest.raises(WorkloadError, match=r"source array.c is not in the option sources"):
+    with pytest.raises(WorkloadError, match=r"source array.c was not sent"):
         prepared.PreparedWorkload(BUILT_IN["array_rows"], files, {}, 0.05, 2)
 
 
