@@ -58,7 +58,9 @@ def evaluation(run, user, budget=180):
         ansible_user=user,
         smt_eval_run=run,
         smt_eval_budget=budget,
-        smt_eval_margin=0.9,
+        # Without root SMT cannot be switched.
+        smt_eval_arms=["smt_on", "smt_off"] if user == "root" else ["as_found"],
+        smt_eval_margin=0.4,
         smt_eval_workloads=[],
         smt_eval_custom=[HELD],
         smt_eval_placements=["single"],
