@@ -9,10 +9,10 @@ import json
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import boots
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts, places
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
@@ -27,31 +27,28 @@ ARGUMENTS = {
 }
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """The action of smt_boots: reads one file per boot and writes one file; makes no call on the host."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    arguments = ARGUMENTS
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Run the task."""
-        super().run(tmp, task_vars)
-        _dummy, given = self.validate_argument_spec(argument_spec=ARGUMENTS)
-        stem = result_files.file_stem((task_vars or {})["inventory_hostname"])
+    def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Do what the task is for."""
+        stem = result_files.file_stem(play["inventory_hostname"])
         try:
-            run_dir = places.file(given["run_dir"])
+            run_dir = places.file(options["run_dir"])
             measured: list[boots.BootResult] = []
-            for number, arm in enumerate(given["arms"], 1):
-                path = run_dir / "boots" / f"{given['run']}-boot-{number}" / f"{stem}.json"
+            for number, arm in enumerate(options["arms"], 1):
+                path = run_dir / "boots" / f"{options['run']}-boot-{number}" / f"{stem}.json"
                 # A boot without any measurement has no file.
                 if path.exists():
                     measured.append(boots.BootResult(number, arm, result_files.load(path)))
             if not measured:
                 return {"changed": False, "path": None, "samples": 0, "restored": None, "outcome": "failed"}
             # Any module called on the host can have changed Ansible's facts of it: validate them.
-            before = facts.accept(json.loads(json.dumps(given["before"])))
-            after = None if given["after"] is None else facts.accept(json.loads(json.dumps(given["after"])))
-            joined = boots.join(given["run"], measured, given["boots"], before, after, given["error"])
+            before = facts.accept(json.loads(json.dumps(options["before"])))
+            after = None if options["after"] is None else facts.accept(json.loads(json.dumps(options["after"])))
+            joined = boots.join(options["run"], measured, options["boots"], before, after, options["error"])
             path, written = result_files.save(run_dir, joined) if not self._task.check_mode else (run_dir / f"{stem}.json", False)
         except BorderError as error:
             raise AnsibleActionFail(f"smt_boots: {error}") from error

@@ -9,9 +9,9 @@ import datetime
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
@@ -22,19 +22,14 @@ FORMATS = {"json": compliance_report.document, "metrics": compliance_report.metr
 ARGUMENTS: dict[str, dict[str, t.Any]] = {"results": {"type": "str", "required": True}, **{name: {"type": "path"} for name in FORMATS}}
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """The action of smt_compliance; makes no call on any host."""
 
-    TRANSFERS_FILES = False
-    _supports_check_mode = True
-    _requires_connection = False
+    arguments = ARGUMENTS
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Run the task."""
-        super().run(tmp, task_vars)
-        _dummy, options = self.validate_argument_spec(argument_spec=ARGUMENTS)
-        known = task_vars or {}
-        judged = [(host, compliance.from_registered(known["hostvars"][host].get(options["results"]))) for host in sorted(known["ansible_play_hosts_all"])]
+    def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Do what the task is for."""
+        judged = [(host, compliance.from_registered(play["hostvars"][host].get(options["results"]))) for host in sorted(play["ansible_play_hosts_all"])]
         for line in compliance_report.table(judged):
             display.display(line)
         now = datetime.datetime.now(datetime.UTC)

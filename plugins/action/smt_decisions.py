@@ -8,22 +8,21 @@ from __future__ import annotations
 import datetime
 import typing as t
 
-from ansible.plugins.action import ActionBase
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import decisions
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
+ARGUMENTS: dict[str, dict[str, t.Any]] = {"path": {"type": "path", "required": True}}
 
-class ActionModule(ActionBase):
+
+class ActionModule(ControllerAction):
     """The action of smt_decisions; makes no call on any host."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    arguments = ARGUMENTS
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Run the task."""
-        super().run(tmp, task_vars)
-        _dummy, options = self.validate_argument_spec(argument_spec={"path": {"type": "path", "required": True}})
+    def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Do what the task is for."""
         missing = [str(library) for library in (result_files.MISSING_LIBRARY, paired.MISSING_LIBRARY) if library]
         if missing:
             return self._nothing(f"further Python packages are needed on the controller ({'; '.join(missing)}): pip install jsonschema-rs orjson scipy")

@@ -7,24 +7,20 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.plugins.action import ActionBase
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance
 
 ARGUMENTS: dict[str, dict[str, t.Any]] = {"results": {"type": "str", "required": True}, "drifted_ok": {"type": "bool", "default": False}}
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """The action of smt_fail_host; makes no call on the host."""
 
-    TRANSFERS_FILES = False
-    _supports_check_mode = True
-    _requires_connection = False
+    arguments = ARGUMENTS
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Run the task."""
-        super().run(tmp, task_vars)
-        _dummy, options = self.validate_argument_spec(argument_spec=ARGUMENTS)
-        result = compliance.from_registered((task_vars or {}).get(options["results"]))
+    def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Do what the task is for."""
+        result = compliance.from_registered(play.get(options["results"]))
         status = result["status"]
         if status == compliance.COMPLIANT or (status == compliance.DRIFTED and options["drifted_ok"]):
             return {"changed": False}

@@ -10,10 +10,10 @@ import typing as t
 
 from ansible import constants
 from ansible.errors import AnsibleActionFail, AnsibleError
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, schema, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import variables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, hardware_classes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import libraries, result_files, transport
@@ -38,25 +38,21 @@ def _of_reports() -> list[ImportError | None]:
     return [paired.MISSING_LIBRARY, hardware_classes.MISSING_LIBRARY, charts.MISSING_LIBRARY]
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """The action of smt_preflight; makes no call on any host."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    arguments = ARGUMENTS
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Run the task."""
-        super().run(tmp, task_vars)
-        _dummy, given = self.validate_argument_spec(argument_spec=ARGUMENTS)
-        play = task_vars or {}
-        evaluates = given["run"] is not None
+    def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Do what the task is for."""
+        evaluates = options["run"] is not None
         needed = [*_of_answers(), *(_of_reports() if evaluates else ())]
         missing = libraries.sentence("an evaluation with its report" if evaluates else "reading what hosts answer", needed)
         if missing:
             raise AnsibleActionFail(missing)
         self._check_variables(play)
         lost, reason = self._unreachable(play)
-        refused = self._refused(given["dest"], given["run"], play["ansible_play_hosts_all"]) if evaluates else {}
+        refused = self._refused(options["dest"], options["run"], play["ansible_play_hosts_all"]) if evaluates else {}
         return {"changed": False, "unreachable_hosts": list(lost), "reason": reason, "refused": refused}
 
     @staticmethod

@@ -10,9 +10,9 @@ import typing as t
 from pathlib import Path
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired, recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, charts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
@@ -28,23 +28,20 @@ ARGUMENTS = {
 }
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """The action of smt_report; makes no call on any host."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    arguments = ARGUMENTS
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Run the task."""
-        super().run(tmp, task_vars)
-        _checked, arguments = self.validate_argument_spec(argument_spec=ARGUMENTS)
+    def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Do what the task is for."""
         missing = [str(library) for library in (charts.MISSING_LIBRARY, result_files.MISSING_LIBRARY, paired.MISSING_LIBRARY) if library]
         if missing:
             raise AnsibleActionFail(
                 f"smt_report needs further Python packages on the controller ({'; '.join(missing)}): pip install jsonschema-rs orjson scipy vl-convert-python"
             )
         try:
-            return self._build(places.file(arguments["run_dir"]), arguments)
+            return self._build(places.file(options["run_dir"]), options)
         except (BorderError, paired.SampleError) as error:
             raise AnsibleActionFail(f"smt_report: {error}") from error
 

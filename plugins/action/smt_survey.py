@@ -9,28 +9,25 @@ import datetime
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import survey
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
 display = Display()
 
+ARGUMENTS: dict[str, dict[str, t.Any]] = {"results": {"type": "str", "required": True}, "dest": {"type": "path", "required": True}}
 
-class ActionModule(ActionBase):
+
+class ActionModule(ControllerAction):
     """The action of smt_survey; makes no call on any host."""
 
-    TRANSFERS_FILES = False
-    _supports_check_mode = True
-    _requires_connection = False
+    arguments = ARGUMENTS
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Run the task."""
-        super().run(tmp, task_vars)
-        _dummy, options = self.validate_argument_spec({"results": {"type": "str", "required": True}, "dest": {"type": "path", "required": True}})
-        play = task_vars or {}
+    def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Do what the task is for."""
         rows = [self._row(host, play["hostvars"][host].get(options["results"])) for host in sorted(play["ansible_play_hosts_all"])]
         for line in survey.table(rows):
             display.display(line)

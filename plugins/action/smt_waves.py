@@ -10,30 +10,26 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, rollout
 
 display = Display()
 
 MOST_NAMES = 20
 
+ARGUMENTS: dict[str, dict[str, t.Any]] = {"results": {"type": "str", "required": True}, "sizes": {"type": "list", "elements": "str", "required": True}}
 
-class ActionModule(ActionBase):
+
+class ActionModule(ControllerAction):
     """The action of smt_waves; makes no call on any host."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    arguments = ARGUMENTS
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Run the task."""
-        super().run(tmp, task_vars)
-        _dummy, options = self.validate_argument_spec(
-            argument_spec={"results": {"type": "str", "required": True}, "sizes": {"type": "list", "elements": "str", "required": True}}
-        )
+    def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Do what the task is for."""
         members: list[rollout.Member] = []
         left_out: dict[str, str] = {}
-        play = task_vars or {}
         for host in play["ansible_play_hosts_all"]:
             known = play["hostvars"][host]
             result = compliance.from_registered(known.get(options["results"]))

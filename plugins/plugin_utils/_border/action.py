@@ -50,6 +50,37 @@ class HostFailedError(Exception):
         self.answer = {**answer, "failed": True, "changed": False}
 
 
+class ControllerAction(ActionBase):
+    """An action that acts on the controller and makes no call on any host.
+
+    Attributes:
+        arguments: the options of the module, as Ansible's argument specification.
+    """
+
+    TRANSFERS_FILES = False
+    _supports_check_mode = True
+    _requires_connection = False
+    arguments: t.ClassVar[t.Mapping[str, dict[str, t.Any]]] = {}
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Run the task."""
+        super().run(tmp, task_vars)
+        _dummy, options = self.validate_argument_spec(argument_spec=dict(self.arguments))
+        return self.act(options, task_vars or {})
+
+    def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Do what the task is for.
+
+        Args:
+            options: the task's options, as ``arguments`` declares them.
+            play: the variables of the task.
+
+        Returns:
+            The task's result.
+        """
+        raise NotImplementedError
+
+
 class HostAction(ActionBase):
     """An action that calls modules on its host and validates their answers."""
 
