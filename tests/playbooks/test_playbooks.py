@@ -64,7 +64,7 @@ def test_an_evaluation_called_by_the_path_of_its_playbook_does_so_too(tmp_path):
 ASKED = {
     "the workers that were alone": "samples[?ok && placement == 'single'].workers[].value | length(@)",
     "what was skipped": "skipped[?contains(reason, 'no')].workload | length(@)",
-    "a core's usage": "length(samples[?core_usage.keys(@) != `[]`])",
+    "a core's usage": "length(samples[?telemetry.core_usage.keys(@) != `[]`])",
     "the verdicts' words": "hosts[].comparisons[?starts_with(effect, 'smt')].verdict[] | length(@)",
     "whether it was restored": "restored.ok",
 }
