@@ -29,8 +29,8 @@ $(LOWEST)/.ready: requirements-lowest.lock requirements-collections.lock tools/s
 	touch $@
 
 .PHONY: registries
-registries: ## write the generated lists of alternatives, such as boot loaders, after a file was added or removed
-	$(PYTHON) tools/registries.py
+registries: setup ## write the generated lists of alternatives, such as boot loaders, after a file was added or removed
+	python tools/registries.py
 
 .PHONY: lock
 lock: setup ## pin what the set-up installs anew, to the newest versions that requirements*.txt allow

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write the registry of each folder of alternatives below plugins/module_utils.

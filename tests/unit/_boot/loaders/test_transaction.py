@@ -140,6 +140,10 @@ def test_a_rename_that_is_made_but_not_flushed_counts_as_restored(tmp_path, monk
     assert str(error) == "The tool failed. All changed files were restored"
 
 
+def disk_full(_descriptor):
+    raise OSError(28, "No space left on device")
+
+
 def test_a_backup_that_cannot_be_made_says_that_nothing_was_changed(tmp_path, monkeypatch):
     fs = tree(tmp_path)
     with (
@@ -147,7 +151,7 @@ def test_a_backup_that_cannot_be_made_says_that_nothing_was_changed(tmp_path, mo
         transaction.Undo(fs) as undo,
     ):
         undo.back_up("first")
-        monkeypatch.setattr(transaction.os, "fsync", lambda descriptor: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        monkeypatch.setattr(transaction.os, "fsync", disk_full)
         undo.back_up("second")
     assert not copy_of(tmp_path, "second").exists()
 
