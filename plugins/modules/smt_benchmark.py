@@ -168,6 +168,15 @@ options:
     type: list
     elements: str
     default: [services]
+  _sources:
+    description: Not for users. C sources of workloads that are compiled on the host, by file name, which the task sends.
+    type: dict
+    default: {}
+  _step:
+    description: Not for users. The part of the work that one call on the host does; the task goes through all of them.
+    type: str
+    choices: [describe, measure, collect, forget]
+    default: measure
 extends_documentation_fragment:
   - threadwise.smt.attributes
 attributes:
@@ -338,7 +347,6 @@ def main() -> None:
             "settle_seconds": {"type": "float", "default": 1.0},
             "affinity_conflicts": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
             "affinity_conflicts_of": {"type": "list", "elements": "str", "default": ["services"]},
-            # Of the action and of roles: C sources of workloads by file name, and the part of the work that one call does.
             "_sources": {"type": "dict", "default": {}},
             "_step": {"type": "str", "choices": ["describe", "measure", "collect", "forget"], "default": "measure"},
         },
