@@ -15,7 +15,7 @@ description:
     its own result in the recap of the play.
 options:
   results:
-    description: Name of the variable in which the result of M(threadwise.smt.smt_status) was registered.
+    description: Name of the variable in which the result of M(threadwise.smt.smt_status), or the failure of a module before it, was registered.
     type: str
     required: true
   drifted_ok:

@@ -98,6 +98,15 @@ def test_results_can_be_asked_by_json_query_as_they_are(tmp_path, evaluated):
     assert all(isinstance(answer, int) for answer in answers.values()), answers
 
 
+def test_two_evaluations_in_one_call_are_two_runs(tmp_path):
+    """Before an upgrade and after it, by one playbook: what the first one has set does not name the second one."""
+    runs = [{"import_playbook": "threadwise.smt.smt_eval", "vars": {"smt_eval_run": run}} for run in ("before", "after")]
+    (tmp_path / "both.yml").write_text(json.dumps(runs), encoding="utf-8")
+    code, seen = play(tmp_path, "both.yml", **SHORT)
+    assert code == 0, seen
+    assert all((tmp_path / "smt_eval_results" / run / "localhost.json").is_file() for run in ("before", "after")), seen
+
+
 def test_an_evaluation_in_check_mode_leaves_nothing(tmp_path):
     code, seen = play(tmp_path, "threadwise.smt.smt_eval", "--check", smt_eval_run="one", **SHORT)
     assert code == 0, seen

@@ -90,7 +90,6 @@ class Arms:
     """
 
     def __init__(self, names: Sequence[str], host: Host) -> None:
-        self._host = host
         asked = [kind(name, host) for name in names for kind in [_kind(name)] if kind]
         possible = [arm for arm in asked if arm.reason is None]
         self.left_out: list[LeftOutArm] = [{"name": arm.name, "title": arm.title, "reason": arm.reason} for arm in asked if arm.reason is not None]

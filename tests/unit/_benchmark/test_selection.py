@@ -56,6 +56,9 @@ class Lamp(Fan):
     lever = "lamp"
     host_lamp: typing.ClassVar = {"speed": 0}
 
+    def restoration(self):
+        return "the lamp"
+
     def switch(self):
         self.host_lamp["speed"] = self.settings["speed"]
 
@@ -116,7 +119,7 @@ def test_without_a_baseline_or_with_one_arm_nothing_is_compared(names, left_out,
 def test_what_is_switched_is_said_before():
     said = chosen("as_found", "fan_3", "lamp_1").announcement("about 5 min")
     assert said[0] == "The host will be switched between as found, fan 3 and lamp 1 many times, for about 5 min."
-    assert said[-1] == "Then the present state of the fan and the fan is restored, also when the run fails or loses its controller."
+    assert said[-1] == "Then the present state of the fan and the lamp is restored, also when the run fails or loses its controller."
 
 
 def test_arms_with_one_lever_replace_each_other():
