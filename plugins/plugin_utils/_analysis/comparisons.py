@@ -183,15 +183,9 @@ def good_value(sample: Sample, metric: str) -> float | None:
     return float(value) if value is not None and paired.LEAST <= value <= paired.MOST else None
 
 
-def primary_metric(result: Result, workload: str) -> str:
-    """Return the name of the metric that decides."""
-    name: str = declaration(result, workload)["primary"]
-    return name
-
-
-def primary_value(result: Result, sample: Sample) -> float | None:
-    """Return the primary metric of a sample, as ``good_value`` does."""
-    return good_value(sample, primary_metric(result, sample["workload"]))
+def primary_metrics(result: Result) -> dict[str, str]:
+    """Return the metric of each workload that decides: name of the workload -> name of the metric."""
+    return {one["name"]: one["primary"] for one in result["plan"].get("workloads") or []}
 
 
 def cpus_of(text: t.Any) -> tuple[int, ...]:
@@ -401,8 +395,9 @@ def _rank(placement: str) -> tuple[int, int]:
 def failures(result: Result) -> list[dict[str, t.Any]]:
     """Count the failed samples by workload, placement, arm and reason."""
     counts: dict[tuple[str, str, str, str], int] = {}
+    primary = primary_metrics(result)
     for sample in result["samples"]:
-        if primary_value(result, sample) is None:
+        if good_value(sample, primary[sample["workload"]]) is None:
             reason = sample.get("error") or "its value is not a rate or time above zero"
             key = (sample["workload"], sample["placement"], sample["arm"], reason)
             counts[key] = counts.get(key, 0) + 1

@@ -279,7 +279,8 @@ def _cautions(result: Result) -> list[str]:
         ended = "failed" if result["outcome"] == "failed" else "was interrupted"
         cautions.append(f"The run {ended}: {_clause(result['message'] or 'no message was left')}. What it had measured until then is shown.")
     samples = result["samples"]
-    failed = sum(1 for sample in samples if host_comparisons.primary_value(result, sample) is None)
+    primary = host_comparisons.primary_metrics(result)
+    failed = sum(1 for sample in samples if host_comparisons.good_value(sample, primary[sample["workload"]]) is None)
     if failed:
         cautions.append(f"{failed} of {len(samples)} samples failed; their blocks are left out of the comparisons they belong to.")
     cautions += _background_load(result)

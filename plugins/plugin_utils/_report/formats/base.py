@@ -47,7 +47,8 @@ class Host:
     @functools.cached_property
     def samples(self) -> list[list[t.Any]]:
         """One row per metric of each sample, the primary metric first, with the columns of :data:`SAMPLE_COLUMNS`."""
-        return [row for sample in self.result["samples"] for row in _sample_rows(self.result, sample)]
+        workloads = {one["name"]: one for one in self.result["plan"].get("workloads") or []}
+        return [row for sample in self.result["samples"] for row in _sample_rows(self.result, sample, workloads[sample["workload"]])]
 
     @functools.cached_property
     def samples_text(self) -> str:
@@ -105,8 +106,7 @@ SAMPLE_COLUMNS = {
 }
 
 
-def _sample_rows(result: dict[str, t.Any], sample: dict[str, t.Any]) -> list[list[t.Any]]:
-    workload = host_comparisons.declaration(result, sample["workload"])
+def _sample_rows(result: dict[str, t.Any], sample: dict[str, t.Any], workload: dict[str, t.Any]) -> list[list[t.Any]]:
     primary = workload["primary"]
     # A failed sample has no metric, and a row of its own.
     names = [primary, *(name for name in sample["metrics"] if name != primary)]

@@ -263,10 +263,11 @@ def _usage_by_parameter(samples: t.Sequence[dict[str, t.Any]]) -> dict[tuple[str
 def _sequence(result: dict[str, t.Any]) -> charts.Picture | None:
     """Draw each good sample in order, relative to the median of its kind."""
     kinds: dict[tuple[t.Any, ...], list[float]] = {}
+    primary = host_comparisons.primary_metrics(result)
     good = [
         (place, (sample["workload"], sample["placement"], sample["arm"], sample.get("parameter")), value)
         for place, sample in enumerate(result["samples"])
-        if (value := host_comparisons.primary_value(result, sample)) is not None
+        if (value := host_comparisons.good_value(sample, primary[sample["workload"]])) is not None
     ]
     for _place, kind, value in good:
         kinds.setdefault(kind, []).append(value)
@@ -285,7 +286,7 @@ def _sequence(result: dict[str, t.Any]) -> charts.Picture | None:
 
 def _sample_cells(result: dict[str, t.Any], place: int, sample: dict[str, t.Any]) -> list[t.Any]:
     """Return a sample's row of the table: numbers (shown with six digits), texts, or a text with its sort key."""
-    metric = sample["metrics"].get(host_comparisons.primary_metric(result, sample["workload"])) or {}
+    metric = sample["metrics"].get(host_comparisons.declaration(result, sample["workload"])["primary"]) or {}
     value, steal, wall = metric.get("value"), host_comparisons.telemetry_of(sample).get("steal"), sample.get("wall_seconds")
     parameter = sample.get("parameter")
     return [

@@ -82,9 +82,10 @@ def absent(result: host_comparisons.Result, tables: t.Iterable[dict[str, t.Any] 
 
 
 def _groups(result: host_comparisons.Result, samples: t.Sequence[Sample], levels: t.Sequence[t.Mapping[str, t.Any]]) -> dict[Key, Group]:
+    primary = host_comparisons.primary_metrics(result)
     kinds: dict[Key, list[Sample]] = {(one["placement"], one["arm"], one["parameter"]): [] for one in levels}
     for sample in samples:
-        if host_comparisons.primary_value(result, sample) is not None:
+        if host_comparisons.good_value(sample, primary[sample["workload"]]) is not None:
             kinds.setdefault((sample["placement"], sample["arm"], sample.get("parameter")), []).append(sample)
     groups = {kind: Group(members, _rate(result, members), *_usage(members)) for kind, members in kinds.items() if members}
     capacities: dict[str, float] = {}
