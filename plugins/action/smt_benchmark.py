@@ -16,7 +16,7 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.utils.display import Display
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, results, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import intake, places, results, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import progress, result_files, time_limits
 
@@ -187,7 +187,8 @@ class ActionModule(HostAction):
 
     def _look(self, directory: str) -> tuple[dict[str, t.Any] | None, bool]:
         """Return the plan's progress (None before the first one), and whether its process exists."""
-        answer = self._low_level_execute_command(f"cd {shlex.quote(directory)} && {LOOK}")
+        with intake.at_most(MOST_LOOKED_AT):
+            answer = self._low_level_execute_command(f"cd {shlex.quote(directory)} && {LOOK}")
         written, _dummy, rest = answer.get("stdout", "")[:MOST_LOOKED_AT].partition("\n")
         return progress.parse(written), rest.strip() == "lives"
 

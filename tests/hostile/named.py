@@ -432,6 +432,7 @@ for _play in (recorded.SURVEY, recorded.COMPLIANCE):
             f"{_play.name}: an answer that is nested": lambda _real: b'{"a": ' * 100_000,
             f"{_play.name}: noise of 20 MB": lambda _real: arena.Answer(b"\xf0\x9f\x92\xa9 {\n" * 125_000, {"times": 20}),
             f"{_play.name}: an answer after 40 MB of noise": lambda real: arena.Answer(b"x" * 40_000_000 + b"\n" + json.dumps(real).encode()),
+            f"{_play.name}: 2.5 GB of answers": lambda real: arena.Answer(json.dumps(real).encode().ljust(2_500_000) + b"\n", {"times": 1000}),
             f"{_play.name}: errors without end": lambda _real: arena.Answer(b"", {"stderr": "\x1b[2J" * 1000, "stderr_times": 5000, "exit": 1}),
             f"{_play.name}: an end by a signal": lambda _real: arena.Answer(b'{"changed"', {"signal": 9}),
             f"{_play.name}: an answer that is late": lambda real: arena.Answer(json.dumps(real).encode(), {"sleep": 5}),

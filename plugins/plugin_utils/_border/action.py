@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers, schema, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers, intake, schema, text
 
 if t.TYPE_CHECKING:
 
@@ -111,7 +111,12 @@ class HostAction(ActionBase):
         if missing:
             raise HostFailedError({"msg": f"hosts' answers cannot be validated on this controller ({'; '.join(missing)}): pip install jsonschema-rs orjson"})
         self._kind, self._host, self._crossed = kind, text.line(task_vars["inventory_hostname"], 100), False
-        answer = self._execute_module(module if "." in module else COLLECTION + module, dict(arguments), task_vars=task_vars, **how)
+        name = module if "." in module else COLLECTION + module
+        try:
+            with intake.at_most(answers.KINDS[kind].characters):
+                answer = self._execute_module(name, dict(arguments), task_vars=task_vars, **how)
+        except intake.FloodError as error:
+            raise HostFailedError({"msg": f"{self._host}: the answer of {module} was refused: {error}"}) from None
         if not self._crossed:
             raise HostFailedError(
                 {

@@ -110,7 +110,8 @@ KINDS = {
             "uncollected": schema.items(schema.text(100, results.RUN_NAME), 100),
         }
     ),
-    "collect": Kind({"result": {"type": "object"}}, characters=2 * results.MAX_BYTES),
+    # The host writes JSON with spaces, and other characters than ASCII as escapes.
+    "collect": Kind({"result": {"type": "object"}}, characters=results.MAX_BYTES * 3 // 2),
     "forget": Kind({}),
     # Answers of Ansible's own modules about an async job.
     "job_started": Kind({"ansible_job_id": _JOB, "_ansible_suppress_tmpdir_delete": schema.BOOL}, optional=("_ansible_suppress_tmpdir_delete",)),

@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import typing as t
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.threadwise.smt.plugins.module_utils._host import processes
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import intake
 
 
 @contextlib.contextmanager
@@ -36,9 +36,7 @@ def within(seconds: float) -> t.Iterator[None]:
     others = processes.children()
 
     def give_up(_number: int, _frame: t.Any) -> None:
-        for pid in processes.children() - others:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
+        intake.end_since(others)
         raise AnsibleConnectionFailure(f"no answer within {seconds:g} s")
 
     before = signal.signal(signal.SIGALRM, give_up)
