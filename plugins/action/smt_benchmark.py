@@ -14,17 +14,21 @@ import shlex
 import time
 import typing as t
 
-from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.errors import AnsibleConnectionFailure
 from ansible.utils.display import Display
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import intake, places, results, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailedError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import intake, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import progress, result_files, time_limits
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run.fetching import MODULE, FetchingAction
 
-MODULE = "smt_benchmark"
 ASYNC_STATUS = "ansible.legacy.async_status"
-DEST = "smt_eval_results"
 # The step that reads the host and starts nothing; a task that asks for it alone shows nothing either.
 DESCRIBE = "describe"
+# What this action alone reads of the task's options.
+OF_THE_ACTION = ("probe", "progress", "_fails_later")
+# In a play of more hosts than this, each host gets one line before the start and one of progress.
+FEW_HOSTS = 10
+PROGRESS_OF_FEW, PROGRESS_OF_MANY = 3, 1
 # What the task returns of a host's description, whether it measures or not.
 ANNOUNCED = ("announcement", "arms", "arms_left_out", "workloads", "workloads_left_out", "missing_packages", "obstacles")
 # Seconds between reads of the progress, one command on the host each: shorter intervals would disturb the measurement.
@@ -48,6 +52,9 @@ DEFAULT_BUDGET = 300
 # Longest progress that is read from a host: a few hundred bytes are expected.
 MOST_LOOKED_AT = 2 * progress.MAX_BYTES
 
+# No further arguments.
+NOTHING: t.Mapping[str, t.Any] = {}
+
 display = Display()
 
 
@@ -60,33 +67,44 @@ def sources() -> dict[str, str]:
     return {path.name: path.read_text(encoding="utf-8") for path in sorted(SOURCES.glob("*.c"))}
 
 
-class ActionModule(HostAction):
+class ActionModule(FetchingAction):
     """The action of smt_benchmark."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Run the task."""
         super().run(tmp, task_vars)
+        later = bool(self._task.args.get("_fails_later"))
         try:
-            return self._evaluate(task_vars or {})
+            result = self._evaluate(task_vars or {})
         except HostFailedError as failure:
-            return failure.answer
+            result = failure.answer
         except text.BorderError as error:
-            raise AnsibleActionFail(str(error)) from None
+            result = {"failed": True, "changed": False, "msg": str(error)}
+        except AnsibleConnectionFailure as error:
+            if not later:
+                raise
+            result = {"failed": True, "changed": False, "msg": str(error), "unreachable_host": True}
+        result["error"] = result["msg"] if result.get("failed") else None
+        # The playbook builds the report of the other hosts first, and fails this one at its end.
+        return {name: value for name, value in result.items() if name not in ("failed", "exception")} if later else result
 
     def _evaluate(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         """Measure, collect, and return the task's result."""
         # Convert Ansible's tagged strings to plain ones for the schema.
         host, run = json.loads(json.dumps([task_vars["inventory_hostname"], self._task.args.get("run")]))
         # Check the destination first: a result that cannot be saved is not worth measuring.
-        directory = self._directory(run)
+        directory = self.directory(run)
         result_files.see_that_none_exists(directory, host)
         result_files.see_that_it_can_be_written(directory)
+        lines = self._lines_of_progress(task_vars)
+        probe = str(self._task.args.get("probe") or "never")
+        if probe != "never":
+            self.ask("smt_probe", "smt_probe", {"mode": probe}, task_vars)
         described = self._step(task_vars, DESCRIBE)
         announced = {key: described[key] for key in ANNOUNCED}
         if self._task.args.get("_step") == DESCRIBE:
             return dict(announced, changed=False)
-        for sentence in described["announcement"]:
-            display.display(f"{host}: {text.line(sentence)}")
+        self._announce(host, described["announcement"], task_vars)
         is_kept = run in described["uncollected"]
         if is_kept:
             display.display(f"{host}: run {run} was measured before, and no controller collected it: it is fetched, and nothing is measured again.")
@@ -100,10 +118,10 @@ class ActionModule(HostAction):
             return dict(announced, changed=False, failed=True, msg=f"nothing was measured: {'; '.join(obstacles)}")
         if self._task.check_mode:
             return dict(announced, changed=False)
-        job = {} if is_kept else self._measure(task_vars, host, os.path.join(described["directory"], run))
+        job = {} if is_kept else self._measure(task_vars, host, os.path.join(described["directory"], run), lines)
         # The job's own answer: with a full disk the plan could not write down how it ended.
         error = job["msg"] if job.get("failed") else job.get("message")
-        result = self._fetch(task_vars, host, run, error)
+        result = self.fetch(task_vars, host, run, error)
         ended = {key: result[key] for key in ("outcome", "restored", "path")}
         if "exception" in job:
             ended["exception"] = job["exception"]
@@ -116,36 +134,65 @@ class ActionModule(HostAction):
             msg=result["message"] or f"{len(result['samples'])} samples: {result['path']}",
         )
 
-    def _directory(self, run: str) -> pathlib.Path:
-        """Return the directory of a run on the controller.
+    def _lines_of_progress(self, task_vars: dict[str, t.Any]) -> int:
+        """Return how many lines of progress a host gets.
 
         Raises:
-            BorderError: the run's name is not valid, or Ansible reads from this path.
+            HostFailedError: the option is not valid.
         """
-        return places.run_directory(self._task.args.get("dest") or DEST, run)
-
-    def _step(self, task_vars: dict[str, t.Any], step: str, **arguments: t.Any) -> dict[str, t.Any]:
-        """Call one step of the module on the host."""
-        return self.ask(step, MODULE, dict(self._task.args, _step=step, **arguments), task_vars)
-
-    def _measure(self, task_vars: dict[str, t.Any], host: str, directory: str) -> dict[str, t.Any]:
-        """Start the plan and show its progress until it ends; return the job's answer."""
-        self._task.async_val = int(self._task.args.get("budget") or DEFAULT_BUDGET) + EXTRA_SECONDS
+        wanted = self._task.args.get("progress")
+        if wanted is None:
+            return PROGRESS_OF_FEW if len(task_vars["ansible_play_hosts_all"]) <= FEW_HOSTS else PROGRESS_OF_MANY
         try:
-            job_id = self.ask("job_started", MODULE, dict(self._task.args, _step="measure", _sources=sources()), task_vars, wrap_async=True)["ansible_job_id"]
+            number = int(wanted)
+        except (TypeError, ValueError):
+            number = -1
+        if not 0 <= number <= progress.MOST_LINES:
+            raise HostFailedError({"msg": f"progress is {text.line(wanted, 40)}: it must be a number of lines from 0 to {progress.MOST_LINES}"})
+        return number
+
+    def _announce(self, host: str, sentences: list[str], task_vars: dict[str, t.Any]) -> None:
+        """Say before the start what will be done."""
+        lines = [text.line(sentence) for sentence in sentences]
+        if len(task_vars["ansible_play_hosts_all"]) > FEW_HOSTS:
+            # Without the host's shape, which the report shows.
+            lines = [" ".join(lines[1:])]
+        for line in lines:
+            display.display(f"{host}: {line}")
+        if host == task_vars["ansible_play_batch"][0] and not self._task.check_mode:
+            end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=self._budget())
+            display.display(
+                f"The plan goes on until about {end:%H:%M} UTC, also after Ctrl-C. To end it and restore the hosts: "
+                "ansible-playbook threadwise.smt.smt_eval_stop, with the same options."
+            )
+
+    def _budget(self) -> int:
+        return int(self._task.args.get("budget") or DEFAULT_BUDGET)
+
+    def _step(
+        self, task_vars: dict[str, t.Any], step: str, kind: str | None = None, how: t.Mapping[str, t.Any] = NOTHING, **arguments: t.Any
+    ) -> dict[str, t.Any]:
+        """Call one step of the module on the host."""
+        of_the_module = {name: value for name, value in self._task.args.items() if name not in OF_THE_ACTION}
+        return self.ask(kind or step, MODULE, dict(of_the_module, _step=step, **arguments), task_vars, **how)
+
+    def _measure(self, task_vars: dict[str, t.Any], host: str, directory: str, lines: int) -> dict[str, t.Any]:
+        """Start the plan and show its progress until it ends; return the job's answer."""
+        self._task.async_val = self._budget() + EXTRA_SECONDS
+        try:
+            job_id = self._step(task_vars, "measure", kind="job_started", how={"wrap_async": True}, _sources=sources())["ansible_job_id"]
         finally:
             self._task.async_val = 0
-        job = self._watch(task_vars, host, directory, job_id)
+        job = self._watch(task_vars, host, directory, job_id, progress.Shown(lines))
         with contextlib.suppress(HostFailedError):
             self._job(task_vars, "job_cleanup", job_id)
         return job
 
-    def _watch(self, task_vars: dict[str, t.Any], host: str, directory: str, job_id: str) -> dict[str, t.Any]:
+    def _watch(self, task_vars: dict[str, t.Any], host: str, directory: str, job_id: str, shown: progress.Shown) -> dict[str, t.Any]:
         """Show the progress of a job until it ends; return its answer."""
         begun = seen_at = alive_at = time.monotonic()
         # A host that always reports a running plan must not block the play.
-        longest = int(self._task.args.get("budget") or DEFAULT_BUDGET) + EXTRA_SECONDS + LOST_SECONDS
-        shown = None
+        longest = self._budget() + EXTRA_SECONDS + LOST_SECONDS
         gone = 0
         look = 0
         while True:
@@ -181,9 +228,8 @@ class ActionModule(HostAction):
                 # A persistent connection is dead: open a new one.
                 self._connection.reset()
                 continue
-            if seen is not None and seen != shown:
+            if seen is not None and shown.is_due(seen):
                 display.display(f"{host}: {progress.line(seen)}")
-                shown = seen
 
     def _look(self, directory: str) -> tuple[dict[str, t.Any] | None, bool]:
         """Return the plan's progress (None before the first one), and whether its process exists."""
@@ -204,31 +250,11 @@ class ActionModule(HostAction):
         where = self.get_shell_option("async_dir", default="~/.ansible_async")
         return self.ask(kind, ASYNC_STATUS, {"jid": job_id, "mode": kind.partition("_")[2], "_async_dir": where}, task_vars)
 
-    def _fetch(self, task_vars: dict[str, t.Any], host: str, run: str, error: str | None = None) -> dict[str, t.Any]:
-        """Fetch a run, save it on the controller, and only then delete it on the host."""
-        directory = self._directory(run)
-        try:
-            document = self._step(task_vars, "collect", run=run)["result"]
-        except HostFailedError as failure:
-            if error:
-                raise HostFailedError({"msg": f"{error} ({failure})"}) from failure
-            raise
-        result = results.accept(dict(document, host=host, collected=_now(), **({"message": text.showable(error)} if error else {})), host)
-        if result["run"] != run:
-            raise results.ResultError(f"{host}: it sent run {result['run']} instead of run {run}")
-        path, _written = result_files.save(directory, result)
-        self._step(task_vars, "forget", run=run)
-        return dict(result, path=str(path))
-
     def _fetch_earlier(self, task_vars: dict[str, t.Any], host: str, run: str) -> None:
         """Fetch an earlier run; a failure is a warning."""
         try:
-            result = self._fetch(task_vars, host, run)
+            result = self.fetch(task_vars, host, run)
         except (HostFailedError, text.BorderError) as error:
             display.warning(f"{host}: the earlier run {run} stays on the host: {text.line(error)}")
         else:
             display.display(f"{host}: fetched {len(result['samples'])} samples of run {run}, which no controller had collected: {result['path']}")
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import typing as t
 
 from ansible import constants
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.utils.display import Display
+from ansible.utils.vars import load_extra_vars
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, schema, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
@@ -24,7 +26,14 @@ except ImportError:
     # Before ansible-core 2.19 a value does not know where it is from.
     Origin = None
 
-ARGUMENTS = {"run": {"type": "str"}, "dest": {"type": "path", "default": "smt_eval_results"}}
+ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    "run": {"type": "str"},
+    "dest": {"type": "path", "default": "smt_eval_results"},
+    "report": {"type": "dict", "default": {}},
+    "serial": {"type": "str"},
+}
+# They decide which tasks a playbook has, which Ansible reads before it knows the hosts' variables.
+EXTRA_VARIABLES = ("smt_eval_boots", "smt_eval_install", "smt_eval_sample")
 
 display = Display()
 
@@ -52,28 +61,38 @@ class ActionModule(ControllerAction):
             raise AnsibleActionFail(missing)
         self._check_variables(play)
         lost, reason = self._unreachable(play)
-        refused = self._refused(options["dest"], options["run"], play["ansible_play_hosts_all"]) if evaluates else {}
-        return {"changed": False, "unreachable_hosts": list(lost), "reason": reason, "refused": refused}
+        found = {"changed": False, "unreachable_hosts": list(lost), "reason": reason}
+        if not evaluates:
+            return found
+        self._check_destination(options["dest"], options["run"])
+        # Returned for later plays: results of modules can become facts of a host, and facts take precedence over a host's inventory variables.
+        at_once = self._at_once(options["serial"], len(play["ansible_play_hosts_all"]))
+        return {**found, "run": options["run"], "dest": options["dest"], "report": options["report"], "at_once": at_once}
 
     @staticmethod
-    def _refused(dest: str, run: str, hosts: t.Iterable[str]) -> dict[str, str]:
-        """Return the hosts whose results a run would overwrite, each with the sentence.
+    def _check_destination(dest: str, run: str) -> None:
+        """Refuse a run that cannot be saved.
 
         Raises:
-            AnsibleActionFail: no result can be written.
+            AnsibleActionFail: its name is not valid, or its results cannot be written.
         """
         try:
-            directory = places.run_directory(dest, run)
-            result_files.see_that_it_can_be_written(directory)
+            result_files.see_that_it_can_be_written(places.run_directory(dest, run))
         except text.BorderError as error:
             raise AnsibleActionFail(str(error)) from None
-        refused: dict[str, str] = {}
-        for host in hosts:
-            try:
-                result_files.see_that_none_exists(directory, str(host))
-            except text.BorderError as error:
-                refused[str(host)] = str(error)
-        return refused
+
+    @staticmethod
+    def _at_once(serial: str | None, hosts: int) -> int:
+        """Return how many hosts are evaluated at a time, 0 for as many as Ansible has forks.
+
+        Raises:
+            AnsibleActionFail: it is neither a number nor a share.
+        """
+        found = re.fullmatch(r"([1-9][0-9]{0,5})(%?)", serial or "1")
+        if not found or (found[2] and int(found[1]) > 100):
+            raise AnsibleActionFail(f"smt_eval_serial is {text.line(serial, 40)}: it must be a number of hosts, 1 or more, or a share of them such as 10%")
+        number = int(found[1])
+        return 0 if serial is None else max(1, hosts * number // 100) if found[2] else number
 
     def _unreachable(self, play: dict[str, t.Any]) -> tuple[dict[str, str], str | None]:
         """Return the hosts that cannot be reached, and one sentence about them all, which is also a warning."""
@@ -109,6 +128,11 @@ class ActionModule(ControllerAction):
             value, where = self._value(lambda name=name: self._templar.template(task_vars[name]), name)
             settings += [variables.Setting(host, str(name), value, where) for host in hosts]
         found = variables.problems(settings, specs, len(hosts))
+        extra = load_extra_vars(self._loader)
+        in_inventory = [name for name in EXTRA_VARIABLES if name not in extra and any(name in task_vars["hostvars"][host] for host in hosts)]
+        found += [
+            f"{name} is set in the inventory: it has to be an extra variable (-e {name}=...), because it decides which tasks there are" for name in in_inventory
+        ]
         if found:
             raise AnsibleActionFail("\n".join(found))
 

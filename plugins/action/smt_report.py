@@ -10,6 +10,7 @@ import typing as t
 from pathlib import Path
 
 from ansible.errors import AnsibleActionFail
+from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired, recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
@@ -25,7 +26,12 @@ ARGUMENTS = {
     "before": {"type": "path"},
     "licence_per": {"type": "str", "choices": ["core", "thread"]},
     "licence_price": {"type": "float"},
+    "_evaluated": {"type": "str"},
 }
+# Most hosts whose conclusion is shown.
+MOST_SHOWN = 20
+
+display = Display()
 
 
 class ActionModule(ControllerAction):
@@ -41,7 +47,11 @@ class ActionModule(ControllerAction):
                 f"smt_report needs further Python packages on the controller ({'; '.join(missing)}): pip install jsonschema-rs orjson scipy vl-convert-python"
             )
         try:
-            return self._build(places.file(options["run_dir"]), options)
+            run_dir = places.file(options["run_dir"])
+            if options["_evaluated"] and not options["results"] and not (run_dir.is_dir() and result_files.result_paths(run_dir)):
+                # In check mode, and where no host could be evaluated, which each host says itself.
+                return {"changed": False, "skipped": True, "skip_reason": "there is no result"}
+            return self._build(run_dir, options)
         except (BorderError, paired.SampleError) as error:
             raise AnsibleActionFail(f"smt_report: {error}") from error
 
@@ -58,6 +68,7 @@ class ActionModule(ControllerAction):
             "refused": [{"file": one.file, "reason": one.reason} for one in built.refused],
             "hosts": [{"host": row["host"], "recommendation": row["recommendation"], "sentence": row["sentence"]} for row in built.hosts],
         }
+        self._show(result)
         if self._task.diff:
             path = str(run_dir / "summary.md")
             result["diff"] = [{"before_header": path, "after_header": path, "before": built.summary[0], "after": built.summary[1]}]
@@ -66,6 +77,16 @@ class ActionModule(ControllerAction):
         if len(built.refused) == len(paths):
             result.update(failed=True, msg=f"none of {len(paths)} results could be used: {built.refused[0].reason}")
         return result
+
+    @staticmethod
+    def _show(result: dict[str, t.Any]) -> None:
+        """Say on the terminal what the report says of each host, and where it is."""
+        hosts = result["hosts"]
+        for row in hosts[:MOST_SHOWN]:
+            display.display(f"{row['host']}: {row['sentence']}")
+        if len(hosts) > MOST_SHOWN:
+            display.display(f"... and {len(hosts) - MOST_SHOWN} more hosts.")
+        display.display(f"The report: {result['index']}")
 
     @staticmethod
     def _settings(arguments: dict[str, t.Any]) -> build.Settings:

@@ -168,6 +168,21 @@ options:
     type: list
     elements: str
     default: [services]
+  probe:
+    description:
+      - Whether to measure before the plan which CPUs share a core, as M(threadwise.smt.smt_probe) does. V(auto) measures only in guests whose hypervisor
+        shows no SMT.
+    type: str
+    choices: [auto, always, never]
+    default: never
+  progress:
+    description:
+      - How many lines tell how far the plan is, from 0 to 1000. By default 3, and 1 in a play of more than 10 hosts.
+    type: int
+  _fails_later:
+    description: Not for users. Whether a failure is in RV(error) alone, so that the playbook can build the report before it fails the host.
+    type: bool
+    default: false
   _sources:
     description: Not for users. C sources of workloads that are compiled on the host, by file name, which the task sends.
     type: dict
@@ -232,6 +247,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+error:
+  description: Why the evaluation failed; null where it was completed.
+  returned: always
+  type: str
 announcement:
   description: What was said before the start, a sentence an item.
   returned: always
@@ -347,6 +366,10 @@ def main() -> None:
             "settle_seconds": {"type": "float", "default": 1.0},
             "affinity_conflicts": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
             "affinity_conflicts_of": {"type": "list", "elements": "str", "default": ["services"]},
+            # The action reads these three and sends none of them.
+            "probe": {"type": "str", "choices": ["auto", "always", "never"], "default": "never"},
+            "progress": {"type": "int"},
+            "_fails_later": {"type": "bool", "default": False},
             "_sources": {"type": "dict", "default": {}},
             "_step": {"type": "str", "choices": ["describe", "measure", "collect", "forget"], "default": "measure"},
         },

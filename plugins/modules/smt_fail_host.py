@@ -7,15 +7,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: smt_fail_host
-short_description: Fail a host that is not as its policy wants it
+short_description: Fail a host that is not as its policy wants it, or that was not evaluated
 version_added: 0.1.0
 description:
-  - Used by the playbooks C(threadwise.smt.smt_survey), C(threadwise.smt.smt_compliance) and C(threadwise.smt.smt_enforce); not to be called directly.
+  - Used by the playbooks C(threadwise.smt.smt_eval), C(threadwise.smt.smt_survey), C(threadwise.smt.smt_compliance) and C(threadwise.smt.smt_enforce);
+    not to be called directly.
   - Succeeds on a compliant host. On another one it fails, or counts the host as unreachable where it could not be reached, so that each host has
     its own result in the recap of the play.
 options:
   results:
-    description: Name of the variable in which the result of M(threadwise.smt.smt_status), or the failure of a module before it, was registered.
+    description:
+      - Name of the variable in which the result of M(threadwise.smt.smt_status) or M(threadwise.smt.smt_benchmark), or the failure of a module before it,
+        was registered.
     type: str
     required: true
   drifted_ok:

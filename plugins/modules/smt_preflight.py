@@ -15,8 +15,7 @@ description:
   - Fails where a host or the play has a variable with a prefix of this collection that the collection does not know, or one
     whose value has not the declared type or is not one of the declared choices. It says so in one sentence a variable, with the nearest known name, or what
     the value must be.
-  - With O(run) it also fails where the run's name is not valid, or where its results could not be written, and names the hosts whose results the run would
-    overwrite.
+  - With O(run) it also fails where the run's name is not valid, or where its results could not be written.
   - Looks, before any host is asked, whether the controller has the program by which each host of the play is reached, and says in one sentence for all of
     them where it has not. Run it once.
   - Today that program is C(ssh), or what C(ansible_ssh_executable) names, of hosts with the connection P(ansible.builtin.ssh#connection).
@@ -28,6 +27,13 @@ options:
     description: Directory on the controller that holds runs.
     type: path
     default: smt_eval_results
+  serial:
+    description: How many hosts are evaluated at a time, a number or a share of the hosts such as V(10%). Without it as many as Ansible has forks.
+    type: str
+  report:
+    description: Options of the report that is built after the evaluation; returned as they are.
+    type: dict
+    default: {}
 extends_documentation_fragment:
   - threadwise.smt.attributes.controller
 attributes:
@@ -52,11 +58,22 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-refused:
-  description: The hosts that have a result of the run O(run), each with a sentence that names the file and the way out; empty without O(run).
-  returned: success
+run:
+  description: The name of the run.
+  returned: with O(run)
+  type: str
+dest:
+  description: The directory that holds runs.
+  returned: with O(run)
+  type: str
+report:
+  description: The options of the report.
+  returned: with O(run)
   type: dict
-  sample: {db1: "smt_eval_results/one/db1.json exists: a run never overwrites another, so give this one another name (smt_eval_run), or move that file away"}
+at_once:
+  description: How many hosts are evaluated at a time; 0 for as many as Ansible has forks.
+  returned: with O(run)
+  type: int
 unreachable_hosts:
   description: The hosts that cannot be reached from this controller, in the order of the play.
   returned: success

@@ -47,6 +47,9 @@ options:
   licence_price:
     description: Price of one licence, above zero, in any currency. Needs O(licence_per).
     type: float
+  _evaluated:
+    description: Not for users. Name of the variable in which the evaluation's result was registered, so that there may be no result to report.
+    type: str
 extends_documentation_fragment:
   - threadwise.smt.attributes.controller
 attributes:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
+import signal
 import subprocess
 import sys
 
@@ -98,6 +100,62 @@ def test_results_can_be_asked_by_json_query_as_they_are(tmp_path, evaluated):
     assert all(isinstance(answer, int) for answer in answers.values()), answers
 
 
+@pytest.mark.xdist_group("evaluated")
+def test_the_terminal_of_an_evaluation_is_short_and_ends_with_the_answer_and_the_path(evaluated):
+    seen = evaluated[1]
+    assert len(seen.splitlines()) <= 30 and "skipping" not in seen, seen
+    last = seen.split("PLAY RECAP")[0].splitlines()
+    assert last[-4].startswith("localhost: SMT on and off were not compared here") and last[-3].startswith("The report: ") and last[-2].startswith("changed"), (
+        seen
+    )
+    assert "The plan goes on until about" in seen and "threadwise.smt.smt_eval_stop" in seen
+
+
+# No regular expression: the host refuses it.
+BROKEN = {"name": "broken", "argv": ["true"], "metric": {"name": "value", "unit": "1", "better": "higher", "pattern": "("}}
+
+
+def test_failures_come_last_each_once_and_the_others_have_their_report(tmp_path):
+    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    hosts = {"a": local, "b": {**local, "smt_eval_custom": [BROKEN]}, "c": {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}}
+    (tmp_path / "inventory.json").write_text(json.dumps({"all": {"hosts": hosts}}))
+    code, seen = play(tmp_path, "threadwise.smt.smt_eval", inventory="inventory.json", smt_eval_run="one", smt_eval_serial="34%", **SHORT)
+    assert code in (2, 4), seen
+    report, _path, failures = seen.partition("The report: ")
+    assert (tmp_path / "smt_eval_results/one/a.json").is_file() and (tmp_path / "smt_eval_results/one/index.html").is_file()
+    assert "fatal" not in report and len(re.findall(r"^fatal: \[b\].*broken", failures, re.MULTILINE)) == 1, seen
+    assert len(re.findall("^fatal: .*UNREACHABLE", failures, re.MULTILINE)) == 1, seen
+    assert re.search("^a .*unreachable=0 +failed=0", failures, re.MULTILINE) and re.search("^b .*failed=1", failures, re.MULTILINE), seen
+
+
+def test_ctrl_c_leaves_a_plan_that_can_be_ended_fetched_and_reported(tmp_path):
+    command = [ANSIBLE_PLAYBOOK, "--inventory", str(ROOT / "tools/this-machine.yml"), "threadwise.smt.smt_eval"]
+    wanted = {**SHORT, "smt_eval_run": "long", "smt_eval_budget": 3600, "smt_eval_margin": 0.0001, "smt_eval_progress": 1000}
+    with (
+        this_machine(),
+        subprocess.Popen([*command, "-e", json.dumps(wanted)], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process,
+    ):
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if " %, block " in line:
+                break
+        else:
+            pytest.fail("".join(lines))
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+    code, seen = play(tmp_path, "threadwise.smt.smt_eval_stop", "--check")
+    assert code == 0 and "run long would be ended" in seen and not (tmp_path / "smt_eval_results").exists(), seen
+    code, seen = play(tmp_path, "threadwise.smt.smt_eval_stop")
+    assert code == 0 and re.search(r"run long was ended; \d+ samples: .*smt_eval_results/long/localhost.json", seen), seen
+    result = json.loads((tmp_path / "smt_eval_results/long/localhost.json").read_text())
+    assert result["outcome"] == "interrupted" and "SIGTERM" in result["message"], result["message"]
+    code, seen = play(tmp_path, "threadwise.smt.smt_report", inventory="localhost,", smt_report_run_dir="smt_eval_results/long")
+    assert code == 0 and (tmp_path / "smt_eval_results/long/index.html").is_file(), seen
+    code, seen = play(tmp_path, "threadwise.smt.smt_eval_stop")
+    assert code == 0 and "no evaluation is running here, and none waits to be fetched" in seen, seen
+
+
 def test_two_evaluations_in_one_call_are_two_runs(tmp_path):
     """Before an upgrade and after it, by one playbook: what the first one has set does not name the second one."""
     runs = [{"import_playbook": "threadwise.smt.smt_eval", "vars": {"smt_eval_run": run}} for run in ("before", "after")]
@@ -126,5 +184,5 @@ def test_a_sample_of_each_class_is_measured_and_speaks_for_the_others(tmp_path):
     (tmp_path / "inventory.json").write_text(json.dumps({"all": {"hosts": hosts}}))
     code, seen = play(tmp_path, "threadwise.smt.smt_eval", inventory="inventory.json", smt_eval_run="s", smt_eval_sample=1, **SHORT)
     assert code == 0, seen
-    assert "one measured, for one, two, three" in seen
+    assert "one measured, for one, two, three." in seen
     assert [path.name for path in (tmp_path / "smt_eval_results/s").glob("*.json") if path.name != "results.json"] == ["one.json"]

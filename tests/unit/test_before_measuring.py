@@ -32,13 +32,16 @@ class Benchmark(smt_benchmark.ActionModule):
         self.asked.append(f"{step} {run}" if run else step)
         return {"describe": self.described, "forget": {}, "collect": {"result": self.kept.get(run)}}[step]
 
-    def _measure(self, task_vars, host, directory):
+    def ask(self, kind, module, arguments, task_vars, **how):
+        return self._step(task_vars, kind, run=arguments["run"])
+
+    def _measure(self, task_vars, host, directory, lines):
         self.asked.append("measure")
         self.kept["one"] = made("one")
         return {"message": None}
 
     def evaluate(self):
-        return self._evaluate({"inventory_hostname": "web01"})
+        return self._evaluate({"inventory_hostname": "web01", "ansible_play_hosts_all": ["web01"], "ansible_play_batch": ["web01"]})
 
     def describe(self):
         self._task.args["_step"] = "describe"

@@ -53,14 +53,6 @@ def test_a_survey_needs_no_packages_of_the_report(tmp_path):
     assert preflight(tmp_path, ["scipy", "vl_convert"])[0]
 
 
-def test_hosts_that_have_a_result_are_refused_and_no_others(tmp_path):
-    (tmp_path / "smt_eval_results/one").mkdir(parents=True)
-    (tmp_path / "smt_eval_results/one/db2.json").touch()
-    succeeded, result = preflight(tmp_path, run="one")
-    assert succeeded and list(result["refused"]) == ["db2"]
-    assert "smt_eval_results/one/db2.json exists: a run never overwrites another" in result["refused"]["db2"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [({"run": "a b/c"}, "'a b/c' is not a valid run name"), ({"run": "one", "dest": "/proc/results"}, "/proc: results cannot be written here")],
@@ -70,10 +62,43 @@ def test_a_run_that_cannot_be_saved_is_refused(tmp_path, arguments, message):
     assert not succeeded and result["msg"].count(message) == 1
 
 
-@pytest.mark.parametrize("boots", ["zwei", "-1", "1.5", ""])
-def test_a_number_of_boots_that_is_none_is_refused_before_any_host_is_contacted(tmp_path, boots):
+@pytest.mark.parametrize(
+    ("variable", "value", "allowed"),
+    [
+        ("smt_eval_boots", "zwei", "it must be a whole number"),
+        ("smt_eval_boots", "-1", "it must be 0 or more"),
+        ("smt_eval_boots", "1.5", "it must be a whole number"),
+        ("smt_eval_boots", "", "it must be a whole number"),
+        ("smt_eval_sample", 0, "it must be 1 or more"),
+        ("smt_eval_margin", 1, "it must be from 0.0001 to 0.5"),
+        ("smt_report_confidence", 95, "it must be from 0.5 to 0.9999"),
+    ],
+)
+def test_a_number_that_cannot_be_used_is_refused_before_any_host_is_contacted(tmp_path, variable, value, allowed):
     (tmp_path / "hosts").write_text("db1 ansible_host=127.0.0.1 ansible_port=1\n", encoding="ascii")
-    call = [ANSIBLE_PLAYBOOK, "-i", "hosts", "threadwise.smt.smt_eval", "--check", "-e", json.dumps({"smt_eval_boots": boots})]
+    call = [ANSIBLE_PLAYBOOK, "-i", "hosts", "threadwise.smt.smt_eval", "--check", "-e", json.dumps({variable: value})]
     done = subprocess.run(call, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     assert done.returncode == 2, done.stdout
-    assert f"smt_eval_boots is {boots}. Set it to the number of boots in each arm, or to 0" in done.stdout and "UNREACHABLE" not in done.stdout, done.stdout
+    shown = repr(value)
+    assert f"{variable} is {shown} (set in" in done.stdout and allowed in done.stdout, done.stdout
+    assert "UNREACHABLE" not in done.stdout, done.stdout
+
+
+def test_what_decides_which_tasks_there_are_has_to_be_an_extra_variable(tmp_path):
+    (tmp_path / "hosts").write_text("db1 ansible_host=127.0.0.1 ansible_port=1 smt_eval_sample=1\n", encoding="ascii")
+    done = subprocess.run(
+        [ANSIBLE_PLAYBOOK, "-i", "hosts", "threadwise.smt.smt_eval"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    assert done.returncode == 2 and "smt_eval_sample is set in the inventory: it has to be an extra variable" in " ".join(done.stdout.split()), done.stdout
+
+
+@pytest.mark.parametrize(("serial", "at_once"), [(None, 0), ("1", 1), ("7", 7), ("50%", 1), ("1%", 1), ("100%", 2)])
+def test_a_share_of_the_hosts_is_a_number_of_them(tmp_path, serial, at_once):
+    succeeded, result = preflight(tmp_path, run="one", **({"serial": serial} if serial else {}))
+    assert succeeded and result["at_once"] == at_once, result
+
+
+@pytest.mark.parametrize("serial", ["0", "-1", "1.5", "0%", "101%", "all", "5 %", "[1, 2]"])
+def test_what_is_no_number_of_hosts_is_refused(tmp_path, serial):
+    succeeded, result = preflight(tmp_path, run="one", serial=serial)
+    assert not succeeded and f"smt_eval_serial is {serial}: it must be a number of hosts, 1 or more, or a share of them such as 10%" in result["msg"]

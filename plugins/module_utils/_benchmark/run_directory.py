@@ -68,6 +68,11 @@ def kept_runs(base: str) -> list[str]:
     return [run.run for run in runs[:MOST_RUNS]]
 
 
+def running_runs(base: str) -> list[RunDirectory]:
+    """Return the runs on this host that have not ended."""
+    return [run for run in _runs(base) if run.is_running()]
+
+
 def sweep(base: str) -> None:
     """Delete the remains of removed runs, and the runs that ended without a header. The caller holds the lock against other evaluations."""
     for run in _runs(base):
@@ -172,6 +177,18 @@ class RunDirectory:
         finally:
             os.close(descriptor)
         return False
+
+    def process(self) -> int | None:
+        """Return the pid of the run's process, None if it has ended and, perhaps, its watchdog restores the host."""
+        pid = self.read("pid.json")
+        if not isinstance(pid, int):
+            return None
+        # After its end, or a reboot, another process can have this pid: only the run's own has the lock open.
+        try:
+            opened = [os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")]
+        except OSError:
+            return None
+        return pid if os.path.realpath(self.file(LOCK)) in opened else None
 
     def wait_for_end(self, seconds: float) -> None:
         """Wait for the end of the run.

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The steps of an evaluation on the host: describe what will be done, measure, return the result, and remove it."""
+"""The steps of an evaluation on the host: describe what will be done, measure, end it early, return the result, and remove it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_dire
     RunDirectoryError,
     base_directory,
     kept_runs,
+    running_runs,
     sweep,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
@@ -34,6 +35,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads import d
 WATCHDOG_EXTRA_SECONDS = 600
 # How long fetching a run waits until its process, or the watchdog that restores the host after it, has ended.
 END_SECONDS = 60
+# How long ending a run takes at most: the sample that is being taken is ended, and each arm is restored.
+STOP_SECONDS = 300
 # How long an evaluation waits for the lock: another process that only looks whether the host is free holds it for a moment.
 LOCK_SECONDS = 1.0
 # The lock file against other evaluations of the same user who is not root, beside the runs. Root uses the host's lock.
@@ -296,6 +299,29 @@ def _gather_again(settings: t.Mapping[str, t.Any], origin: smt_state.State) -> t
 
 def _interrupt(number: int, _frame: types.FrameType | None) -> t.NoReturn:
     raise plan.Interrupted(f"the plan was ended by {signal.Signals(number).name} before it was done")
+
+
+def stop(check: bool) -> tuple[list[str], list[str]]:
+    """End the runs that are being measured on this host, and wait until it is restored.
+
+    Args:
+        check: only look.
+
+    Returns:
+        The names of the runs that were being measured, and the names of all runs that can be fetched now.
+
+    Raises:
+        RunDirectoryError: a run has not ended after ``STOP_SECONDS``.
+    """
+    running = running_runs(base_directory())
+    for files in [] if check else running:
+        pid = files.process()
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+    for files in [] if check else running:
+        files.wait_for_end(STOP_SECONDS)
+    return [files.run for files in running], kept_runs(base_directory())
 
 
 def collect(name: str, _settings: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

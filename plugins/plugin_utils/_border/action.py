@@ -19,6 +19,7 @@ if t.TYPE_CHECKING:
 
         _task: t.Any
         _connection: t.Any
+        _loader: t.Any
 
         def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]: ...
 

@@ -24,6 +24,7 @@ _STATE = schema.whole(control=schema.text(100), active=schema.or_null(schema.BOO
 _ARGUMENTS = schema.items(schema.text(4096), 1000)
 _NAMES = schema.items(schema.text(300), 20_000)
 _WORKLOADS = schema.items(schema.NAME, 200)
+_RUNS = schema.items(schema.text(100, results.RUN_NAME), 100)
 _DIFF_TEXT = schema.text(4 * MIB)
 _DIFF = schema.strict(before=_DIFF_TEXT, after=_DIFF_TEXT, before_header=schema.text(4096), after_header=schema.text(4096))
 
@@ -107,12 +108,13 @@ KINDS = {
             "obstacles": schema.items(schema.TEXT, 10),
             "missing_packages": schema.items(schema.text(100, r"^[A-Za-z0-9][A-Za-z0-9+._-]*$"), 100),
             "directory": schema.text(1000, r"^/[^\n]*$"),
-            "uncollected": schema.items(schema.text(100, results.RUN_NAME), 100),
+            "uncollected": _RUNS,
         }
     ),
     # The host writes JSON with spaces, and other characters than ASCII as escapes.
     "collect": Kind({"result": {"type": "object"}}, characters=results.MAX_BYTES * 3 // 2),
     "forget": Kind({}),
+    "smt_benchmark_stop": Kind({"changed": schema.BOOL, "runs": _RUNS, "uncollected": _RUNS}),
     # Answers of Ansible's own modules about an async job.
     "job_started": Kind({"ansible_job_id": _JOB, "_ansible_suppress_tmpdir_delete": schema.BOOL}, optional=("_ansible_suppress_tmpdir_delete",)),
     "job_status": Kind(

@@ -26,7 +26,6 @@ _PATH: Spec = {"type": "path"}
 PLAYBOOKS: dict[str, dict[str, Spec]] = {
     "smt_eval": {
         "smt_eval_hosts": _ANY,
-        "smt_eval_probe": {"type": "str", "choices": ["auto", "always", "never"]},
         "smt_eval_sample": {"type": "int"},
         "smt_eval_serial": _ANY,
     },
@@ -44,6 +43,22 @@ PLAYBOOKS: dict[str, dict[str, Spec]] = {
         "smt_enforce_waves": {"type": "list", "elements": "str"},
         "smt_policy_group": _ANY,
     },
+}
+# The least and the greatest value of numbers; None where there is none.
+RANGES: dict[str, tuple[float | None, float | None]] = {
+    "smt_boot_maxcpus": (0, None),
+    "smt_enforce_max_fail_percentage": (0, 100),
+    "smt_eval_boots": (0, None),
+    "smt_eval_budget": (1, 604800),
+    "smt_eval_margin": (0.0001, 0.5),
+    "smt_eval_overcommit_ratio": (0, None),
+    "smt_eval_progress": (0, 1000),
+    "smt_eval_sample": (1, None),
+    "smt_eval_sample_seconds": (0.05, 600),
+    "smt_eval_settle_seconds": (0, 600),
+    "smt_report_confidence": (0.5, 0.9999),
+    "smt_report_margin": (0, 0.5),
+    "smt_runtime_rollback_after": (0, None),
 }
 # What the roles set for users to read.
 RESULTS = ("smt_boot_reboot_required", "smt_eval_result", "smt_policy_before", "smt_policy_judged", "smt_report_result")
@@ -169,7 +184,7 @@ def _malformed(name: str, value: t.Any, spec: Spec) -> str | None:
     used = {key: spec[key] for key in ("type", "elements", "choices", "options") if key in spec}
     errors = _VALIDATOR({name: used}).validate({name: value}).error_messages
     if not (errors or number or nested):
-        return None
+        return _out_of_range(float(value), *RANGES[name]) if name in RANGES else None
     if "options" in spec and isinstance(value, list):
         return "; ".join(errors)
     choices = [str(choice) for choice in spec.get("choices", ())]
@@ -177,6 +192,12 @@ def _malformed(name: str, value: t.Any, spec: Spec) -> str | None:
         allowed = f"{', '.join(choices[:-1])} or {choices[-1]}"
         return f"it must be a list of {allowed}" if expected == "list" else f"it must be {allowed}"
     return f"it must be {_TYPES.get(expected, expected)}"
+
+
+def _out_of_range(value: float, least: float | None, greatest: float | None) -> str | None:
+    if (least is None or value >= least) and (greatest is None or value <= greatest):
+        return None
+    return f"it must be {least:g} or more" if greatest is None else f"it must be from {least:g} to {greatest:g}"
 
 
 def _nearest(name: str, specs: t.Iterable[str]) -> str:

@@ -11,6 +11,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import sche
 
 # A host's progress has a few hundred bytes.
 MAX_BYTES = 64 * 1024
+# Nobody reads more lines of one host.
+MOST_LINES = 1000
 
 _NUMBER = schema.or_null(schema.NUMBER)
 _CHECKER = schema.Checker(
@@ -48,6 +50,26 @@ def parse(written: str) -> dict[str, t.Any] | None:
     except text.BorderError:
         return None
     return progress
+
+
+class Shown:
+    """Which progress gets a line: the first one of each equal part of a plan after the first part.
+
+    Args:
+        lines: how many lines there are at most.
+    """
+
+    def __init__(self, lines: int) -> None:
+        self._parts = lines + 1
+        self._shown = 0
+
+    def is_due(self, progress: t.Mapping[str, t.Any]) -> bool:
+        """Return whether progress of :func:`parse` gets a line."""
+        part = min(int((progress.get("fraction") or 0) * self._parts), self._parts - 1)
+        if part <= self._shown:
+            return False
+        self._shown = part
+        return True
 
 
 def line(progress: dict[str, t.Any]) -> str:

@@ -63,3 +63,22 @@ def test_hostile_words_make_one_harmless_line():
     last = {**PROGRESS["last"], "workload": nasty, "placement": nasty, "arm": nasty, "metric": {"name": nasty, "value": 7, "unit": nasty}}
     line = progress.line(progress.parse(json.dumps({**PROGRESS, "phase": nasty, "last": last})))
     assert line.isprintable() and len(line) < 400
+
+
+@pytest.mark.parametrize(
+    ("lines", "fractions", "expected"),
+    [
+        (3, [0.0, 0.1, 0.26, 0.3, 0.55, 0.6, 0.8, 0.99, 1.0], [0.26, 0.55, 0.8]),
+        (1, [0.0, 0.4, 0.6, 0.7, 1.0], [0.6]),
+        (0, [0.0, 0.5, 1.0], []),
+        # What was not seen in time gets no line later.
+        (3, [0.1, 0.9, 0.95], [0.9]),
+    ],
+)
+def test_each_part_of_a_plan_gets_a_line_once(lines, fractions, expected):
+    shown = progress.Shown(lines)
+    assert [fraction for fraction in fractions if shown.is_due({"phase": "measuring", "fraction": fraction})] == expected
+
+
+def test_progress_without_a_fraction_gets_no_line():
+    assert not progress.Shown(3).is_due({"phase": "starting"})

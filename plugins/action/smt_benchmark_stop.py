@@ -1,0 +1,53 @@
+# Copyright: threadwise.smt contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""End the plans that are running on a host, and fetch their samples to the controller."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.errors import AnsibleActionFail
+from ansible.utils.display import Display
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostFailedError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run.fetching import DEST, FetchingAction
+
+display = Display()
+
+
+class ActionModule(FetchingAction):
+    """The action of smt_benchmark_stop."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Run the task."""
+        super().run(tmp, task_vars)
+        self.validate_argument_spec(argument_spec={"dest": {"type": "path", "default": DEST}})
+        try:
+            return self._stop(task_vars or {})
+        except HostFailedError as failure:
+            return failure.answer
+        except text.BorderError as error:
+            raise AnsibleActionFail(str(error)) from None
+
+    def _stop(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        host = str(task_vars["inventory_hostname"])
+        result_files.see_that_it_can_be_written(self.directory("any").parent)
+        stopped = self.ask("smt_benchmark_stop", "smt_benchmark_stop", self._task.args, task_vars)
+        if not stopped["runs"] and not stopped["uncollected"]:
+            display.display(f"{host}: no evaluation is running here, and none waits to be fetched.")
+        if self._task.check_mode:
+            for run in stopped["runs"]:
+                display.display(f"{host}: run {run} would be ended.")
+            return {"changed": stopped["changed"], "runs": stopped["runs"], "paths": []}
+        paths = [self._fetched(task_vars, host, run, run in stopped["runs"]) for run in stopped["uncollected"]]
+        return {"changed": stopped["changed"], "runs": stopped["runs"], "paths": paths}
+
+    def _fetched(self, task_vars: dict[str, t.Any], host: str, run: str, was_running: bool) -> str:
+        result = self.fetch(task_vars, host, run)
+        restored = result["restored"]
+        state = "" if restored is None else " The host is as it was before." if restored["ok"] else f" Not restored: {text.line(restored['differences'])}."
+        what = "was ended" if was_running else "had ended before"
+        display.display(f"{host}: run {run} {what}; {len(result['samples'])} samples: {result['path']}.{state}")
+        return str(result["path"])

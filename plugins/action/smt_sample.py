@@ -1,0 +1,32 @@
+# Copyright: threadwise.smt contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Choose the hosts of each hardware class that are measured."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.utils.display import Display
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import fields, sample
+
+display = Display()
+
+
+class ActionModule(ControllerAction):
+    """The action of smt_sample; makes no call on any host."""
+
+    arguments: t.ClassVar[t.Mapping[str, dict[str, t.Any]]] = {"results": {"type": "str", "required": True}, "size": {"type": "int", "required": True}}
+
+    def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Do what the task is for."""
+        shares = sample.choose({host: self._class(play["hostvars"][host].get(options["results"])) for host in play["ansible_play_hosts"]}, options["size"])
+        for share in shares:
+            display.display(sample.sentence(share))
+        return {"changed": False, "measured": [host for share in shares for host in share.measured]}
+
+    @staticmethod
+    def _class(registered: t.Any) -> str | None:
+        facts = fields.mapping(registered if isinstance(registered, dict) else {}, "ansible_facts")
+        return fields.line(fields.mapping(facts, "smt").get("hardware_class"), 200)

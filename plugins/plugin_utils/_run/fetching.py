@@ -1,0 +1,62 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The base of the actions that bring samples from a host: each run is saved on the controller before the host forgets it."""
+
+from __future__ import annotations
+
+import datetime
+import pathlib
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, results, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailedError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
+
+DEST = "smt_eval_results"
+MODULE = "smt_benchmark"
+
+
+class FetchingAction(HostAction):
+    """An action with the option ``dest``, the directory of runs on the controller."""
+
+    def directory(self, run: str) -> pathlib.Path:
+        """Return the directory of a run on the controller.
+
+        Raises:
+            BorderError: the run's name is not valid, or Ansible reads from this path.
+        """
+        return places.run_directory(self._task.args.get("dest") or DEST, run)
+
+    def fetch(self, task_vars: dict[str, t.Any], host: str, run: str, error: str | None = None) -> dict[str, t.Any]:
+        """Fetch a run, save it on the controller, and only then delete it on the host.
+
+        Args:
+            task_vars: variables of the task.
+            host: its name in the inventory.
+            run: name of the run.
+            error: what the host could not write down itself.
+
+        Returns:
+            The result, and its ``path`` (str).
+
+        Raises:
+            HostFailedError: the host did not send or forget it.
+            BorderError: the result is not valid, or cannot be saved.
+        """
+        directory = self.directory(run)
+        try:
+            document = self.ask("collect", MODULE, {"run": run, "_step": "collect"}, task_vars)["result"]
+        except HostFailedError as failure:
+            if error:
+                raise HostFailedError({"msg": f"{error} ({failure})"}) from failure
+            raise
+        result = results.accept(dict(document, host=host, collected=_now(), **({"message": text.showable(error)} if error else {})), host)
+        if result["run"] != run:
+            raise results.ResultError(f"{host}: it sent run {result['run']} instead of run {run}")
+        path, _written = result_files.save(directory, result)
+        self.ask("forget", MODULE, {"run": run, "_step": "forget"}, task_vars)
+        return dict(result, path=str(path))
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
