@@ -63,6 +63,10 @@ def test_what_is_only_for_development_is_not_in_it(place):
     }
 
 
+def test_the_changelog_is_in_it_without_its_fragments(place):
+    assert {path.name for path in (place / "installed/ansible_collections/threadwise/smt/changelogs").iterdir()} == {"config.yaml"}
+
+
 def test_its_playbooks_run_from_there(place):
     listed = json.loads(call(place, "ansible-doc", "--json", "threadwise.smt.smt_status").stdout)
     assert listed["threadwise.smt.smt_status"]["doc"]["filename"].startswith(str(place / "installed"))
