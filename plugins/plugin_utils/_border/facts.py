@@ -77,7 +77,7 @@ _PENDING_ROLLBACK = schema.strict(
         ),
         "Options of smt_boot_args that lead back; null where boot arguments were not changed.",
     ),
-    reboot=schema.about(schema.BOOL, "Whether the way back needs a reboot."),
+    reboot=schema.about(schema.BOOL, "Whether the rollback needs a reboot."),
     memory=schema.about(schema.BOOL, "Whether the memory policy was changed."),
 )
 
