@@ -66,7 +66,7 @@ _PENDING_ROLLBACK = schema.strict(
                 threads_per_core=schema.about(schema.count(64), "Option threads_per_core of smt_state, threads."),
             )
         ),
-        "Options of smt_state that lead back; null where the running system was not changed.",
+        "Options of smt_state for the rollback; null where the running system was not changed.",
     ),
     configured=schema.about(
         schema.or_null(
@@ -75,7 +75,7 @@ _PENDING_ROLLBACK = schema.strict(
                 maxcpus=schema.about(schema.text(10), "Option maxcpus of smt_boot_args."),
             )
         ),
-        "Options of smt_boot_args that lead back; null where boot arguments were not changed.",
+        "Options of smt_boot_args for the rollback; null where boot arguments were not changed.",
     ),
     reboot=schema.about(schema.BOOL, "Whether the rollback needs a reboot."),
     memory=schema.about(schema.BOOL, "Whether the memory policy was changed."),
