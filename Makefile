@@ -28,8 +28,18 @@ $(LOWEST)/.ready: requirements-lowest.lock requirements-collections.lock tools/s
 	tools/setup.sh $(PYTHON) $(LOWEST) requirements-lowest.lock
 	touch $@
 
+# What Galaxy does with an archive that is published.
+IMPORTER := .cache/importer
+$(IMPORTER)/.ready: requirements-importer.lock requirements-collections.lock tools/setup.sh
+	tools/setup.sh $(PYTHON) $(IMPORTER) requirements-importer.lock
+	touch $@
+
+.PHONY: archive
+archive: setup $(IMPORTER)/.ready ## the archive as a user gets it: built, installed elsewhere, linted there, read by Galaxy's importer
+	tools/archive.sh $(IMPORTER)
+
 .PHONY: registries
-registries: setup ## write the generated lists of alternatives, such as boot loaders, after a file was added or removed
+registries: setup ## write the generated lists of alternatives, such as boot loaders, and the published schemas, after their source was changed
 	python tools/registries.py
 
 .PHONY: lock

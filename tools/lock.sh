@@ -16,6 +16,9 @@ grep -v '^#' requirements.txt >"$work/lowest.in"
 sed -nE 's/^((hypothesis|prometheus-client|pytest|pytest-xdist)==[^ ;]+).*/\1/p' "$work/dev" >>"$work/lowest.in"
 { title requirements.txt; pin --universal --resolution lowest-direct "$work/lowest.in"; } >"$work/requirements-lowest.lock"
 
+echo galaxy-importer >"$work/importer.in"
+{ title "the package 'galaxy-importer', for 'make archive'"; pin --universal "$work/importer.in"; } >"$work/requirements-importer.lock"
+
 echo ansible >"$work/collections.in"
 { title "the package 'ansible', which carries other collections"; pin --no-deps "$work/collections.in"; } >"$work/requirements-collections.lock"
 mv "$work"/requirements-*.lock .

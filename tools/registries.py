@@ -1,10 +1,10 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write the registry of each folder of alternatives below plugins/module_utils.
+"""Write what is generated: the registry of each folder of alternatives below plugins/module_utils, and the published schemas of files.
 
 An alternative, such as a boot loader, is one file with one symbol. Ansible copies to a host only what is imported by name, so a registry cannot look for
 files on the host: it is a generated file, ``registry.py``, that imports the symbol of each file. The table of workloads in the documentation is written from
-their declarations.
+their declarations, and the schemas in the documentation from those that the code checks with.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib
+import json
 import pathlib
 import sys
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PACKAGE = "ansible_collections.threadwise.smt.plugins.module_utils"
+CONTROLLER_PACKAGE = "ansible_collections.threadwise.smt.plugins.plugin_utils"
 REGISTRY = "registry.py"
 
 
@@ -51,12 +53,16 @@ PAGE = "docs/measuring.md"
 BEGIN, END = "<!-- The table is written by tools/registries.py. -->\n", "<!-- End of the table. -->\n"
 
 
+# Published schemas, and the modules of plugins/plugin_utils whose SCHEMA each of them is.
+SCHEMAS = {"docs/host.schema.json": "_border.results", "docs/compliance.schema.json": "_fleet.compliance_report"}
+
+
 class RegistryError(Exception):
     """A registry cannot be written; the message names the file and the way out."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write all registries, or check that they are current.
+    """Write all registries and schemas, or check that they are current.
 
     Args:
         arguments: the command line without the program; None for that of the process.
@@ -64,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
     Returns:
         The exit code: 0, or 1 when a check failed or a registry cannot be written.
     """
-    parser = argparse.ArgumentParser(description="Write the registries of the folders of alternatives.")
+    parser = argparse.ArgumentParser(description="Write the registries of the folders of alternatives, and the published schemas.")
     parser.add_argument("--check", action="store_true", help="write nothing; fail when a registry is not current")
     check = parser.parse_args(arguments).check
     outdated = []
@@ -76,6 +82,8 @@ def main(arguments: list[str] | None = None) -> int:
         page = ROOT / PAGE
         if page.exists():
             _put(page, with_table(page.read_text(encoding="utf-8")), check, outdated)
+            for name, module in SCHEMAS.items():
+                _put(ROOT / name, schema(module), check, outdated)
     except RegistryError as error:
         print(error, file=sys.stderr)
         return 1
@@ -91,6 +99,12 @@ def _put(path: pathlib.Path, text: str, check: bool, outdated: list[str]) -> Non
         outdated.append(str(path.relative_to(ROOT)))
         if not check:
             path.write_text(text, encoding="utf-8")
+
+
+def schema(module: str) -> str:
+    """Return the published text of a module's schema."""
+    found = importlib.import_module(f"{CONTROLLER_PACKAGE}.{module}").SCHEMA
+    return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
 
 
 def with_table(page: str) -> str:

@@ -10,6 +10,7 @@ import pathlib
 import subprocess
 import sys
 
+import jsonschema_rs
 import pytest
 import sysfs_tree
 
@@ -63,6 +64,10 @@ def test_what_is_only_for_development_is_not_in_it(place):
     }
 
 
+def test_the_changelog_is_in_it_without_its_fragments(place):
+    assert {path.name for path in (place / "installed/ansible_collections/threadwise/smt/changelogs").iterdir()} == {"config.yaml"}
+
+
 def test_its_playbooks_run_from_there(place):
     listed = json.loads(call(place, "ansible-doc", "--json", "threadwise.smt.smt_status").stdout)
     assert listed["threadwise.smt.smt_status"]["doc"]["filename"].startswith(str(place / "installed"))
@@ -79,4 +84,7 @@ def test_its_playbooks_run_from_there(place):
         json.dumps({"smt_policy": "enabled", "smt_facts_sysroot": str(tree), "ansible_python_interpreter": sys.executable}),
     )
     assert done.returncode == 0 and "1 host: 1 compliant." in done.stdout, done.stdout + done.stderr
-    assert json.loads((place / "smt_compliance.json").read_text())["counts"]["compliant"] == 1
+    written = json.loads((place / "smt_compliance.json").read_text())
+    assert written["counts"]["compliant"] == 1
+    schema = json.loads((place / "installed/ansible_collections/threadwise/smt/docs/compliance.schema.json").read_text())
+    jsonschema_rs.Draft202012Validator(schema).validate(written)

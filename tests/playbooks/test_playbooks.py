@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 
+import jsonschema_rs
 import pytest
 from this_machine import SHORT, this_machine
 
@@ -33,6 +34,14 @@ def evaluation(tmp_path_factory):
     code, seen = play(directory, "threadwise.smt.smt_eval", smt_eval_run="one", **SHORT)
     assert code == 0, seen
     return directory, seen
+
+
+@pytest.mark.xdist_group("evaluated")
+@pytest.mark.parametrize(("name", "schema"), [("localhost.json", "host"), ("results.json", "results")])
+def test_what_an_evaluation_leaves_for_programs_is_as_its_published_schema_says(evaluated, name, schema):
+    published = json.loads((ROOT / f"docs/{schema}.schema.json").read_text(encoding="utf-8"))
+    written = json.loads((evaluated[0] / "smt_eval_results/one" / name).read_text(encoding="utf-8"))
+    jsonschema_rs.Draft202012Validator(published).validate(written)
 
 
 def assert_it_left_a_report(directory, seen):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import shlex
@@ -12,6 +13,7 @@ import subprocess
 import sys
 
 import jinja2
+import jsonschema_rs
 import pytest
 import yaml
 from ansible.plugins.filter.core import to_bool
@@ -69,6 +71,10 @@ def test_a_host_keeps_its_policy_also_when_the_repository_is_gone(host):
     code, seen = run(host)
     assert code == 0 and host.get("smt") == {"h1": False}, seen
     assert 'threadwise_smt_compliant{host="h1"' in (host.directory / "smt.prom").read_text()
+    # What the timer leaves for programs has the published schema of compliance.
+    left = json.loads((host.directory / "state/smt_compliance.json").read_text())
+    jsonschema_rs.Draft202012Validator(json.loads((ROOT / "docs/compliance.schema.json").read_text(encoding="utf-8"))).validate(left)
+    assert [(one["host"], one["status"]) for one in left["hosts"]] == [("h1", "compliant")]
     host.set("h1", smt=True)
     shutil.rmtree(host.directory / "repository")
     code, seen = run(host)

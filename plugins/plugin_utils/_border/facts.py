@@ -26,36 +26,59 @@ _ARGUMENTS = schema.or_null(schema.items(schema.text(4096), 100))
 _CPU_LISTS = schema.items(schema.CPU_LIST, schema.MOST_CPUS)
 _WORD = schema.text(100, r"^[A-Za-z0-9_.:/ -]*$")
 
-_METHODS = schema.whole(chosen=schema.or_null(_WORD), possible=schema.items(_WORD, 20), impossible=schema.mapping(_SENTENCE, 20))
+_METHODS = schema.whole(
+    chosen=schema.about(schema.or_null(_WORD), "The method that would be taken; null where none is possible."),
+    possible=schema.about(schema.items(_WORD, 20), "All methods that are possible here, the best first."),
+    impossible=schema.about(schema.mapping(_SENTENCE, 20), "Each method that is not possible here -> the reason."),
+)
 
 _MEASURED = schema.whole(
-    cpus=schema.CPU_LIST,
-    pairs=_CPU_LISTS,
-    singles=schema.CPU_LIST,
-    unclear=schema.CPU_LIST,
-    rounds=schema.NUMBER,
-    seconds=schema.SECONDS,
-    confidence=schema.SHARE,
-    agrees_with_kernel=_BOOL,
-    measured_at=schema.MOMENT,
-    ratios=schema.items(
-        schema.whole(
-            pair=schema.CPU_LIST,
-            result=schema.one_of("shares", "apart", None),
-            ratio=schema.or_null(schema.NUMBER),
-            low=schema.or_null(schema.NUMBER),
-            high=schema.or_null(schema.NUMBER),
+    cpus=schema.about(schema.CPU_LIST, "CPU list of the CPUs that were measured."),
+    pairs=schema.about(_CPU_LISTS, "One CPU list for each two CPUs that share a core."),
+    singles=schema.about(schema.CPU_LIST, "CPU list of the CPUs that share a core with no other."),
+    unclear=schema.about(schema.CPU_LIST, "CPU list of the CPUs for which the measurement did not decide."),
+    rounds=schema.about(schema.NUMBER, "Number of rounds."),
+    seconds=schema.about(schema.SECONDS, "Duration of the measurement, in seconds."),
+    confidence=schema.about(schema.SHARE, "Confidence level of the intervals, 0 to 1."),
+    agrees_with_kernel=schema.about(_BOOL, "Whether the kernel reports the same siblings; null where it reports none."),
+    measured_at=schema.about(schema.MOMENT, "Time of the measurement, UTC."),
+    ratios=schema.about(
+        schema.items(
+            schema.whole(
+                pair=schema.about(schema.CPU_LIST, "CPU list of the two CPUs."),
+                result=schema.about(schema.one_of("shares", "apart", None), "Whether the two share a core; null where this is not decided."),
+                ratio=schema.about(schema.or_null(schema.NUMBER), "Speed when both run, as a share of the speed when one runs; null without enough samples."),
+                low=schema.about(schema.or_null(schema.NUMBER), "Lower end of the ratio's confidence interval."),
+                high=schema.about(schema.or_null(schema.NUMBER), "Upper end of the ratio's confidence interval."),
+            ),
+            100_000,
         ),
-        100_000,
+        "The measured ratio of each two CPUs.",
     ),
 )
 
 # The pending rollback that the role smt_policy saved on the host before a change; empty where the file was damaged.
 _PENDING_ROLLBACK = schema.strict(
-    running=schema.or_null(schema.strict(state=schema.text(20), threads_per_core=schema.count(64))),
-    configured=schema.or_null(schema.strict(smt=schema.text(20), maxcpus=schema.text(10))),
-    reboot=schema.BOOL,
-    memory=schema.BOOL,
+    running=schema.about(
+        schema.or_null(
+            schema.strict(
+                state=schema.about(schema.text(20), "Option state of smt_state."),
+                threads_per_core=schema.about(schema.count(64), "Option threads_per_core of smt_state, threads."),
+            )
+        ),
+        "Options of smt_state for the rollback; null where the running system was not changed.",
+    ),
+    configured=schema.about(
+        schema.or_null(
+            schema.strict(
+                smt=schema.about(schema.text(20), "Option smt of smt_boot_args."),
+                maxcpus=schema.about(schema.text(10), "Option maxcpus of smt_boot_args."),
+            )
+        ),
+        "Options of smt_boot_args for the rollback; null where boot arguments were not changed.",
+    ),
+    reboot=schema.about(schema.BOOL, "Whether the rollback needs a reboot."),
+    memory=schema.about(schema.BOOL, "Whether the memory policy was changed."),
 )
 
 _SMT = schema.whole(
@@ -64,8 +87,18 @@ _SMT = schema.whole(
     active=_BOOL,
     sockets=_COUNT,
     cores=_COUNT,
-    threads_per_core=schema.whole(min=_COUNT, max=_COUNT, online_max=_COUNT),
-    cpus=schema.whole(**dict.fromkeys(("present", "possible", "online", "offline", "isolated"), schema.CPU_LIST)),
+    threads_per_core=schema.whole(
+        min=schema.about(_COUNT, "Threads of the core that has the least."),
+        max=schema.about(_COUNT, "Threads of the core that has the most."),
+        online_max=schema.about(_COUNT, "Threads that are online in the core that has the most of them."),
+    ),
+    cpus=schema.whole(
+        present=schema.about(schema.CPU_LIST, "CPU list of the CPUs that are there."),
+        possible=schema.about(schema.CPU_LIST, "CPU list of the CPUs that the kernel could have."),
+        online=schema.about(schema.CPU_LIST, "CPU list of the CPUs that are online."),
+        offline=schema.about(schema.CPU_LIST, "CPU list of the CPUs that are present and not online."),
+        isolated=schema.about(schema.CPU_LIST, "CPU list of the CPUs that the scheduler leaves alone."),
+    ),
     packages=_CPU_LISTS,
     sibling_groups=_CPU_LISTS,
     primaries=schema.CPU_LIST,
@@ -75,16 +108,31 @@ _SMT = schema.whole(
     source=schema.one_of("sysfs", "saved", "cpuinfo", "unknown"),
     complete=schema.BOOL,
     measured=schema.or_null(_MEASURED),
-    boot=schema.whole(running=_ARGUMENTS, configured=_ARGUMENTS, loader=_WORD, reboot_required=_BOOL),
+    boot=schema.whole(
+        running=schema.about(_ARGUMENTS, "SMT-related boot arguments of the running kernel; null when unknown."),
+        configured=schema.about(_ARGUMENTS, "SMT-related boot arguments of the next boot; null when unknown."),
+        loader=schema.about(_WORD, "The boot loader."),
+        reboot_required=schema.about(_BOOL, "Whether the two differ; null when unknown."),
+    ),
     vulnerabilities=schema.mapping(
-        schema.whole(status=_SENTENCE, smt=schema.one_of("vulnerable", "mitigated", "disabled", "unknown", None)), 200, r"^[A-Za-z0-9_.-]{1,64}$"
+        schema.whole(
+            status=schema.about(_SENTENCE, "The kernel's own line."),
+            smt=schema.about(schema.one_of("vulnerable", "mitigated", "disabled", "unknown", None), "The part of it that depends on SMT; null without one."),
+        ),
+        200,
+        r"^[A-Za-z0-9_.-]{1,64}$",
     ),
     hypervisor=schema.or_null(schema.text(100)),
-    methods=schema.whole(runtime=_METHODS, boot=_METHODS),
+    methods=schema.whole(
+        runtime=schema.about(_METHODS, "Methods that change SMT now."), boot=schema.about(_METHODS, "Methods that change it from the next boot on.")
+    ),
     hardware_class=schema.or_null(schema.text(100, r"^[a-z0-9_]{1,20}-[0-9]{1,5}s[0-9]{1,5}c[0-9]{1,5}t-[a-z]{1,10}-[0-9a-f]{8}$")),
     pending_rollback=schema.or_null(_PENDING_ROLLBACK),
     problems=_SENTENCES,
 )
+
+# Such as C(text) and V(text).
+_MARKUP = re.compile(r"\b[A-Z]\(([^)]*)\)")
 
 # What a documented fact without a schema of its own may be, by its type.
 _BY_TYPE = {
@@ -97,14 +145,21 @@ _BY_TYPE = {
 
 
 def with_documented(known: schema.Schema, documentation: t.Mapping[str, t.Any]) -> schema.Schema:
-    """Return a schema of an object with all documented fields: a fact needs no schema where its type says enough.
+    """Return a schema of an object with all documented fields and their descriptions: a fact needs no schema where its type says enough.
 
     Args:
         known: the schema, whose fields are kept.
         documentation: name of a field -> its entry in ``RETURN`` of a module.
     """
     more = {name: _BY_TYPE[entry["type"]] for name, entry in documentation.items() if name not in known["properties"] and entry["type"] in _BY_TYPE}
-    return schema.whole(**known["properties"], **more)
+    fields: dict[str, schema.Schema] = {**known["properties"], **more}
+    described = {name: _plain(entry["description"]) for name, entry in documentation.items() if "description" in entry}
+    return schema.whole(**{name: schema.about(part, described[name]) if name in described else part for name, part in fields.items()})
+
+
+def _plain(description: str | list[str]) -> str:
+    """Return a description in ``RETURN``, a text or a list of paragraphs, as one text without Ansible's markup."""
+    return _MARKUP.sub(r"\1", description if isinstance(description, str) else " ".join(description))
 
 
 # The module itself is for hosts, and not typed.

@@ -46,96 +46,176 @@ _ARM = schema.text(60, _ARM_NAME)
 MOST_ARMS = 20
 _PLACEMENT = schema.text(40, _PLACEMENT_NAME)
 
-_VALUE = schema.whole(value=_NUMBER_OR_NULL, unit=schema.TEXT, better=_BETTER)
+_VALUE = schema.whole(
+    value=schema.about(_NUMBER_OR_NULL, "The value; null where it could not be measured."),
+    unit=schema.about(schema.TEXT, "Unit of the value."),
+    better=schema.about(_BETTER, "Whether a higher or a lower value is better."),
+)
 _METRICS = 100
 _WORKER = schema.strict(
     ("value",),
-    cpus=schema.text(schema.MAX_CPU_LIST, schema.CPU_NUMBERS),
-    value=_NUMBER_OR_NULL,
-    wall_seconds=_SECONDS_OR_NULL,
-    cpu_seconds=_SECONDS_OR_NULL,
-    context_switches=_COUNT_OR_NULL,
+    cpus=schema.about(schema.text(schema.MAX_CPU_LIST, schema.CPU_NUMBERS), "Numbers of the CPUs that it was pinned to, separated by commas."),
+    value=schema.about(_NUMBER_OR_NULL, "Its value of the primary metric, in the metric's unit."),
+    wall_seconds=schema.about(_SECONDS_OR_NULL, "Its duration, in seconds."),
+    cpu_seconds=schema.about(_SECONDS_OR_NULL, "CPU time that it used, in seconds."),
+    context_switches=schema.about(_COUNT_OR_NULL, "Number of its context switches."),
 )
 # Keys are CPUs, or cores by their CPUs ("0,4").
 _USAGE = schema.or_null(schema.mapping(_SHARE_OR_NULL, schema.MOST_CPUS, schema.CPU_NUMBERS))
 _COUNTERS = schema.mapping(
-    schema.strict(cycles=_NUMBER_OR_NULL, instructions=_NUMBER_OR_NULL, ipc=_NUMBER_OR_NULL, cpi=_NUMBER_OR_NULL), schema.MOST_CPUS, schema.CPU_NUMBERS
+    schema.strict(
+        cycles=schema.about(_NUMBER_OR_NULL, "CPU cycles."),
+        instructions=schema.about(_NUMBER_OR_NULL, "Retired instructions."),
+        ipc=schema.about(_NUMBER_OR_NULL, "Instructions per cycle."),
+        cpi=schema.about(_NUMBER_OR_NULL, "Cycles per instruction."),
+    ),
+    schema.MOST_CPUS,
+    schema.CPU_NUMBERS,
 )
 
 # What the host did beside the work of a sample.
 _TELEMETRY = schema.strict(
     (),
-    cpu_usage=_USAGE,
-    core_usage=_USAGE,
-    steal=_SHARE_OR_NULL,
-    frequency=schema.or_null(schema.mapping(_NUMBER_OR_NULL, schema.MOST_CPUS, schema.CPU_NUMBERS)),
-    throttled=_COUNT_OR_NULL,
-    perf=schema.or_null(schema.strict(reason=_TEXT_OR_NULL, cpus=_COUNTERS, cores=_COUNTERS)),
+    cpu_usage=schema.about(_USAGE, "CPU number -> the share of its time that it was busy, 0 to 1."),
+    core_usage=schema.about(_USAGE, "Core, as the numbers of its CPUs -> the share of all its CPUs' time that they were busy, 0 to 1."),
+    steal=schema.about(_SHARE_OR_NULL, "Share of all CPUs' time that a hypervisor took, 0 to 1."),
+    frequency=schema.about(
+        schema.or_null(schema.mapping(_NUMBER_OR_NULL, schema.MOST_CPUS, schema.CPU_NUMBERS)), "CPU number -> its frequency in MHz, the mean of begin and end."
+    ),
+    throttled=schema.about(_COUNT_OR_NULL, "Number of thermal throttle events; null where the kernel does not count them."),
+    perf=schema.about(
+        schema.or_null(
+            schema.strict(
+                reason=schema.about(_TEXT_OR_NULL, "Why there are no counters; null where there are."),
+                cpus=schema.about(_COUNTERS, "CPU number -> its counters."),
+                cores=schema.about(_COUNTERS, "Core, as the numbers of its CPUs -> the counters of all its CPUs."),
+            )
+        ),
+        "Hardware counters during the sample.",
+    ),
 )
 
 _SAMPLE = schema.strict(
     ("workload", "placement", "arm", "block", "ok", "metrics"),
-    workload=_WORKLOAD_NAME,
-    placement=_PLACEMENT,
-    arm=_ARM,
-    block=schema.count(1_000_000),
-    index=_COUNT_OR_NULL,
-    ok=schema.BOOL,
-    error=_TEXT_OR_NULL,
-    started=_MOMENT,
-    wall_seconds=_SECONDS_OR_NULL,
-    metrics=schema.mapping(_VALUE, _METRICS, _METRIC_NAME),
-    work=_NUMBER_OR_NULL,
-    workers=schema.or_null(schema.items(_WORKER, schema.MOST_CPUS)),
-    parameter=_NUMBER_OR_NULL,
-    telemetry=schema.or_null(_TELEMETRY),
-    boot=_COUNT_OR_NULL,
-    pair=_COUNT_OR_NULL,
+    workload=schema.about(_WORKLOAD_NAME, "Name of the workload."),
+    placement=schema.about(_PLACEMENT, "Name of the placement."),
+    arm=schema.about(_ARM, "Name of the arm."),
+    block=schema.about(schema.count(1_000_000), "Number of its block, from 0; samples of one block are paired."),
+    index=schema.about(_COUNT_OR_NULL, "Its number in the order of measurement, from 0."),
+    ok=schema.about(schema.BOOL, "Whether all workers succeeded."),
+    error=schema.about(_TEXT_OR_NULL, "Why it failed; null where it did not."),
+    started=schema.about(_MOMENT, "Time of its start, UTC."),
+    wall_seconds=schema.about(_SECONDS_OR_NULL, "Its duration, in seconds."),
+    metrics=schema.about(schema.mapping(_VALUE, _METRICS, _METRIC_NAME), "Name of a metric -> its value for all workers together."),
+    work=schema.about(_NUMBER_OR_NULL, "Work of one worker, in the unit of the workload; null for a workload that runs for a time."),
+    workers=schema.about(schema.or_null(schema.items(_WORKER, schema.MOST_CPUS)), "One entry for each worker."),
+    parameter=schema.about(_NUMBER_OR_NULL, "Value of the workload's parameter, in its unit; null for a workload without one."),
+    telemetry=schema.about(schema.or_null(_TELEMETRY), "What the host did beside the work."),
+    boot=schema.about(_COUNT_OR_NULL, "Number of the boot in which it was measured; only where arms were booted."),
+    pair=schema.about(_COUNT_OR_NULL, "Number of the pair of boots that it belongs to; only where arms were booted."),
 )
 
 _WHERE = schema.strict(
-    workers=schema.or_null(schema.items(schema.items(schema.CPU, schema.MOST_CPUS), schema.MOST_CPUS)),
-    same_as=schema.or_null(_PLACEMENT),
-    reason=_TEXT_OR_NULL,
+    workers=schema.about(
+        schema.or_null(schema.items(schema.items(schema.CPU, schema.MOST_CPUS), schema.MOST_CPUS)),
+        "For each worker the numbers of its CPUs; null where the placement does not exist.",
+    ),
+    same_as=schema.about(schema.or_null(_PLACEMENT), "Another placement with the same CPUs, whose samples are used; null where there is none."),
+    reason=schema.about(_TEXT_OR_NULL, "Why the placement does not exist; null where it does."),
 )
 
 _WORKLOAD = schema.strict(
     ("name", "title", "primary", "metrics"),
-    name=_WORKLOAD_NAME,
-    title=schema.TEXT,
-    # The metric that decides.
-    primary=schema.text(100, _METRIC_NAME),
-    metrics=schema.mapping(schema.whole(unit=schema.TEXT, better=_BETTER, aggregate=schema.one_of("sum", "max", "mean", "per_job")), _METRICS, _METRIC_NAME),
-    argv=schema.or_null(schema.items(schema.TEXT, 1000)),
-    package=_TEXT_OR_NULL,
-    nice=_NUMBER_OR_NULL,
-    co_runners=_COUNT_OR_NULL,
-    memory=_NUMBER_OR_NULL,
-    # The parameter of a workload that is measured at several of its values.
-    parameter=schema.or_null(schema.whole(name=schema.NAME, unit=_TEXT_OR_NULL, values=schema.items(schema.NUMBER, 1000))),
+    name=schema.about(_WORKLOAD_NAME, "Name of the workload."),
+    title=schema.about(schema.TEXT, "What it is, for people."),
+    primary=schema.about(schema.text(100, _METRIC_NAME), "Name of the metric that decides."),
+    metrics=schema.about(
+        schema.mapping(
+            schema.whole(
+                unit=schema.about(schema.TEXT, "Unit of its values."),
+                better=schema.about(_BETTER, "Whether a higher or a lower value is better."),
+                aggregate=schema.about(schema.one_of("sum", "max", "mean", "per_job"), "How the values of all workers become one."),
+            ),
+            _METRICS,
+            _METRIC_NAME,
+        ),
+        "Name of a metric -> what it is.",
+    ),
+    argv=schema.about(schema.or_null(schema.items(schema.TEXT, 1000)), "The command of a worker."),
+    package=schema.about(_TEXT_OR_NULL, "Debian package with the command; null without one."),
+    nice=schema.about(_NUMBER_OR_NULL, "Niceness of the workers."),
+    co_runners=schema.about(_COUNT_OR_NULL, "Number of busy loops on each of the workers' CPUs."),
+    memory=schema.about(_NUMBER_OR_NULL, "Memory of one worker, in MB (1,000,000 bytes)."),
+    parameter=schema.about(
+        schema.or_null(
+            schema.whole(
+                name=schema.about(schema.NAME, "Name of the parameter."),
+                unit=schema.about(_TEXT_OR_NULL, "Its unit; null without one."),
+                values=schema.about(schema.items(schema.NUMBER, 1000), "Its values, in its unit."),
+            )
+        ),
+        "What it is measured at several values of; null for a workload without one.",
+    ),
 )
 
 _SETTING = {"type": ["string", "number", "null"], "maxLength": schema.MAX_TEXT}
 _SETTINGS = schema.or_null(schema.mapping(_NUMBER_OR_NULL, 100))
-_CPU_STATE = schema.or_null(schema.strict(control=_TEXT_OR_NULL, online=schema.or_null(schema.items(schema.CPU, schema.MOST_CPUS)), sysctls=_SETTINGS))
+_CPU_STATE = schema.or_null(
+    schema.strict(
+        control=schema.about(_TEXT_OR_NULL, "Content of smt/control; null where it is not known."),
+        online=schema.about(schema.or_null(schema.items(schema.CPU, schema.MOST_CPUS)), "Numbers of the CPUs that were online."),
+        sysctls=schema.about(_SETTINGS, "Name of a sysctl -> its value, of arms of the memory policy."),
+    )
+)
 
 _OBSERVATION = schema.strict(
     ("arm",),
-    arm=_ARM,
-    settings=_SETTINGS,
-    headroom_bytes=_NUMBER_OR_NULL,
-    asked_bytes=_NUMBER_OR_NULL,
-    allocatable=schema.or_null(schema.strict(largest_bytes=_NUMBER_OR_NULL, total_bytes=_NUMBER_OR_NULL, total_limited=_BOOL_OR_NULL)),
-    allocatable_reason=_TEXT_OR_NULL,
-    overcommit_test=schema.or_null(schema.strict(("outcome",), outcome=schema.TEXT, touched_bytes=_NUMBER_OR_NULL)),
-    overcommit_test_reason=_TEXT_OR_NULL,
+    arm=schema.about(_ARM, "Name of the arm."),
+    settings=schema.about(_SETTINGS, "Name of a sysctl -> its value."),
+    headroom_bytes=schema.about(_NUMBER_OR_NULL, "Memory that can still be committed, in bytes."),
+    asked_bytes=schema.about(_NUMBER_OR_NULL, "Memory that the overcommit test asked for, in bytes."),
+    allocatable=schema.about(
+        schema.or_null(
+            schema.strict(
+                largest_bytes=schema.about(_NUMBER_OR_NULL, "Largest single allocation, in bytes."),
+                total_bytes=schema.about(_NUMBER_OR_NULL, "Sum of all allocations, in bytes."),
+                total_limited=schema.about(_BOOL_OR_NULL, "Whether the kernel ended the sum; false where the measurement stopped by itself."),
+            )
+        ),
+        "Memory that processes could allocate.",
+    ),
+    allocatable_reason=schema.about(_TEXT_OR_NULL, "Why this was not measured; null where it was."),
+    overcommit_test=schema.about(
+        schema.or_null(
+            schema.strict(
+                ("outcome",),
+                outcome=schema.about(schema.TEXT, "What happened."),
+                touched_bytes=schema.about(_NUMBER_OR_NULL, "Memory that the process wrote to before it ended, in bytes."),
+            )
+        ),
+        "What happened to a process that asked for more memory than there is.",
+    ),
+    overcommit_test_reason=schema.about(_TEXT_OR_NULL, "Why this was not tested; null where it was."),
 )
 
 # The baseline comes first.
 ARMS = schema.items(
-    schema.whole(name=_ARM, title=schema.NAME, baseline=schema.BOOL, settings=schema.mapping(_SETTING, 100, r"^[A-Za-z0-9_./-]{1,100}$")), MOST_ARMS
+    schema.whole(
+        name=schema.about(_ARM, "Name of the arm."),
+        title=schema.about(schema.NAME, "What it is, for people."),
+        baseline=schema.about(schema.BOOL, "Whether the others are compared with it."),
+        settings=schema.about(schema.mapping(_SETTING, 100, r"^[A-Za-z0-9_./-]{1,100}$"), "Name of a setting -> its value in this arm."),
+    ),
+    MOST_ARMS,
 )
-ARMS_LEFT_OUT = schema.items(schema.whole(name=_ARM, title=schema.NAME, reason=schema.TEXT), MOST_ARMS)
+ARMS_LEFT_OUT = schema.items(
+    schema.whole(
+        name=schema.about(_ARM, "Name of the arm."),
+        title=schema.about(schema.NAME, "What it is, for people."),
+        reason=schema.about(schema.TEXT, "Why it was not measured."),
+    ),
+    MOST_ARMS,
+)
 
 # The detail of an event: a sentence, or values that change from block to block.
 _DETAIL = {
@@ -146,60 +226,107 @@ _DETAIL = {
     "additionalProperties": {"type": ["string", "number", "null"], "maxLength": schema.MAX_TEXT},
 }
 
-SCHEMA: dict[str, t.Any] = {
-    "$schema": "https://json-schema.org/draft/2020-12/schema",
-    "title": "What one host measured in one run",
-    **schema.strict(
-        ("schema", "schema_version", "run", "host", "outcome", "facts", "environment", "arms", "plan", "samples"),
-        schema={"const": SCHEMA_NAME},
-        schema_version={"const": SCHEMA_VERSION},
-        run=schema.text(100, RUN_NAME),
-        host=schema.NAME,
-        collection_version=_TEXT_OR_NULL,
-        started=_MOMENT,
-        finished=_MOMENT,
-        collected=_MOMENT,
-        outcome=schema.one_of("completed", "failed", "interrupted"),
-        message=_TEXT_OR_NULL,
-        facts=facts.SMT,
-        environment=schema.strict(
-            busy=schema.or_null(schema.strict(others=_SHARE_OR_NULL)),
-            load_average=_NUMBER_OR_NULL,
-            **dict.fromkeys(("kernel", "architecture", "python", "cmdline", "governor", "hypervisor", "cpu_model", "microcode"), _TEXT_OR_NULL),
-        ),
-        arms=ARMS,
-        arms_left_out=schema.or_null(ARMS_LEFT_OUT),
-        plan=schema.strict(
-            blocks=_COUNT_OR_NULL,
-            blocks_done=_COUNT_OR_NULL,
-            seconds_budget=_SECONDS_OR_NULL,
-            sample_seconds=_SECONDS_OR_NULL,
-            settle_seconds=_SECONDS_OR_NULL,
-            margin=_SHARE_OR_NULL,
-            order=_TEXT_OR_NULL,
-            stopped=_TEXT_OR_NULL,
-            # How often the host was booted in each arm; null where nothing was booted.
-            boots=_COUNT_OR_NULL,
-            confounded=_BOOL_OR_NULL,
-            workloads=schema.or_null(schema.items(_WORKLOAD, MOST_WORKLOADS)),
-            placements=schema.or_null(schema.mapping(schema.mapping(_WHERE, 100, _PLACEMENT_NAME), MOST_ARMS, _ARM_NAME)),
-        ),
-        samples=schema.items(_SAMPLE, 500_000),
-        skipped=schema.items(
+SCHEMA = schema.published(
+    SCHEMA_NAME,
+    SCHEMA_VERSION,
+    "What one host measured in one run",
+    "smt_eval_results/RUN/HOST.json on the controller. Beyond this schema, samples name only arms, workloads, metrics and parameter values of the plan.",
+    schema.strict(
+        ("run", "host", "outcome", "facts", "environment", "arms", "plan", "samples"),
+        run=schema.about(schema.text(100, RUN_NAME), "Name of the run."),
+        host=schema.about(schema.NAME, "Name of the host in the inventory."),
+        collection_version=schema.about(_TEXT_OR_NULL, "Version of threadwise.smt that measured."),
+        started=schema.about(_MOMENT, "Time of the start, UTC, by the host's clock."),
+        finished=schema.about(_MOMENT, "Time of the end, UTC, by the host's clock; null for a plan that was killed."),
+        collected=schema.about(_MOMENT, "Time at which the controller fetched the result, UTC, by the controller's clock."),
+        outcome=schema.about(schema.one_of("completed", "failed", "interrupted"), "How the plan ended."),
+        message=schema.about(_TEXT_OR_NULL, "Why it did not complete; null where it did."),
+        facts=schema.about(facts.SMT, "Facts of the host before the run, as the module smt_facts returns them."),
+        environment=schema.about(
             schema.strict(
-                ("reason",),
-                workload=schema.or_null(_WORKLOAD_NAME),
-                placement=schema.or_null(_PLACEMENT),
-                arm=schema.or_null(_ARM),
-                reason=schema.TEXT,
+                busy=schema.about(
+                    schema.or_null(
+                        schema.strict(
+                            others=schema.about(_SHARE_OR_NULL, "The highest share of all CPUs' time that other processes used before a block, 0 to 1.")
+                        )
+                    ),
+                    "What ran beside the measurement.",
+                ),
+                load_average=schema.about(_NUMBER_OR_NULL, "Load average over one minute at the start, processes."),
+                kernel=schema.about(_TEXT_OR_NULL, "Release of the kernel."),
+                architecture=schema.about(_TEXT_OR_NULL, "Architecture, as uname -m prints it."),
+                python=schema.about(_TEXT_OR_NULL, "Version of the host's Python."),
+                cmdline=schema.about(_TEXT_OR_NULL, "The kernel's command line."),
+                governor=schema.about(_TEXT_OR_NULL, "Frequency governor; null without cpufreq."),
+                hypervisor=schema.about(_TEXT_OR_NULL, "Name of the hypervisor; null on a machine of its own."),
+                cpu_model=schema.about(_TEXT_OR_NULL, "Model of the processor."),
+                microcode=schema.about(_TEXT_OR_NULL, "Version of the microcode."),
             ),
-            100_000,
+            "What the measurement ran in.",
         ),
-        observations=schema.or_null(schema.items(_OBSERVATION, 100)),
-        events=schema.items(schema.strict(("event",), at=_MOMENT, event=schema.text(40, r"^[a-z_]+$"), detail=_DETAIL), 500_000),
-        restored=schema.or_null(schema.strict(("ok",), ok=_BOOL_OR_NULL, before=_CPU_STATE, after=_CPU_STATE, differences=schema.or_null(_SENTENCES))),
+        arms=schema.about(ARMS, "What was compared; the first is the baseline. One alone compares nothing."),
+        arms_left_out=schema.about(schema.or_null(ARMS_LEFT_OUT), "What was asked for and could not be measured on this host."),
+        plan=schema.about(
+            schema.strict(
+                blocks=schema.about(_COUNT_OR_NULL, "Upper limit of the number of blocks; null without one."),
+                blocks_done=schema.about(_COUNT_OR_NULL, "Number of complete blocks."),
+                seconds_budget=schema.about(_SECONDS_OR_NULL, "Time that the plan may take, in seconds."),
+                sample_seconds=schema.about(_SECONDS_OR_NULL, "Intended duration of a sample, in seconds."),
+                settle_seconds=schema.about(_SECONDS_OR_NULL, "Pause after each switch, in seconds."),
+                margin=schema.about(_SHARE_OR_NULL, "Equivalence margin, as a share: 0.02 is 2 %."),
+                order=schema.about(_TEXT_OR_NULL, "How the arms are ordered in the blocks."),
+                stopped=schema.about(_TEXT_OR_NULL, "Why the plan ended: precise, budget, blocks, nothing or size."),
+                boots=schema.about(_COUNT_OR_NULL, "How often the host was booted in each arm; null where nothing was booted."),
+                confounded=schema.about(_BOOL_OR_NULL, "Whether each arm was measured in one boot only, so that nothing can be decided."),
+                workloads=schema.about(schema.or_null(schema.items(_WORKLOAD, MOST_WORKLOADS)), "What was run."),
+                placements=schema.about(
+                    schema.or_null(schema.mapping(schema.mapping(_WHERE, 100, _PLACEMENT_NAME), MOST_ARMS, _ARM_NAME)),
+                    "Arm -> placement -> on which CPUs its workers run.",
+                ),
+            ),
+            "What was to be measured.",
+        ),
+        samples=schema.about(schema.items(_SAMPLE, 500_000), "The samples, in the order of measurement."),
+        skipped=schema.about(
+            schema.items(
+                schema.strict(
+                    ("reason",),
+                    workload=schema.about(schema.or_null(_WORKLOAD_NAME), "Name of the workload; null for all."),
+                    placement=schema.about(schema.or_null(_PLACEMENT), "Name of the placement; null for all."),
+                    arm=schema.about(schema.or_null(_ARM), "Name of the arm; null for all."),
+                    reason=schema.about(schema.TEXT, "Why it was not measured."),
+                ),
+                100_000,
+            ),
+            "What the plan names and could not be measured.",
+        ),
+        observations=schema.about(schema.or_null(schema.items(_OBSERVATION, 100)), "What was seen of the memory policy, one entry for each arm of it."),
+        events=schema.about(
+            schema.items(
+                schema.strict(
+                    ("event",),
+                    at=schema.about(_MOMENT, "Time, UTC."),
+                    event=schema.about(schema.text(40, r"^[a-z_]+$"), "Kind of the event."),
+                    detail=schema.about(_DETAIL, "A sentence, or values with names."),
+                ),
+                500_000,
+            ),
+            "What happened during the run.",
+        ),
+        restored=schema.about(
+            schema.or_null(
+                schema.strict(
+                    ("ok",),
+                    ok=schema.about(_BOOL_OR_NULL, "Whether the host is as it was found; null where this is not known."),
+                    before=schema.about(_CPU_STATE, "The host before the run."),
+                    after=schema.about(_CPU_STATE, "The host after the run."),
+                    differences=schema.about(schema.or_null(_SENTENCES), "A sentence for each difference."),
+                )
+            ),
+            "Whether the host was left as it was found; null where nothing was switched or the plan was killed.",
+        ),
     ),
-}
+)
 _CHECKER = schema.Checker(SCHEMA)
 
 

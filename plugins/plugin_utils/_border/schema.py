@@ -31,6 +31,36 @@ MAX_NAME = 255
 MAX_CPU_LIST = 65_536
 
 
+def about(part: Schema, description: str) -> Schema:
+    """Return the same schema with a description for readers of the published schema; it has the unit of a number."""
+    return {**part, "description": description}
+
+
+def published(name: str, version: int, title: str, description: str, body: Schema) -> Schema:
+    """Return the schema of a file as it is published in docs/.
+
+    Args:
+        name: the field ``schema`` of the file, such as ``threadwise.smt/result``.
+        version: its field ``schema_version``.
+        title: what the file is.
+        description: where the file is, and what is not said by its fields.
+        body: the schema of an object; these two fields come first in it.
+    """
+    names = {
+        "schema": about({"const": name}, "Name of this kind of file."),
+        "schema_version": about({"const": version}, "Version of this kind of file; docs/files.md says what changes it."),
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"https://github.com/threadwise/smt/schemas/{name.rpartition('/')[2]}/{version}",
+        "title": title,
+        "description": description,
+        **body,
+        "required": [*names, *body["required"]],
+        "properties": {**names, **body["properties"]},
+    }
+
+
 def strict(required: t.Sequence[str] = (), /, **properties: Schema) -> Schema:
     """Return the schema of an object with these fields and no others."""
     return {"type": "object", "required": list(required), "properties": properties, "additionalProperties": False}

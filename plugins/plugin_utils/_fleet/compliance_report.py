@@ -11,7 +11,8 @@ import datetime
 import json
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, fields
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, fields, policy
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance import ComplianceResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import openmetrics
@@ -19,7 +20,61 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages impor
 
 SCHEMA_NAME, SCHEMA_VERSION = "threadwise.smt/compliance", 1
 COLUMNS = ("host", "status", "wanted", "class", "how")
-KEPT = ("status", "sentence", "wanted", "scope", "hardware_class", "decided_by", "reboot_pending")
+
+_TEXT = {"type": "string"}
+_TEXT_OR_NULL = schema.or_null(_TEXT)
+_STATUS = schema.one_of(*compliance.STATUSES)
+# The fields of a host that the file takes from its result as they are.
+KEPT = {
+    "status": schema.about(_STATUS, "What the check found."),
+    "sentence": schema.about(_TEXT, "Why, in one sentence; empty where there is nothing to say."),
+    "wanted": schema.about(_TEXT_OR_NULL, "The state that the policy wants; null where no policy is set, or no state follows from it."),
+    "scope": schema.about(
+        schema.one_of(*policy.SCOPES, None), "What the policy covers: the running system, the next boot or both; null where nothing was compared."
+    ),
+    "hardware_class": schema.about(_TEXT_OR_NULL, "Hardware class of the host; null when unknown."),
+    "decided_by": schema.about(_TEXT_OR_NULL, "The run that decided under the policy auto, in words; null where none did."),
+    "reboot_pending": schema.about(
+        schema.or_null(schema.BOOL), "Whether the next boot has other SMT-related arguments than the running kernel; null when unknown."
+    ),
+}
+_ASPECT = schema.or_null(
+    schema.whole(
+        status=schema.about(schema.one_of(compliance.COMPLIANT, compliance.DRIFTED, compliance.UNKNOWN), "What the check found of this aspect."),
+        reasons=schema.about({"type": "array", "items": _TEXT}, "A sentence for each difference; the last one may only count the rest."),
+    )
+)
+_ASPECT_OF = {
+    "running": "The running system",
+    "configured": "The next boot",
+    "memory": "The kernel's memory policy and the protected services",
+    "memory_configured": "The memory policy of the next boot",
+}
+SCHEMA = schema.published(
+    SCHEMA_NAME,
+    SCHEMA_VERSION,
+    "Which hosts comply with their SMT policy",
+    "smt_compliance.json on the controller, and /var/lib/threadwise-smt-pull/smt_compliance.json on a host with smt_pull, which lists that host alone.",
+    schema.whole(
+        at=schema.about(schema.MOMENT, "Time of the check, UTC."),
+        counts=schema.about(
+            schema.whole(**{status: schema.about({"type": "integer", "minimum": 0}, f"Number of hosts that are {status}.") for status in compliance.STATUSES}),
+            "Number of hosts by status; each status is listed.",
+        ),
+        hosts=schema.about(
+            {
+                "type": "array",
+                "items": schema.whole(
+                    host=schema.about(_TEXT, "Name of the host in the inventory."),
+                    **KEPT,
+                    pending_rollback=schema.about(schema.BOOL, "Whether an interrupted rollout changed the host and did not find it healthy."),
+                    **{aspect: schema.about(_ASPECT, f"{_ASPECT_OF[aspect]}; null where the policy does not cover it.") for aspect in compliance.ASPECTS},
+                ),
+            },
+            "The hosts of the play, by name.",
+        ),
+    ),
+)
 
 # With more compliant hosts the terminal shows their number only; the files list all.
 MOST_COMPLIANT_LINES = 50
@@ -72,7 +127,7 @@ def how(result: ComplianceResult) -> str:
 
 
 def document(judged: t.Sequence[Judged], at: datetime.datetime) -> str:
-    """Format the results as JSON text: ``{schema, schema_version, at, counts, hosts: [{host, status, ...}]}``."""
+    """Format the results as JSON text that matches :data:`SCHEMA`."""
     hosts = [
         {
             "host": host,

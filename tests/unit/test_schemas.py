@@ -1,0 +1,158 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The published schemas: what they say of each field, that they are those of the code, and what they refuse."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import json
+import pathlib
+import re
+
+import jsonschema_rs
+import pytest
+import result_maker
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report, policy
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import base
+
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+NOW = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
+# Each published schema, and the name and version that the code writes into files of it.
+WRITTEN = {
+    "host.schema.json": (results.SCHEMA_NAME, results.SCHEMA_VERSION),
+    "results.schema.json": (base.SCHEMA_NAME, base.SCHEMA_VERSION),
+    "compliance.schema.json": (compliance_report.SCHEMA_NAME, compliance_report.SCHEMA_VERSION),
+}
+SOURCES = {"host.schema.json": results.SCHEMA, "compliance.schema.json": compliance_report.SCHEMA}
+
+
+def published(name):
+    return json.loads((DOCS / name).read_text(encoding="utf-8"))
+
+
+def properties(part, place=""):
+    """Yield each field that a schema declares, at any depth, as its place and its schema."""
+    if isinstance(part, dict):
+        for name, one in part.get("properties", {}).items():
+            yield f"{place}.{name}", one
+        for key, one in part.items():
+            yield from properties(one, f"{place}.{key}")
+    elif isinstance(part, list):
+        for one in part:
+            yield from properties(one, place)
+
+
+def test_each_published_schema_is_looked_at():
+    assert {path.name for path in DOCS.glob("*.schema.json")} == set(WRITTEN)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_schema_says_what_it_is_of(name):
+    schema = published(name)
+    kind, version = WRITTEN[name]
+    jsonschema_rs.meta.validate(schema)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["$id"] == f"https://github.com/threadwise/smt/schemas/{kind.rpartition('/')[2]}/{version}"
+    assert schema["title"] and schema["description"]
+    assert (schema["properties"]["schema"]["const"], schema["properties"]["schema_version"]["const"]) == (kind, version)
+    assert {"schema", "schema_version"} <= set(schema["required"])
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_schema_describes_each_field(name):
+    found = list(properties(published(name)))
+    assert len(found) > 15
+    assert [place for place, field in found if not field.get("description")] == []
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_the_pages_name_the_version_that_is_written(name):
+    kind, version = WRITTEN[name]
+    rows = [line for line in (DOCS / "files.md").read_text(encoding="utf-8").splitlines() if line.startswith("|") and f"`{kind}`" in line]
+    assert rows and all(f"| `{kind}` | {version} | [{name}]({name}) |" in row for row in rows)
+    for page in DOCS.glob("*.md"):
+        assert set(re.findall(rf"`{kind}`, version ([0-9]+)", page.read_text(encoding="utf-8"))) <= {str(version)}, page.name
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_published_schema_is_that_of_the_code(name):
+    assert published(name) == SOURCES[name]
+
+
+def facts(**known):
+    return dict(copy.deepcopy(result_maker.result(blocks=1)["facts"]), **known)
+
+
+def judged():
+    """Return a host of each kind that the check knows."""
+    off = policy.desired_state("disabled", None, None, None, None, False)
+    return [
+        ("a", compliance.judge(facts(), off, "both")),
+        ("b", compliance.judge(facts(supported=None, active=None, control="absent"), off, "both")),
+        ("c", compliance.judge("no facts", off, "runtime")),
+        ("d", compliance.refused("no policy is set", compliance.BAD_POLICY)),
+        ("e", compliance.from_registered({"unreachable": True, "msg": "no route"})),
+        ("f", compliance.from_registered(None)),
+    ]
+
+
+def test_what_compliance_writes_is_as_its_schema_says():
+    document = json.loads(compliance_report.document(judged(), NOW))
+    jsonschema_rs.Draft202012Validator(published("compliance.schema.json")).validate(document)
+    assert {host["status"] for host in document["hosts"]} == {"drifted", "unknown", "bad_policy", "unreachable"}
+
+
+# As version 1 wrote it. A change that makes it invalid needs another version.
+COMPLIANCE_1 = {
+    "schema": "threadwise.smt/compliance",
+    "schema_version": 1,
+    "at": "2026-11-22T12:00:00Z",
+    "counts": {"compliant": 1, "drifted": 0, "bad_policy": 0, "unknown": 0, "unreachable": 0},
+    "hosts": [
+        {
+            "host": "db1",
+            "status": "compliant",
+            "sentence": "",
+            "wanted": "disabled",
+            "scope": "runtime",
+            "hardware_class": "x86_64-1s2c4t-split-00000000",
+            "decided_by": None,
+            "reboot_pending": False,
+            "pending_rollback": False,
+            "running": {"status": "compliant", "reasons": []},
+            "configured": None,
+            "memory": None,
+            "memory_configured": None,
+        }
+    ],
+}
+WRONG = [
+    ("schema_version", 2),
+    ("schema_version", "1"),
+    ("at", "2026-11-22 12:00"),
+    ("counts", {"compliant": 1}),
+    ("more", 1),
+    ("hosts", [{"host": "db1", "status": "compliant"}]),
+    ("hosts", [dict(COMPLIANCE_1["hosts"][0], status="fine")]),
+    ("hosts", [dict(COMPLIANCE_1["hosts"][0], running={"status": "drifted", "reasons": "x"})]),
+]
+
+
+def test_a_file_of_this_version_stays_valid():
+    jsonschema_rs.Draft202012Validator(published("compliance.schema.json")).validate(COMPLIANCE_1)
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG)
+def test_a_wrong_compliance_file_is_refused(name, value):
+    check = jsonschema_rs.Draft202012Validator(published("compliance.schema.json"))
+    assert not check.is_valid({**COMPLIANCE_1, name: value})
+
+
+def test_a_result_is_as_its_schema_says_and_a_wrong_one_is_not():
+    check = jsonschema_rs.Draft202012Validator(published("host.schema.json"))
+    document = result_maker.result(blocks=2)
+    check.validate(document)
+    for name, value in (("schema_version", 1), ("samples", None), ("more", 1), ("outcome", "fine"), ("environment", {"more": 1}), ("facts", {})):
+        assert not check.is_valid({**document, name: value}), name
