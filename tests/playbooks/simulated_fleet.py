@@ -86,10 +86,12 @@ class Fleet:
     Args:
         directory: an empty one.
         hosts: names to variables of the inventory; SMT is on, nothing is configured.
+        python: of the environment whose Ansible runs the playbooks, and with which the hosts run their modules.
     """
 
-    def __init__(self, directory: pathlib.Path, hosts: dict[str, dict]):
+    def __init__(self, directory: pathlib.Path, hosts: dict[str, dict], python: str = sys.executable):
         self.directory = directory
+        self.python = python
         self.hosts = list(hosts)
         collection = directory / "collections/ansible_collections/threadwise/smt"
         modules = collection / "plugins/modules"
@@ -108,7 +110,7 @@ class Fleet:
         for name, variables in hosts.items():
             place = directory / "hosts" / name
             place.mkdir(parents=True)
-            (place / "python").write_text(INTERPRETER.format(place=place, loaded=loaded, python=sys.executable))
+            (place / "python").write_text(INTERPRETER.format(place=place, loaded=loaded, python=python))
             (place / "python").chmod(0o755)
             inventory[name] = dict(
                 {"ansible_python_interpreter": str(place / "python"), "ansible_connection": "local", "smt_facts_sysroot": str(place)}, **variables
@@ -157,7 +159,7 @@ class Fleet:
     def start(self, playbook: str, *arguments: str, **variables) -> subprocess.Popen:
         """Start a playbook of the collection, or a file in the directory, in a session of its own."""
         command = [
-            str(pathlib.Path(sys.executable).with_name("ansible-playbook")),
+            str(pathlib.Path(self.python).with_name("ansible-playbook")),
             "-i",
             "inventory.yml",
             playbook if playbook.endswith(".yml") else f"threadwise.smt.{playbook}",
