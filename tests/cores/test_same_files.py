@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 
+import memory_tree
 import pytest
 import result_maker
 from simulated_fleet import Fleet
@@ -26,20 +27,20 @@ USUAL = shutil.which("python")
 TIMES = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?( UTC|Z)?|(?<=checked_timestamp_seconds\{)(.*?\} )\d+")
 # What the simulation consists of, the links to the collection among it.
 SCAFFOLDING = {"collections", "loaded", "inventory.yml", "python", "log", "asked", "health.yml"}
-KINDS = {name: f"x86_64-1s2c4t-split-{number:08x}" for number, name in enumerate(("decided", "other"))}
+KINDS = {name: f"x86_64-1s2c4t-split-{number:08x}" for number, name in enumerate(("decided", "other", "undecided"), 1)}
 GONE = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
 FLEET = {
     "drifted": {"smt_policy": "disabled", "smt_policy_group": "db"},
     "compliant": {"smt_policy": "enabled", "smt_policy_group": ""},
     "misspelt": {"smt_policy": "disabledd"},
     "decided": {"smt_policy": "auto", "simulated_class": KINDS["decided"]},
-    "undecided": {"smt_policy": "auto"},
+    "undecided": {"smt_policy": "auto", "simulated_class": KINDS["undecided"]},
     "without": {},
     "gone": {"smt_policy": "enabled", **GONE},
     "yaml_no": {"smt_policy": False, "smt_policy_scope": "runtime"},
     "one_thread": {"smt_policy": {"threads_per_core": 1}, "smt_policy_group": "db"},
     "by_class": {"simulated_class": KINDS["other"], "smt_policy_classes": {KINDS["other"]: "disabled"}},
-    "memory": {"smt_policy": "enabled", "smt_memory_overcommit": "strict", "smt_memory_protect": ["sshd"]},
+    "memory": {"smt_policy": "enabled", "smt_memory_overcommit": "strict", "smt_memory_on_oom": "kill"},
 }
 HEALTH = "- name: Look\n  ansible.builtin.fail:\n    msg: the service is down\n  when: inventory_hostname in (sick | default([]))\n"
 
@@ -104,6 +105,7 @@ def evaluated(directory: pathlib.Path) -> None:
 def over_the_fleet(place: pathlib.Path, python: str) -> dict[str, str]:
     """Survey, compliance, enforcement in check mode, with a host that is sick, and to its end."""
     fleet = Fleet(place, FLEET, python)
+    memory_tree.tree(place / "hosts/memory", overcommit_memory=0)
     evaluated(place / "results/r1")
     (place / "health.yml").write_text(HEALTH)
     common = {"smt_policy_results": "results"}
