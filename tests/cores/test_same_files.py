@@ -40,8 +40,9 @@ FLEET = {
     "yaml_no": {"smt_policy": False, "smt_policy_scope": "runtime"},
     "one_thread": {"smt_policy": {"threads_per_core": 1}, "smt_policy_group": "db"},
     "by_class": {"simulated_class": KINDS["other"], "smt_policy_classes": {KINDS["other"]: "disabled"}},
-    "memory": {"smt_policy": "enabled", "smt_memory_overcommit": "strict", "smt_memory_on_oom": "kill"},
 }
+# Only compliance is checked, which reads the tree of files that it is given.
+MEMORY = {"memory": {"smt_policy": "enabled", "smt_memory_overcommit": "strict", "smt_memory_on_oom": "kill"}}
 HEALTH = "- name: Look\n  ansible.builtin.fail:\n    msg: the service is down\n  when: inventory_hostname in (sick | default([]))\n"
 
 
@@ -105,7 +106,6 @@ def evaluated(directory: pathlib.Path) -> None:
 def over_the_fleet(place: pathlib.Path, python: str) -> dict[str, str]:
     """Survey, compliance, enforcement in check mode, with a host that is sick, and to its end."""
     fleet = Fleet(place, FLEET, python)
-    memory_tree.tree(place / "hosts/memory", overcommit_memory=0)
     evaluated(place / "results/r1")
     (place / "health.yml").write_text(HEALTH)
     common = {"smt_policy_results": "results"}
@@ -127,6 +127,14 @@ def over_the_fleet(place: pathlib.Path, python: str) -> dict[str, str]:
     return saw
 
 
+def with_a_memory_policy(place: pathlib.Path, python: str) -> dict[str, str]:
+    """Compliance of a host with a memory policy."""
+    fleet = Fleet(place, MEMORY, python)
+    memory_tree.tree(place / "hosts/memory", overcommit_memory=0)
+    code, seen = fleet.play("smt_compliance")
+    return {"seen": f"exit code {code}\n{shown(seen)}\n{recap(seen)}"}
+
+
 def test_survey_compliance_and_enforcement(tmp_path):
     trees = with_both(tmp_path, over_the_fleet)
     # That something was compared: drift that is shown, in check mode left alone, put right, and brought back where a host was sick.
@@ -136,6 +144,12 @@ def test_survey_compliance_and_enforcement(tmp_path):
     assert '"by_class": false' in usual["enforced"] and '"compliant": true' in usual["enforced"], usual["enforced"]
     files = [f"{name}-smt_compliance.{kind}" for name in ("compliance", "after") for kind in ("html", "json", "prom")]
     assert_same(trees, "survey-smt_survey.html", *files)
+
+
+def test_compliance_with_a_memory_policy(tmp_path):
+    trees = with_both(tmp_path, with_a_memory_policy)
+    assert "vm.overcommit_memory reads 0 instead of 2" in trees["usual"]["seen"]
+    assert_same(trees, "smt_compliance.html", "smt_compliance.json", "smt_compliance.prom")
 
 
 def ansible_playbook(place: pathlib.Path, python: str, playbook: str, *arguments: str, **variables) -> str:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Hosts whose SMT can be switched without a machine.
 
-Playbooks, roles and what runs on the controller are the collection's own. Three modules are stand-ins that keep a host's state in a file. What a kernel
+Playbooks, roles and what runs on the controller are the collection's own. Some modules are stand-ins that keep a host's state in a file. What a kernel
 and a boot loader do, and reboots, are tested by the scenarios on guests.
 """
 
@@ -76,6 +76,10 @@ end(module, "smt", module.params["state"] == "enabled" or module.params["threads
 module = AnsibleModule({"smt": {}, "maxcpus": {}, "force": {"type": "bool"}}, supports_check_mode=True)
 end(module, "configured", {"enabled": [], "disabled": ["nosmt"]}[module.params["smt"]], reboot_required=True, found=[],
     loader="grub_debian", arguments=[], configured_before=[], configured=[], running=[], differences=[], diff=[])
+""",
+    # The real one would change the machine that runs the tests.
+    "smt_memory": """
+print(json.dumps({"failed": True, "msg": "a simulated host has no memory settings to change"}))
 """,
 }
 
