@@ -38,6 +38,16 @@ $(IMPORTER)/.ready: requirements-importer.lock requirements-collections.lock too
 archive: setup $(IMPORTER)/.ready ## the archive as a user gets it: built, installed elsewhere, linted there, read by Galaxy's importer
 	tools/archive.sh $(IMPORTER)
 
+# Other releases of ansible-core. The newest one needs a newer Python than Debian's.
+CORES := 2.16 2.18
+.cache/core-%/.ready: requirements-core-%.lock $(VENV)/.ready tools/core.sh
+	tools/core.sh $(VENV) $(@D) $<
+	touch $@
+NEWER_PYTHON = $(firstword $(foreach python,python3.14 python3.13 python3.12,$(shell $(python) -c 'print("$(python)")' 2>/dev/null)))
+.cache/core-newest/.ready: requirements-dev.lock requirements-collections.lock tools/setup.sh
+	tools/setup.sh $(NEWER_PYTHON) $(@D) requirements-dev.lock
+	touch $@
+
 .PHONY: registries
 registries: setup ## write the generated lists of alternatives, such as boot loaders, and the published schemas, after their source was changed
 	python tools/registries.py
@@ -61,7 +71,7 @@ lab-down: setup ## end exactly what `make lab` started
 
 .PHONY: test
 test: ## everything that CI runs: unit tests, pages in a browser, lint, sanity, scenarios on guests
-	$(MAKE) --no-print-directory --jobs=2 $(VENV)/.ready $(LOWEST)/.ready
+	$(MAKE) --no-print-directory --jobs=2 $(LOWEST)/.ready .cache/core-$(firstword $(CORES))/.ready
 	python tools/test.py test
 
 .PHONY: bare
@@ -84,6 +94,13 @@ hostile: setup ## 3,000 answers of compromised hosts beside honest ones, each at
 .PHONY: lowest
 lowest: setup $(LOWEST)/.ready ## the step of `make test` with the oldest versions of libraries that requirements.txt names
 	python tools/test.py $@
+
+.PHONY: cores
+cores: $(CORES:%=.cache/core-%/.ready) ## playbooks with other releases of ansible-core, the newest one if a Python 3.12 or later is found; not part of `make test`
+	newest=$(if $(NEWER_PYTHON),core-newest)
+	if [ -n "$$newest" ]; then $(MAKE) --no-print-directory .cache/core-newest/.ready
+	else echo 'cores: the newest ansible-core is left out: it needs Python 3.12 or later, and none was found'; fi
+	python tools/test.py $(CORES:%=core-%) $$newest
 
 .PHONY: scenario
 scenario: setup ## one Molecule scenario of molecule/: make scenario SCENARIO=smt_eval

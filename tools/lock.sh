@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Pins what setup.sh installs, with hashes, to the newest versions that requirements*.txt allow; and the lowest ones, for the tests that try these.
+# Pins what setup.sh installs, with hashes, to the newest versions that requirements*.txt allow; and the lowest ones and other releases of ansible-core, for
+# the tests that try these.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
@@ -13,8 +14,16 @@ pin --universal requirements-dev.txt >"$work/dev"
 
 # What runs the tests is no part of what is tried: it has the versions that it has everywhere.
 grep -v '^#' requirements.txt >"$work/lowest.in"
+sed -nE "s/^requires_ansible: '(.*)'/ansible-core\1/p" meta/runtime.yml >>"$work/lowest.in"
 sed -nE 's/^((hypothesis|prometheus-client|pytest|pytest-xdist)==[^ ;]+).*/\1/p' "$work/dev" >>"$work/lowest.in"
-{ title requirements.txt; pin --universal --resolution lowest-direct "$work/lowest.in"; } >"$work/requirements-lowest.lock"
+{ title "requirements.txt and meta/runtime.yml"; pin --universal --resolution lowest-direct "$work/lowest.in"; } >"$work/requirements-lowest.lock"
+
+# Releases of ansible-core beside those of requirements-dev.lock: what they need otherwise, and nothing else.
+for core in 2.16 2.18; do
+  echo "ansible-core==$core.*" >"$work/core.in"
+  pin "$work/core.in" >"$work/core"
+  { title "the release in its name"; awk 'NR == FNR { known[$1]; next } /==/ { other = !($1 in known) } other' "$work/dev" "$work/core"; } >"$work/requirements-core-$core.lock"
+done
 
 echo galaxy-importer >"$work/importer.in"
 { title "the package 'galaxy-importer', for 'make archive'"; pin --universal "$work/importer.in"; } >"$work/requirements-importer.lock"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs the steps of testing, shows how each went, and closes with the counts of all.
 
-usage: test.py GROUP|STEP...        (groups: test, what CI runs; scenarios, what takes longer)
+usage: test.py GROUP|STEP...        (groups: test, what CI runs; scenarios and cores, what takes longer)
 """
 
 from __future__ import annotations
@@ -52,15 +52,23 @@ LONG_SCENARIOS = (
     "smt_hostile_host",
     "smt_two_controllers",
 )
+PLAYBOOKS = ("--dist", "loadgroup", "--maxschedchunk", "1")
+# What whole playbooks need beside Ansible.
+OF_PLAYBOOKS = ("git", "gzip", "openssh-client", "sysbench")
+# Environments with another release of ansible-core than that of `make setup`: the oldest one that is supported comes first.
+CORES = ("2.16", "2.18", "newest")
 STEPS = {
     "unit": Step(
         ("python", *PYTEST, "tests/unit"),
         ("fio", "gcc", "gzip", "libc6-dev", "linux-perf", "openssh-client", "postgresql", "procps", "stress-ng", "sysbench", "util-linux"),
     ),
     # One at a time to each worker, so that tests which share a run of a playbook stay together.
-    "playbooks": Step(("python", *PYTEST, "--dist", "loadgroup", "--maxschedchunk", "1", "tests/playbooks"), ("git", "gzip", "openssh-client", "sysbench")),
+    "playbooks": Step(("python", *PYTEST, *PLAYBOOKS, "tests/playbooks"), OF_PLAYBOOKS),
+    # The same files with the oldest ansible-core as with that of `make setup`.
+    "oldest-core": Step((f".cache/core-{CORES[0]}/bin/python", *PYTEST, *PLAYBOOKS, "tests/cores"), ("gzip",)),
+    **{f"core-{core}": Step((f".cache/core-{core}/bin/python", *PYTEST, *PLAYBOOKS, "tests/cores", "tests/playbooks"), OF_PLAYBOOKS) for core in CORES},
     # A compromised host beside honest ones: attacks on a survey and on compliance, tried together, and some that are made from a seed.
-    "hostile": Step(("python", *PYTEST, "--dist", "loadgroup", "--maxschedchunk", "1", "-k", "survey or compliance", "tests/hostile"), ("gzip",)),
+    "hostile": Step(("python", *PYTEST, *PLAYBOOKS, "-k", "survey or compliance", "tests/hostile"), ("gzip",)),
     # The rooms that stand on the controller's libraries, and the playbooks, with the oldest versions of these that requirements.txt names.
     "lowest": Step(
         (
@@ -89,8 +97,9 @@ class Group:
 
 GROUPS = {
     # CI has two cores, and a guest leaves one of them to another step for most of the time. The one that takes longest begins first.
-    "test": Group(("smt_eval", "unit", "playbooks", "hostile", "sanity", "smt_facts", "lint", "lowest", "browser"), side_by_side=2),
+    "test": Group(("smt_eval", "unit", "playbooks", "hostile", "sanity", "smt_facts", "lint", "lowest", "oldest-core", "browser"), side_by_side=2),
     "scenarios": Group(LONG_SCENARIOS),
+    "cores": Group(tuple(f"core-{core}" for core in CORES)),
 }
 
 

@@ -23,7 +23,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._run import librari
 try:
     from ansible._internal._datatag._tags import Origin
 except ImportError:
-    # Before ansible-core 2.19 a value does not know where it is from.
+    # Before ansible-core 2.19 only what comes from YAML knows where it is from, and says so in another way.
     Origin = None
 
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
@@ -143,8 +143,14 @@ class ActionModule(ControllerAction):
             value = get()
         except AnsibleError:
             value = None
-        origin = Origin and (Origin.get_tag(value) or Origin.get_tag(name))
-        if not origin:
-            return value, None
-        line = f":{origin.line_num}" if origin.path and origin.line_num else ""
-        return value, f"{origin.path or origin.description}{line}"
+        return value, _place(value) or _place(name)
+
+
+def _place(value: t.Any) -> str | None:
+    """Return the file and line where a value was set, or another word for its origin; None if Ansible does not know it."""
+    if Origin is None:
+        path, line, _column = getattr(value, "ansible_pos", None) or (None, None, None)
+    else:
+        origin = Origin.get_tag(value)
+        path, line = (origin.path or origin.description, origin.path and origin.line_num) if origin else (None, None)
+    return f"{path}:{line}" if path and line else path

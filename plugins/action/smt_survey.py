@@ -13,7 +13,7 @@ from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import survey
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import fields, survey
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
 display = Display()
@@ -38,7 +38,7 @@ class ActionModule(ControllerAction):
         facts = result.get("ansible_facts") if isinstance(result, dict) else None
         if isinstance(facts, dict) and "smt" in facts:
             return survey.row(host, facts["smt"])
-        reason = result.get("msg") if isinstance(result, dict) else None
+        reason = fields.why(result) if isinstance(result, dict) else None
         return survey.unreached(host, reason or "it was not checked: an earlier task failed on it")
 
     def _write(self, dest: str, rows: t.Sequence[survey.Row]) -> bool:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Hosts whose SMT can be switched without a machine.
 
-Playbooks, roles and what runs on the controller are the collection's own. Three modules are stand-ins that keep a host's state in a file. What a kernel
+Playbooks, roles and what runs on the controller are the collection's own. Some modules are stand-ins that keep a host's state in a file. What a kernel
 and a boot loader do, and reboots, are tested by the scenarios on guests.
 """
 
@@ -77,6 +77,10 @@ module = AnsibleModule({"smt": {}, "maxcpus": {}, "force": {"type": "bool"}}, su
 end(module, "configured", {"enabled": [], "disabled": ["nosmt"]}[module.params["smt"]], reboot_required=True, found=[],
     loader="grub_debian", arguments=[], configured_before=[], configured=[], running=[], differences=[], diff=[])
 """,
+    # The real one would change the machine that runs the tests.
+    "smt_memory": """
+print(json.dumps({"failed": True, "msg": "a simulated host has no memory settings to change"}))
+""",
 }
 
 
@@ -86,10 +90,12 @@ class Fleet:
     Args:
         directory: an empty one.
         hosts: names to variables of the inventory; SMT is on, nothing is configured.
+        python: of the environment whose Ansible runs the playbooks, and with which the hosts run their modules.
     """
 
-    def __init__(self, directory: pathlib.Path, hosts: dict[str, dict]):
+    def __init__(self, directory: pathlib.Path, hosts: dict[str, dict], python: str = sys.executable):
         self.directory = directory
+        self.python = python
         self.hosts = list(hosts)
         collection = directory / "collections/ansible_collections/threadwise/smt"
         modules = collection / "plugins/modules"
@@ -108,7 +114,7 @@ class Fleet:
         for name, variables in hosts.items():
             place = directory / "hosts" / name
             place.mkdir(parents=True)
-            (place / "python").write_text(INTERPRETER.format(place=place, loaded=loaded, python=sys.executable))
+            (place / "python").write_text(INTERPRETER.format(place=place, loaded=loaded, python=python))
             (place / "python").chmod(0o755)
             inventory[name] = dict(
                 {"ansible_python_interpreter": str(place / "python"), "ansible_connection": "local", "smt_facts_sysroot": str(place)}, **variables
@@ -157,7 +163,7 @@ class Fleet:
     def start(self, playbook: str, *arguments: str, **variables) -> subprocess.Popen:
         """Start a playbook of the collection, or a file in the directory, in a session of its own."""
         command = [
-            str(pathlib.Path(sys.executable).with_name("ansible-playbook")),
+            str(pathlib.Path(self.python).with_name("ansible-playbook")),
             "-i",
             "inventory.yml",
             playbook if playbook.endswith(".yml") else f"threadwise.smt.{playbook}",

@@ -12,7 +12,8 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PLAYBOOKS = sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml"))
+# A report needs no hosts.
+PLAYBOOKS = sorted({path.stem for path in (ROOT / "playbooks").glob("*.yml")} - {"smt_report"})
 
 
 def call(directory, playbook, *arguments):

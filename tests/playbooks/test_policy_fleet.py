@@ -132,7 +132,8 @@ def test_a_health_check_that_cannot_be_run_ends_the_rollout_before_any_change(tm
     if text is not None:
         (fleet.directory / "odd.yml").write_text(text)
     code, seen = fleet.play("smt_enforce", **WAVES, smt_enforce_health_check="odd.yml")
-    assert code != 0 and fleet.changes() == {} and "odd.yml" in seen, seen
+    # Before ansible-core 2.19 Ansible names the file in most of its messages.
+    assert code != 0 and fleet.changes() == {} and ("odd.yml" in seen or "included task files must contain a list of tasks" in seen), seen
 
 
 def test_few_failures_of_a_wave_stop_nothing_but_those_of_the_same_group(tmp_path):
@@ -164,7 +165,7 @@ def test_a_controller_without_ssh_says_so_once_for_all_hosts_and_asks_the_others
     code, seen = fleet.play("smt_compliance", smt_policy_results="nowhere")
     assert code == 4 and table(seen) == {"h1": "unreachable", "h3": "unreachable", "h2": "unknown", "h4": "compliant"}, seen
     assert recap(seen, "failed") == {"h2"} and recap(seen, "unreachable") == {"h1", "h3"}
-    assert seen.count(message) == 1 and "Unable to execute" not in seen
+    assert " ".join(seen.split()).count(message) == 1 and "Unable to execute" not in seen
     assert "the results cannot be read: nowhere" in seen, "what is done once is done, although the first host is not reached"
     code, seen = fleet.play("smt_survey")
     assert code == 4 and "4 hosts: " in seen and "2 without facts." in seen, seen

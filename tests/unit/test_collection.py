@@ -107,11 +107,23 @@ def test_what_the_set_up_installs_is_what_the_requirements_allow():
     assert "--hash=sha256:" in (ROOT / "requirements-dev.lock").read_text(encoding="utf-8")
 
 
-def test_the_lowest_versions_are_the_ones_that_requirements_name():
+def test_the_lowest_versions_are_the_ones_that_are_named():
     lowest = pinned("requirements-lowest.lock")
-    for requirement in wanted("requirements.txt"):
+    for requirement in (Requirement("ansible-core" + load("meta/runtime.yml")["requires_ansible"]), *wanted("requirements.txt")):
         (bound,) = requirement.specifier
         assert bound.operator == ">=" and [Version(version) for version in lowest[requirement.name]] == [Version(bound.version)], requirement
+
+
+def test_what_users_install_leaves_their_ansible_alone():
+    assert "ansible-core" not in {requirement.name for requirement in wanted("requirements.txt")}
+
+
+def test_the_oldest_release_of_ansible_is_the_same_wherever_it_is_named():
+    floor = load("meta/runtime.yml")["requires_ansible"].removeprefix(">=").removesuffix(".0")
+    assert {load(path)["galaxy_info"]["min_ansible_version"] for path in ROOT.glob("roles/*/meta/main.yml")} == {floor}
+    assert f"ansible-core {floor} or later" in (ROOT / "README.md").read_text(encoding="utf-8")
+    locks = {path.stem.removeprefix("requirements-core-"): pinned(path.name)["ansible-core"] for path in ROOT.glob("requirements-core-*.lock")}
+    assert min(locks) == floor and all(version.startswith(f"{name}.") for name, (version,) in locks.items())
 
 
 def test_the_role_takes_commands_of_ones_own_as_the_module_does():

@@ -7,6 +7,7 @@ The answer is validated while it is still the text from the connection, before A
 
 from __future__ import annotations
 
+import json
 import typing as t
 
 from ansible.errors import AnsibleError
@@ -30,6 +31,8 @@ if t.TYPE_CHECKING:
         def _execute_module(self, module_name: str, module_args: dict[str, t.Any], **how: t.Any) -> dict[str, t.Any]: ...
 
         def _low_level_execute_command(self, cmd: str) -> dict[str, t.Any]: ...
+
+        def _parse_returned_data(self, res: dict[str, t.Any], *profile: str) -> t.Any: ...
 
 else:
     from ansible.plugins.action import ActionBase
@@ -89,7 +92,7 @@ class HostAction(ActionBase):
     _supports_async = False
     _kind = ""
     _host = ""
-    _crossed = False
+    _answer: dict[str, t.Any] | None = None
 
     def ask(self, kind: str, module: str, arguments: dict[str, t.Any], task_vars: dict[str, t.Any], **how: t.Any) -> dict[str, t.Any]:
         """Call a module on the host.
@@ -111,20 +114,21 @@ class HostAction(ActionBase):
         missing = [str(library) for library in (schema.MISSING_LIBRARY, text.MISSING_LIBRARY) if library]
         if missing:
             raise HostFailedError({"msg": f"hosts' answers cannot be validated on this controller ({'; '.join(missing)}): pip install jsonschema-rs orjson"})
-        self._kind, self._host, self._crossed = kind, text.line(task_vars["inventory_hostname"], 100), False
+        self._kind, self._host, self._answer = kind, text.line(task_vars["inventory_hostname"], 100), None
         name = module if "." in module else COLLECTION + module
         try:
             with intake.at_most(answers.KINDS[kind].characters):
-                answer = self._execute_module(name, dict(arguments), task_vars=task_vars, **how)
+                added = self._execute_module(name, dict(arguments), task_vars=task_vars, **how)
         except intake.FloodError as error:
             raise HostFailedError({"msg": f"{self._host}: the answer of {module} was refused: {error}"}) from None
-        if not self._crossed:
+        if self._answer is None:
             raise HostFailedError(
                 {
                     "msg": "this version of ansible-core does not pass hosts' answers to threadwise.smt for validation: "
                     "use a version of ansible-core that the collection supports"
                 }
             )
+        answer = _with_what_ansible_adds(self._answer, added)
         if answer.get("failed"):
             raise HostFailedError({name: value for name, value in answer.items() if not name.startswith("_")})
         return answer
@@ -144,11 +148,19 @@ class HostAction(ActionBase):
         except HostFailedError as failure:
             return failure.answer
 
-    def _parse_returned_data(self, res: dict[str, t.Any], profile: str) -> dict[str, t.Any]:
-        """Validate the module's output; Ansible calls this before anything else reads it."""
-        self._crossed = True
+    def _parse_returned_data(self, res: dict[str, t.Any], *profile: str) -> t.Any:
+        """Validate the module's output; Ansible calls this before anything else reads it.
+
+        Releases of Ansible differ in what they pass and want back. So Ansible reads an answer here too, one that has nothing but what concerns itself.
+        """
+        self._answer = self._accepted(res)
+        of_ansible = {name: value for name, value in self._answer.items() if name.startswith("_ansible_")}
+        return super()._parse_returned_data({**res, "stdout": json.dumps(of_ansible), "stderr": ""}, *profile)
+
+    def _accepted(self, res: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Return the valid part of the module's output, or the failure that it comes to."""
         try:
-            return {"_ansible_parsed": True, **answers.accept(self._kind, res.get("stdout") or "")}
+            return answers.accept(self._kind, res.get("stdout") or "")
         except answers.NoAnswerError:
             said = text.line(f"{res.get('stderr') or ''} {res.get('stdout') or ''}".strip() or "nothing", MOST_OUTPUT)
             reason = f"the module did not run there: exit status {text.line(res.get('rc'), 20)}, it printed {said}"
@@ -156,4 +168,12 @@ class HostAction(ActionBase):
             reason = f"the answer of {text.line(self._task.action, 100)} was refused: {text.line(error, 600)}"
         except AnsibleError as error:
             reason = f"the answer cannot be read: {text.line(error, 600)}"
-        return {"_ansible_parsed": True, "failed": True, "msg": f"{self._host}: {reason}"}
+        return {"failed": True, "msg": f"{self._host}: {reason}"}
+
+
+def _with_what_ansible_adds(answer: dict[str, t.Any], added: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Return an answer with the interpreter that Ansible found on the host, and its warnings about that."""
+    facts = {**answer.get("ansible_facts", {}), **(added.get("ansible_facts") or {})}
+    # From ansible-core 2.19 on they are no texts, and Ansible shows them by itself.
+    warnings = [*answer.get("warnings", ()), *(one for one in added.get("warnings") or () if isinstance(one, str))]
+    return {**answer, **({"ansible_facts": facts} if facts else {}), **({"warnings": warnings} if warnings else {})}

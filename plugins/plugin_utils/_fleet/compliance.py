@@ -97,7 +97,7 @@ def from_registered(variable: t.Any) -> ComplianceResult:
     result = registered.get("compliance")
     if not registered.get("failed") and isinstance(result, dict) and result.get("status") in STATUSES and set(result) >= _FIELDS:
         return result
-    return refused(registered.get("msg") or "it was not checked", UNREACHABLE if registered.get("unreachable") else UNKNOWN)
+    return refused(fields.why(registered) or "it was not checked", UNREACHABLE if registered.get("unreachable") else UNKNOWN)
 
 
 def without_smt(facts: Facts) -> bool:

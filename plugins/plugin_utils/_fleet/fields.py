@@ -1,14 +1,17 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Fields of a host's facts, which may have any type, and the table of many hosts on a terminal."""
+"""Fields of a host's facts, which may have any type; why a task failed; the table of many hosts on a terminal."""
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 
 MOST_WIDTH = 48
+# With these words Ansible introduces an error from ansible-core 2.19 on.
+_INTRODUCTION = re.compile("^((Task|Action) failed: )+")
 
 
 def mapping(facts: t.Mapping[str, t.Any], name: str) -> dict[str, t.Any]:
@@ -26,6 +29,12 @@ def items(facts: t.Mapping[str, t.Any], name: str) -> list[t.Any]:
 def if_text(value: t.Any) -> str | None:
     """Return a text unchanged, and None for any other value."""
     return value if isinstance(value, str) else None
+
+
+def why(registered: t.Mapping[str, t.Any]) -> t.Any:
+    """Return what a task that failed says, in the words that all releases of Ansible use; None if it says nothing."""
+    message = registered.get("msg") or None
+    return _INTRODUCTION.sub("", message) if isinstance(message, str) else message
 
 
 def line(value: t.Any, most: int) -> str | None:

@@ -295,3 +295,9 @@ def test_the_number_that_powers_control_would_read(tmp_path, machine, control):
     found = known(tmp_path, sysfs_tree.Machine(threads=4), hardware_class=f"{machine}-1s2c8t-split-00000000")
     reasons = judge(found, DesiredState(threads=2), "runtime")["running"]["reasons"]
     assert reasons == [f"smt/control reads 'on' instead of {control}"] * bool(control) + ["CPUs 4-7 are online"]
+
+
+@pytest.mark.parametrize("message", ["no route to it", "Task failed: no route to it", "Task failed: Action failed: no route to it"])
+def test_what_is_said_of_a_host_is_the_same_with_each_release_of_ansible(message):
+    assert compliance.from_registered({"unreachable": True, "msg": message})["sentence"] == "no route to it"
+    assert compliance.from_registered({"failed": True, "msg": f"web: {message}"})["sentence"] == f"web: {message}"
