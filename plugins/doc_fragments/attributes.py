@@ -18,7 +18,7 @@ attributes:
     description: Shows what has changed, or in check mode would change.
   platform:
     description: Target OS that can be operated on.
-    details: Linux with Python 3.8 or later.
+    details: Linux with Python 3.6 or later. Newer versions of ansible-core need a newer Python on hosts.
     support: full
     platforms: linux
 """

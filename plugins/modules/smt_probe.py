@@ -3,8 +3,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-from __future__ import annotations
-
 DOCUMENTATION = r"""
 module: smt_probe
 short_description: Find out by measuring which CPUs share a core
@@ -150,7 +148,7 @@ def give_up(module: AnsibleModule, reason: str) -> None:
     module.exit_json(changed=False, probed=False, measured=None)
 
 
-def measure(fs: HostFs, seconds: float) -> dict[str, t.Any]:
+def measure(fs: HostFs, seconds: float) -> "dict[str, t.Any]":
     """Measure, compare with the kernel and save, while the host's lock keeps others from measuring or switching.
 
     Args:

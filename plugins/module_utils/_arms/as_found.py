@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The host as it was found: the baseline of arms that change one thing, and the only arm where nothing is compared."""
 
-from __future__ import annotations
-
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
 

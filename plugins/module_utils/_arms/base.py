@@ -6,11 +6,8 @@ An arm is one of the states of a host that an evaluation compares. A file of thi
 ``ARMS``; the registry finds them.
 """
 
-from __future__ import annotations
-
 import re
 import typing as t
-from dataclasses import dataclass
 
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
@@ -20,8 +17,7 @@ class ArmError(Exception):
     """The host cannot be switched to an arm; the text gives the reason."""
 
 
-@dataclass(frozen=True)
-class Host:
+class Host(t.NamedTuple):
     """The host and the settings of the evaluation, as an arm needs them.
 
     Attributes:
@@ -32,11 +28,11 @@ class Host:
         overcommit_ratio: percent of RAM, or None for the host's own.
     """
 
-    facts: t.Mapping[str, t.Any]
+    facts: "t.Mapping[str, t.Any]"
     topology: Topology
     origin: smt_state.State
-    selected_conflicts: t.Sequence[str] = ()
-    overcommit_ratio: int | None = None
+    selected_conflicts: "t.Sequence[str]" = ()
+    overcommit_ratio: "int | None" = None
 
 
 class Arm:
@@ -77,15 +73,15 @@ class Arm:
         """Return the title of the arm with a name."""
         return name.replace("_", " ")
 
-    def online(self) -> set[int]:
+    def online(self) -> "set[int]":
         """Return the CPUs that are online in this arm, as far as the topology is known."""
         return set(self.host.origin["online"])
 
-    def announcement(self) -> list[str]:
+    def announcement(self) -> "list[str]":
         """Describe what the arm switches, in sentences for a person."""
         return []
 
-    def restoration(self) -> str | None:
+    def restoration(self) -> "str | None":
         """Name what is restored afterwards, as a part of a sentence, or None for an arm that switches nothing."""
         return None
 
@@ -107,15 +103,15 @@ class Arm:
             ArmError: The host cannot be switched.
         """
 
-    def observe(self) -> dict[str, t.Any] | None:
+    def observe(self) -> "dict[str, t.Any] | None":
         """Return what is recorded once in this arm besides its samples (plain data), or None."""
         return None
 
-    def save(self) -> dict[str, t.Any]:
+    def save(self) -> "dict[str, t.Any]":
         """Return the present state of what the lever changes (plain data), for ``restore`` and ``differences``."""
         return {}
 
-    def restore(self, saved: t.Mapping[str, t.Any]) -> list[str]:
+    def restore(self, saved: "t.Mapping[str, t.Any]") -> "list[str]":
         """Restore what the lever changed.
 
         Args:

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Other memory policies than the one found; the CPUs are not switched."""
 
-from __future__ import annotations
-
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm, ArmError, Host
@@ -46,7 +44,7 @@ class _MemoryPolicy(Arm):
         """Return the policy as users of the role smt_memory write it."""
         raise NotImplementedError
 
-    def _why_not(self) -> str | None:
+    def _why_not(self) -> "str | None":
         """Return why the policy cannot be switched, or None."""
         missing = sorted(name for name in self._desired if self._found.get(name) is None)
         if missing:
@@ -56,7 +54,7 @@ class _MemoryPolicy(Arm):
         page = memory_facts.page_size(self._fs)
         return memory_policy.refusal(memory_facts.read_memory(self._fs), self._found, self._desired, MARGIN, page)
 
-    def announcement(self) -> list[str]:
+    def announcement(self) -> "list[str]":
         """Describe which settings are switched."""
         present = ", ".join(f"{name} {self._found[name]}" for name in self._desired)
         other = ", ".join(f"{name} {value:d}" for name, value in self._desired.items())
@@ -65,7 +63,7 @@ class _MemoryPolicy(Arm):
             "A test process that requests too much memory is killed, in a cgroup of its own.",
         ]
 
-    def restoration(self) -> str | None:
+    def restoration(self) -> "str | None":
         """Name the memory policy."""
         return "the memory policy"
 
@@ -81,7 +79,7 @@ class _MemoryPolicy(Arm):
         known = {name: value for name, value in saved.items() if value is not None}
         return memory_snapshot.settings_to_restore(memory_facts.read_settings(self._fs), known)
 
-    def observe(self) -> dict[str, t.Any]:
+    def observe(self) -> "dict[str, t.Any]":
         """Measure how much memory a process can allocate, and what happens to one that requests more than the host has."""
         values = memory_facts.read_settings(self._fs)
         memory = memory_facts.read_memory(self._fs)
@@ -96,11 +94,11 @@ class _MemoryPolicy(Arm):
             **_overcommit_test(asked),
         }
 
-    def save(self) -> dict[str, t.Any]:
+    def save(self) -> "dict[str, t.Any]":
         """Return the memory policy."""
         return {"memory": memory_facts.read_settings(self._fs)}
 
-    def restore(self, saved: t.Mapping[str, t.Any]) -> list[str]:
+    def restore(self, saved: "t.Mapping[str, t.Any]") -> "list[str]":
         """Restore the memory policy."""
         try:
             memory_snapshot.write(self._fs, self._to_restore(saved["memory"]))
@@ -136,21 +134,21 @@ class PanicOnOom(_MemoryPolicy):
     def _options(self) -> memory_policy.Options:
         return {"on_oom": "panic", "panic_reboot_after": PANIC_REBOOT_SECONDS}
 
-    def announcement(self) -> list[str]:
+    def announcement(self) -> "list[str]":
         """Warn of the panic."""
         sentences = super().announcement()
         panic = f"A real out-of-memory situation during that time makes the host panic and reboot after {self._desired[memory_policy.PANIC]} s."
         return [sentences[0], panic, *sentences[1:]]
 
 
-def _allocatable() -> dict[str, t.Any]:
+def _allocatable() -> "dict[str, t.Any]":
     try:
         return {"allocatable": overcommit_test.allocatable()}
     except overcommit_test.OvercommitTestError as error:
         return {"allocatable": None, "allocatable_reason": str(error)}
 
 
-def _overcommit_test(asked: int) -> dict[str, t.Any]:
+def _overcommit_test(asked: int) -> "dict[str, t.Any]":
     try:
         return {"overcommit_test": overcommit_test.run(asked, touch=True, confine=CONFINED_BYTES)}
     except overcommit_test.OvercommitTestError as error:

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """SMT on and SMT off, switched at run time."""
 
-from __future__ import annotations
-
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm, ArmError, Host
@@ -18,7 +16,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import 
 METHOD_FILES = {"smt_control": "smt/control", "cpu_online": "cpuN/online"}
 
 
-def why_smt_is_not_switched(facts: t.Mapping[str, t.Any]) -> str | None:
+def why_smt_is_not_switched(facts: "t.Mapping[str, t.Any]") -> "str | None":
     """Return why SMT cannot be switched on this host, as a part of a sentence, or None when it can.
 
     Args:
@@ -51,11 +49,11 @@ class _Smt(Arm):
         """Return the title of the arm with a name."""
         return arms.TITLES[name]
 
-    def _secondary_threads(self, online: t.Collection[int]) -> list[int]:
+    def _secondary_threads(self, online: "t.Collection[int]") -> "list[int]":
         """Return all but the first online thread of each core."""
         return [cpu for core in self.host.topology.cores for cpu in [one for one in core if one in online][1:]]
 
-    def restoration(self) -> str | None:
+    def restoration(self) -> "str | None":
         """Name the present state of SMT."""
         return f"SMT (smt/control {self.host.facts['control']}, CPUs {render(self.host.topology.online)} online)"
 
@@ -74,12 +72,12 @@ class _Smt(Arm):
         except smt_state.StateError as error:
             raise ArmError(str(error)) from error
 
-    def save(self) -> dict[str, t.Any]:
+    def save(self) -> "dict[str, t.Any]":
         """Return the affinities that the kernel changes when siblings go offline."""
         online = smt_state.read("/")["online"]
         return {"masks": affinity.capture(KernelFiles("/"), online, self._secondary_threads(online)), "remove": []}
 
-    def restore(self, saved: t.Mapping[str, t.Any]) -> list[str]:
+    def restore(self, saved: "t.Mapping[str, t.Any]") -> "list[str]":
         """Restore the CPUs and the affinities."""
         return smt_restore.restore(KernelFiles("/"), saved)
 
@@ -89,7 +87,7 @@ class SmtOn(_Smt):
 
     pattern = arms.SMT_ON
 
-    def online(self) -> set[int]:
+    def online(self) -> "set[int]":
         """Return the CPUs that are online, with all siblings of cores in use."""
         online = set(self.host.topology.online)
         cores = self.host.topology.cores
@@ -97,7 +95,7 @@ class SmtOn(_Smt):
             return online
         return online | {cpu for core in cores if online & set(core) for cpu in core}
 
-    def announcement(self) -> list[str]:
+    def announcement(self) -> "list[str]":
         """Name the siblings that come online, if any are offline now."""
         coming = self.online() - set(self.host.topology.online)
         return [f"{self.title}: CPUs {render(coming)}, which are offline now, come online."] if coming else []
@@ -126,12 +124,12 @@ class SmtOff(_Smt):
                 )
             self._conflicts = [finding for finding in found if finding.is_conflict]
 
-    def online(self) -> set[int]:
+    def online(self) -> "set[int]":
         """Return the CPUs that are online, without the siblings."""
         online = set(self.host.topology.online)
         return online - set(self._secondary_threads(online))
 
-    def announcement(self) -> list[str]:
+    def announcement(self) -> "list[str]":
         """Name the CPUs that go offline, and the affinity conflicts."""
         going = SmtOn(arms.SMT_ON, self.host).online() - self.online()
         which = f"CPUs {render(going)}" if going else "the siblings, whose numbers are unknown while they are offline,"

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The environment of a measurement: the kernel, the processor, the frequency governor and the load average."""
 
-from __future__ import annotations
-
 import os
 import platform
 
@@ -13,7 +11,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinf
 _CPUINFO = {"cpu_model": ("model name", "cpu", "Processor"), "microcode": ("microcode",)}
 
 
-def read(hypervisor: str | None = None) -> dict[str, str | float | None]:
+def read(hypervisor: "str | None" = None) -> "dict[str, str | float | None]":
     """Return the current environment of this host.
 
     Args:
@@ -35,7 +33,7 @@ def read(hypervisor: str | None = None) -> dict[str, str | float | None]:
     return environment
 
 
-def read_changing() -> dict[str, str | float | None]:
+def read_changing() -> "dict[str, str | float | None]":
     """Return the part of the environment that can change between blocks: the governor and the microcode version."""
     now = read()
     return {key: now[key] for key in ("governor", "microcode")}

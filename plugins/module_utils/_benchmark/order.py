@@ -2,14 +2,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The order of the arms in each block, balanced so that drift, and what an arm leaves behind for the next one, affect all arms alike."""
 
-from __future__ import annotations
-
 import typing as t
 
 DESCRIPTION = "a Williams design: each arm follows each other one equally often; every second block takes its samples in reverse order"
 
 
-def of_block(arms: t.Sequence[str], block: int) -> list[str]:
+def of_block(arms: "t.Sequence[str]", block: int) -> "list[str]":
     """Return the arms of a block in order: a row of a Williams design, two arms alternate A B, B A.
 
     Source: E. J. Williams, Experimental designs balanced for the estimation of residual effects of treatments (1949).

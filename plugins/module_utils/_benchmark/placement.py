@@ -2,16 +2,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Placements: which worker runs on which CPU. They depend on the topology, never on CPU numbers."""
 
-from __future__ import annotations
-
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.placements import NAMES, STREAMS
 
 TOPOLOGY_UNKNOWN = "this host does not report which CPUs share a core"
 
 
-class Assignment(t.TypedDict):
+class Assignment(TypedDict):
     """A placement in one arm.
 
     Attributes:
@@ -20,9 +19,9 @@ class Assignment(t.TypedDict):
         reason: why the placement does not exist, or None.
     """
 
-    workers: list[list[int]] | None
-    same_as: str | None
-    reason: str | None
+    workers: "list[list[int]] | None"
+    same_as: "str | None"
+    reason: "str | None"
 
 
 # The CPU list of each worker and None, or None and the reason why the placement does not exist.
@@ -49,7 +48,7 @@ class Placements:
         threads: the largest number of usable threads of a core, 0 if the topology is unknown.
     """
 
-    def __init__(self, cores: t.Iterable[t.Sequence[int]], packages: t.Iterable[t.Sequence[int]], usable: t.Iterable[int]) -> None:
+    def __init__(self, cores: "t.Iterable[t.Sequence[int]]", packages: "t.Iterable[t.Sequence[int]]", usable: "t.Iterable[int]") -> None:
         self.usable = tuple(sorted(set(usable)))
         allowed = set(self.usable)
         self.cores = tuple(filter(None, (tuple(cpu for cpu in core if cpu in allowed) for core in cores)))
@@ -123,13 +122,13 @@ class Placements:
             return None, f"{count} streams need more than the {len(by_thread)} usable CPUs"
         return by_thread[:count], None
 
-    def _home(self) -> tuple[int, ...]:
+    def _home(self) -> "tuple[int, ...]":
         """Return the core that single, same_cpu, siblings and cores have in common, so that only the placement differs."""
         if not self.topology_known:
             return self.usable[:1]
         return next(core for core in self.cores if len(core) == self.threads)
 
-    def _second_core(self) -> tuple[int, ...]:
+    def _second_core(self) -> "tuple[int, ...]":
         """Return the second core for ``cores``, preferably of the same package and kind as the home core.
 
         Another package has its own caches and memory, and another kind of core (hybrid processors) has another speed. Then the difference
@@ -141,7 +140,7 @@ class Placements:
         return min(others, key=lambda core: (core[0] not in package, len(core) != len(home), core[0]))
 
 
-def same_as_earlier(workers_by_name: t.Mapping[str, t.Sequence[t.Sequence[int]]]) -> dict[str, str | None]:
+def same_as_earlier(workers_by_name: "t.Mapping[str, t.Sequence[t.Sequence[int]]]") -> "dict[str, str | None]":
     """Find placements with the same CPUs as an earlier placement.
 
     Args:

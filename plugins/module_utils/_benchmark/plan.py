@@ -6,14 +6,13 @@ A block has one sample of each workload in each placement in each arm. The order
 samples in reverse order, so that a drift of the host affects all arms alike. No sample spans a switch: after each switch the host has time to settle.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import environment, order, placement, selection, stopping_rule
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import MOST_BYTES, RunDirectory, RunDirectoryError
+from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host.text import utc_now
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner, telemetry
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
@@ -41,7 +40,7 @@ class Interrupted(BaseException):
     """The early end of a plan by a signal."""
 
 
-def check_settings(settings: t.Mapping[str, t.Any]) -> None:
+def check_settings(settings: "t.Mapping[str, t.Any]") -> None:
     """Check that a plan's settings are valid.
 
     Args:
@@ -77,7 +76,7 @@ def check_settings(settings: t.Mapping[str, t.Any]) -> None:
             raise PlanError(f"{name} is {value}: it must be from {least} to {most}")
 
 
-def chosen(settings: t.Mapping[str, t.Any]) -> list[Workload]:
+def chosen(settings: "t.Mapping[str, t.Any]") -> "list[Workload]":
     """Return the declarations of a plan's workloads, in order.
 
     Args:
@@ -104,7 +103,7 @@ class Outline:
         names: as above.
     """
 
-    def __init__(self, arms: selection.Arms, topology: Topology, allowed: t.Iterable[int], names: t.Iterable[str]) -> None:
+    def __init__(self, arms: selection.Arms, topology: Topology, allowed: "t.Iterable[int]", names: "t.Iterable[str]") -> None:
         self.arms = arms
         self.topology = topology
         self.names = list(names)
@@ -115,20 +114,20 @@ class Outline:
         """The number of CPUs that take part when all siblings are online."""
         return max(len(self._usable(arm)) for arm in self.arms.names) or 1
 
-    def placements(self, arm: str) -> dict[str, placement.Assignment]:
+    def placements(self, arm: str) -> "dict[str, placement.Assignment]":
         """Return the assignment of workers to CPUs for each placement in an arm."""
         placements = self._placements(arm)
         found = {name: placements.workers(name) for name in self.names}
         same = placement.same_as_earlier({name: workers for name, (workers, _reason) in found.items() if workers})
         return {name: {"workers": workers, "same_as": same.get(name), "reason": reason} for name, (workers, reason) in found.items()}
 
-    def alone(self) -> list[list[int]]:
+    def alone(self) -> "list[list[int]]":
         """Return a list with the CPU list of one worker alone, on a CPU of the arm with the fewest."""
         fewest = min(self.arms.names, key=lambda arm: len(self._usable(arm)))
         workers, _reason = self._placements(fewest).workers(placements.SINGLE)
         return workers or [[]]
 
-    def _usable(self, arm: str) -> set[int]:
+    def _usable(self, arm: str) -> "set[int]":
         # The affinity mask can lack a sibling that is offline now. Once the sibling is online, the mask has it again.
         online: set[int] = self.arms[arm].online()
         return (online & (self._allowed | set(self.topology.offline))) - set(self.topology.isolated)
@@ -149,16 +148,16 @@ class Item(t.NamedTuple):
 
     workload: str
     placement: str
-    workers: list[list[int]]
-    parameter: float | None
+    workers: "list[list[int]]"
+    parameter: "float | None"
 
 
-class Skipped(t.TypedDict):
+class Skipped(TypedDict):
     """What was not measured, and the reason."""
 
     workload: str
-    placement: str | None
-    arm: str | None
+    placement: "str | None"
+    arm: "str | None"
     reason: str
 
 
@@ -191,7 +190,7 @@ class Plan:
         arm: the current arm, or None before the first switch.
     """
 
-    def __init__(self, run_directory: RunDirectory, outline: Outline, settings: t.Mapping[str, t.Any]) -> None:
+    def __init__(self, run_directory: RunDirectory, outline: Outline, settings: "t.Mapping[str, t.Any]") -> None:
         self.files = run_directory
         self.outline = outline
         self.settings = settings
@@ -210,7 +209,7 @@ class Plan:
         self.largest = 0
         self.arm: str | None = None
 
-    def header(self, facts: t.Mapping[str, t.Any], host_environment: t.Mapping[str, t.Any], run: str) -> dict[str, t.Any]:
+    def header(self, facts: "t.Mapping[str, t.Any]", host_environment: "t.Mapping[str, t.Any]", run: str) -> "dict[str, t.Any]":
         """Return the part of a result that is known before the first sample.
 
         Args:
@@ -304,7 +303,7 @@ class Plan:
                 "none of them is both in this plan and possible on this host"
             )
 
-    def _stop_reason(self, longest: float) -> str | None:
+    def _stop_reason(self, longest: float) -> "str | None":
         """Return why the plan stops (``budget``, ``blocks``, ``precise``, ``nothing``, ``size``), or None if it takes another block.
 
         Args:
@@ -383,7 +382,7 @@ class Plan:
         self.samples_done += 1
         self.progress("measuring")
 
-    def _succeeded(self, workload: PreparedWorkload, sample: dict[str, t.Any], taken: Sample) -> None:
+    def _succeeded(self, workload: PreparedWorkload, sample: "dict[str, t.Any]", taken: Sample) -> None:
         self.failures[sample["workload"]] = 0
         sample.update(
             ok=True,
@@ -409,7 +408,7 @@ class Plan:
         self.last = {key: sample[key] for key in ("workload", "placement")}
         self.last.update(arm=self.outline.arms[sample["arm"]].title, metric=dict(taken["metrics"][primary], name=primary), workers=len(taken["workers"]))
 
-    def _failed(self, sample: dict[str, t.Any], reason: str, seconds: float) -> None:
+    def _failed(self, sample: "dict[str, t.Any]", reason: str, seconds: float) -> None:
         name = sample["workload"]
         sample.update(ok=False, error=reason, wall_seconds=seconds, metrics={}, work=None, workers=[])
         self.files.append("samples.jsonl", sample)
@@ -417,7 +416,7 @@ class Plan:
         if self.failures[name] > FAILURES_ALLOWED:
             self._give_up(name, sample["placement"], f"given up after {self.failures[name]} failures in a row: {reason}")
 
-    def _give_up(self, name: str, place: str | None, reason: str) -> None:
+    def _give_up(self, name: str, place: "str | None", reason: str) -> None:
         self._skip(name, place, self.arm, reason)
         self.precision.drop(name)
         self._close(name)
@@ -431,7 +430,7 @@ class Plan:
             with contextlib.suppress(RunDirectoryError):
                 self.files.event("left", left)
 
-    def _skip(self, name: str, place: str | None, arm: str | None, reason: str) -> None:
+    def _skip(self, name: str, place: "str | None", arm: "str | None", reason: str) -> None:
         self.skipped.append({"workload": name, "placement": place, "arm": arm, "reason": reason})
         self.files.event("skipped", f"{name}: {reason}")
 

@@ -10,8 +10,6 @@ while the plan's process or the watchdog that restores the host after it exists)
 Nothing is switched or measured before the header is written. A run that ended without a header therefore holds no data.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json
@@ -41,7 +39,7 @@ MOST_RUNS = 100
 MOST_BYTES = 30 * 1024 * 1024
 
 # The ending of a plan that could not write one.
-KILLED: dict[str, t.Any] = {
+KILLED: "dict[str, t.Any]" = {
     "outcome": "interrupted",
     "message": "the plan did not report its end: it was killed, or the host went down",
     "finished": None,
@@ -62,13 +60,13 @@ def base_directory() -> str:
     return os.path.join(state, "threadwise-smt", "runs")
 
 
-def kept_runs(base: str) -> list[str]:
+def kept_runs(base: str) -> "list[str]":
     """Return the names of the runs on this host that have ended and can be fetched, sorted by name, at most ``MOST_RUNS``."""
     runs = [run for run in _runs(base) if os.path.lexists(run.file("header.json")) and not run.is_running()]
     return [run.run for run in runs[:MOST_RUNS]]
 
 
-def running_runs(base: str) -> list[RunDirectory]:
+def running_runs(base: str) -> "list[RunDirectory]":
     """Return the runs on this host that have not ended."""
     return [run for run in _runs(base) if run.is_running()]
 
@@ -83,11 +81,11 @@ def sweep(base: str) -> None:
             _remove_tree(os.path.join(base, name))
 
 
-def _runs(base: str) -> list[RunDirectory]:
+def _runs(base: str) -> "list[RunDirectory]":
     return [RunDirectory(base, name) for name in _names(base) if RUN_NAME.match(name)]
 
 
-def _names(base: str) -> list[str]:
+def _names(base: str) -> "list[str]":
     try:
         return sorted(os.listdir(base))
     except OSError:
@@ -178,7 +176,7 @@ class RunDirectory:
             os.close(descriptor)
         return False
 
-    def process(self) -> int | None:
+    def process(self) -> "int | None":
         """Return the pid of the run's process, None if it has ended and, perhaps, its watchdog restores the host."""
         pid = self.read("pid.json")
         if not isinstance(pid, int):
@@ -235,7 +233,7 @@ class RunDirectory:
                     os.unlink(fresh.name)
                 raise
 
-    def append(self, name: str, data: t.Mapping[str, t.Any]) -> None:
+    def append(self, name: str, data: "t.Mapping[str, t.Any]") -> None:
         """Append one line of JSON. The line is on disk when this returns.
 
         Args:
@@ -264,13 +262,13 @@ class RunDirectory:
         return sum(self._sizes.values())
 
     @contextlib.contextmanager
-    def _writing(self, name: str) -> t.Iterator[None]:
+    def _writing(self, name: str) -> "t.Iterator[None]":
         try:
             yield
         except (OSError, ValueError) as error:
             raise RunDirectoryError(f"cannot write {self.file(name)}: {getattr(error, 'strerror', None) or error}") from error
 
-    def folder(self, name: str, owner: tuple[int, int]) -> str:
+    def folder(self, name: str, owner: "tuple[int, int]") -> str:
         """Create a directory in the run's directory for a user. The user can open paths below the run's directory, but nothing else in it.
 
         Args:
@@ -290,7 +288,7 @@ class RunDirectory:
         users.make_folder(path, owner)
         return path
 
-    def amend(self, **sections: t.Mapping[str, t.Any]) -> None:
+    def amend(self, **sections: "t.Mapping[str, t.Any]") -> None:
         """Add to sections of the header what is known only after the start of the plan.
 
         Args:
@@ -324,11 +322,11 @@ class RunDirectory:
         except (OSError, ValueError, RecursionError):
             return default
 
-    def read_lines(self, name: str) -> list[dict[str, t.Any]]:
+    def read_lines(self, name: str) -> "list[dict[str, t.Any]]":
         """Return the complete and valid lines of a file. A killed plan or a full disk can leave part of a line, and a damaged disk any text."""
         return self._lines(name)[0]
 
-    def _lines(self, name: str) -> tuple[list[dict[str, t.Any]], int]:
+    def _lines(self, name: str) -> "tuple[list[dict[str, t.Any]], int]":
         """Return the valid lines of a file, and the number of all others."""
         valid: list[dict[str, t.Any]] = []
         invalid = 0
@@ -347,7 +345,7 @@ class RunDirectory:
             pass
         return valid, invalid
 
-    def result(self) -> dict[str, t.Any]:
+    def result(self) -> "dict[str, t.Any]":
         """Return the complete result of the run: the header, all samples, observations and events, and how it ended.
 
         Raises:
@@ -365,7 +363,7 @@ class RunDirectory:
         result["plan"]["blocks_done"] = 1 + max((sample["block"] for sample in result["samples"]), default=-1)
         return result
 
-    def _header(self) -> dict[str, t.Any]:
+    def _header(self) -> "dict[str, t.Any]":
         path = self.file("header.json")
         if not os.path.lexists(path):
             raise RunDirectoryError(
@@ -433,7 +431,7 @@ def _is_block(value: object) -> bool:
 
 
 # For each file, whether a line is a valid record.
-_IS_VALID: dict[str, t.Callable[[t.Mapping[str, t.Any]], bool]] = {
+_IS_VALID: "dict[str, t.Callable[[t.Mapping[str, t.Any]], bool]]" = {
     "samples.jsonl": lambda line: _is_block(line.get("block")),
     "observations.jsonl": lambda line: isinstance(line.get("arm"), str),
     "events.jsonl": lambda line: isinstance(line.get("at"), str) and isinstance(line.get("event"), str),

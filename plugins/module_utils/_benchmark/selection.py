@@ -2,14 +2,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The arms of one evaluation: which of them this host can have, switching between them, and restoring the host."""
 
-from __future__ import annotations
-
 import os
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import registry
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm, ArmError, Host
+from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import facts as memory_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
@@ -19,7 +18,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import 
 MOST_ARMS = 8
 
 
-class DescribedArm(t.TypedDict):
+class DescribedArm(TypedDict):
     """An arm as the result has it.
 
     Attributes:
@@ -32,10 +31,10 @@ class DescribedArm(t.TypedDict):
     name: str
     title: str
     baseline: bool
-    settings: dict[str, t.Any]
+    settings: "dict[str, t.Any]"
 
 
-class LeftOutArm(t.TypedDict):
+class LeftOutArm(TypedDict):
     """An arm that this host cannot have, with the reason."""
 
     name: str
@@ -43,7 +42,7 @@ class LeftOutArm(t.TypedDict):
     reason: str
 
 
-def check(names: Sequence[str]) -> None:
+def check(names: "Sequence[str]") -> None:
     """Check the names of an evaluation's arms.
 
     Args:
@@ -62,17 +61,17 @@ def check(names: Sequence[str]) -> None:
         raise ArmError(f"arms has a name twice: {', '.join(names)}")
 
 
-def title(name: str) -> str | None:
+def title(name: str) -> "str | None":
     """Return the title of the arm of that name, or None where this collection has no such arm."""
     kind = _kind(name)
     return kind.title_of(name) if kind else None
 
 
-def _kinds() -> list[type[Arm]]:
+def _kinds() -> "list[type[Arm]]":
     return [kind for kinds in registry.ARMS for kind in kinds]
 
 
-def _kind(name: str) -> type[Arm] | None:
+def _kind(name: str) -> "type[Arm] | None":
     return next((kind for kind in _kinds() if kind.matches(name)), None)
 
 
@@ -89,7 +88,7 @@ class Arms:
         left_out: the arms that were asked for and are not measured.
     """
 
-    def __init__(self, names: Sequence[str], host: Host) -> None:
+    def __init__(self, names: "Sequence[str]", host: Host) -> None:
         asked = [kind(name, host) for name in names for kind in [_kind(name)] if kind]
         possible = [arm for arm in asked if arm.reason is None]
         self.left_out: list[LeftOutArm] = [{"name": arm.name, "title": arm.title, "reason": arm.reason} for arm in asked if arm.reason is not None]
@@ -112,13 +111,13 @@ class Arms:
         return len(self.arms) > 1
 
     @property
-    def reason(self) -> str | None:
+    def reason(self) -> "str | None":
         """Why nothing is compared, or None."""
         if self.compared:
             return None
         return self.left_out[0]["reason"] if self.left_out else "no other arm than the host as found was asked for"
 
-    def needs_root(self) -> str | None:
+    def needs_root(self) -> "str | None":
         """Return the sentence for a user who is not root and asked for arms that the host could be switched to, or None where no root is needed."""
         if not self._switched or os.geteuid() == 0:
             return None
@@ -128,7 +127,7 @@ class Arms:
         )
 
     @property
-    def names(self) -> list[str]:
+    def names(self) -> "list[str]":
         """The names of the measured arms, the baseline first."""
         return [arm.name for arm in self.arms]
 
@@ -136,11 +135,11 @@ class Arms:
         """Return a measured arm by its name."""
         return next(arm for arm in self.arms if arm.name == name)
 
-    def described(self) -> list[DescribedArm]:
+    def described(self) -> "list[DescribedArm]":
         """Return the measured arms for the result."""
         return [{"name": arm.name, "title": arm.title, "baseline": arm is self.arms[0], "settings": arm.settings} for arm in self.arms]
 
-    def announcement(self, length: str) -> list[str]:
+    def announcement(self, length: str) -> "list[str]":
         """Describe what is switched and restored, in sentences for a person.
 
         Args:
@@ -184,20 +183,20 @@ class Arms:
         self._current = arm
         arm.switch()
 
-    def observe(self, name: str) -> list[dict[str, t.Any]]:
+    def observe(self, name: str) -> "list[dict[str, t.Any]]":
         """Return what is recorded once in an arm besides its samples; in an arm that switches nothing the others observe."""
         arm = self[name]
         found = [one.observe() for one in ([arm] if arm.lever else self._levers())]
         return [{"arm": name, **one} for one in found if one]
 
-    def save(self) -> dict[str, t.Any]:
+    def save(self) -> "dict[str, t.Any]":
         """Return the present state of what the arms change (plain data), for ``begin``, ``restore`` and ``differences``."""
         saved: dict[str, t.Any] = {"cpu": smt_state.read("/")}
         for arm in self._levers():
             saved.update(arm.save())
         return saved
 
-    def begin(self, saved: Mapping[str, t.Any]) -> None:
+    def begin(self, saved: "Mapping[str, t.Any]") -> None:
         """Take note of the state before the first switch, which arms without the same lever get back between arms.
 
         Args:
@@ -205,11 +204,11 @@ class Arms:
         """
         self._saved = saved
 
-    def restore(self, saved: Mapping[str, t.Any]) -> list[str]:
+    def restore(self, saved: "Mapping[str, t.Any]") -> "list[str]":
         """Restore what the arms changed; return what could not be restored, one sentence each."""
         return [sentence for arm in self._levers() for sentence in arm.restore(saved)]
 
-    def _levers(self) -> list[Arm]:
+    def _levers(self) -> "list[Arm]":
         """Return the first arm of each lever."""
         return list({arm.lever: arm for arm in reversed(self.arms) if arm.lever}.values())[::-1]
 
@@ -221,7 +220,7 @@ def _as_found(host: Host) -> Arm:
     return kind(arms.AS_FOUND, host)
 
 
-def differences(saved: Mapping[str, t.Any], known: Iterable[str] = ()) -> dict[str, t.Any]:
+def differences(saved: "Mapping[str, t.Any]", known: "Iterable[str]" = ()) -> "dict[str, t.Any]":
     """Compare the present state of the host with the saved one.
 
     Args:
@@ -242,5 +241,5 @@ def differences(saved: Mapping[str, t.Any], known: Iterable[str] = ()) -> dict[s
     return {"ok": not found, "before": before, "after": after, "differences": found}
 
 
-def _cpu_state(state: Mapping[str, t.Any]) -> dict[str, t.Any]:
+def _cpu_state(state: "Mapping[str, t.Any]") -> "dict[str, t.Any]":
     return {"control": state["control"], "online": state["online"]}

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The steps of an evaluation on the host: describe what will be done, measure, end it early, return the result, and remove it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -45,7 +43,7 @@ USER_LOCK = "lock"
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-def describe(name: str, settings: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def describe(name: str, settings: "t.Mapping[str, t.Any]") -> "dict[str, t.Any]":
     """Describe what the plan would do on this host, without changing anything.
 
     Args:
@@ -83,7 +81,7 @@ def describe(name: str, settings: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     }
 
 
-def announcement(host: t.Mapping[str, t.Any], outline: plan.Outline, settings: t.Mapping[str, t.Any]) -> list[str]:
+def announcement(host: "t.Mapping[str, t.Any]", outline: plan.Outline, settings: "t.Mapping[str, t.Any]") -> "list[str]":
     """Return what will be switched and for how long, as sentences for people.
 
     Args:
@@ -105,7 +103,7 @@ def _known(value: object) -> object:
     return "unknown" if value is None else value
 
 
-def _missing(settings: t.Mapping[str, t.Any]) -> list[tuple[declaration.Workload, str]]:
+def _missing(settings: "t.Mapping[str, t.Any]") -> "list[tuple[declaration.Workload, str]]":
     """Return the workloads whose commands this host does not have, each with what is missing."""
     path = os.environ.get("PATH", os.defpath)
     found = [(workload, declaration.missing(workload, path)) for workload in plan.chosen(settings)]
@@ -117,7 +115,7 @@ def _left_out(workload: declaration.Workload, reason: str) -> str:
     return f"The workload {workload['name']} is left out: {reason}{remedy}."
 
 
-def _obstacles(fs: HostFs, outline: plan.Outline) -> list[str]:
+def _obstacles(fs: HostFs, outline: plan.Outline) -> "list[str]":
     """Return why a plan could not start on this host now, one sentence each."""
     root = outline.arms.needs_root()
     holder = _lock("").holder()
@@ -132,7 +130,7 @@ def _length(seconds: float) -> str:
     return f"about {seconds} s" if seconds < 120 else f"about {round(seconds / 60)} min"
 
 
-def _outline(host: t.Mapping[str, t.Any], settings: t.Mapping[str, t.Any], origin: smt_state.State) -> plan.Outline:
+def _outline(host: "t.Mapping[str, t.Any]", settings: "t.Mapping[str, t.Any]", origin: smt_state.State) -> plan.Outline:
     filesystem = HostFs("/")
     cores = topology.read_topology(filesystem, topology_cache.load(filesystem))
     selected = settings["affinity_conflicts_of"] if settings["affinity_conflicts"] == "fail" else []
@@ -140,7 +138,7 @@ def _outline(host: t.Mapping[str, t.Any], settings: t.Mapping[str, t.Any], origi
     return plan.Outline(arms, cores, os.sched_getaffinity(0), settings["placements"])
 
 
-def measure(name: str, settings: t.Mapping[str, t.Any]) -> dict[str, str | None]:
+def measure(name: str, settings: "t.Mapping[str, t.Any]") -> "dict[str, str | None]":
     """Carry out the plan. The result stays in the run's directory.
 
     Args:
@@ -214,7 +212,7 @@ def _see_that_no_change_waits(fs: HostFs) -> None:
 
 
 @contextlib.contextmanager
-def _alone(purpose: str) -> t.Iterator[HostLock]:
+def _alone(purpose: str) -> "t.Iterator[HostLock]":
     """Lock the host against other processes that change or measure it.
 
     Without root nothing can be switched, and the lock's directory belongs to root. Then the lock is only against evaluations of the same user.
@@ -237,8 +235,8 @@ def _lock(purpose: str) -> HostLock:
 
 
 def _carry_out(
-    files: RunDirectory, name: str, host: t.Mapping[str, t.Any], outline: plan.Outline, settings: t.Mapping[str, t.Any], saved: dict[str, t.Any]
-) -> dict[str, t.Any]:
+    files: RunDirectory, name: str, host: "t.Mapping[str, t.Any]", outline: plan.Outline, settings: "t.Mapping[str, t.Any]", saved: "dict[str, t.Any]"
+) -> "dict[str, t.Any]":
     """Measure, restore the host, and write the ending of the run to ending.json. Returns that ending."""
     ending: dict[str, t.Any] = {"outcome": "completed", "message": None, "skipped": []}
     work: plan.Plan | None = None
@@ -273,14 +271,14 @@ def _carry_out(
     return ending
 
 
-def _create_plan(files: RunDirectory, name: str, host: t.Mapping[str, t.Any], outline: plan.Outline, settings: t.Mapping[str, t.Any]) -> plan.Plan:
+def _create_plan(files: RunDirectory, name: str, host: "t.Mapping[str, t.Any]", outline: plan.Outline, settings: "t.Mapping[str, t.Any]") -> plan.Plan:
     """Create the plan and write its header."""
     work = plan.Plan(files, outline, settings)
     files.write("header.json", work.header(host, environment.read(host["hypervisor"]), name))
     return work
 
 
-def _gather_again(settings: t.Mapping[str, t.Any], origin: smt_state.State) -> tuple[t.Mapping[str, t.Any], plan.Outline]:
+def _gather_again(settings: "t.Mapping[str, t.Any]", origin: smt_state.State) -> "tuple[t.Mapping[str, t.Any], plan.Outline]":
     """Return the facts and the outline with all siblings online.
 
     Args:
@@ -297,11 +295,11 @@ def _gather_again(settings: t.Mapping[str, t.Any], origin: smt_state.State) -> t
     return host, outline
 
 
-def _interrupt(number: int, _frame: types.FrameType | None) -> t.NoReturn:
+def _interrupt(number: int, _frame: "types.FrameType | None") -> t.NoReturn:
     raise plan.Interrupted(f"the plan was ended by {signal.Signals(number).name} before it was done")
 
 
-def stop(check: bool) -> tuple[list[str], list[str]]:
+def stop(check: bool) -> "tuple[list[str], list[str]]":
     """End the runs that are being measured on this host, and wait until it is restored.
 
     Args:
@@ -324,7 +322,7 @@ def stop(check: bool) -> tuple[list[str], list[str]]:
     return [files.run for files in running], kept_runs(base_directory())
 
 
-def collect(name: str, _settings: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def collect(name: str, _settings: "t.Mapping[str, t.Any]") -> "dict[str, t.Any]":
     """Return the result of a run that has ended or was killed.
 
     Args:
@@ -349,7 +347,7 @@ def collect(name: str, _settings: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return {"result": result}
 
 
-def forget(name: str, _settings: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def forget(name: str, _settings: "t.Mapping[str, t.Any]") -> "dict[str, t.Any]":
     """Remove a run's directory after its result was fetched.
 
     Args:
@@ -368,7 +366,7 @@ def forget(name: str, _settings: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return {}
 
 
-STEPS: dict[str, t.Callable[[str, t.Mapping[str, t.Any]], t.Mapping[str, t.Any]]] = {
+STEPS: "dict[str, t.Callable[[str, t.Mapping[str, t.Any]], t.Mapping[str, t.Any]]]" = {
     "describe": describe,
     "measure": measure,
     "collect": collect,

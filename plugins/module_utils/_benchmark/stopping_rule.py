@@ -5,8 +5,6 @@
 docs/verdicts.md explains why this does not bias verdicts.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 import typing as t
@@ -27,7 +25,7 @@ Side = t.Tuple[str, str]
 Measured = t.Tuple[str, t.Optional[float]]
 
 
-def main_comparisons(arms: t.Sequence[str]) -> tuple[list[tuple[Side, Side]], list[tuple[Side, Side]]]:
+def main_comparisons(arms: "t.Sequence[str]") -> "tuple[list[tuple[Side, Side]], list[tuple[Side, Side]]]":
     """Return pairs (baseline, candidate): one for each other arm than the baseline, and those that stand in for a workload with none of these.
 
     Args:
@@ -46,7 +44,7 @@ class Precision:
         assignments: {arm: {placement: Assignment}}, the baseline first.
     """
 
-    def __init__(self, margin: float, assignments: t.Mapping[str, t.Mapping[str, Assignment]]) -> None:
+    def __init__(self, margin: float, assignments: "t.Mapping[str, t.Mapping[str, Assignment]]") -> None:
         self._margin = margin
         self._of_arms, self._of_sharing = main_comparisons(list(assignments))
         self._sampled_as = {
@@ -57,7 +55,7 @@ class Precision:
         }
         self._values: dict[tuple[str, float | None, str, str], dict[int, float]] = {}
 
-    def add(self, sample: t.Mapping[str, t.Any], value: float) -> None:
+    def add(self, sample: "t.Mapping[str, t.Any]", value: float) -> None:
         """Add a successful sample with the value of its primary metric."""
         key = (sample["workload"], sample["parameter"], sample["arm"], sample["placement"])
         self._values.setdefault(key, {})[sample["block"]] = value
@@ -72,11 +70,11 @@ class Precision:
         confidence = 1 - (1 - CONFIDENCE) / max(1, len(compared))
         return bool(compared) and all(half_width(log_ratios, confidence) <= math.log1p(self._margin) for log_ratios in compared)
 
-    def _main(self, workload: Measured) -> list[list[float]]:
+    def _main(self, workload: Measured) -> "list[list[float]]":
         """Return the log-ratios of a workload's main comparisons, one for each block with both sides."""
         return self._measured(workload, self._of_arms) or self._measured(workload, self._of_sharing)[:1]
 
-    def _measured(self, workload: Measured, pairs: t.Sequence[tuple[Side, Side]]) -> list[list[float]]:
+    def _measured(self, workload: Measured, pairs: "t.Sequence[tuple[Side, Side]]") -> "list[list[float]]":
         found = []
         for pair in pairs:
             baseline, candidate = (self._values.get(workload + self._sampled_as.get(side, side)) for side in pair)
@@ -85,7 +83,7 @@ class Precision:
         return found
 
 
-def half_width(values: t.Sequence[float], confidence: float) -> float:
+def half_width(values: "t.Sequence[float]", confidence: float) -> float:
     """Return half of the width of Student's t interval of the mean; infinity for fewer than ``LEAST_BLOCKS`` values."""
     if len(values) < LEAST_BLOCKS:
         return math.inf
@@ -97,7 +95,7 @@ def student_quantile(share: float, freedom: int) -> float:
 
     Source: M. Abramowitz, I. A. Stegun, Handbook of Mathematical Functions (1964), 26.7.5, the expansion in 1 / degrees of freedom.
     """
-    z = statistics.NormalDist().inv_cdf(share)
+    z = normal_quantile(share)
     terms = (
         (z**3 + z) / 4,
         (5 * z**5 + 16 * z**3 + 3 * z) / 96,
@@ -106,3 +104,14 @@ def student_quantile(share: float, freedom: int) -> float:
     )
     correction: float = sum(term / freedom**power for power, term in enumerate(terms, 1))
     return z + correction
+
+
+def normal_quantile(share: float) -> float:
+    """Return a quantile of the standard normal distribution, accurate to 1e-6 for shares from 1e-9 to 1 - 1e-9; statistics.NormalDist needs Python 3.8.
+
+    Newton's method from the middle: the distribution function is concave on one side of it and convex on the other, so each step ends before the quantile.
+    """
+    z = 0.0
+    for _step in range(40):
+        z += (share - math.erfc(-z / math.sqrt(2)) / 2) * math.sqrt(2 * math.pi) * math.exp(z * z / 2)
+    return z

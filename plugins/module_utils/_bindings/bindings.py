@@ -5,8 +5,6 @@
 This file is copied to a host as part of the rollback program: it imports only files that are copied with it, by relative imports.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re
@@ -42,11 +40,11 @@ class Binding(t.NamedTuple):
         text: what is bound to them, printable
     """
 
-    cpus: frozenset[int]
+    cpus: "frozenset[int]"
     text: str
 
 
-def units(host: kernel_files.KernelFiles) -> list[Binding]:
+def units(host: kernel_files.KernelFiles) -> "list[Binding]":
     """Return ``CPUAffinity=`` and ``AllowedCPUs=`` (systemd.exec(5), systemd.resource-control(5)) of unit files and their drop-ins."""
     found = []
     files = ["etc/systemd/system.conf"] + ["etc/systemd/system.conf.d/" + name for name in host.names("etc/systemd/system.conf.d")]
@@ -68,7 +66,7 @@ def units(host: kernel_files.KernelFiles) -> list[Binding]:
     return found
 
 
-def guests(host: kernel_files.KernelFiles) -> list[Binding]:
+def guests(host: kernel_files.KernelFiles) -> "list[Binding]":
     """Return the CPUs that libvirt guests are pinned to."""
     found = []
     for directory in _LIBVIRT_DIRECTORIES:
@@ -80,7 +78,7 @@ def guests(host: kernel_files.KernelFiles) -> list[Binding]:
     return found
 
 
-def _libvirt_cpus(text: str) -> frozenset[int]:
+def _libvirt_cpus(text: str) -> "frozenset[int]":
     """Return the CPUs of a libvirt list, which may exclude CPUs: ``0-3,^2``."""
     parts = [part.strip() for part in text.split(",")]
     included = cpulist.parse_or_empty(",".join(part for part in parts if part[:1] != "^"))
@@ -96,13 +94,13 @@ def kubelet_is_static(host: kernel_files.KernelFiles) -> bool:
     return isinstance(state, dict) and state.get("policyName") == "static"
 
 
-def isolated(host: kernel_files.KernelFiles) -> list[Binding]:
+def isolated(host: kernel_files.KernelFiles) -> "list[Binding]":
     """Return the CPUs isolated at boot, with the boot argument."""
     arguments = (("isolated", "isolcpus="), ("nohz_full", "nohz_full="))
     return [Binding(cpulist.parse_or_empty(host.read(f"{_CPU_DIRECTORY}/{name}")), argument) for name, argument in arguments]
 
 
-def nodes(host: kernel_files.KernelFiles) -> list[Binding]:
+def nodes(host: kernel_files.KernelFiles) -> "list[Binding]":
     """Return the CPUs of each NUMA node, with its name."""
     names = [name for name in host.names(_NODE_DIRECTORY) if re.fullmatch(r"node[0-9]+", name)]
     return [Binding(cpulist.parse_or_empty(host.read(f"{_NODE_DIRECTORY}/{name}/cpulist")), name) for name in names]
@@ -113,7 +111,7 @@ def interrupt_path(number: str) -> str:
     return f"{_INTERRUPTS}/{number}/smp_affinity_list"
 
 
-def interrupts(host: kernel_files.KernelFiles, online: frozenset[int]) -> list[tuple[str, frozenset[int]]]:
+def interrupts(host: kernel_files.KernelFiles, online: "frozenset[int]") -> "list[tuple[str, frozenset[int]]]":
     """Return number and CPUs of the interrupts that may not be handled by all online CPUs."""
     found = []
     for number in host.names(_INTERRUPTS):
@@ -128,7 +126,7 @@ def interrupt_devices(host: kernel_files.KernelFiles, number: str) -> str:
     return host_text.printable(" ".join(host.directories(f"{_INTERRUPTS}/{number}")), 64)
 
 
-def is_placed_by_kernel(host: kernel_files.KernelFiles, number: str, cpus: frozenset[int]) -> bool:
+def is_placed_by_kernel(host: kernel_files.KernelFiles, number: str, cpus: "frozenset[int]") -> bool:
     """Return whether the kernel chose the CPUs of an interrupt: they follow the driver's hint, or the interrupt is managed.
 
     The kernel moves managed interrupts away and back by itself. write_irq_affinity (kernel/irq/proc.c) returns EIO for a managed interrupt before it parses

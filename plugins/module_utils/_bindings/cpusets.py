@@ -5,8 +5,6 @@
 This file is copied to a host as part of the rollback program: it imports only files that are copied with it, by relative imports.
 """
 
-from __future__ import annotations
-
 import typing as t
 
 from .._host import cpulist, kernel_files
@@ -28,11 +26,11 @@ class Cpuset(t.NamedTuple):
     version: int
     path: str
     inside: str
-    cpus: frozenset[int]
-    partition: str | None
+    cpus: "frozenset[int]"
+    partition: "str | None"
 
 
-def find(host: kernel_files.KernelFiles) -> list[Cpuset]:
+def find(host: kernel_files.KernelFiles) -> "list[Cpuset]":
     """Return all cpusets that list CPUs, without the root of each hierarchy."""
     found = []
     for mount, version in _mounts(host):
@@ -52,12 +50,12 @@ def find(host: kernel_files.KernelFiles) -> list[Cpuset]:
     return found
 
 
-def holds(cpuset: Cpuset, cgroups: t.Iterable[str]) -> bool:
+def holds(cpuset: Cpuset, cgroups: "t.Iterable[str]") -> bool:
     """Return whether a task with these cgroup paths is in the cpuset or below it."""
     return any((cgroup + "/").startswith(cpuset.inside + "/") for cgroup in cgroups)
 
 
-def effective_cpus(host: kernel_files.KernelFiles, pid: int, online: frozenset[int]) -> frozenset[int]:
+def effective_cpus(host: kernel_files.KernelFiles, pid: int, online: "frozenset[int]") -> "frozenset[int]":
     """Return the online CPUs of a task's cpuset.
 
     Args:
@@ -77,7 +75,7 @@ def effective_cpus(host: kernel_files.KernelFiles, pid: int, online: frozenset[i
     return online
 
 
-def _mounts(host: kernel_files.KernelFiles) -> list[tuple[str, int]]:
+def _mounts(host: kernel_files.KernelFiles) -> "list[tuple[str, int]]":
     """Return the mount points below the sysroot of hierarchies with cpusets, each with its cgroup version."""
     found = []
     for line in (host.read("proc/self/mounts") or "").splitlines():

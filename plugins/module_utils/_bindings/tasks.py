@@ -8,8 +8,6 @@ ordinary user who logged in and set the mask.
 This file is copied to a host as part of the rollback program: it imports only files that are copied with it, by relative imports.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import typing as t
@@ -42,11 +40,11 @@ class Task(t.NamedTuple):
     pid: int
     start: str
     name: str
-    mask: frozenset[int]
-    unit: str | None
-    cgroups: list[str]
+    mask: "frozenset[int]"
+    unit: "str | None"
+    cgroups: "list[str]"
     uid: int
-    user: int | None
+    user: "int | None"
 
 
 class _Stat(t.NamedTuple):
@@ -54,7 +52,7 @@ class _Stat(t.NamedTuple):
     start: str
 
 
-def restricted(host: kernel_files.KernelFiles, online: frozenset[int]) -> list[Task]:
+def restricted(host: kernel_files.KernelFiles, online: "frozenset[int]") -> "list[Task]":
     """Return the user-space threads that may not run on all online CPUs.
 
     Reads one stat file per process and one status file per thread (proc(5)). Kernel threads are left out.
@@ -75,7 +73,7 @@ def restricted(host: kernel_files.KernelFiles, online: frozenset[int]) -> list[T
     return tasks
 
 
-def current_mask(host: kernel_files.KernelFiles, pid: int, start: str) -> frozenset[int] | None:
+def current_mask(host: kernel_files.KernelFiles, pid: int, start: str) -> "frozenset[int] | None":
     """Return the CPU mask of a thread, or None if it no longer exists.
 
     Args:
@@ -108,7 +106,7 @@ def runs_as_root(host: kernel_files.KernelFiles, name: str) -> bool:
     return any(host.read(f"proc/{pid}/comm") == name and _real_uid(host.read(f"proc/{pid}/status") or "") == 0 for pid in host.names("proc") if pid.isdigit())
 
 
-def _read_task(host: kernel_files.KernelFiles, folder: str, pid: int, online: frozenset[int], first_uid: int) -> Task | None:
+def _read_task(host: kernel_files.KernelFiles, folder: str, pid: int, online: "frozenset[int]", first_uid: int) -> "Task | None":
     status = host.read(folder + "/status") or ""
     mask = cpulist.parse_or_empty(_mask_text(status))
     if not mask or mask >= online:
@@ -132,7 +130,7 @@ def _read_task(host: kernel_files.KernelFiles, folder: str, pid: int, online: fr
     )
 
 
-def _mask_text(status: str) -> str | None:
+def _mask_text(status: str) -> "str | None":
     found = re.search(r"^Cpus_allowed_list:\s*(\S+)", status, re.MULTILINE)
     return found.group(1) if found else None
 
@@ -143,7 +141,7 @@ def _real_uid(status: str) -> int:
     return int(found.group(1)) if found else 0
 
 
-def _mask_owner(host: kernel_files.KernelFiles, folder: str, uid: int, cgroups: list[str], first_uid: int) -> int | None:
+def _mask_owner(host: kernel_files.KernelFiles, folder: str, uid: int, cgroups: "list[str]", first_uid: int) -> "int | None":
     """Return the ordinary user who set the mask of a task, or None if the task belongs to root, a system user or a service.
 
     A mask survives exec(2). A set-user-ID program may therefore still have the mask that an ordinary user set (``taskset -c 3 su``).
@@ -157,7 +155,7 @@ def _mask_owner(host: kernel_files.KernelFiles, folder: str, uid: int, cgroups: 
     return None if any(part.endswith((".service", ".scope", ".slice")) for path in cgroups for part in path.split("/")) else uid
 
 
-def _login(host: kernel_files.KernelFiles, folder: str, cgroups: list[str], first_uid: int) -> tuple[int | None, bool]:
+def _login(host: kernel_files.KernelFiles, folder: str, cgroups: "list[str]", first_uid: int) -> "tuple[int | None, bool]":
     """Return the ordinary user whose login started a task (None if there is none), and whether the task is in a user's slice.
 
     The kernel keeps the login uid: PAM sets it once (pam_loginuid(8)), also for crontabs, and children inherit it. Without auditing in the kernel,
@@ -171,7 +169,7 @@ def _login(host: kernel_files.KernelFiles, folder: str, cgroups: list[str], firs
     return (login if login >= first_uid else None), bool(user_slice)
 
 
-def _read_stat(host: kernel_files.KernelFiles, path: str) -> _Stat | None:
+def _read_stat(host: kernel_files.KernelFiles, path: str) -> "_Stat | None":
     """Return the flags and the start time of a task (proc(5), stat). The name in brackets may contain any character."""
     fields = (host.read(path) or "").rpartition(")")[2].split()
     if len(fields) < 20 or not fields[6].isdigit():

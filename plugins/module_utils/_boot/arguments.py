@@ -7,11 +7,8 @@ Sources: Documentation/admin-guide/kernel-parameters.txt, kernel/cpu.c (`nosmt` 
 of 6.17 and later (parts of `mitigations=` that exclude an attack vector).
 """
 
-from __future__ import annotations
-
 import re
 import typing as t
-from dataclasses import dataclass, replace
 
 ENABLED, DISABLED, FORCED_OFF, MITIGATIONS_NOSMT = "enabled", "disabled", "forced_off", "mitigations_nosmt"
 ONE_PER_CORE = "one_per_core"
@@ -49,8 +46,7 @@ class BootArgsError(BootError):
     """An invalid value for a boot argument; the text states the rule that it violates."""
 
 
-@dataclass(frozen=True)
-class DesiredArguments:
+class DesiredArguments(t.NamedTuple):
     """The desired boot arguments.
 
     Attributes:
@@ -61,21 +57,21 @@ class DesiredArguments:
             ours. The kernel combines the two, and kernels before 6.17, which do not know such parts, still obey ours.
     """
 
-    arguments: tuple[str, ...]
-    removed_names: tuple[str, ...]
+    arguments: "tuple[str, ...]"
+    removed_names: "tuple[str, ...]"
     removes_parts: bool
     keeps_vectors: bool = False
 
 
 def without_arguments(desired: DesiredArguments) -> DesiredArguments:
     """Return a copy that removes the same arguments and adds none."""
-    return replace(desired, arguments=())
+    return desired._replace(arguments=())
 
 
 _DESIRED_ENABLED = DesiredArguments((), SWITCHES + LIMITS, True)
 
 
-def desired_smt(smt: str | None) -> DesiredArguments:
+def desired_smt(smt: "str | None") -> DesiredArguments:
     """Return the desired boot arguments of an SMT state.
 
     Args:
@@ -118,7 +114,7 @@ def desired_maxcpus(count: int) -> DesiredArguments:
     return DesiredArguments((argument,), SWITCHES, True)
 
 
-def maxcpus_value(text: str) -> int | str:
+def maxcpus_value(text: str) -> "int | str":
     """Return the option `maxcpus` as a number, or `ONE_PER_CORE`.
 
     Args:
@@ -137,7 +133,7 @@ def maxcpus_value(text: str) -> int | str:
     return int(text)
 
 
-def remainder(argument: str, desired: DesiredArguments) -> str | None:
+def remainder(argument: str, desired: DesiredArguments) -> "str | None":
     """Return what remains of an existing argument: the same one, a shorter one, or None when it has to be removed.
 
     Args:
@@ -161,7 +157,7 @@ def remainder(argument: str, desired: DesiredArguments) -> str | None:
     return name + equals + _NOSMT_PART.sub("", value)
 
 
-def smt_arguments(arguments: t.Iterable[str]) -> list[str]:
+def smt_arguments(arguments: "t.Iterable[str]") -> "list[str]":
     """Return the boot arguments that affect SMT, in order.
 
     These are switches and limits, mitigations with a `nosmt` part (``mds=full,nosmt``), and ``l1tf=full``.
@@ -175,7 +171,7 @@ def smt_arguments(arguments: t.Iterable[str]) -> list[str]:
     return [argument for argument in arguments if remainder(argument, _DESIRED_ENABLED) != argument]
 
 
-def split_arguments(text: str) -> list[str]:
+def split_arguments(text: str) -> "list[str]":
     """Split a kernel command line as the kernel does (lib/cmdline.c).
 
     Arguments are separated by whitespace outside double quotes, and ``--`` ends the kernel's part.
@@ -203,7 +199,7 @@ def split_arguments(text: str) -> list[str]:
     return arguments[: arguments.index("--")] if "--" in arguments else arguments
 
 
-def applied(arguments: t.Iterable[str], desired: DesiredArguments) -> list[str]:
+def applied(arguments: "t.Iterable[str]", desired: DesiredArguments) -> "list[str]":
     """Return the arguments as they should be: ours first, so that a later ``--`` does not hide them, then what remains of the others, in order.
 
     Args:
@@ -250,7 +246,7 @@ def rewritten_text(text: str, desired: DesiredArguments) -> str:
     return " ".join([*desired.arguments, *(["".join(kept)] if kept else [])]) + end
 
 
-def superfluous(arguments: t.Iterable[str], desired: DesiredArguments) -> list[str]:
+def superfluous(arguments: "t.Iterable[str]", desired: DesiredArguments) -> "list[str]":
     """Return the arguments that have to be removed or shortened."""
     others = list(arguments)
     for argument in desired.arguments:
@@ -259,7 +255,7 @@ def superfluous(arguments: t.Iterable[str], desired: DesiredArguments) -> list[s
     return [argument for argument in others if remainder(argument, desired) != argument]
 
 
-def differences(arguments: t.Iterable[str], desired: DesiredArguments) -> list[str]:
+def differences(arguments: "t.Iterable[str]", desired: DesiredArguments) -> "list[str]":
     """Return the deviations from the desired arguments as short sentences without a full stop; empty when there are none."""
     arguments = list(arguments)
     missing = [f"{argument} is missing" for argument in desired.arguments if argument not in arguments]

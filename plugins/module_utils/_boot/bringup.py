@@ -7,8 +7,6 @@ CONFIG_HOTPLUG_PARALLEL (x86-64 since Linux 6.5, and distribution kernels with a
 (`cpuhp_bringup_cpus_parallel`); ``cpuhp.parallel=0`` turns this off.
 """
 
-from __future__ import annotations
-
 import re
 import typing as t
 
@@ -24,7 +22,7 @@ _STATES = "sys/devices/system/cpu/hotplug/states"
 _FALSE = re.compile(r"[nNfF0].*|[oO][fF].*")
 
 
-def bringup_mode(fs: host_files.HostFs, kernel: str, arguments: t.Iterable[str], architecture: str, running: str | None = None) -> str:
+def bringup_mode(fs: host_files.HostFs, kernel: str, arguments: "t.Iterable[str]", architecture: str, running: "str | None" = None) -> str:
     """Return how a kernel brings up CPUs.
 
     Args:
@@ -43,7 +41,7 @@ def bringup_mode(fs: host_files.HostFs, kernel: str, arguments: t.Iterable[str],
     return SERIAL if values and _FALSE.fullmatch(values[-1]) else PARALLEL
 
 
-def _is_built_parallel(fs: host_files.HostFs, kernel: str, running: str | None) -> bool:
+def _is_built_parallel(fs: host_files.HostFs, kernel: str, running: "str | None") -> bool:
     for path in ("boot/config-" + kernel, f"lib/modules/{kernel}/config", f"usr/lib/modules/{kernel}/config"):
         text = fs.read(path)
         if text and "CONFIG_SMP=" in text:
@@ -56,7 +54,7 @@ def _is_built_parallel(fs: host_files.HostFs, kernel: str, running: str | None) 
     return version is not None and (int(version.group(1)), int(version.group(2))) >= _PARALLEL_SINCE
 
 
-def left_online(topology: Topology, count: int, mode: str) -> tuple[int, ...]:
+def left_online(topology: Topology, count: int, mode: str) -> "tuple[int, ...]":
     """Return the CPUs that ``maxcpus=count`` leaves online.
 
     Args:
@@ -73,7 +71,7 @@ def left_online(topology: Topology, count: int, mode: str) -> tuple[int, ...]:
     return tuple(sorted(order[:count]))
 
 
-def miscount(topology: Topology, count: int, mode: str) -> str | None:
+def miscount(topology: Topology, count: int, mode: str) -> "str | None":
     """Return why ``maxcpus=count`` would not leave exactly one thread of each core online.
 
     Args:
@@ -101,6 +99,6 @@ def miscount(topology: Topology, count: int, mode: str) -> str | None:
     )
 
 
-def _cores_text(cores: t.Sequence[t.Collection[int]]) -> str:
+def _cores_text(cores: "t.Sequence[t.Collection[int]]") -> str:
     shown = "; ".join(cpulist.render(core) for core in cores[:8])
     return shown if len(cores) <= 8 else shown + "; ..."

@@ -2,14 +2,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The change of the boot loader's configuration to a requested SMT state, and the differences that the running system still has."""
 
-from __future__ import annotations
-
 import os
 import typing as t
-from dataclasses import dataclass
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, bringup, detection
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
+from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files, locks
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
@@ -21,8 +19,7 @@ ERRORS = (boot_arguments.BootError, locks.HostLockError)
 _NO_CONTROL = smt_state.WITHOUT_CONTROL
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(t.NamedTuple):
     """A requested boot configuration. Exactly one of `smt` and `maxcpus` is given.
 
     Attributes:
@@ -32,13 +29,13 @@ class Request:
         check: change nothing.
     """
 
-    smt: str | None
-    maxcpus: str | None
+    smt: "str | None"
+    maxcpus: "str | None"
     force: bool
     check: bool
 
 
-class Diff(t.TypedDict):
+class Diff(TypedDict):
     """One change as Ansible's diff mode shows it.
 
     Attributes:
@@ -54,9 +51,9 @@ class Diff(t.TypedDict):
     after: str
 
 
-class _Warnings(t.TypedDict, total=False):
+class _Warnings(TypedDict, total=False):
     # Not required, so that the module may remove the warnings from its result.
-    warnings: list[str]
+    warnings: "list[str]"
 
 
 class Result(_Warnings):
@@ -78,25 +75,25 @@ class Result(_Warnings):
 
     changed: bool
     loader: str
-    arguments: list[str]
-    found: list[loader_base.FoundArgument]
-    configured_before: list[str]
-    configured: list[str]
-    running: list[str]
+    arguments: "list[str]"
+    found: "list[loader_base.FoundArgument]"
+    configured_before: "list[str]"
+    configured: "list[str]"
+    running: "list[str]"
     reboot_required: bool
-    differences: list[str]
-    diff: list[Diff]
+    differences: "list[str]"
+    diff: "list[Diff]"
 
 
 class _Expected(t.NamedTuple):
     """The state after a boot with the arguments; None where it is not known."""
 
-    controls: tuple[str, ...] | None
-    active: bool | None
-    online: tuple[int, ...] | None
+    controls: "tuple[str, ...] | None"
+    active: "bool | None"
+    online: "tuple[int, ...] | None"
 
 
-def run(fs: host_files.HostFs, request: Request, architecture: str | None = None, running_kernel: str | None = None) -> Result:
+def run(fs: host_files.HostFs, request: Request, architecture: "str | None" = None, running_kernel: "str | None" = None) -> Result:
     """Bring the boot configuration to the requested state.
 
     Args:
@@ -130,9 +127,9 @@ class _Update:
         request: Request,
         loader: loader_base.Loader,
         tool: str,
-        count: int | str | None,
-        architecture: str | None,
-        running_kernel: str | None,
+        count: "int | str | None",
+        architecture: "str | None",
+        running_kernel: "str | None",
     ) -> None:
         self._fs = fs
         self._request = request
@@ -145,7 +142,7 @@ class _Update:
         self._count: int | None = None
         self._desired = self._desired_arguments(count)
 
-    def _desired_arguments(self, count: int | str | None) -> boot_arguments.DesiredArguments:
+    def _desired_arguments(self, count: "int | str | None") -> boot_arguments.DesiredArguments:
         if count is None:
             return boot_arguments.desired_smt(self._request.smt)
         topology = self._topology
@@ -174,7 +171,7 @@ class _Update:
                     "Use smt: disabled (nosmt), which does not depend on numbers, or force: true if this is what you want"
                 )
 
-    def _bringup_mode(self, kernel: str, arguments: t.Iterable[str]) -> str:
+    def _bringup_mode(self, kernel: str, arguments: "t.Iterable[str]") -> str:
         return bringup.bringup_mode(self._fs, kernel, arguments, self._architecture, self._running_kernel)
 
     def run(self) -> Result:
@@ -204,7 +201,7 @@ class _Update:
             "warnings": backend.warnings,
         }
 
-    def _running(self) -> list[str]:
+    def _running(self) -> "list[str]":
         return boot_arguments.split_arguments(self._fs.read("proc/cmdline") or "")
 
     def _save_topology(self) -> None:
@@ -216,7 +213,7 @@ class _Update:
 
     # ---- the running system
 
-    def _differences(self, running: list[str]) -> list[str]:
+    def _differences(self, running: "list[str]") -> "list[str]":
         """Return sentences about what the running system has other than desired; empty when the arguments are in effect."""
         differences = [f"/proc/cmdline: {fault}" for fault in boot_arguments.differences(running, self._desired)]
         state = smt_state.read(self._fs.sysroot)
@@ -229,7 +226,7 @@ class _Update:
             differences.append(f"CPUs {cpulist.render(state['online'])} are online, expected are {cpulist.render(online)}")
         return differences
 
-    def _expected(self, running: list[str]) -> _Expected:
+    def _expected(self, running: "list[str]") -> _Expected:
         """Return the expected state after a boot with the arguments."""
         topology = self._topology
         has_siblings = bool(topology.secondaries) if topology.complete else None
@@ -246,6 +243,6 @@ class _Update:
         return _Expected(("on",), any(len(set(core).intersection(left)) > 1 for core in topology.cores), left)
 
 
-def _common(entries: list[list[str]]) -> list[str]:
+def _common(entries: "list[list[str]]") -> "list[str]":
     """Return the arguments that all entries have."""
     return [argument for argument in entries[0] if all(argument in entry for entry in entries)] if entries else []

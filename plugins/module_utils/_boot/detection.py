@@ -2,9 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which boot loader a host has, detected from what is installed and not from the name of the distribution."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, registry
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
@@ -30,8 +28,7 @@ _OTHER_LOADERS = (
 )
 
 
-@dataclass(frozen=True)
-class DetectedLoader:
+class DetectedLoader(t.NamedTuple):
     """The boot loader of a host.
 
     Attributes:
@@ -40,9 +37,9 @@ class DetectedLoader:
         blocked_by: why its configuration cannot be changed, with the file that shows this; None when it can.
     """
 
-    loader: loader_base.Loader | None
+    loader: "loader_base.Loader | None"
     tool: str = ""
-    blocked_by: str | None = None
+    blocked_by: "str | None" = None
 
     @property
     def name(self) -> str:

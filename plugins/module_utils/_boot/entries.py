@@ -2,11 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Boot entries from the boot loader's files: which kernels can be booted, and with which arguments. No program is run and nothing is written."""
 
-from __future__ import annotations
-
 import re
 import shlex
-from dataclasses import dataclass
+import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.arguments import split_arguments
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
@@ -21,8 +19,7 @@ _LINUX = ("linux", "linux16", "linuxefi")
 _SECTION = re.compile(r"### (BEGIN|END) (\S+) ###")
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(t.NamedTuple):
     """One boot entry.
 
     Attributes:
@@ -35,7 +32,7 @@ class Entry:
 
     title: str
     kernel: str
-    arguments: tuple[str, ...]
+    arguments: "tuple[str, ...]"
     generated: bool = True
     initrd: bool = True
 
@@ -49,7 +46,7 @@ class Entry:
 # ---- grub.cfg -------------------------------------------------------------------------------------------------------------------------------------
 
 
-def parse_grub_cfg(text: str) -> list[Entry]:
+def parse_grub_cfg(text: str) -> "list[Entry]":
     """Return the entries of a grub.cfg from grub-mkconfig. Those of `10_linux` scripts count as generated from the host's settings."""
     entries: list[Entry] = []
     script, title = "", ""
@@ -72,12 +69,12 @@ def parse_grub_cfg(text: str) -> list[Entry]:
     return entries[:MAX_ENTRIES]
 
 
-def read_grub_cfg(fs: host_files.HostFs, path: str) -> list[Entry]:
+def read_grub_cfg(fs: host_files.HostFs, path: str) -> "list[Entry]":
     """Return the entries of a host's grub.cfg; empty when it cannot be read."""
     return parse_grub_cfg(fs.read(path, host_files.LARGE) or "")
 
 
-def complete_sections(text: str) -> set[str]:
+def complete_sections(text: str) -> "set[str]":
     """Return the names of the scripts whose section of a grub.cfg has a beginning and an end."""
     found = _SECTION.findall(text)
     return {script for what, script in found if what == "BEGIN" and ("END", script) in found}
@@ -88,7 +85,7 @@ def has_xen(text: str) -> bool:
     return re.search(r"^\s*(multiboot2?|xen_hypervisor)\s+\S*xen", text, re.MULTILINE) is not None
 
 
-def _shell_fields(text: str) -> list[str] | None:
+def _shell_fields(text: str) -> "list[str] | None":
     """Split a line as a shell does, which suits what grub-mkconfig writes; return None when a quote is not closed."""
     try:
         return shlex.split(text)
@@ -96,7 +93,7 @@ def _shell_fields(text: str) -> list[str] | None:
         return None
 
 
-def _kernel_and_arguments(text: str) -> tuple[str, tuple[str, ...]]:
+def _kernel_and_arguments(text: str) -> "tuple[str, tuple[str, ...]]":
     fields = _shell_fields(text)
     if fields is None:
         fields = text.split()
@@ -107,12 +104,12 @@ def _kernel_and_arguments(text: str) -> tuple[str, tuple[str, ...]]:
 # ---- entries of the Boot Loader Specification -----------------------------------------------------------------------------------------------------
 
 
-def bls_directory(fs: host_files.HostFs) -> str | None:
+def bls_directory(fs: host_files.HostFs) -> "str | None":
     """Return the directory with boot loader entries (Boot Loader Specification, type 1), or None when there are no entries."""
     return next((path for path in BLS_DIRECTORIES if any(name.endswith(".conf") for name in fs.names(path))), None)
 
 
-def read_bls(fs: host_files.HostFs) -> list[tuple[str, Entry]]:
+def read_bls(fs: host_files.HostFs) -> "list[tuple[str, Entry]]":
     """Return the entries of type 1 that boot Linux, each with its path. The value of ``$kernelopts`` comes from grub's environment block."""
     directory = bls_directory(fs)
     if directory is None:
@@ -128,7 +125,7 @@ def read_bls(fs: host_files.HostFs) -> list[tuple[str, Entry]]:
     return found
 
 
-def parse_bls(text: str, kernelopts: str = "") -> Entry | None:
+def parse_bls(text: str, kernelopts: str = "") -> "Entry | None":
     """Return the entry of an entry file, or None when it does not boot Linux."""
     values: dict[str, list[str]] = {}
     for line in text.split("\n"):
@@ -146,7 +143,7 @@ def expand_kernelopts(options: str, kernelopts: str) -> str:
     return re.sub(r"\$(kernelopts\b|\{kernelopts\})", lambda dummy: kernelopts, options)
 
 
-def read_kernelopts(fs: host_files.HostFs) -> str | None:
+def read_kernelopts(fs: host_files.HostFs) -> "str | None":
     """Return the variable `kernelopts` of grub's environment block (grub2-editenv), or None when it is not set."""
     for path in GRUBENV:
         for line in (fs.read(path) or "").split("\n"):

@@ -2,20 +2,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The boot part of the facts: SMT arguments of the running kernel, those of the next boot, and whether a reboot would change them."""
 
-from __future__ import annotations
-
 import re
-import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import detection, entries as boot_entries
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.arguments import smt_arguments, split_arguments
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import registry
+from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 _RESCUE = re.compile(r"recovery|rescue", re.IGNORECASE)
 
 
-class BootFacts(t.TypedDict):
+class BootFacts(TypedDict):
     """Facts about boot arguments. The lists hold the arguments that affect SMT, in order.
 
     Attributes:
@@ -25,13 +23,13 @@ class BootFacts(t.TypedDict):
         reboot_required: whether the two lists differ; None when one of them is unknown.
     """
 
-    running: list[str] | None
-    configured: list[str] | None
+    running: "list[str] | None"
+    configured: "list[str] | None"
     loader: str
-    reboot_required: bool | None
+    reboot_required: "bool | None"
 
 
-class BootMethods(t.TypedDict):
+class BootMethods(TypedDict):
     """Methods to set a boot argument.
 
     Attributes:
@@ -40,9 +38,9 @@ class BootMethods(t.TypedDict):
         impossible: for each other method the reason why it does not.
     """
 
-    chosen: str | None
-    possible: list[str]
-    impossible: dict[str, str]
+    chosen: "str | None"
+    possible: "list[str]"
+    impossible: "dict[str, str]"
 
 
 def read(fs: host_files.HostFs, detected: detection.DetectedLoader) -> BootFacts:
@@ -62,7 +60,7 @@ def read(fs: host_files.HostFs, detected: detection.DetectedLoader) -> BootFacts
     return {"running": running, "configured": configured, "loader": detected.name, "reboot_required": reboot_required}
 
 
-def _configured(entries: list[boot_entries.Entry]) -> list[str] | None:
+def _configured(entries: "list[boot_entries.Entry]") -> "list[str] | None":
     """Return the SMT arguments on which all entries that can boot by default agree; None when there are no such entries or they differ.
 
     The default entry can depend on variables, fallbacks and the last choice in the menu, so no single entry is trusted. Entries for recovery do
@@ -73,7 +71,7 @@ def _configured(entries: list[boot_entries.Entry]) -> list[str] | None:
     return list(distinct.pop()) if len(distinct) == 1 else None
 
 
-def methods(detected: detection.DetectedLoader, blocked_by: str | None) -> BootMethods:
+def methods(detected: detection.DetectedLoader, blocked_by: "str | None") -> BootMethods:
     """Return the methods to set a boot argument, possible and impossible ones.
 
     Args:

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`ansible_facts['smt']`: all facts about a host's SMT, as plain data. Reads only."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -11,6 +9,7 @@ import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import detection as boot_detection, facts as boot_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import hypervisor, pending_rollback, vulnerabilities
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, cpulist, files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
@@ -50,15 +49,15 @@ _ARCHITECTURE_SIGNS = (
 )
 
 
-class Methods(t.TypedDict):
+class Methods(TypedDict):
     """Methods to change the SMT state: the preferred one, those that are possible, and the reason why each other one is not."""
 
-    chosen: str | None
-    possible: list[str]
-    impossible: dict[str, str]
+    chosen: "str | None"
+    possible: "list[str]"
+    impossible: "dict[str, str]"
 
 
-def gather(fs: host_files.HostFs) -> dict[str, t.Any]:
+def gather(fs: host_files.HostFs) -> "dict[str, t.Any]":
     """Read the facts of a host.
 
     Args:
@@ -105,7 +104,7 @@ def read_control(fs: host_files.HostFs) -> str:
     return (fs.read(smt_state.CONTROL) or "").strip(" \t\r\n\0") or smt_state.ABSENT
 
 
-def _supported(control: str, topology: Topology) -> bool | None:
+def _supported(control: str, topology: Topology) -> "bool | None":
     """Return whether this machine has SMT, from the control if the kernel has one, else from the topology; None if neither shows it."""
     if smt_state.is_switchable(control):
         return True
@@ -116,7 +115,7 @@ def _supported(control: str, topology: Topology) -> bool | None:
     return None
 
 
-def _active(fs: host_files.HostFs, topology: Topology) -> bool | None:
+def _active(fs: host_files.HostFs, topology: Topology) -> "bool | None":
     """Return whether a core has two siblings online, from smt/active, else from the topology; None if neither shows it."""
     text = (fs.read(smt_state.ACTIVE) or "").strip(" \t\r\n\0")
     siblings_online = (topology.threads_per_core["online_max"] or 0) > 1
@@ -141,7 +140,7 @@ def _runtime_methods(fs: host_files.HostFs, control: str, topology: Topology) ->
     }
 
 
-def _control_blocked_by(fs: host_files.HostFs, control: str) -> str | None:
+def _control_blocked_by(fs: host_files.HostFs, control: str) -> "str | None":
     """Return the reason why smt/control cannot be used, or None."""
     if control == smt_state.ABSENT:
         return f"this kernel has no {fs.path(smt_state.CONTROL)} (added in Linux 4.19 on x86, later on other architectures)"
@@ -154,7 +153,7 @@ def _control_blocked_by(fs: host_files.HostFs, control: str) -> str | None:
     return _write_blocked_by(fs, ("/sys",))
 
 
-def _online_blocked_by(fs: host_files.HostFs, control: str, topology: Topology) -> str | None:
+def _online_blocked_by(fs: host_files.HostFs, control: str, topology: Topology) -> "str | None":
     """Return the reason why single CPUs cannot be switched, or None."""
     if control in smt_state.OFF:
         return f"smt/control reads {control}: the kernel refuses to bring a sibling online"
@@ -167,7 +166,7 @@ def _online_blocked_by(fs: host_files.HostFs, control: str, topology: Topology) 
     return _write_blocked_by(fs, ("/sys",))
 
 
-def _write_blocked_by(fs: host_files.HostFs, directories: t.Iterable[str]) -> str | None:
+def _write_blocked_by(fs: host_files.HostFs, directories: "t.Iterable[str]") -> "str | None":
     """Return the reason why files below the directories cannot be written, or None."""
     if not fs.is_host:
         return "these are the files of a recorded tree, not of the running system"
@@ -184,7 +183,7 @@ def _is_mounted_read_only(fs: host_files.HostFs, directory: str) -> bool:
     return bool(options) and "ro" in options[-1]
 
 
-def hardware_class(fs: host_files.HostFs, topology: Topology, guest_of: str | None) -> str | None:
+def hardware_class(fs: host_files.HostFs, topology: Topology, guest_of: "str | None") -> "str | None":
     """Return a short id that is equal on hosts that can share an evaluation, or None if the core of some CPU is not known.
 
     It depends on architecture, processor model and stepping, the number and numbering of packages, cores and threads, and the hypervisor. It does not
@@ -215,7 +214,7 @@ def hardware_class(fs: host_files.HostFs, topology: Topology, guest_of: str | No
     return "-".join((architecture, shape, topology.numbering, digest[:8]))
 
 
-def _architecture(fs: host_files.HostFs, fields: t.Mapping[str, str]) -> str:
+def _architecture(fs: host_files.HostFs, fields: "t.Mapping[str, str]") -> str:
     if fs.is_host:
         return os.uname().machine
     text = (fs.read("proc/sys/kernel/arch") or "").strip()

@@ -5,8 +5,6 @@
 A guest's topology comes from its hypervisor and may be wrong, so the facts on siblings have to be read with this one.
 """
 
-from __future__ import annotations
-
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, files as host_files
@@ -36,7 +34,7 @@ _CLOCK_NAMES = (("kvm-clock", "kvm"), ("hyperv_clocksource", "hyperv"), ("xen", 
 _DEVICE_TREE_NAMES = (("xen", "xen"), ("vmware", "vmware"), ("kvm", "kvm"), ("qemu", "qemu"), ("dummy-virt", "qemu"))
 
 
-def detect(fs: host_files.HostFs) -> str | None:
+def detect(fs: host_files.HostFs) -> "str | None":
     """Return the name of the hypervisor, `UNNAMED`, or None on bare metal or if no hypervisor is detected.
 
     The first source with a result is used: /sys/hypervisor/type (Xen), /proc/sysinfo (s390), the clock sources and the `hypervisor` flag with the DMI names
@@ -62,16 +60,16 @@ def _of_x86(fs: host_files.HostFs) -> str:
     return _first_match(clocks, _CLOCK_NAMES) or _of_dmi(fs) or UNNAMED
 
 
-def _of_dmi(fs: host_files.HostFs) -> str | None:
+def _of_dmi(fs: host_files.HostFs) -> "str | None":
     return _first_match("\n".join(fs.read("sys/class/dmi/id/" + name) or "" for name in _DMI), _DMI_NAMES)
 
 
-def _of_device_tree(fs: host_files.HostFs) -> str | None:
+def _of_device_tree(fs: host_files.HostFs) -> "str | None":
     texts = [fs.read("proc/device-tree/" + name) or "" for name in ("hypervisor/compatible", "compatible", "model")]
     return _first_match("\n".join(texts), _DEVICE_TREE_NAMES)
 
 
-def _of_s390(sysinfo: str) -> str | None:
+def _of_s390(sysinfo: str) -> "str | None":
     """Return z/VM or KVM from `VMnn Control Program`. Without that line the machine is a logical partition of PR/SM, which also assigns CPUs."""
     programs = [line.partition(":")[2] for line in sysinfo.split("\n") if line.startswith("VM") and "Control Program" in line]
     if programs:
@@ -86,5 +84,5 @@ def _platform(fs: host_files.HostFs) -> str:
     return "\n".join(fields.get(name, "") for name in ("platform", "machine"))
 
 
-def _first_match(text: str, names: _Names) -> str | None:
+def _first_match(text: str, names: _Names) -> "str | None":
     return next((name for part, name in names if part in text), None)

@@ -5,8 +5,6 @@
 If the controller dies in between, the host still knows how to undo the change, also after a reboot.
 """
 
-from __future__ import annotations
-
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, state_file
@@ -17,7 +15,7 @@ PATH = "var/lib/threadwise-smt/rollout-rollback.json"
 _FILE = state_file.StateFile(PATH, mode=0o644)
 
 
-def load(fs: host_files.HostFs) -> dict[str, t.Any] | None:
+def load(fs: host_files.HostFs) -> "dict[str, t.Any] | None":
     """Return what restores the state before a change whose host was not found healthy yet, or None if there is no such change.
 
     Args:

@@ -2,11 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`/sys/devices/system/cpu/vulnerabilities/*`: the kernel's status of each vulnerability, and the part of it that depends on SMT."""
 
-from __future__ import annotations
-
 import re
-import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 DIRECTORY = "sys/devices/system/cpu/vulnerabilities"
@@ -15,17 +13,17 @@ DIRECTORY = "sys/devices/system/cpu/vulnerabilities"
 _SMT_PART = re.compile(r"\bSMT (vulnerable|mitigated|disabled|Host state unknown)")
 
 
-class Vulnerability(t.TypedDict):
+class Vulnerability(TypedDict):
     """The status of a vulnerability.
 
     ``smt`` is ``vulnerable``, ``mitigated``, ``disabled``, ``unknown`` (in a guest), or None if the status does not mention SMT.
     """
 
     status: str
-    smt: str | None
+    smt: "str | None"
 
 
-def read(fs: host_files.HostFs) -> dict[str, Vulnerability]:
+def read(fs: host_files.HostFs) -> "dict[str, Vulnerability]":
     """Read the status of each vulnerability.
 
     Args:
@@ -42,7 +40,7 @@ def read(fs: host_files.HostFs) -> dict[str, Vulnerability]:
     return found
 
 
-def _smt_part(status: str) -> str | None:
+def _smt_part(status: str) -> "str | None":
     match = _SMT_PART.search(status)
     if match is None:
         return None

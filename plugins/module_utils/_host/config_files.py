@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Configuration files with their desired content: compare them with what is on the host, and write them."""
 
-from __future__ import annotations
-
 import os
 import typing as t
 
@@ -16,7 +14,7 @@ class ConfigFileError(HostError):
     """A configuration file could not be written or removed; the message names it."""
 
 
-def changes(fs: HostFs, wanted: t.Mapping[str, str | None]) -> dict[str, tuple[str | None, str | None]]:
+def changes(fs: HostFs, wanted: "t.Mapping[str, str | None]") -> "dict[str, tuple[str | None, str | None]]":
     """Return the files that differ from their desired content.
 
     None means that the file does not exist, or must not exist. In a ``.wants`` directory the content is the target of the symbolic link.
@@ -36,7 +34,7 @@ def changes(fs: HostFs, wanted: t.Mapping[str, str | None]) -> dict[str, tuple[s
     return found
 
 
-def apply(fs: HostFs, changed: t.Mapping[str, tuple[str | None, str | None]]) -> None:
+def apply(fs: HostFs, changed: "t.Mapping[str, tuple[str | None, str | None]]") -> None:
     """Write or remove the files that differ.
 
     Args:
@@ -63,7 +61,7 @@ def apply(fs: HostFs, changed: t.Mapping[str, tuple[str | None, str | None]]) ->
             raise ConfigFileError(f"{fs.path(path)}: {error.strerror}") from error
 
 
-def diff(changed: t.Mapping[str, tuple[str | None, str | None]]) -> list[dict[str, str]]:
+def diff(changed: "t.Mapping[str, tuple[str | None, str | None]]") -> "list[dict[str, str]]":
     """Return the differences in the format of Ansible's ``--diff``.
 
     Args:
@@ -75,7 +73,7 @@ def diff(changed: t.Mapping[str, tuple[str | None, str | None]]) -> list[dict[st
     ]
 
 
-def _lines(text: str | None) -> str:
+def _lines(text: "str | None") -> str:
     return "" if text is None else text.rstrip("\n") + "\n"
 
 
@@ -83,7 +81,7 @@ def _is_link(path: str) -> bool:
     return ".wants/" in path
 
 
-def _current(fs: HostFs, path: str) -> str | None:
+def _current(fs: HostFs, path: str) -> "str | None":
     if fs.status(path) is None:
         return None
     if not _is_link(path):

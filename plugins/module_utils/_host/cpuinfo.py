@@ -6,8 +6,6 @@ Three layouts exist: blocks that start with `processor : N` (x86, arm, ppc, risc
 s390: `processor 0: version = ...`, followed by blocks that start with `cpu number : 0`), and no CPU numbers at all (old arm, m68k).
 """
 
-from __future__ import annotations
-
 import re
 import typing as t
 
@@ -21,6 +19,7 @@ _PATH = "proc/cpuinfo"
 # Bytes of the file that hold the fields before the first CPU and those of the first CPU.
 _HEAD = 16 << 10
 
+_NUMBER = re.compile(r"[0-9]{1,10}")
 _S390_PAIR = re.compile(r"(version|identification|machine) = (\w+)")
 
 
@@ -32,8 +31,8 @@ class CpuInfo(t.NamedTuple):
         blocks: CPU number -> its fields, in the order of the file. CPU numbers above `cpulist.MAX_CPU` are ignored.
     """
 
-    common: dict[str, str]
-    blocks: dict[int, dict[str, str]]
+    common: "dict[str, str]"
+    blocks: "dict[int, dict[str, str]]"
 
 
 def read(fs: files.HostFs) -> CpuInfo:
@@ -41,7 +40,7 @@ def read(fs: files.HostFs) -> CpuInfo:
     return parse(fs.read(_PATH, files.LARGE) or "")
 
 
-def read_first(fs: files.HostFs) -> dict[str, str]:
+def read_first(fs: files.HostFs) -> "dict[str, str]":
     """Read the fields that identify the CPU model from the beginning of the file: those before the first CPU (on s390 they hold for all) and its own."""
     common, blocks = parse(fs.head(_PATH, _HEAD) or "")
     return dict(common, **next(iter(blocks.values()), {}))
@@ -68,13 +67,13 @@ def parse(text: str) -> CpuInfo:
     return CpuInfo(common, blocks)
 
 
-def _cpu(line: str, patterns: t.Iterable[re.Pattern[str]]) -> int | None:
+def _cpu(line: str, patterns: "t.Iterable[re.Pattern[str]]") -> "int | None":
     match = next(filter(None, (pattern.fullmatch(line) for pattern in patterns)), None)
     cpu = -1 if match is None else int(match.group(1))
     return cpu if 0 <= cpu <= cpulist.MAX_CPU else None
 
 
-def number(fields: t.Mapping[str, str], name: str) -> int | None:
+def number(fields: "t.Mapping[str, str]", name: str) -> "int | None":
     """Return a field as a number, or None when it is missing or not a number.
 
     Args:
@@ -82,4 +81,4 @@ def number(fields: t.Mapping[str, str], name: str) -> int | None:
         name: the field's name.
     """
     value = fields.get(name, "")
-    return int(value) if value.isdigit() and len(value) <= 10 and value.isascii() else None
+    return int(value) if _NUMBER.fullmatch(value) else None

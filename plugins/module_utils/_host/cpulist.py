@@ -6,8 +6,6 @@
 invalid part; nothing is skipped or repaired.
 """
 
-from __future__ import annotations
-
 import re
 import typing as t
 
@@ -28,7 +26,7 @@ class CpuListError(HostError, ValueError):
     """A text is not a valid CPU list or CPU mask, or a value is not a valid CPU number."""
 
 
-def parse(text: object, most: int = MAX_CPU + 1) -> tuple[int, ...]:
+def parse(text: object, most: int = MAX_CPU + 1) -> "tuple[int, ...]":
     """Parse a CPU list.
 
     Args:
@@ -56,7 +54,7 @@ def parse(text: object, most: int = MAX_CPU + 1) -> tuple[int, ...]:
     return tuple(cpus) if ascending else tuple(sorted(set(cpus)))
 
 
-def parse_or_empty(text: object) -> frozenset[int]:
+def parse_or_empty(text: object) -> "frozenset[int]":
     """Return the CPUs of a CPU list; none when the text is missing or not valid. For texts that are not worth an error."""
     try:
         return frozenset(parse(text or ""))
@@ -64,7 +62,7 @@ def parse_or_empty(text: object) -> frozenset[int]:
         return frozenset()
 
 
-def _bounds(part: str, text: str) -> tuple[int, int]:
+def _bounds(part: str, text: str) -> "tuple[int, int]":
     match = _RANGE.fullmatch(part.strip())
     if match is None:
         raise CpuListError(f"{quoted(text)} is not a valid CPU list: {quoted(part)} is neither a CPU number nor a range such as 0-3")
@@ -77,7 +75,7 @@ def _bounds(part: str, text: str) -> tuple[int, int]:
     return start, end
 
 
-def parse_mask(text: object) -> tuple[int, ...]:
+def parse_mask(text: object) -> "tuple[int, ...]":
     """Parse a CPU mask: comma-separated hexadecimal chunks of 32 bits, the highest first (`00000001,00000000` is CPU 32).
 
     A single chunk may be longer, as in ``0xffff`` on command lines.
@@ -105,7 +103,7 @@ def parse_mask(text: object) -> tuple[int, ...]:
     return tuple(cpu for cpu, bit in enumerate(bits) if bit == "1")
 
 
-def render(cpus: t.Iterable[int]) -> str:
+def render(cpus: "t.Iterable[int]") -> str:
     """Format CPU numbers as the shortest CPU list, as the kernel does.
 
     Args:

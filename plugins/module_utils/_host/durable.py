@@ -8,8 +8,6 @@ a rename, a new file or a removal that has already been reported as done.
 This file is copied to a host as part of the rollback program: it imports nothing from the collection.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

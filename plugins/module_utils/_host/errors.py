@@ -5,8 +5,6 @@
 This file is copied to a host as part of the rollback program: it imports nothing from the collection.
 """
 
-from __future__ import annotations
-
 
 class HostError(Exception):
     """A host cannot be read or changed as requested; the message names the file, CPU or process and the reason."""

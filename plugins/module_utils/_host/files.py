@@ -9,8 +9,6 @@ change a running kernel through its files use `kernel_files.KernelFiles`.
 This file is copied to a host as part of the rollback program: it imports only files that are copied with it, by relative imports.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os
@@ -68,7 +66,7 @@ class HostFs:
         elif len(self.problems) == MAX_PROBLEMS:
             self.problems.append(f"There are more problems of this kind; only the first {MAX_PROBLEMS} are listed.")
 
-    def read(self, path: str, limit: int = SMALL) -> str | None:
+    def read(self, path: str, limit: int = SMALL) -> "str | None":
         """Return the text of a file, or None when it is missing or unreadable.
 
         Args:
@@ -96,7 +94,7 @@ class HostFs:
             raise OSError(errno.EFBIG, f"it is larger than {limit} bytes")
         return data.decode("utf-8", "replace")
 
-    def head(self, path: str, size: int) -> str | None:
+    def head(self, path: str, size: int) -> "str | None":
         """Return the beginning of a file as text, or None when it is missing or unreadable.
 
         Args:
@@ -109,7 +107,7 @@ class HostFs:
             self._note_unreadable(path, error)
             return None
 
-    def _note_unreadable(self, path: str, error: OSError | ValueError) -> None:
+    def _note_unreadable(self, path: str, error: "OSError | ValueError") -> None:
         """Note the reason, unless the file is only missing."""
         if getattr(error, "errno", None) not in _MISSING:
             self.note(f"{self.path(path)} cannot be read: {getattr(error, 'strerror', None) or error}.")
@@ -164,7 +162,7 @@ class HostFs:
             os.close(found)
             raise
 
-    def names(self, path: str) -> list[str]:
+    def names(self, path: str) -> "list[str]":
         """Return the sorted names in a directory; none when it is missing or unreadable."""
         try:
             found = self._find(path, os.O_DIRECTORY)
@@ -177,7 +175,7 @@ class HostFs:
                 self.note(f"{self.path(path)} cannot be listed: {error.strerror}.")
             return []
 
-    def status(self, path: str) -> os.stat_result | None:
+    def status(self, path: str) -> "os.stat_result | None":
         """Return the status of a file (of a symbolic link itself, not of its target), or None when it does not exist."""
         folder, name = os.path.split(path)
         try:

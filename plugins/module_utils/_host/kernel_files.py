@@ -9,8 +9,6 @@ unreadable is not worth a message, because tasks and cgroups come and go.
 This file is copied to a host as part of the rollback program: it imports only files that are copied with it, by relative imports.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 import typing as t
@@ -38,7 +36,7 @@ class KernelFiles:
         """True when these are the files of the running system."""
         return self._files.is_host
 
-    def read(self, path: str) -> str | None:
+    def read(self, path: str) -> "str | None":
         """Return the stripped text of a file, of at most `files.SMALL` bytes, or None when it is missing or unreadable."""
         text = self._files.head(path, files.SMALL)
         return None if text is None else text.strip()
@@ -59,16 +57,16 @@ class KernelFiles:
         """Return whether the file exists."""
         return self._files.status(path) is not None
 
-    def names(self, path: str) -> list[str]:
+    def names(self, path: str) -> "list[str]":
         """Return the sorted names in a directory; empty when it is missing or unreadable."""
         return self._files.names(path)
 
-    def directories(self, path: str) -> list[str]:
+    def directories(self, path: str) -> "list[str]":
         """Return the sorted names of the directories in a directory; empty when it is missing or unreadable."""
         statuses = {name: self._files.status(f"{path}/{name}") for name in self.names(path)}
         return [name for name, status in statuses.items() if status is not None and stat.S_ISDIR(status.st_mode)]
 
-    def set_affinity(self, pid: int, cpus: t.Iterable[int]) -> None:
+    def set_affinity(self, pid: int, cpus: "t.Iterable[int]") -> None:
         """Set the CPU mask of a task.
 
         Raises:

@@ -5,8 +5,6 @@
 This file is copied to a host as part of the rollback program: it imports only files that are copied with it, by relative imports.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os
@@ -55,7 +53,7 @@ class HostLock:
         self._seconds = seconds
         self.descriptor = -1
 
-    def __enter__(self) -> HostLock:
+    def __enter__(self) -> "HostLock":
         """Take the lock.
 
         Raises:
@@ -81,12 +79,12 @@ class HostLock:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: types.TracebackType | None) -> None:
+    def __exit__(self, kind: "type[BaseException] | None", error: "BaseException | None", traceback: "types.TracebackType | None") -> None:
         """Close the lock file."""
         # Closed, not unlocked: a watchdog that inherited the descriptor keeps the lock until it has restored the state.
         os.close(self.descriptor)
 
-    def holder(self) -> str | None:
+    def holder(self) -> "str | None":
         """Return who holds the lock now, as a sentence, or None when nobody does; nothing is created or kept."""
         try:
             self.descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -130,7 +128,7 @@ class HostLock:
         return f"this host is being changed by {purpose}, pid {pid}{' ' + user if user else ''}: try again when it has finished ({self._path})"
 
 
-def user_name(uid: int) -> str | None:
+def user_name(uid: int) -> "str | None":
     """Return the name of a user of this host, or None when it is unknown."""
     try:
         return host_text.printable(pwd.getpwuid(uid).pw_name, 64)
@@ -159,10 +157,10 @@ def _login_uid() -> int:
     except (OSError, ValueError):
         pass
     sudo_uid = os.environ.get("SUDO_UID", "")
-    return int(sudo_uid) if os.geteuid() == 0 and sudo_uid.isascii() and sudo_uid.isdigit() and len(sudo_uid) < 11 else os.getuid()
+    return int(sudo_uid) if os.geteuid() == 0 and re.fullmatch(r"[0-9]{1,10}", sudo_uid) else os.getuid()
 
 
-def _connection() -> tuple[str, str] | None:
+def _connection() -> "tuple[str, str] | None":
     """Return address and port of the ssh client: sudo removes them from the environment, but the ancestors of this process still have them."""
     pid = os.getpid()
     for _generation in range(MAX_ANCESTORS):

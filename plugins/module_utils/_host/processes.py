@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Process control: end a process with all its descendants, even those that left its process group or session or lost their parent."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import resource
@@ -46,8 +44,8 @@ def gain_no_privileges() -> None:
 
 
 def end_children(
-    reaped: t.Callable[[int, int, resource.struct_rusage], object],
-    waiting: t.Iterable[int] = frozenset(),
+    reaped: "t.Callable[[int, int, resource.struct_rusage], object]",
+    waiting: "t.Iterable[int]" = frozenset(),
     first_signal: int = signal.SIGTERM,
     time_limit: float = TERM_SECONDS,
 ) -> None:
@@ -84,7 +82,7 @@ def end_children(
         time.sleep(0.01)
 
 
-def children() -> set[int]:
+def children() -> "set[int]":
     """Return the pids of this process's children (proc(5): /proc/PID/task/TID/children, needs CONFIG_PROC_CHILDREN)."""
     try:
         with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as stream:

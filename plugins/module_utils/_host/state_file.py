@@ -5,8 +5,6 @@
 This file is copied to a host as part of the rollback program: it imports only files that are copied with it, by relative imports.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import stat
@@ -36,11 +34,11 @@ class StateFile(t.NamedTuple):
     """
 
     path: str
-    schema: str | None = None
+    schema: "str | None" = None
     mode: int = 0o600
     limit: int = files.SMALL
 
-    def load(self, fs: files.HostFs, check: t.Callable[[t.Any], _Content]) -> _Content | None:
+    def load(self, fs: files.HostFs, check: "t.Callable[[t.Any], _Content]") -> "_Content | None":
         """Read and check the file.
 
         Args:
@@ -70,7 +68,7 @@ class StateFile(t.NamedTuple):
         except (ValueError, TypeError, AttributeError, ArithmeticError, LookupError, RecursionError) as error:
             raise StateFileError(f"{fs.path(self.path)} cannot be used ({error!s:.200})") from error
 
-    def save(self, fs: files.HostFs, content: t.Mapping[str, object]) -> bool:
+    def save(self, fs: files.HostFs, content: "t.Mapping[str, object]") -> bool:
         """Write the file atomically and durably, unless it has this content.
 
         Args:

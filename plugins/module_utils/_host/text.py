@@ -5,8 +5,6 @@
 This file is copied to a host as part of the rollback program: it imports nothing from the collection.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import time

@@ -6,8 +6,6 @@ Never enter a directory that another user may write with root's privileges. Its 
 any moment, so checking a name does not tell what a later open will find.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets
@@ -30,7 +28,7 @@ class OtherUserError(HostError):
     """An operation with the privileges of another user failed; the message says why."""
 
 
-def become(owner: tuple[int, int]) -> None:
+def become(owner: "tuple[int, int]") -> None:
     """Switch this process to a user's privileges; neither it nor any program it executes can gain others. Only for a process that was just forked.
 
     Args:
@@ -48,7 +46,7 @@ def become(owner: tuple[int, int]) -> None:
     processes.gain_no_privileges()
 
 
-def call(owner: tuple[int, int], work: t.Callable[..., _Result], *arguments: object) -> _Result:
+def call(owner: "tuple[int, int]", work: "t.Callable[..., _Result]", *arguments: object) -> _Result:
     """Return the result of ``work(*arguments)``, called with a user's privileges.
 
     Args:
@@ -86,7 +84,7 @@ def call(owner: tuple[int, int], work: t.Callable[..., _Result], *arguments: obj
     return result
 
 
-def _run_child(owner: tuple[int, int], work: t.Callable[..., object], arguments: tuple[object, ...], writer: int) -> t.NoReturn:
+def _run_child(owner: "tuple[int, int]", work: "t.Callable[..., object]", arguments: "tuple[object, ...]", writer: int) -> t.NoReturn:
     try:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
@@ -104,7 +102,7 @@ def _run_child(owner: tuple[int, int], work: t.Callable[..., object], arguments:
         os._exit(0)
 
 
-def _read_all(reader: int, until: float) -> str | None:
+def _read_all(reader: int, until: float) -> "str | None":
     """Return all text from a pipe up to its end, or None when the end does not come in time."""
     data = b""
     while select.select([reader], [], [], max(0.0, until - time.monotonic()))[0]:
@@ -115,7 +113,7 @@ def _read_all(reader: int, until: float) -> str | None:
     return None
 
 
-def make_folder(path: str, owner: tuple[int, int]) -> None:
+def make_folder(path: str, owner: "tuple[int, int]") -> None:
     """Create a directory that belongs to a user, accessible to that user alone.
 
     Args:
@@ -130,7 +128,7 @@ def make_folder(path: str, owner: tuple[int, int]) -> None:
         os.chown(path, *owner)
 
 
-def remove_folder(path: str, owner: tuple[int, int]) -> str | None:
+def remove_folder(path: str, owner: "tuple[int, int]") -> "str | None":
     """Remove a directory that belongs to a user, with everything that this user may remove in it.
 
     Args:

@@ -2,13 +2,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One change of a host's memory policy, with all its parts: the values in the kernel, their file for each boot, protected services, the snapshot."""
 
-from __future__ import annotations
-
 import json
 import os
 import typing as t
 from collections.abc import Iterable, Sequence
 
+from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import config_files, locks
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import (
@@ -29,11 +28,11 @@ class Request(t.NamedTuple):
 
     state: str  # present or restored
     options: memory_policy.Options  # the policy and its margin; restored uses only the margin
-    protect: Sequence[str] | None  # services to protect from the OOM killer, and no others; None leaves them as they are
+    protect: "Sequence[str] | None"  # services to protect from the OOM killer, and no others; None leaves them as they are
     check: bool  # whether nothing is written
 
 
-class Setting(t.TypedDict):
+class Setting(TypedDict):
     """Where the value of one sysctl comes from.
 
     Attributes:
@@ -45,22 +44,22 @@ class Setting(t.TypedDict):
     """
 
     name: str
-    value: int | None
-    at_boot: int | None
-    source: str | None
-    original: int | None
+    value: "int | None"
+    at_boot: "int | None"
+    source: "str | None"
+    original: "int | None"
 
 
-class Result(t.TypedDict):
+class Result(TypedDict):
     """The result of the module smt_memory."""
 
     changed: bool
     before: memory_policy.InForce
     after: memory_policy.InForce
-    settings: list[Setting]
-    protected: list[str]
-    released: list[str]
-    diff: list[dict[str, str]]
+    settings: "list[Setting]"
+    protected: "list[str]"
+    released: "list[str]"
+    diff: "list[dict[str, str]]"
 
 
 class _Plan(t.NamedTuple):
@@ -68,7 +67,7 @@ class _Plan(t.NamedTuple):
 
     wanted: memory_policy.Settings  # values that have to be in force afterwards
     writes: memory_policy.Settings  # values to write, in order
-    text: str | None  # of our sysctl.d file
+    text: "str | None"  # of our sysctl.d file
     work: oom_score.Work
     first: memory_snapshot.Snapshot  # on the disk during the change
     last: memory_snapshot.Snapshot  # on the disk after it
@@ -151,7 +150,7 @@ class MemoryChange:
         work = oom_score.work_out(self.fs, self.run_command, [], self.saved["units"])
         return _Plan(wanted, writes, None, work, self.saved, {"sysctls": {}, "units": {}})
 
-    def _refuse(self, wanted: memory_policy.Settings, what: str, way_out: str | None) -> None:
+    def _refuse(self, wanted: memory_policy.Settings, what: str, way_out: "str | None") -> None:
         refusal = memory_policy.refusal(self.memory, self.present, wanted, self.request.options["margin"], self.page, way_out)
         if refusal:
             raise memory_policy.PolicyError(f"{what}: {refusal}")
@@ -159,7 +158,7 @@ class MemoryChange:
     def _changes(self) -> bool:
         return bool(self.plan.writes or self.files or self.plan.work["protect"] or self.plan.work["release"] or self.plan.last != self.saved)
 
-    def _carry_out(self) -> dict[str, int]:
+    def _carry_out(self) -> "dict[str, int]":
         """Make the change, and undo it when any part of it fails. Returns the scores that protected services have at their next start."""
         fs, plan = self.fs, self.plan
         try:
@@ -203,7 +202,7 @@ class MemoryChange:
             text += f". Still different from before the first change: {'; '.join(left) or 'nothing'}"
         return text
 
-    def _undo(self) -> list[str]:
+    def _undo(self) -> "list[str]":
         """Put back the files, the values and the scores. Returns the errors and what is still different."""
         fs, failed = self.fs, []
         touched = {*self.plan.writes, *(memory_policy.COUNTERPARTS[name] for name in self.plan.writes if name in memory_policy.COUNTERPARTS)}
@@ -224,7 +223,7 @@ class MemoryChange:
         failed += [f"{fs.path(path)} is not as it was" for path in config_files.changes(fs, self.texts)]
         return failed + [f"the OOM score of process {pid} is not {score}" for pid, score in oom_score.changed_scores(fs, self.plan.work).items()]
 
-    def _result(self, scores: dict[str, int]) -> Result:
+    def _result(self, scores: "dict[str, int]") -> Result:
         plan, work = self.plan, self.plan.work
         self.warnings += oom_score.overrides(scores) + self.fs.problems
         values = memory_policy.resulting(self.present, plan.writes)
@@ -248,7 +247,7 @@ class MemoryChange:
             "diff": self._diff(values),
         }
 
-    def _diff(self, values: memory_policy.HostSettings) -> list[dict[str, str]]:
+    def _diff(self, values: memory_policy.HostSettings) -> "list[dict[str, str]]":
         found = [
             ("/proc/sys", _lines(self.present), _lines(values)),
             ("OOM scores of processes", *oom_score.before_and_after(self.plan.work)),
@@ -258,7 +257,7 @@ class MemoryChange:
         return shown + config_files.diff(self.files)
 
 
-def protect_differences(fs: HostFs, run: oom_score.Run, names: Iterable[str]) -> list[str]:
+def protect_differences(fs: HostFs, run: oom_score.Run, names: "Iterable[str]") -> "list[str]":
     """List what a change to the protection of exactly these services would change, one sentence per service. Nothing is changed.
 
     Raises:

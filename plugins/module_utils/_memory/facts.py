@@ -2,12 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`ansible_facts['smt_memory']`: how much memory a host commits, what is left, and what happens when it runs out. Nothing is written or executed."""
 
-from __future__ import annotations
-
 import os
 import re
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import policy as memory_policy, sysctl_files
 
@@ -20,14 +19,14 @@ _UNIT = re.compile(r"/([^/\n]+\.service)(?:/|$)", re.MULTILINE)
 MAX_PROCESSES = 100000
 
 
-class ProtectedUnit(t.TypedDict):
+class ProtectedUnit(TypedDict):
     """A service, and the lowest OOM score adjustment of its processes."""
 
     unit: str
     oom_score_adj: int
 
 
-def gather(fs: HostFs, options: memory_policy.Options | None = None) -> dict[str, t.Any]:
+def gather(fs: HostFs, options: "memory_policy.Options | None" = None) -> "dict[str, t.Any]":
     """Read the facts of a host, and compute the effects of a wanted policy.
 
     Args:
@@ -55,7 +54,7 @@ def gather(fs: HostFs, options: memory_policy.Options | None = None) -> dict[str
     }
 
 
-def _wanted(fs: HostFs, memory: memory_policy.Memory, present: memory_policy.HostSettings, options: memory_policy.Options, page: int) -> dict[str, t.Any]:
+def _wanted(fs: HostFs, memory: memory_policy.Memory, present: memory_policy.HostSettings, options: memory_policy.Options, page: int) -> "dict[str, t.Any]":
     settings = memory_policy.settings(options, present)
     after = memory_policy.in_force(memory, present, memory_policy.resulting(present, settings), page)
     boot = sysctl_files.BootFiles(fs)
@@ -83,7 +82,7 @@ def parse_meminfo(text: str) -> memory_policy.Meminfo:
     """
     lines = {name: int(number) for name, number in _KIB_LINE.findall(text)}
 
-    def in_bytes(name: str) -> int | None:
+    def in_bytes(name: str) -> "int | None":
         return lines[name] * 1024 if name in lines else None
 
     memory: memory_policy.Meminfo = {
@@ -113,7 +112,7 @@ def read_memory(fs: HostFs) -> memory_policy.Memory:
     return {**parse_meminfo(fs.read("proc/meminfo") or ""), "admin_reserve": None if reserve is None else reserve * 1024}
 
 
-def read_settings(fs: HostFs) -> dict[str, int | None]:
+def read_settings(fs: HostFs) -> "dict[str, int | None]":
     """Read the values of all sysctls in ``memory_policy.SYSCTLS``; None for those that the kernel does not have.
 
     Args:
@@ -122,7 +121,7 @@ def read_settings(fs: HostFs) -> dict[str, int | None]:
     return {name: read_setting(fs, name) for name in memory_policy.SYSCTLS}
 
 
-def read_setting(fs: HostFs, name: str) -> int | None:
+def read_setting(fs: HostFs, name: str) -> "int | None":
     """Read the value of one sysctl; None when the kernel does not have it."""
     return _number(fs, sysctl_path(name))
 
@@ -132,12 +131,12 @@ def sysctl_path(name: str) -> str:
     return "proc/sys/" + name.replace(".", "/")
 
 
-def number(text: str) -> int | None:
+def number(text: str) -> "int | None":
     """Return a number as the kernel and its configuration files write it, or None."""
     return int(text) if _NUMBER.match(text) else None
 
 
-def _number(fs: HostFs, path: str) -> int | None:
+def _number(fs: HostFs, path: str) -> "int | None":
     return number((fs.read(path) or "").strip())
 
 
@@ -146,13 +145,13 @@ def page_size(fs: HostFs) -> int:
     return os.sysconf("SC_PAGE_SIZE") if fs.is_host else 4096
 
 
-def read_oom_kills(fs: HostFs) -> int | None:
+def read_oom_kills(fs: HostFs) -> "int | None":
     """Return how many processes the OOM killer has killed since boot; None before Linux 4.13, which does not count them."""
     found = re.search(r"^oom_kill ([0-9]{1,18})$", fs.read("proc/vmstat") or "", re.MULTILINE)
     return int(found.group(1)) if found else None
 
 
-def protected_units(fs: HostFs) -> list[ProtectedUnit]:
+def protected_units(fs: HostFs) -> "list[ProtectedUnit]":
     """List the services with at least one running process that the OOM killer is less likely to kill than others.
 
     Args:

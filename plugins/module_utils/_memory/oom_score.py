@@ -6,14 +6,13 @@ A process inherits its score when it is forked, and systemd does not change runn
 (sshd itself -1000, PostgreSQL its backends 0): only scores that a process has from its unit are changed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 
+from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import kernel_files
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import sysctl_files
@@ -40,7 +39,7 @@ class UnitError(MemoryPolicyError):
     """A unit cannot be protected; the text names the unit, the reason and the way out."""
 
 
-class Unit(t.TypedDict):
+class Unit(TypedDict):
     """A service, before the work.
 
     Attributes:
@@ -50,8 +49,8 @@ class Unit(t.TypedDict):
     """
 
     cgroup: str
-    drop_in: str | None
-    scores: dict[int, int]
+    drop_in: "str | None"
+    scores: "dict[int, int]"
 
 
 class Task(Unit):
@@ -63,10 +62,10 @@ class Task(Unit):
     """
 
     score: int
-    pids: list[int]
+    pids: "list[int]"
 
 
-class Work(t.TypedDict):
+class Work(TypedDict):
     """What has to be done so that exactly the wanted services are protected.
 
     Attributes:
@@ -75,9 +74,9 @@ class Work(t.TypedDict):
         kept: units that are protected and stay so, with the scores that systemd gives their processes at the next start.
     """
 
-    protect: dict[str, Task]
-    release: dict[str, Unit]
-    kept: dict[str, int]
+    protect: "dict[str, Task]"
+    release: "dict[str, Unit]"
+    kept: "dict[str, int]"
 
 
 def check_name(name: str) -> str:
@@ -103,13 +102,13 @@ def drop_in_path(unit: str) -> str:
     return f"{SYSTEM_UNITS}/{unit}.d/{DROP_IN}"
 
 
-def with_drop_in(fs: HostFs) -> list[str]:
+def with_drop_in(fs: HostFs) -> "list[str]":
     """List the units that have our drop-in."""
     units = [name[: -len(".d")] for name in fs.names(SYSTEM_UNITS) if name.endswith(".d")]
     return [unit for unit in units if NAME.match(unit) and fs.status(drop_in_path(unit)) is not None]
 
 
-def ask_systemd(run: Run, names: Sequence[str]) -> dict[str, dict[str, str]]:
+def ask_systemd(run: Run, names: "Sequence[str]") -> "dict[str, dict[str, str]]":
     """Read the properties of services from systemd.
 
     Args:
@@ -131,12 +130,12 @@ def ask_systemd(run: Run, names: Sequence[str]) -> dict[str, dict[str, str]]:
     return dict(zip(names, blocks))
 
 
-def _integer(text: str | None) -> int:
+def _integer(text: "str | None") -> int:
     """Return a number that systemd printed, or 0."""
     return int(text) if text and _INTEGER.match(text) else 0
 
 
-def processes(fs: HostFs, cgroup: str) -> dict[int, int]:
+def processes(fs: HostFs, cgroup: str) -> "dict[int, int]":
     """Return the OOM score adjustments of the processes in a cgroup and those below it.
 
     Args:
@@ -162,7 +161,7 @@ def processes(fs: HostFs, cgroup: str) -> dict[int, int]:
     return found
 
 
-def _numbers(path: str) -> list[str]:
+def _numbers(path: str) -> "list[str]":
     try:
         with open(path, encoding="ascii") as handle:
             return [line for line in handle.read(1 << 20).split("\n") if line.isdigit()]
@@ -170,7 +169,7 @@ def _numbers(path: str) -> list[str]:
         return []
 
 
-def _score(fs: HostFs, pid: str) -> int | None:
+def _score(fs: HostFs, pid: str) -> "int | None":
     # A process may end at any moment (ENOENT, ESRCH), which is not an error.
     try:
         with open(fs.path(f"proc/{pid}/oom_score_adj"), encoding="ascii", errors="replace") as handle:
@@ -180,7 +179,7 @@ def _score(fs: HostFs, pid: str) -> int | None:
     return int(text) if _INTEGER.match(text) else None
 
 
-def _set_scores(fs: HostFs, scores: Mapping[int, int]) -> None:
+def _set_scores(fs: HostFs, scores: "Mapping[int, int]") -> None:
     """Set the scores of processes, in that order; those that have ended are skipped.
 
     Raises:
@@ -202,7 +201,7 @@ def no_work(fs: HostFs) -> Work:
     return {"protect": {}, "release": {}, "kept": dict.fromkeys(with_drop_in(fs), SCORE)}
 
 
-def work_out(fs: HostFs, run: Run, names: Iterable[str], saved: Mapping[str, int]) -> Work:
+def work_out(fs: HostFs, run: Run, names: "Iterable[str]", saved: "Mapping[str, int]") -> Work:
     """Determine what has to be done so that exactly these services are protected. Nothing is changed.
 
     Args:
@@ -233,12 +232,12 @@ def work_out(fs: HostFs, run: Run, names: Iterable[str], saved: Mapping[str, int
     return {"protect": protect, "release": release, "kept": kept}
 
 
-def _unit(fs: HostFs, unit: str, block: Mapping[str, str]) -> Unit:
+def _unit(fs: HostFs, unit: str, block: "Mapping[str, str]") -> Unit:
     cgroup = block.get("ControlGroup", "")
     return {"cgroup": cgroup, "drop_in": sysctl_files.own_text(fs, drop_in_path(unit)), "scores": processes(fs, cgroup)}
 
 
-def _task(unit: Unit, block: Mapping[str, str], saved: int | None) -> Task | None:
+def _task(unit: Unit, block: "Mapping[str, str]", saved: "int | None") -> "Task | None":
     """Return what is missing for one unit, or None."""
     has_drop_in = unit["drop_in"] == TEXT
     own = _integer(block.get("OOMScoreAdjust")) if saved is None else saved
@@ -254,22 +253,22 @@ def _task(unit: Unit, block: Mapping[str, str], saved: int | None) -> Task | Non
     return {**unit, "score": own, "pids": sorted(pids, key=lambda pid: (pid == main, pid))}
 
 
-def to_save(saved: Mapping[str, int], work: Work) -> dict[str, int]:
+def to_save(saved: "Mapping[str, int]", work: Work) -> "dict[str, int]":
     """Return the scores to save, by unit, before the work is done; scores that are already saved stay."""
     return {**{unit: task["score"] for unit, task in work["protect"].items()}, **saved}
 
 
-def files(work: Work) -> dict[str, str | None]:
+def files(work: Work) -> "dict[str, str | None]":
     """Return the drop-ins that the work wants, by path; None for one that must not exist."""
     return {**{drop_in_path(unit): TEXT for unit in work["protect"]}, **dict.fromkeys(map(drop_in_path, work["release"]))}
 
 
-def files_before(work: Work) -> dict[str, str | None]:
+def files_before(work: Work) -> "dict[str, str | None]":
     """Return the drop-ins from before the work."""
     return {drop_in_path(unit): one["drop_in"] for unit, one in [*work["protect"].items(), *work["release"].items()]}
 
 
-def reload_units(fs: HostFs, run: Run, paths: Iterable[str]) -> None:
+def reload_units(fs: HostFs, run: Run, paths: "Iterable[str]") -> None:
     """Let systemd read its files again after drop-ins were written or removed, and remove directories that are empty now.
 
     Args:
@@ -308,7 +307,7 @@ def set_scores(fs: HostFs, run: Run, work: Work) -> None:
         _set_scores(fs, dict.fromkeys([pid for pid, score in running.items() if score == SCORE], _integer(block.get("OOMScoreAdjust"))))
 
 
-def changed_scores(fs: HostFs, work: Work) -> dict[int, int]:
+def changed_scores(fs: HostFs, work: Work) -> "dict[int, int]":
     """Return the scores from before the work, by process id, of those running processes that have others now.
 
     A process that was forked in between and has inherited the score of a protected service is included.
@@ -331,7 +330,7 @@ def restore_scores(fs: HostFs, work: Work) -> None:
     _set_scores(fs, changed_scores(fs, work))
 
 
-def shown_scores(run: Run, units: Iterable[str]) -> dict[str, int]:
+def shown_scores(run: Run, units: "Iterable[str]") -> "dict[str, int]":
     """Read the scores that systemd gives the processes of units at the next start.
 
     Raises:
@@ -340,7 +339,7 @@ def shown_scores(run: Run, units: Iterable[str]) -> dict[str, int]:
     return {unit: _integer(block.get("OOMScoreAdjust")) for unit, block in ask_systemd(run, sorted(units)).items()}
 
 
-def overrides(scores: Mapping[str, int]) -> list[str]:
+def overrides(scores: "Mapping[str, int]") -> "list[str]":
     """List the protected units whose score is overridden by another drop-in, one sentence per unit.
 
     Args:
@@ -353,7 +352,7 @@ def overrides(scores: Mapping[str, int]) -> list[str]:
     ]
 
 
-def before_and_after(work: Work) -> tuple[str, str]:
+def before_and_after(work: Work) -> "tuple[str, str]":
     """Return the scores of the affected processes before and after the work as lines, for a diff."""
     before, after = [], []
     for unit, task in work["protect"].items():

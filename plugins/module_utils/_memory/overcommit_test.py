@@ -8,8 +8,6 @@ it must not flush or clean up anything of the caller.
 This file can be run on a host without the collection: it imports only errors.py, by a relative import.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import errno
@@ -21,6 +19,8 @@ import signal
 import time
 import typing as t
 from collections.abc import Callable
+
+from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 
 from .errors import MemoryPolicyError
 
@@ -43,7 +43,7 @@ class OvercommitTestError(MemoryPolicyError):
     """The measurement could not be made; the text gives the reason."""
 
 
-class Allocatable(t.TypedDict):
+class Allocatable(TypedDict):
     """How much memory one process can allocate without using it.
 
     Attributes:
@@ -58,7 +58,7 @@ class Allocatable(t.TypedDict):
     total_limited: bool
 
 
-class Outcome(t.TypedDict):
+class Outcome(TypedDict):
     """What happened to a process that asked for memory.
 
     Attributes:
@@ -130,7 +130,7 @@ def _total(ceiling: int, chunk: int) -> int:
     return total
 
 
-def _map(length: int) -> mmap.mmap | None:
+def _map(length: int) -> "mmap.mmap | None":
     """Return private, untouched memory, or None when the kernel refuses it."""
     try:
         return mmap.mmap(-1, length, flags=PRIVATE)
@@ -140,7 +140,7 @@ def _map(length: int) -> mmap.mmap | None:
         return None
 
 
-def run(length: int, touch: bool = False, confine: int | None = None, timeout: float = TIMEOUT) -> Outcome:
+def run(length: int, touch: bool = False, confine: "int | None" = None, timeout: float = TIMEOUT) -> Outcome:
     """Run the overcommit test: request more memory than there is, and see what happens.
 
     Args:
@@ -161,7 +161,7 @@ def run(length: int, touch: bool = False, confine: int | None = None, timeout: f
             cgroup.remove()
 
 
-def _run_test(length: int, touch: bool, cgroup: _Confinement | None, timeout: float) -> Outcome:
+def _run_test(length: int, touch: bool, cgroup: "_Confinement | None", timeout: float) -> Outcome:
     text, status = _in_child(lambda report: _request_and_touch(length, touch, cgroup, report), timeout)
     lines = text.split()
     touched = int(lines[-1]) if lines and lines[-1].isdigit() else 0
@@ -178,7 +178,7 @@ def _run_test(length: int, touch: bool, cgroup: _Confinement | None, timeout: fl
     return {"outcome": outcome, "touched_bytes": touched}
 
 
-def _request_and_touch(length: int, touch: bool, cgroup: _Confinement | None, report: int) -> t.NoReturn:
+def _request_and_touch(length: int, touch: bool, cgroup: "_Confinement | None", report: int) -> t.NoReturn:
     """Request the memory in the forked child, use it if wanted, and report each step."""
     try:
         _be_first_victim()
@@ -239,7 +239,7 @@ class _Confinement:
                 time.sleep(0.02)
 
 
-def _in_child(work: Callable[[int], t.NoReturn], timeout: float) -> tuple[str, int]:
+def _in_child(work: "Callable[[int], t.NoReturn]", timeout: float) -> "tuple[str, int]":
     """Fork, let the child work, and wait for it.
 
     Args:

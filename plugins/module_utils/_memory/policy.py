@@ -5,11 +5,11 @@
 The formulas are the kernel's: mm/util.c, vm_commit_limit() and __vm_enough_memory(); Documentation/mm/overcommit-accounting.rst.
 """
 
-from __future__ import annotations
-
+import re
 import typing as t
 from collections.abc import Mapping
 
+from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._memory.errors import MemoryPolicyError
 
 OVERCOMMIT = "vm.overcommit_memory"
@@ -41,7 +41,7 @@ Settings = t.Dict[str, int]
 HostSettings = t.Mapping[str, t.Optional[int]]
 
 
-class Meminfo(t.TypedDict):
+class Meminfo(TypedDict):
     """Values of /proc/meminfo, in bytes; None where the kernel does not report them.
 
     Attributes:
@@ -54,13 +54,13 @@ class Meminfo(t.TypedDict):
         commit_limit: the most that a strict policy would promise (CommitLimit).
     """
 
-    total: int | None
-    available: int | None
-    swap: int | None
-    hugetlb: int | None
-    hugepage: int | None
-    committed: int | None
-    commit_limit: int | None
+    total: "int | None"
+    available: "int | None"
+    swap: "int | None"
+    hugetlb: "int | None"
+    hugepage: "int | None"
+    committed: "int | None"
+    commit_limit: "int | None"
 
 
 class Memory(Meminfo):
@@ -70,10 +70,10 @@ class Memory(Meminfo):
         admin_reserve: what the kernel reserves for root (vm.admin_reserve_kbytes), or None.
     """
 
-    admin_reserve: int | None
+    admin_reserve: "int | None"
 
 
-class Options(t.TypedDict, total=False):
+class Options(TypedDict, total=False):
     """What users can ask for; None and a missing key both leave the present value in place.
 
     Attributes:
@@ -86,12 +86,12 @@ class Options(t.TypedDict, total=False):
         margin: percent of the committed memory that a strict policy must leave free.
     """
 
-    overcommit: str | None
-    overcommit_ratio: int | None
-    overcommit_kbytes: int | None
-    on_oom: str | None
-    panic_reboot_after: str | None
-    nr_hugepages: int | None
+    overcommit: "str | None"
+    overcommit_ratio: "int | None"
+    overcommit_kbytes: "int | None"
+    on_oom: "str | None"
+    panic_reboot_after: "str | None"
+    nr_hugepages: "int | None"
     margin: int
 
 
@@ -99,7 +99,7 @@ class PolicyError(MemoryPolicyError):
     """The options contradict each other or are out of range, or the host would not survive the policy."""
 
 
-class Headroom(t.TypedDict):
+class Headroom(TypedDict):
     """What can still be allocated, in bytes; None without a limit, or when it is not known.
 
     Attributes:
@@ -108,30 +108,30 @@ class Headroom(t.TypedDict):
         largest_request_bytes: the largest single mapping; under the heuristic policy RAM plus swap (Linux 5.1 and later).
     """
 
-    bytes: int | None
-    unprivileged_bytes: int | None
-    largest_request_bytes: int | None
+    bytes: "int | None"
+    unprivileged_bytes: "int | None"
+    largest_request_bytes: "int | None"
 
 
-class InForce(t.TypedDict):
+class InForce(TypedDict):
     """A memory policy in the words of ``Options``, with the limit of a strict policy; None for what is not known."""
 
-    overcommit: str | None
-    overcommit_ratio: int | None
-    overcommit_kbytes: int | None
-    on_oom: str | None
-    panic_reboot_after: int | None
-    nr_hugepages: int | None
-    commit_limit_bytes: int | None
+    overcommit: "str | None"
+    overcommit_ratio: "int | None"
+    overcommit_kbytes: "int | None"
+    on_oom: "str | None"
+    panic_reboot_after: "int | None"
+    nr_hugepages: "int | None"
+    commit_limit_bytes: "int | None"
     headroom: Headroom
 
 
-def overcommit_name(number: int | None) -> str | None:
+def overcommit_name(number: "int | None") -> "str | None":
     """Return the name for a value of vm.overcommit_memory, or None when the value is unknown."""
     return OVERCOMMIT_NAMES[number] if number is not None and number in range(len(OVERCOMMIT_NAMES)) else None
 
 
-def on_oom_name(number: int | None) -> str | None:
+def on_oom_name(number: "int | None") -> "str | None":
     """Return the name for a value of vm.panic_on_oom, or None when the value is unknown."""
     return ON_OOM_NAMES[number] if number is not None and number in range(len(ON_OOM_NAMES)) else None
 
@@ -219,12 +219,12 @@ def _oom_settings(options: Options) -> Settings:
 def _panic_seconds(text: str) -> int:
     if text == NEVER:
         return 0
-    if not (text.isascii() and text.isdigit() and len(text) <= 9 and 1 <= int(text) <= MAX_PANIC_SECONDS):
+    if not (re.fullmatch(r"[0-9]{1,9}", text) and 1 <= int(text) <= MAX_PANIC_SECONDS):
         raise PolicyError(f"panic_reboot_after is {text!r:.40}: it must be a number of seconds from 1 to {MAX_PANIC_SECONDS}, or '{NEVER}'")
     return int(text)
 
 
-def in_order(values: Mapping[str, int]) -> Settings:
+def in_order(values: "Mapping[str, int]") -> Settings:
     """Sort settings so that no intermediate state is worse than the states before and after all of them are written.
 
     The ratio or kbytes are written before a strict policy that uses them, and after the end of one. The reboot time is written before a panic is
@@ -239,7 +239,7 @@ def in_order(values: Mapping[str, int]) -> Settings:
     return {name: values[name] for name in order if name in values}
 
 
-def resulting(present: HostSettings, wanted: Mapping[str, int]) -> dict[str, int | None]:
+def resulting(present: HostSettings, wanted: "Mapping[str, int]") -> "dict[str, int | None]":
     """Return the settings of a host after the wanted ones are written; the kernel sets the counterpart of a written ratio or kbytes to 0."""
     result = dict(present)
     for name, value in wanted.items():
@@ -249,7 +249,7 @@ def resulting(present: HostSettings, wanted: Mapping[str, int]) -> dict[str, int
     return result
 
 
-def differences(present: HostSettings, wanted: Mapping[str, int]) -> list[str]:
+def differences(present: HostSettings, wanted: "Mapping[str, int]") -> "list[str]":
     """List the settings that differ from the wanted ones, one sentence per setting."""
     return [
         f"{name} reads {'nothing' if present[name] is None else present[name]} instead of {value}" for name, value in wanted.items() if present[name] != value
@@ -279,7 +279,7 @@ def in_force(memory: Memory, present: HostSettings, values: HostSettings, page: 
     }
 
 
-def memory_with(memory: Memory, present: HostSettings, wanted: Mapping[str, int]) -> Memory:
+def memory_with(memory: Memory, present: HostSettings, wanted: "Mapping[str, int]") -> Memory:
     """Return the memory of a host as it would be with the wanted number of huge pages (of the default size)."""
     hugetlb, hugepage, pages = memory["hugetlb"], memory["hugepage"], present.get(HUGEPAGES)
     if HUGEPAGES not in wanted or hugetlb is None or hugepage is None or pages is None:
@@ -287,7 +287,7 @@ def memory_with(memory: Memory, present: HostSettings, wanted: Mapping[str, int]
     return {**memory, "hugetlb": hugetlb + (wanted[HUGEPAGES] - pages) * hugepage}
 
 
-def commit_limit(memory: Memory, values: HostSettings, page: int = 4096) -> int | None:
+def commit_limit(memory: Memory, values: HostSettings, page: int = 4096) -> "int | None":
     """Compute CommitLimit: how much memory a strict policy allows all processes to allocate in total.
 
     (RAM - hugetlb) x ratio / 100 + swap, or kbytes + swap; in whole pages, as the kernel counts (vm_commit_limit).
@@ -347,7 +347,7 @@ def _divide_up(number: int, divisor: int) -> int:
     return -(-number // divisor)
 
 
-def refusal(memory: Memory, present: HostSettings, wanted: Mapping[str, int], margin: int, page: int = 4096, way_out: str | None = None) -> str | None:
+def refusal(memory: Memory, present: HostSettings, wanted: "Mapping[str, int]", margin: int, page: int = 4096, way_out: "str | None" = None) -> "str | None":
     """Return why it is not safe to apply the wanted settings, in one sentence with the figures, or None when it is safe.
 
     Under a strict policy whose limit is exceeded every fork and malloc fails, also those of sshd. A strict limit that is not lower than the present
@@ -364,7 +364,7 @@ def refusal(memory: Memory, present: HostSettings, wanted: Mapping[str, int], ma
     return _hugepages_refusal(memory, present, wanted, way_out) or _strict_refusal(memory, present, wanted, margin, page, way_out)
 
 
-def _hugepages_refusal(memory: Memory, present: HostSettings, wanted: Mapping[str, int], way_out: str | None) -> str | None:
+def _hugepages_refusal(memory: Memory, present: HostSettings, wanted: "Mapping[str, int]", way_out: "str | None") -> "str | None":
     number = wanted.get(HUGEPAGES)
     if not number:
         return None
@@ -378,7 +378,7 @@ def _hugepages_refusal(memory: Memory, present: HostSettings, wanted: Mapping[st
     return f"{number:d} huge pages would take another {size(more)}, but only {size(available)} are available: {advice}"
 
 
-def _strict_refusal(memory: Memory, present: HostSettings, wanted: Mapping[str, int], margin: int, page: int, way_out: str | None) -> str | None:
+def _strict_refusal(memory: Memory, present: HostSettings, wanted: "Mapping[str, int]", margin: int, page: int, way_out: "str | None") -> "str | None":
     after = resulting(present, wanted)
     if after.get(OVERCOMMIT) != STRICT_NUMBER or not wanted:
         return None

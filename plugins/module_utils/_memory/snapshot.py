@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The memory policy that a host had before the first change: saved before that change, and written again by ``restored``."""
 
-from __future__ import annotations
-
 import typing as t
 from collections.abc import Iterable, Mapping
 
+from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import kernel_files, state_file
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import facts as memory_facts, oom_score, policy as memory_policy
@@ -17,7 +16,7 @@ PATH = "var/lib/threadwise-smt/memory.json"
 _FILE = state_file.StateFile(PATH, "threadwise.smt/memory")
 
 
-class Snapshot(t.TypedDict):
+class Snapshot(TypedDict):
     """What is saved of a host.
 
     Attributes:
@@ -26,7 +25,7 @@ class Snapshot(t.TypedDict):
     """
 
     sysctls: memory_policy.Settings
-    units: dict[str, int]
+    units: "dict[str, int]"
 
 
 class MemorySnapshotError(MemoryPolicyError):
@@ -67,7 +66,7 @@ def _checked_sysctls(sysctls: t.Any) -> memory_policy.Settings:
     return dict(sysctls)
 
 
-def _checked_units(units: t.Any) -> dict[str, int]:
+def _checked_units(units: t.Any) -> "dict[str, int]":
     for unit, score in units.items():
         if not oom_score.NAME.match(unit) or not _is_number(score):
             raise ValueError(f"{unit!r:.80} is not a valid entry for a unit")
@@ -94,7 +93,7 @@ def save(fs: HostFs, saved: Snapshot) -> None:
         raise MemorySnapshotError(f"{fs.path(PATH)} cannot be {'written' if keeps else 'removed'}: {error.strerror}") from error
 
 
-def with_present(saved: Snapshot, present: memory_policy.HostSettings, names: Iterable[str]) -> Snapshot:
+def with_present(saved: Snapshot, present: memory_policy.HostSettings, names: "Iterable[str]") -> Snapshot:
     """Add the present values of settings to a snapshot, before they are changed.
 
     Values that are already saved stay. The ratio and the kbytes are always saved as a pair.
@@ -120,7 +119,7 @@ def with_present(saved: Snapshot, present: memory_policy.HostSettings, names: It
     return {**saved, "sysctls": {**known, **saved["sysctls"]}}
 
 
-def settings_to_restore(present: memory_policy.HostSettings, saved: Mapping[str, int]) -> memory_policy.Settings:
+def settings_to_restore(present: memory_policy.HostSettings, saved: "Mapping[str, int]") -> memory_policy.Settings:
     """Return the values to write, in order, that turn the present settings into the saved ones; empty when they are equal.
 
     Args:
@@ -135,7 +134,7 @@ def settings_to_restore(present: memory_policy.HostSettings, saved: Mapping[str,
     return memory_policy.in_order(wanted)
 
 
-def write(fs: HostFs, settings: Mapping[str, int]) -> None:
+def write(fs: HostFs, settings: "Mapping[str, int]") -> None:
     """Write settings to the running kernel in the given order, and read each one back.
 
     Args:

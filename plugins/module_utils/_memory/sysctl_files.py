@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which of a host's files decides the value of a sysctl at boot: sysctl.d(5), sysctl.conf(5), TuneD profiles."""
 
-from __future__ import annotations
-
 import re
 import stat
 import typing as t
@@ -31,7 +29,7 @@ class Assignment(t.NamedTuple):
     source: str
 
 
-def assignments(text: str) -> list[tuple[str, str]]:
+def assignments(text: str) -> "list[tuple[str, str]]":
     """Parse the text of a sysctl.d file.
 
     Patterns are left out, because a plain name takes precedence over them.
@@ -57,7 +55,7 @@ def _dotted(name: str) -> str:
     return name.replace("/", ".") if separator and separator.group() == "/" else name
 
 
-def read(fs: HostFs) -> list[tuple[str, str]]:
+def read(fs: HostFs) -> "list[tuple[str, str]]":
     """Read the sysctl.d files that have an effect.
 
     Args:
@@ -74,7 +72,7 @@ def read(fs: HostFs) -> list[tuple[str, str]]:
     return [(path, fs.read(path) or "") for _name, path in sorted(by_name.items())]
 
 
-def at_boot(files: Iterable[tuple[str, str]]) -> dict[str, Assignment]:
+def at_boot(files: "Iterable[tuple[str, str]]") -> "dict[str, Assignment]":
     """Compute the values that sysctl.d files set at boot.
 
     systemd-sysctl writes each name once: with its last value, at the place of its last change (systemd 252, src/sysctl/sysctl.c). Writing
@@ -100,7 +98,7 @@ def at_boot(files: Iterable[tuple[str, str]]) -> dict[str, Assignment]:
     return result
 
 
-def own_text(fs: HostFs, path: str) -> str | None:
+def own_text(fs: HostFs, path: str) -> "str | None":
     """Return the text of a file that this collection writes, or None when it does not exist.
 
     Args:
@@ -120,7 +118,7 @@ def own_text(fs: HostFs, path: str) -> str | None:
     return text
 
 
-def our_text(text: str | None, wanted: Mapping[str, int]) -> str:
+def our_text(text: "str | None", wanted: "Mapping[str, int]") -> str:
     """Return the text of our file with the wanted values; its lines about other sysctls stay.
 
     The counterpart of a wanted ratio or kbytes is left out: its line would reset the wanted value to 0.
@@ -155,7 +153,7 @@ class BootFiles:
         reapply = _ini(fs.read(TUNED_CONF) or "").get("", {}).get("reapply_sysctl", "1")
         self._tuned_is_last = reapply.lower() not in ("1", "true", "yes")
 
-    def overrides(self, wanted: Mapping[str, int]) -> list[str]:
+    def overrides(self, wanted: "Mapping[str, int]") -> "list[str]":
         """List what would override the collection's sysctl.d file.
 
         Args:
@@ -172,7 +170,7 @@ class BootFiles:
         ]
         return self._file_overrides(wanted) + problems + self._tuned_overrides(wanted)
 
-    def differences(self, wanted: Mapping[str, int]) -> tuple[list[str], str | None]:
+    def differences(self, wanted: "Mapping[str, int]") -> "tuple[list[str], str | None]":
         """List the wanted values that the next boot would not set, as the files are now.
 
         Args:
@@ -192,7 +190,7 @@ class BootFiles:
                 differences.append(f"{self._fs.path(assignment.source)} sets {name} to {assignment.value!s:.20} instead of {value} at boot")
         return differences + tuned, next(iter(self._file_overrides(wanted) + tuned), None)
 
-    def sources(self, text: str | None) -> dict[str, Assignment]:
+    def sources(self, text: "str | None") -> "dict[str, Assignment]":
         """Return what each sysctl is set to at boot, and by what, once our file has this text.
 
         Args:
@@ -205,12 +203,12 @@ class BootFiles:
         tuned = {name: Assignment(one.value, f"TuneD profile {one.source}") for name, one in self._tuned.items()}
         return {**files, **tuned} if self._tuned_is_last else {**tuned, **files}
 
-    def _with_ours(self, text: str | None) -> list[tuple[str, str]]:
+    def _with_ours(self, text: "str | None") -> "list[tuple[str, str]]":
         """Return the files of sysctl.d in their order, with this text in our file."""
         files = [(path, other) for path, other in self._files if path != OURS]
         return sorted([*files, *([] if text is None else [(OURS, text)])], key=lambda item: item[0].rpartition("/")[2])
 
-    def _file_overrides(self, wanted: Mapping[str, int]) -> list[str]:
+    def _file_overrides(self, wanted: "Mapping[str, int]") -> "list[str]":
         effective = at_boot(self._with_ours(our_text(None, wanted)))
         return [
             f"{self._fs.path(effective[name].source)} sets {name} to {effective[name].value!s:.20} at boot and overrides {self._fs.path(OURS)}: "
@@ -219,7 +217,7 @@ class BootFiles:
             if effective[name].value != str(value)
         ]
 
-    def _tuned_overrides(self, wanted: Mapping[str, int]) -> list[str]:
+    def _tuned_overrides(self, wanted: "Mapping[str, int]") -> "list[str]":
         if not self._tuned_is_last:
             return []
         return [
@@ -230,7 +228,7 @@ class BootFiles:
         ]
 
 
-def _profile_values(fs: HostFs, profile: str, seen: set[str]) -> dict[str, Assignment]:
+def _profile_values(fs: HostFs, profile: str, seen: "set[str]") -> "dict[str, Assignment]":
     """Return the sysctl values of a TuneD profile and of those that it includes; its own values take precedence."""
     if profile in seen or len(seen) >= MAX_INCLUDES or not re.match(r"\A[A-Za-z0-9_][A-Za-z0-9_.-]*\Z", profile):
         return {}
@@ -244,7 +242,7 @@ def _profile_values(fs: HostFs, profile: str, seen: set[str]) -> dict[str, Assig
     return values
 
 
-def _ini(text: str) -> dict[str, dict[str, str]]:
+def _ini(text: str) -> "dict[str, dict[str, str]]":
     """Return the values of a TuneD file by section and name; the lines before the first section are in section ``""``."""
     sections: dict[str, dict[str, str]] = {"": {}}
     section = ""

@@ -2,15 +2,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Cycles and instructions of CPUs and cores, counted by ``perf stat -j`` where the host has a performance monitoring unit."""
 
-from __future__ import annotations
-
 import json
 import math
 import signal
 import subprocess
-import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 
+from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import processes
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
 
@@ -21,14 +19,14 @@ OUTPUT_LIMIT = 4 * 1024 * 1024
 REASON_LENGTH = 300
 
 
-class Counts(t.TypedDict):
+class Counts(TypedDict):
     """Counted events of one CPU; both are above zero."""
 
     cycles: float
     instructions: float
 
 
-class Rates(t.TypedDict):
+class Rates(TypedDict):
     """Counted events of a CPU or a core, with instructions per cycle (``ipc``) and cycles per instruction (``cpi``)."""
 
     cycles: float
@@ -37,14 +35,14 @@ class Rates(t.TypedDict):
     cpi: float
 
 
-class CoreRates(t.TypedDict):
+class CoreRates(TypedDict):
     """Rates by CPU number, and by the core's CPU numbers joined by commas (``0,4``)."""
 
-    cpus: dict[str, Rates]
-    cores: dict[str, Rates]
+    cpus: "dict[str, Rates]"
+    cores: "dict[str, Rates]"
 
 
-def unavailable_reason() -> str | None:
+def unavailable_reason() -> "str | None":
     """Return why this host cannot count the cycles and instructions of its CPUs, or None when it can."""
     try:
         done = subprocess.run(
@@ -70,12 +68,12 @@ class Counting:
         text: what perf printed; empty until the context is left, and when perf did not end in time.
     """
 
-    def __init__(self, cpus: Iterable[int]) -> None:
+    def __init__(self, cpus: "Iterable[int]") -> None:
         self._argv = ["perf", "stat", "-j", "-A", "-C", ",".join(map(str, cpus)), "-e", ",".join(EVENTS)]
         self._perf: subprocess.Popen[bytes] | None = None
         self.text = ""
 
-    def __enter__(self) -> Counting:
+    def __enter__(self) -> "Counting":
         """Start perf."""
         self._perf = subprocess.Popen(
             self._argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=runner.environment(), preexec_fn=_die_with_plan
@@ -100,7 +98,7 @@ def _die_with_plan() -> None:
     processes.die_with_parent(signal.SIGKILL)
 
 
-def parse(text: str) -> dict[str, Counts]:
+def parse(text: str) -> "dict[str, Counts]":
     """Read the counts from the output of ``perf stat -j -A``.
 
     perf prints one JSON object per line; a missing count reads ``<not supported>`` or ``<not counted>``. Hybrid processors name an event once for
@@ -124,11 +122,11 @@ def parse(text: str) -> dict[str, Counts]:
     return {cpu: {"cycles": found["cycles"], "instructions": found["instructions"]} for cpu, found in counts.items() if len(found) == len(EVENTS)}
 
 
-def _event(name: str) -> str | None:
+def _event(name: str) -> "str | None":
     return next((event for event in EVENTS if name.split(":", maxsplit=1)[0] == event or f"/{event}/" in name), None)
 
 
-def by_core(counts: Mapping[str, Counts], cores: Iterable[Sequence[int]]) -> CoreRates:
+def by_core(counts: "Mapping[str, Counts]", cores: "Iterable[Sequence[int]]") -> CoreRates:
     """Compute the rates of each CPU and of each core.
 
     The cycles of a core are those of its busiest thread: perf counts the cycles in which a thread runs, so with both threads busy each count equals

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One sample of a command: workers are pinned before they start, start at the same moment, are measured one by one, and are all ended."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json
@@ -16,6 +14,7 @@ import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 from types import FrameType
 
+from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import processes, users
 
 if t.TYPE_CHECKING:
@@ -31,7 +30,7 @@ class RunnerError(Exception):
     """The sample could not be started. A worker that starts and then fails does not raise this."""
 
 
-class WorkerResult(t.TypedDict):
+class WorkerResult(TypedDict):
     """What one worker did.
 
     Attributes:
@@ -44,7 +43,7 @@ class WorkerResult(t.TypedDict):
         errors: the end of its standard error.
     """
 
-    cpus: list[int]
+    cpus: "list[int]"
     wall_seconds: float
     cpu_seconds: float
     context_switches: int
@@ -53,7 +52,7 @@ class WorkerResult(t.TypedDict):
     errors: str
 
 
-class SampleResult(t.TypedDict):
+class SampleResult(TypedDict):
     """What one sample measured.
 
     Attributes:
@@ -63,24 +62,24 @@ class SampleResult(t.TypedDict):
         steal: share of all CPUs' time (0..1) that the hypervisor took, or None when no clock tick passed.
     """
 
-    workers: list[WorkerResult]
+    workers: "list[WorkerResult]"
     timed_out: bool
-    cpu_usage: dict[str, float]
-    steal: float | None
+    cpu_usage: "dict[str, float]"
+    steal: "float | None"
 
 
 class _Arguments(t.NamedTuple):
     """The arguments of ``run``."""
 
-    argv: list[str]
-    cpu_lists: Sequence[Sequence[int]]
-    stdin: str | None
-    directory: str | None
+    argv: "list[str]"
+    cpu_lists: "Sequence[Sequence[int]]"
+    stdin: "str | None"
+    directory: "str | None"
     keep_output: bool
     timeout: float
     nice: int
     co_runners: int
-    owner: tuple[int, int] | None
+    owner: "tuple[int, int] | None"
 
 
 class _End(t.NamedTuple):
@@ -93,15 +92,15 @@ class _End(t.NamedTuple):
 
 
 def run(
-    argv: list[str],
-    cpu_lists: Sequence[Sequence[int]],
-    stdin: str | None = None,
-    directory: str | None = None,
+    argv: "list[str]",
+    cpu_lists: "Sequence[Sequence[int]]",
+    stdin: "str | None" = None,
+    directory: "str | None" = None,
     keep_output: bool = True,
     timeout: float = 60.0,
     nice: int = 0,
     co_runners: int = 0,
-    owner: tuple[int, int] | None = None,
+    owner: "tuple[int, int] | None" = None,
 ) -> SampleResult:
     """Run one command once per worker; all workers start at the same moment.
 
@@ -176,11 +175,11 @@ def _supervise(result_write: int, arguments: _Arguments) -> t.NoReturn:
         os._exit(status)
 
 
-def _raise_terminated(_number: int, _frame: FrameType | None) -> t.NoReturn:
+def _raise_terminated(_number: int, _frame: "FrameType | None") -> t.NoReturn:
     raise _Terminated
 
 
-def _sample(arguments: _Arguments) -> tuple[str | None, SampleResult]:
+def _sample(arguments: _Arguments) -> "tuple[str | None, SampleResult]":
     """Return why the sample could not be started, or None, and the result, which is meaningful only without an error."""
     workers: list[_Worker] = []
     error: str | None = None
@@ -219,14 +218,14 @@ def _sample(arguments: _Arguments) -> tuple[str | None, SampleResult]:
     return error, {"workers": [worker.result() for worker in workers], "timed_out": timed_out, "cpu_usage": usage, "steal": steal}
 
 
-def _co_runner_cpus(arguments: _Arguments) -> list[tuple[int, ...]]:
+def _co_runner_cpus(arguments: _Arguments) -> "list[tuple[int, ...]]":
     """Return the CPU list of each co-runner; an empty one leaves it unpinned."""
     pinned = {tuple(cpus) for cpus in arguments.cpu_lists if cpus}
     cpu_lists: Iterable[tuple[int, ...]] = pinned or [()] * len(arguments.cpu_lists)
     return [cpus for cpus in cpu_lists for _co_runner in range(arguments.co_runners)]
 
 
-def _start_co_runner(cpus: Sequence[int]) -> None:
+def _start_co_runner(cpus: "Sequence[int]") -> None:
     """Fork a process that keeps a CPU busy until the sample ends."""
     if os.fork() == 0:
         try:
@@ -240,7 +239,7 @@ def _start_co_runner(cpus: Sequence[int]) -> None:
             os._exit(1)
 
 
-def _end_all(workers: Iterable[_Worker], start: float) -> None:
+def _end_all(workers: "Iterable[_Worker]", start: float) -> None:
     """End what is left of the sample: workers, co-runners, and orphans of workers, which this process has adopted.
 
     Args:
@@ -249,7 +248,7 @@ def _end_all(workers: Iterable[_Worker], start: float) -> None:
     """
     left = {worker.pid: worker for worker in workers if worker.end is None}
 
-    def reaped(pid: int, status: int, usage: resource.struct_rusage) -> None:
+    def reaped(pid: int, status: int, usage: "resource.struct_rusage") -> None:
         if pid in left:
             left.pop(pid).reaped(time.monotonic() - start, status, usage)
 
@@ -259,7 +258,7 @@ def _end_all(workers: Iterable[_Worker], start: float) -> None:
 class _Worker:
     """One process of a sample, from its fork to its end."""
 
-    def __init__(self, arguments: _Arguments, cpus: Sequence[int], barrier_read: int, barrier_write: int) -> None:
+    def __init__(self, arguments: _Arguments, cpus: "Sequence[int]", barrier_read: int, barrier_write: int) -> None:
         self.cpus = list(cpus)
         self.end: _End | None = None
         self._files = contextlib.ExitStack()
@@ -282,7 +281,7 @@ class _Worker:
         if report:
             raise RunnerError(report.decode("utf-8", "replace").strip())
 
-    def reaped(self, wall_seconds: float, status: int, usage: resource.struct_rusage) -> None:
+    def reaped(self, wall_seconds: float, status: int, usage: "resource.struct_rusage") -> None:
         self.end = _End(
             wall_seconds,
             usage.ru_utime + usage.ru_stime,
@@ -305,13 +304,13 @@ class _Worker:
             }
 
 
-def _scratch_file() -> t.IO[bytes]:
+def _scratch_file() -> "t.IO[bytes]":
     """Return an anonymous temporary file, which the caller has to close."""
     return tempfile.TemporaryFile()
 
 
 def _become_command(
-    arguments: _Arguments, cpus: Sequence[int], output: t.IO[bytes] | None, errors: t.IO[bytes], barrier_read: int, barrier_write: int, report: int
+    arguments: _Arguments, cpus: "Sequence[int]", output: "t.IO[bytes] | None", errors: "t.IO[bytes]", barrier_read: int, barrier_write: int, report: int
 ) -> t.NoReturn:
     """Turn the forked worker into the command: pin it, wait at the barrier, exec."""
     try:
@@ -350,7 +349,7 @@ def _renice(increment: int) -> None:
         raise RunnerError(f"nice {increment}: only root may raise the priority of a process") from None
 
 
-def _execute(argv: list[str]) -> t.NoReturn:
+def _execute(argv: "list[str]") -> t.NoReturn:
     try:
         os.execvpe(argv[0], argv, environment())
     except FileNotFoundError:
@@ -359,18 +358,18 @@ def _execute(argv: list[str]) -> t.NoReturn:
         raise RunnerError(f"{argv[0]} cannot be run: {error.strerror}") from None
 
 
-def environment() -> dict[str, str]:
+def environment() -> "dict[str, str]":
     """Return the environment of the commands that are run: the search path, and a locale with a known decimal point."""
     return {"LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath)}
 
 
-def _reason(error: OSError | RunnerError, cpus: Sequence[int]) -> str:
+def _reason(error: "OSError | RunnerError", cpus: "Sequence[int]") -> str:
     if cpus and isinstance(error, OSError) and error.errno == errno.EINVAL:
         return f"cannot pin to CPU {','.join(map(str, cpus))}: it is offline, or this process may not use it"
     return str(error)
 
 
-def _await_ends(workers: Iterable[_Worker], start: float, timeout: float) -> bool:
+def _await_ends(workers: "Iterable[_Worker]", start: float, timeout: float) -> bool:
     """Reap the workers as they end.
 
     Args:
@@ -387,7 +386,7 @@ def _await_ends(workers: Iterable[_Worker], start: float, timeout: float) -> boo
     for end in (wake_read, wake_write):
         os.set_blocking(end, False)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    signal.set_wakeup_fd(wake_write)
     try:
         while True:
             for pid in list(left):
@@ -403,7 +402,7 @@ def _await_ends(workers: Iterable[_Worker], start: float, timeout: float) -> boo
         os.close(wake_write)
 
 
-def _reap(pid: int, left: dict[int, _Worker], start: float) -> None:
+def _reap(pid: int, left: "dict[int, _Worker]", start: float) -> None:
     """Record the end of a worker and remove it from ``left``, if it has ended."""
     done, status, usage = os.wait4(pid, os.WNOHANG)
     if done:
@@ -418,7 +417,7 @@ def _drain(descriptor: int) -> None:
         pass
 
 
-def _tail(handle: t.IO[bytes] | None) -> str:
+def _tail(handle: "t.IO[bytes] | None") -> str:
     """Return the end of a file, where tools print their metric and the reason of a failure."""
     if handle is None:
         return ""
@@ -427,7 +426,7 @@ def _tail(handle: t.IO[bytes] | None) -> str:
     return handle.read(OUTPUT_LIMIT).decode("utf-8", "replace")
 
 
-def cpu_times() -> dict[str, dict[str, int]]:
+def cpu_times() -> "dict[str, dict[str, int]]":
     """Read the clock ticks of each online CPU (proc(5), /proc/stat).
 
     Returns:
@@ -442,7 +441,7 @@ def cpu_times() -> dict[str, dict[str, int]]:
     return times
 
 
-def cpu_usage(before: Mapping[str, Mapping[str, int]], after: Mapping[str, Mapping[str, int]]) -> tuple[dict[str, float], float | None]:
+def cpu_usage(before: "Mapping[str, Mapping[str, int]]", after: "Mapping[str, Mapping[str, int]]") -> "tuple[dict[str, float], float | None]":
     """Compute the usage of each CPU, and the share of all CPUs' time that was stolen, between two readings of ``cpu_times``.
 
     Args:

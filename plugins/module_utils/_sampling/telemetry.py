@@ -2,13 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the host did while a sample ran: usage of its cores, frequency, throttling, counters; and how much CPU time other processes used."""
 
-from __future__ import annotations
-
 import contextlib
 import time
-import typing as t
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import perf_counters, runner
@@ -19,10 +17,10 @@ OBSERVATION_SECONDS = 0.25
 BUSY_SHARE = 0.1
 
 
-class NoCounts(t.TypedDict):
+class NoCounts(TypedDict):
     """Why a sample has no counts of cycles and instructions."""
 
-    reason: str | None
+    reason: "str | None"
 
 
 class Recorder:
@@ -33,13 +31,13 @@ class Recorder:
         filesystem: the host's files; None stands for those of the running system.
     """
 
-    def __init__(self, cores: Iterable[tuple[int, ...]], filesystem: HostFs | None = None) -> None:
+    def __init__(self, cores: "Iterable[tuple[int, ...]]", filesystem: "HostFs | None" = None) -> None:
         self._cores = tuple(cores)
         self._files = filesystem or HostFs("/")
         self._no_counters = perf_counters.unavailable_reason()
 
     @contextlib.contextmanager
-    def around(self, workers: Iterable[Iterable[int]], record: dict[str, object]) -> Iterator[None]:
+    def around(self, workers: "Iterable[Iterable[int]]", record: "dict[str, object]") -> "Iterator[None]":
         """Record while the body runs.
 
         Args:
@@ -52,16 +50,15 @@ class Recorder:
         """
         cpus = sorted({cpu for worker in workers for cpu in worker} or {int(cpu) for cpu in runner.cpu_times()})
         before, throttles = frequencies(self._files, cpus), self._throttles(cpus)
-        counter: contextlib.AbstractContextManager[perf_counters.Counting | None]
-        counter = contextlib.nullcontext() if self._no_counters else perf_counters.Counting(cpus)
-        with counter as counting:
+        with contextlib.ExitStack() as stack:
+            counting = None if self._no_counters else stack.enter_context(perf_counters.Counting(cpus))
             yield
         after, throttled = frequencies(self._files, cpus), self._throttles(cpus)
         record["frequency"] = {cpu: round((before[cpu] + after[cpu]) / 2, 1) for cpu in before if cpu in after}
         record["throttled"] = sum(max(0, throttled[core] - throttles[core]) for core in throttles if core in throttled) if throttles else None
         record["perf"] = self._counted(counting)
 
-    def core_usage(self, cpu_usage: Mapping[str, float]) -> dict[str, float]:
+    def core_usage(self, cpu_usage: "Mapping[str, float]") -> "dict[str, float]":
         """Compute the usage of each core: the mean of the usage of its online threads.
 
         Args:
@@ -77,13 +74,13 @@ class Recorder:
                 usage[",".join(online)] = round(sum(cpu_usage[cpu] for cpu in online) / len(online), 4)
         return usage
 
-    def _counted(self, counting: perf_counters.Counting | None) -> perf_counters.CoreRates | NoCounts:
+    def _counted(self, counting: "perf_counters.Counting | None") -> "perf_counters.CoreRates | NoCounts":
         if counting is None:
             return {"reason": self._no_counters}
         counts = perf_counters.parse(counting.text)
         return perf_counters.by_core(counts, self._cores) if counts else {"reason": "perf counted nothing during this sample"}
 
-    def _throttles(self, cpus: Collection[int]) -> dict[tuple[int, ...], int]:
+    def _throttles(self, cpus: "Collection[int]") -> "dict[tuple[int, ...], int]":
         """Return the throttle events so far of each core of these CPUs; the siblings of a core show the same counter."""
         found = {}
         for core in self._cores:
@@ -98,7 +95,7 @@ def _cpu_file(cpu: int, name: str) -> str:
     return f"sys/devices/system/cpu/cpu{cpu}/{name}"
 
 
-def frequencies(filesystem: HostFs, cpus: Iterable[int]) -> dict[str, float]:
+def frequencies(filesystem: HostFs, cpus: "Iterable[int]") -> "dict[str, float]":
     """Read the present frequency of CPUs: from cpufreq, or from /proc/cpuinfo where there is no cpufreq.
 
     Args:
@@ -125,7 +122,7 @@ def load_by_others() -> float:
     return round(sum(usage.values()) / len(usage), 4) if usage else 0.0
 
 
-def too_busy(others: float) -> str | None:
+def too_busy(others: float) -> "str | None":
     """Return a warning when other processes disturb the measurement, or None.
 
     Args:
@@ -138,7 +135,7 @@ def too_busy(others: float) -> str | None:
     )
 
 
-def _number(text: str | None) -> float | None:
+def _number(text: "str | None") -> "float | None":
     if text is None:
         return None
     try:

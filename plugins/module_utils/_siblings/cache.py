@@ -6,8 +6,6 @@ A hypervisor may run a guest on other hardware threads after a migration or a re
 guest cannot detect a live migration, so the result includes the time of the measurement.
 """
 
-from __future__ import annotations
-
 import math
 import time
 import typing as t
@@ -25,7 +23,7 @@ _MAX_PAIRS = 8
 _NUMBERS = ("rounds", "seconds", "confidence")
 
 
-def save(fs: HostFs, result: t.Mapping[str, object]) -> dict[str, object]:
+def save(fs: HostFs, result: "t.Mapping[str, object]") -> "dict[str, object]":
     """Save the result of the probe.
 
     Args:
@@ -43,7 +41,7 @@ def save(fs: HostFs, result: t.Mapping[str, object]) -> dict[str, object]:
     return measured
 
 
-def load(fs: HostFs) -> dict[str, object] | None:
+def load(fs: HostFs) -> "dict[str, object] | None":
     """Return the probe's last result on this machine since it booted, or None.
 
     A cache that is damaged, or writable by users other than root, is ignored; `fs.problems` says so.
@@ -55,7 +53,7 @@ def load(fs: HostFs) -> dict[str, object] | None:
         return None
 
 
-def disagreement(measured: object) -> str | None:
+def disagreement(measured: object) -> "str | None":
     """Return a sentence for the user if the probe contradicts the kernel, else None.
 
     Args:
@@ -72,11 +70,11 @@ def disagreement(measured: object) -> str | None:
     return f"By measuring, CPUs {' and '.join(shared)}{more} share a core; the kernel says otherwise."
 
 
-def _key(fs: HostFs) -> list[str]:
+def _key(fs: HostFs) -> "list[str]":
     return [topology_cache.machine_key(fs), state_file.boot_id(fs)]
 
 
-def _checked(measured: t.Any) -> dict[str, object]:
+def _checked(measured: t.Any) -> "dict[str, object]":
     """Return the fields that readers use, each checked for its type."""
     checked: dict[str, object] = {name: cpulist.render(cpulist.parse(measured[name])) for name in _CPU_LISTS}
     checked["pairs"] = [cpulist.render(cpulist.parse(pair)) for pair in measured["pairs"]]
@@ -91,7 +89,7 @@ def _checked(measured: t.Any) -> dict[str, object]:
     )
 
 
-def _ratio(ratio: t.Any) -> dict[str, object]:
+def _ratio(ratio: t.Any) -> "dict[str, object]":
     if ratio["result"] not in ("shares", "apart", None):
         raise ValueError("the result of a pair is neither shares nor apart")
     checked = {name: None if ratio[name] is None else _number(ratio[name]) for name in ("ratio", "low", "high")}

@@ -20,8 +20,6 @@ its other candidate partners worked. Tests shift the slowness, not the pace, bec
 share the execution units or take turns on one CPU.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import typing as t
@@ -73,8 +71,8 @@ class PairedRounds(t.NamedTuple):
         slowness: CPU -> CPU seconds per unit of work (> 0), or None if the sample is invalid.
     """
 
-    side: dict[int, int]
-    slowness: dict[int, float | None]
+    side: "dict[int, int]"
+    slowness: "dict[int, float | None]"
 
 
 class PaceRatio(t.NamedTuple):
@@ -86,9 +84,9 @@ class PaceRatio(t.NamedTuple):
         high: upper bound, above which the test rejects; None if it is unknown.
     """
 
-    ratio: float | None = None
-    low: float | None = None
-    high: float | None = None
+    ratio: "float | None" = None
+    low: "float | None" = None
+    high: "float | None" = None
 
 
 class PairTests:
@@ -100,7 +98,7 @@ class PairTests:
         look: number of this evaluation, from 1: the error probability is divided among all evaluations.
     """
 
-    def __init__(self, cpus: t.Iterable[int], samples: t.Sequence[PairedRounds], look: int = 1) -> None:
+    def __init__(self, cpus: "t.Iterable[int]", samples: "t.Sequence[PairedRounds]", look: int = 1) -> None:
         self.cpus = tuple(sorted(cpus))
         self._critical = critical_value(len(self.cpus), look)
         self._everything = (1 << len(samples)) - 1
@@ -115,7 +113,7 @@ class PairTests:
         self._partners = {cpu: self._candidates(cpu) for cpu in self.cpus}
         self._alone = self._slowness_alone()
 
-    def statuses(self) -> dict[tuple[int, int], str]:
+    def statuses(self) -> "dict[tuple[int, int], str]":
         """Return the pairs whose status is clear.
 
         Not every pair is tested: if a CPU of one core is apart from a CPU of another core, so are all others of both.
@@ -159,10 +157,10 @@ class PairTests:
         """
         return other in self._partners[one] or one in self._partners[other]
 
-    def _candidate_pairs(self) -> list[tuple[int, int]]:
+    def _candidate_pairs(self) -> "list[tuple[int, int]]":
         return [(cpu, other) for cpu in self.cpus for other in sorted(self._partners[cpu]) if cpu < other and cpu in self._partners[other]]
 
-    def _single_core(self) -> dict[tuple[int, int], str]:
+    def _single_core(self) -> "dict[tuple[int, int], str]":
         """Return all pairs as sharing if all CPUs slow each other, else nothing.
 
         Only this test compares rounds with different numbers of active CPUs, because that number is what slows the CPUs if all of them are on one core.
@@ -214,7 +212,7 @@ class PairTests:
     def _same_round(self, one: int, other: int) -> int:
         return self._everything & ~(self._side[one] ^ self._side[other])
 
-    def _candidates(self, cpu: int) -> list[int]:
+    def _candidates(self, cpu: int) -> "list[int]":
         """Return the CPUs that slow this one most clearly.
 
         They are selected one by one. Each is tested among rounds in which the same number of those selected before worked.
@@ -233,7 +231,7 @@ class PairTests:
             chosen.append(other)
         return chosen
 
-    def _planes(self, cpu: int, strata: t.Iterable[int]) -> tuple[list[int], float]:
+    def _planes(self, cpu: int, strata: "t.Iterable[int]") -> "tuple[list[int], float]":
         """Return the scores without a shift as bit planes (bit sets, lowest bit first), and the standard deviation of their sum."""
         scored: list[tuple[int, int]] = []
         for stratum in strata:
@@ -244,7 +242,7 @@ class PairTests:
         return planes, math.sqrt(sum((score / _SCALE - _MAX_SCORE) ** 2 for score, _bit in scored)) / 2
 
     @staticmethod
-    def _rough_score(planes: list[int], same_round: int) -> float:
+    def _rough_score(planes: "list[int]", same_round: int) -> float:
         return _MAX_SCORE * _count(same_round) - sum(_count(bits & same_round) << plane for plane, bits in enumerate(planes)) / _SCALE
 
     def _samples(self, one: int, other: int, by_active: bool) -> _Strata:
@@ -258,7 +256,7 @@ class PairTests:
         strata = self._strata[one, partners, by_active]
         return strata if valid == self._everything else [(expected, [sample for sample in samples if sample[1] & valid]) for expected, samples in strata]
 
-    def _by_count(self, cpu: int, partners: t.Collection[int], by_active: bool) -> list[tuple[int, float]]:
+    def _by_count(self, cpu: int, partners: "t.Collection[int]", by_active: bool) -> "list[tuple[int, float]]":
         """Return the paired rounds stratified by the number of partners that worked in the same round as the CPU, zero first.
 
         Args:
@@ -283,7 +281,7 @@ class PairTests:
             if stratum & bits
         ]
 
-    def _slowness_alone(self) -> dict[int, float | None]:
+    def _slowness_alone(self) -> "dict[int, float | None]":
         """Return the slowness of each CPU's fastest fifth, with as few active partners as there are samples for; None for a CPU without samples."""
         alone = {}
         for cpu in self.cpus:
@@ -295,7 +293,7 @@ class PairTests:
         return alone
 
 
-def groups(cpus: t.Collection[int], statuses: t.Mapping[tuple[int, int], str]) -> tuple[list[tuple[int, ...]], list[int]]:
+def groups(cpus: "t.Collection[int]", statuses: "t.Mapping[tuple[int, int], str]") -> "tuple[list[tuple[int, ...]], list[int]]":
     """Combine the statuses of pairs into cores.
 
     A core is claimed only if all pairs fit: no two of its CPUs are apart, and for each CPU outside at least one of its CPUs is apart from it.
@@ -316,7 +314,7 @@ def groups(cpus: t.Collection[int], statuses: t.Mapping[tuple[int, int], str]) -
     return [tuple(parts[index]) for index in sorted(clear)], sorted(cpu for index in everything - clear for cpu in parts[index])
 
 
-def components(cpus: t.Collection[int], statuses: t.Mapping[tuple[int, int], str]) -> list[list[int]]:
+def components(cpus: "t.Collection[int]", statuses: "t.Mapping[tuple[int, int], str]") -> "list[list[int]]":
     """Return the connected components of the CPUs, where each pair that shares a core is an edge.
 
     Args:
@@ -336,11 +334,11 @@ def components(cpus: t.Collection[int], statuses: t.Mapping[tuple[int, int], str
     return sorted(sorted(part) for part in members.values())
 
 
-def _bits(flags: t.Iterable[int]) -> int:
+def _bits(flags: "t.Iterable[int]") -> int:
     return sum(1 << index for index, flag in enumerate(flags) if flag)
 
 
-def _by_value(values: t.Iterable[int]) -> list[tuple[int, int]]:
+def _by_value(values: "t.Iterable[int]") -> "list[tuple[int, int]]":
     """Return each value, the lowest first, with the bit set of its positions."""
     sets: dict[int, int] = {}
     for index, value in enumerate(values):
@@ -352,7 +350,7 @@ def _count(bits: int) -> int:
     return bin(bits).count("1")
 
 
-def _scores(slowness: list[float]) -> list[float]:
+def _scores(slowness: "list[float]") -> "list[float]":
     """Return the samples' scores minus their mean."""
     if not slowness:
         return []
@@ -362,7 +360,7 @@ def _scores(slowness: list[float]) -> list[float]:
     return [score - mean for score in scores]
 
 
-def _crossing(function: t.Callable[[float], float], level: float) -> float | None:
+def _crossing(function: "t.Callable[[float], float]", level: float) -> "float | None":
     """Return the ratio at which a rising function crosses a level, by bisection; None if it does not."""
     low, high = _RATIOS
     if not function(low) < level < function(high):

@@ -8,8 +8,6 @@ the N * (N - 1) / 2 pairs, so the number of rounds grows only with the logarithm
 needed.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import os
@@ -17,6 +15,7 @@ import random
 import time
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings.inference import (
     ALPHA,
@@ -43,7 +42,7 @@ _NEXT_LOOK = 1.5
 _MAX_PAIRS_REPORTED = 120
 
 
-class PairRatio(t.TypedDict):
+class PairRatio(TypedDict):
     """Pace of two CPUs in the same round, relative to their pace in different rounds.
 
     Attributes:
@@ -55,13 +54,13 @@ class PairRatio(t.TypedDict):
     """
 
     pair: str
-    result: str | None
-    ratio: float | None
-    low: float | None
-    high: float | None
+    result: "str | None"
+    ratio: "float | None"
+    low: "float | None"
+    high: "float | None"
 
 
-class Measurement(t.TypedDict):
+class Measurement(TypedDict):
     """Result of the probe.
 
     Attributes:
@@ -76,16 +75,16 @@ class Measurement(t.TypedDict):
     """
 
     cpus: str
-    pairs: list[str]
+    pairs: "list[str]"
     singles: str
     unclear: str
-    ratios: list[PairRatio]
+    ratios: "list[PairRatio]"
     rounds: int
     seconds: float
     confidence: float
 
 
-def wanted(mode: str, facts: t.Mapping[str, t.Any]) -> bool:
+def wanted(mode: str, facts: "t.Mapping[str, t.Any]") -> bool:
     """Return whether the probe should run on a host.
 
     Args:
@@ -98,7 +97,7 @@ def wanted(mode: str, facts: t.Mapping[str, t.Any]) -> bool:
     return several and facts["hypervisor"] is not None and (facts["threads_per_core"]["max"] or 1) == 1
 
 
-def measurable(online: t.Iterable[int]) -> list[int]:
+def measurable(online: "t.Iterable[int]") -> "list[int]":
     """Return the CPUs that this process can measure, sorted.
 
     Args:
@@ -116,11 +115,11 @@ def measurable(online: t.Iterable[int]) -> list[int]:
 
 
 def run(
-    cpus: t.Iterable[int],
+    cpus: "t.Iterable[int]",
     seconds_budget: float = DEFAULT_SECONDS,
-    workers: t.Callable[[list[int]], t.ContextManager[Machine]] = Workers,
-    chance: random.Random | None = None,
-    clock: t.Callable[[], float] = time.monotonic,
+    workers: "t.Callable[[list[int]], t.ContextManager[Machine]]" = Workers,
+    chance: "random.Random | None" = None,
+    clock: "t.Callable[[], float]" = time.monotonic,
 ) -> Measurement:
     """Measure which of these CPUs share a core. Nothing is changed, and no process is left behind.
 
@@ -168,7 +167,7 @@ def run(
     }
 
 
-def compare_with_kernel(result: Measurement, topology: Topology) -> bool | None:
+def compare_with_kernel(result: Measurement, topology: Topology) -> "bool | None":
     """Return whether the kernel's topology agrees with the measurement.
 
     Args:
@@ -186,7 +185,7 @@ def compare_with_kernel(result: Measurement, topology: Topology) -> bool | None:
     return True if not result["unclear"] and cpus.issubset(kernel_core) else None
 
 
-def _paired_rounds(machine: Machine, cpus: list[int], chance: random.Random) -> tuple[PairedRounds, int]:
+def _paired_rounds(machine: Machine, cpus: "list[int]", chance: random.Random) -> "tuple[PairedRounds, int]":
     """Run rounds in which each CPU works once. Returns them and their number, which is 1 if all CPUs were drawn for the same round, else 2."""
     first = _half(cpus, chance)
     halves = [half for half in (first, set(cpus) - first) if half]
@@ -196,7 +195,7 @@ def _paired_rounds(machine: Machine, cpus: list[int], chance: random.Random) -> 
     return PairedRounds({cpu: int(cpu in first) for cpu in cpus}, slowness), len(halves)
 
 
-def _half(cpus: list[int], chance: random.Random) -> set[int]:
+def _half(cpus: "list[int]", chance: random.Random) -> "set[int]":
     # If all CPUs may be on one core, the number of active CPUs must vary between rounds: otherwise each CPU always has the same number of partners. If they
     # cannot be, the number stays constant, so that effects of the number alone (clock rate, power, a busy hypervisor) are the same in all rounds.
     if len(cpus) <= MOST_PARTNERS + 1:
@@ -204,7 +203,7 @@ def _half(cpus: list[int], chance: random.Random) -> set[int]:
     return set(chance.sample(cpus, (len(cpus) + chance.randrange(2)) // 2))
 
 
-def _ratios(tests: PairTests, cpus: list[int], statuses: t.Mapping[tuple[int, int], str]) -> list[PairRatio]:
+def _ratios(tests: PairTests, cpus: "list[int]", statuses: "t.Mapping[tuple[int, int], str]") -> "list[PairRatio]":
     pairs = list(itertools.combinations(cpus, 2))
     reported: list[PairRatio] = []
     for pair in pairs:

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Worker processes, one pinned to each CPU, that work on request and report how long a unit of work took."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os
@@ -14,6 +12,7 @@ import time
 import types
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import Protocol
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._host.processes import die_with_parent
 
@@ -37,10 +36,10 @@ class ProbeError(HostError):
     """The CPUs cannot be measured; the message names the CPUs and the reason."""
 
 
-class Machine(t.Protocol):
+class Machine(Protocol):
     """The CPUs under test: real ones with `Workers`, or simulated ones."""
 
-    def measure(self, active: set[int], seconds: float) -> dict[int, float | None]:
+    def measure(self, active: "set[int]", seconds: float) -> "dict[int, float | None]":
         """Run a round, see `Workers.measure`."""
 
     def check_pins(self) -> None:
@@ -80,14 +79,14 @@ class Workers:
         ProbeError: on entry, if a process cannot be pinned.
     """
 
-    def __init__(self, cpus: t.Iterable[int]) -> None:
+    def __init__(self, cpus: "t.Iterable[int]") -> None:
         self._cpus = list(cpus)
         self._orders: list[int] = []
         self._pids: list[int] = []
         self._round = 0
         self._reader = self._writer = -1
 
-    def __enter__(self) -> Workers:
+    def __enter__(self) -> "Workers":
         """Start the workers.
 
         Raises:
@@ -103,11 +102,11 @@ class Workers:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: types.TracebackType | None) -> None:
+    def __exit__(self, kind: "type[BaseException] | None", error: "BaseException | None", traceback: "types.TracebackType | None") -> None:
         """End the workers."""
         self._end()
 
-    def measure(self, active: t.Collection[int], seconds: float) -> dict[int, float | None]:
+    def measure(self, active: "t.Collection[int]", seconds: float) -> "dict[int, float | None]":
         """Let some of the CPUs work at the same time.
 
         Args:
@@ -156,7 +155,7 @@ class Workers:
         finally:
             os._exit(1)
 
-    def _receive(self, indexes: set[int], until: float) -> dict[int, _Reply]:
+    def _receive(self, indexes: "set[int]", until: float) -> "dict[int, _Reply]":
         replies: dict[int, _Reply] = {}
         while len(replies) < len(indexes):
             ready = select.select([self._reader], [], [], max(0.0, until - time.monotonic()))[0]
@@ -187,7 +186,7 @@ class Workers:
         self._pids, self._orders = [], []
 
 
-def _serve(index: int, cpu: int, reader: int, writer: int, others: t.Iterable[int]) -> None:
+def _serve(index: int, cpu: int, reader: int, writer: int, others: "t.Iterable[int]") -> None:
     """Work on request, in the worker process. Returns when the parent has died.
 
     Args:
@@ -220,11 +219,11 @@ def _serve(index: int, cpu: int, reader: int, writer: int, others: t.Iterable[in
         os.write(writer, _REPLY.pack(number, index, *_work(start, end)))
 
 
-def _work(start: float, end: float) -> tuple[int, float, float, float]:
+def _work(start: float, end: float) -> "tuple[int, float, float, float]":
     """Work from start to end. Returns (units, CPU seconds, start, end)."""
     time.sleep(max(0.0, start - time.monotonic()))
     units = value = 0
-    before = time.thread_time()
+    before = _cpu_seconds()
     begun = now = time.monotonic()
     while now < end:
         for number in _UNIT:
@@ -232,10 +231,15 @@ def _work(start: float, end: float) -> tuple[int, float, float, float]:
             value &= 0xFFFFFF
         units += 1
         now = time.monotonic()
-    return units, time.thread_time() - before, begun, now
+    return units, _cpu_seconds() - before, begun, now
 
 
-def _slowness(reply: _Reply, start: float, seconds: float) -> float | None:
+def _cpu_seconds() -> float:
+    """Return the CPU time of this thread, as time.thread_time of Python 3.7."""
+    return time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID)
+
+
+def _slowness(reply: _Reply, start: float, seconds: float) -> "float | None":
     late = reply.begun - start > _MAX_DELAY * seconds or reply.ended - start > (1 + _MAX_DELAY) * seconds
     # CPU time, because time lost to other processes, a quota or (if visible) the hypervisor is not caused by the sibling.
     return None if late or not reply.units or reply.cpu_seconds < _MIN_ON_CPU * seconds else reply.cpu_seconds / reply.units

@@ -12,12 +12,11 @@ origin: the system - units, cpusets, interrupts, tasks of root, of system users 
 This file is copied to a host as part of the rollback program: it imports only files that are copied with it, by relative imports.
 """
 
-from __future__ import annotations
-
 import errno
 import typing as t
 
 from .._bindings import bindings, cpusets, tasks as host_tasks
+from .._compat.typing_forms import TypedDict
 from .._host import cpulist, kernel_files, text as host_text
 from . import state as smt_state
 
@@ -33,10 +32,10 @@ class Finding(t.NamedTuple):
 
     is_conflict: bool  # False if nothing is lost, because something else will correct it by itself
     text: str  # the CPUs and the reason
-    user: str | None = None  # name, or id in digits, of the ordinary user who caused it; None if it belongs to the system
+    user: "str | None" = None  # name, or id in digits, of the ordinary user who caused it; None if it belongs to the system
 
 
-class _SavedTask(t.TypedDict):
+class _SavedTask(TypedDict):
     pid: int
     start: str
     name: str
@@ -46,23 +45,23 @@ class _SavedTask(t.TypedDict):
 class SavedTask(_SavedTask, total=False):
     """A task with its mask as a CPU list. ``left`` is the mask after the CPUs went offline; None if the task no longer existed then."""
 
-    left: str | None
+    left: "str | None"
 
 
-class Captured(t.TypedDict):
+class Captured(TypedDict):
     """Masks to restore, as plain JSON data.
 
     ``online`` are the CPUs that were online before. ``cpusets`` and ``partitions`` map a path to CPUs or partition type, ``interrupts`` a number to CPUs.
     """
 
-    online: list[int]
-    tasks: list[SavedTask]
-    cpusets: dict[str, str]
-    partitions: dict[str, str]
-    interrupts: dict[str, str]
+    online: "list[int]"
+    tasks: "list[SavedTask]"
+    cpusets: "dict[str, str]"
+    partitions: "dict[str, str]"
+    interrupts: "dict[str, str]"
 
 
-def find(host: kernel_files.KernelFiles, online: t.Iterable[int], going: t.Iterable[int]) -> list[Finding]:
+def find(host: kernel_files.KernelFiles, online: "t.Iterable[int]", going: "t.Iterable[int]") -> "list[Finding]":
     """Return the affinity conflicts when the CPUs ``going``, which are among those ``online``, go offline."""
     before, lost = frozenset(online), frozenset(going)
     if not lost:
@@ -77,19 +76,19 @@ def find(host: kernel_files.KernelFiles, online: t.Iterable[int], going: t.Itera
     return found
 
 
-def selected(findings: t.Iterable[Finding], whose: t.Container[str]) -> list[Finding]:
+def selected(findings: "t.Iterable[Finding]", whose: "t.Container[str]") -> "list[Finding]":
     """Return the conflicts whose origin is in ``whose``: ``services``, ``all`` and names of users."""
     return [finding for finding in findings if finding.is_conflict and (ALL in whose or (SERVICES if finding.user is None else finding.user) in whose)]
 
 
-def readable(findings: t.Iterable[Finding]) -> str:
+def readable(findings: "t.Iterable[Finding]") -> str:
     """Return findings as one message with a line for each, cut after ``MOST_LINES``."""
     lines = [finding.text for finding in findings]
     more = [f"and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
     return "\n".join("- " + line for line in lines[:MOST_LINES] + more)
 
 
-def capture(host: kernel_files.KernelFiles, online: t.Iterable[int], going: t.Iterable[int]) -> Captured:
+def capture(host: kernel_files.KernelFiles, online: "t.Iterable[int]", going: "t.Iterable[int]") -> Captured:
     """Return the masks of tasks, v1 cpusets, v2 partitions and interrupts that hold a CPU of ``going``, to restore them later."""
     before, lost = frozenset(online), frozenset(going)
     sets = [entry for entry in cpusets.find(host) if entry.cpus & lost]
@@ -106,7 +105,7 @@ def capture(host: kernel_files.KernelFiles, online: t.Iterable[int], going: t.It
     }
 
 
-def merge(earlier: Captured | None, later: Captured) -> Captured:
+def merge(earlier: "Captured | None", later: Captured) -> Captured:
     """Return both captures as one. What is in both is taken from the earlier one, which was made before the first change."""
     if not earlier:
         return later
@@ -126,7 +125,7 @@ def note_left(host: kernel_files.KernelFiles, captured: Captured) -> None:
         task["left"] = _current_mask(host, task)
 
 
-def masks_now(host: kernel_files.KernelFiles, captured: Captured) -> dict[int, str]:
+def masks_now(host: kernel_files.KernelFiles, captured: Captured) -> "dict[int, str]":
     """Return ``{pid: mask}`` of the captured tasks whose mask somebody may have chosen. Call it before CPUs come back.
 
     A mask that holds all CPUs available to the task is left out. The kernel widens the mask of a task that wakes up without an online CPU at any time,
@@ -141,7 +140,7 @@ def masks_now(host: kernel_files.KernelFiles, captured: Captured) -> dict[int, s
     return masks
 
 
-def restore(host: kernel_files.KernelFiles, captured: Captured, masks_before: t.Mapping[int, str], online: t.Iterable[int]) -> tuple[list[str], Captured]:
+def restore(host: kernel_files.KernelFiles, captured: Captured, masks_before: "t.Mapping[int, str]", online: "t.Iterable[int]") -> "tuple[list[str], Captured]":
     """Restore what the kernel did not.
 
     Args:
@@ -198,7 +197,7 @@ def is_empty(captured: Captured) -> bool:
     return not (captured["tasks"] or captured["cpusets"] or captured["partitions"] or captured["interrupts"])
 
 
-def _label(cpus: frozenset[int]) -> str:
+def _label(cpus: "frozenset[int]") -> str:
     return f"{'CPU' if len(cpus) == 1 else 'CPUs'} {cpulist.render(cpus)}"
 
 
@@ -206,8 +205,8 @@ def _label(cpus: frozenset[int]) -> str:
 
 
 def _task_conflicts(
-    host: kernel_files.KernelFiles, tasks: list[host_tasks.Task], listed_sets: list[cpusets.Cpuset], online: frozenset[int], going: frozenset[int]
-) -> list[Finding]:
+    host: kernel_files.KernelFiles, tasks: "list[host_tasks.Task]", listed_sets: "list[cpusets.Cpuset]", online: "frozenset[int]", going: "frozenset[int]"
+) -> "list[Finding]":
     """Return one finding for all threads of a unit with the same mask, and one for all that an ordinary user pinned, so that no user fills the list.
 
     A task whose mask is that of a cpuset already listed is left out.
@@ -238,13 +237,13 @@ def _task_conflicts(
     return found
 
 
-def _current_mask(host: kernel_files.KernelFiles, task: SavedTask) -> str | None:
+def _current_mask(host: kernel_files.KernelFiles, task: SavedTask) -> "str | None":
     """Return the mask of a captured task as a CPU list, or None if the task no longer exists."""
     mask = host_tasks.current_mask(host, task["pid"], task["start"])
     return None if mask is None else cpulist.render(mask)
 
 
-def _restore_task(host: kernel_files.KernelFiles, task: SavedTask, mask_before: str | None, online: frozenset[int]) -> list[str]:
+def _restore_task(host: kernel_files.KernelFiles, task: SavedTask, mask_before: "str | None", online: "frozenset[int]") -> "list[str]":
     who = f"pid {task['pid']} {task['name']}"
     current = _current_mask(host, task)
     if current is None:
@@ -265,7 +264,7 @@ def _restore_task(host: kernel_files.KernelFiles, task: SavedTask, mask_before: 
 # Cpusets --------------------------------------------------------------------------------------------------------------------------------
 
 
-def _cpuset_conflicts(host: kernel_files.KernelFiles, sets: list[cpusets.Cpuset], going: frozenset[int]) -> list[Finding]:
+def _cpuset_conflicts(host: kernel_files.KernelFiles, sets: "list[cpusets.Cpuset]", going: "frozenset[int]") -> "list[Finding]":
     """Return the cpusets that lose CPUs. One that an ordinary user owns is in a part of the tree that was delegated to that user."""
     found = []
     first_user = host_tasks.first_user(host)
@@ -283,7 +282,7 @@ def _cpuset_conflicts(host: kernel_files.KernelFiles, sets: list[cpusets.Cpuset]
     return found
 
 
-def _restore_cpuset(host: kernel_files.KernelFiles, path: str, wanted: frozenset[int], online: frozenset[int]) -> list[str]:
+def _restore_cpuset(host: kernel_files.KernelFiles, path: str, wanted: "frozenset[int]", online: "frozenset[int]") -> "list[str]":
     current = host.read(path + "/cpuset.cpus")
     if current is None:
         return [f"/{host_text.printable(path, 64)} is gone, its cpuset {cpulist.render(wanted)} was not needed any more"]
@@ -292,7 +291,7 @@ def _restore_cpuset(host: kernel_files.KernelFiles, path: str, wanted: frozenset
     return _written(host, path + "/cpuset.cpus", cpulist.render(wanted & online), f"/{host_text.printable(path, 64)}/cpuset.cpus", cpulist.render(wanted))
 
 
-def _restore_partition(host: kernel_files.KernelFiles, path: str, kind: str, cpus_missing: bool) -> list[str]:
+def _restore_partition(host: kernel_files.KernelFiles, path: str, kind: str, cpus_missing: bool) -> "list[str]":
     current = host.read(path + "/cpuset.cpus.partition")
     if current is None:
         return [f"/{host_text.printable(path, 64)} is gone, its partition was not needed any more"]
@@ -301,7 +300,7 @@ def _restore_partition(host: kernel_files.KernelFiles, path: str, kind: str, cpu
     return _written(host, path + "/cpuset.cpus.partition", kind, f"/{host_text.printable(path, 64)}/cpuset.cpus.partition", kind)
 
 
-def _written(host: kernel_files.KernelFiles, path: str, text: str, what: str, wanted: str) -> list[str]:
+def _written(host: kernel_files.KernelFiles, path: str, text: str, what: str, wanted: str) -> "list[str]":
     """Write a saved value; return a sentence if the kernel refuses it. EIO means that the kernel manages an interrupt and chooses its CPUs."""
     try:
         host.write(path, text)
@@ -313,7 +312,7 @@ def _written(host: kernel_files.KernelFiles, path: str, text: str, what: str, wa
 # Interrupts -----------------------------------------------------------------------------------------------------------------------------
 
 
-def _interrupt_conflicts(host: kernel_files.KernelFiles, online: frozenset[int], going: frozenset[int]) -> list[Finding]:
+def _interrupt_conflicts(host: kernel_files.KernelFiles, online: "frozenset[int]", going: "frozenset[int]") -> "list[Finding]":
     found = []
     balanced = host_tasks.runs_as_root(host, "irqbalance")
     for number, cpus in bindings.interrupts(host, online):
@@ -325,7 +324,7 @@ def _interrupt_conflicts(host: kernel_files.KernelFiles, online: frozenset[int],
     return found
 
 
-def _restore_interrupt(host: kernel_files.KernelFiles, number: str, wanted: frozenset[int], online: frozenset[int]) -> list[str]:
+def _restore_interrupt(host: kernel_files.KernelFiles, number: str, wanted: "frozenset[int]", online: "frozenset[int]") -> "list[str]":
     path = bindings.interrupt_path(number)
     current = host.read(path)
     if current is None:
@@ -338,21 +337,21 @@ def _restore_interrupt(host: kernel_files.KernelFiles, number: str, wanted: froz
 # Configuration --------------------------------------------------------------------------------------------------------------------------
 
 
-def _bound_conflicts(bound: list[bindings.Binding], going: frozenset[int]) -> list[Finding]:
+def _bound_conflicts(bound: "list[bindings.Binding]", going: "frozenset[int]") -> "list[Finding]":
     texts = [f"{_label(binding.cpus & going)}: {binding.text}" for binding in bound if binding.cpus & going]
     return [Finding(True, text) for text in texts]
 
 
-def _kubelet_conflicts(host: kernel_files.KernelFiles, going: frozenset[int]) -> list[Finding]:
+def _kubelet_conflicts(host: kernel_files.KernelFiles, going: "frozenset[int]") -> "list[Finding]":
     text = f"the CPU manager policy of kubelet is static (/{bindings.KUBELET_STATE}): kubelet does not start when CPUs recorded there are offline"
     return [Finding(True, f"{_label(going)}: {text}")] if bindings.kubelet_is_static(host) else []
 
 
-def _isolation_conflicts(host: kernel_files.KernelFiles, going: frozenset[int]) -> list[Finding]:
+def _isolation_conflicts(host: kernel_files.KernelFiles, going: "frozenset[int]") -> "list[Finding]":
     isolated = [binding._replace(text=f"isolated at boot ({binding.text}) for a workload that would lose it") for binding in bindings.isolated(host)]
     return _bound_conflicts(isolated, going)
 
 
-def _node_conflicts(host: kernel_files.KernelFiles, online: frozenset[int], going: frozenset[int]) -> list[Finding]:
+def _node_conflicts(host: kernel_files.KernelFiles, online: "frozenset[int]", going: "frozenset[int]") -> "list[Finding]":
     lost = [node._replace(cpus=node.cpus & online) for node in bindings.nodes(host)]
     return [Finding(True, f"{_label(node.cpus)}: NUMA {node.text} would be left without a CPU") for node in lost if node.cpus and node.cpus <= going]

@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One change of a host's SMT state at run time, with all its parts: affinity conflicts, snapshot, watchdog, rollback timer, persistence."""
 
-from __future__ import annotations
-
 import os
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import config_files, cpulist, files as host_files, kernel_files, locks
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
     affinity,
@@ -33,42 +32,42 @@ _Files = t.Dict[str, t.Tuple[t.Optional[str], t.Optional[str]]]
 class Request(t.NamedTuple):
     """What is requested."""
 
-    state: str | None  # enabled, disabled or restored
-    threads: int | None = None  # threads per core
+    state: "str | None"  # enabled, disabled or restored
+    threads: "int | None" = None  # threads per core
     method: str = "auto"  # as in state.py
     affinity_conflicts: str = "fail"  # fail or warn: what to do about affinity conflicts
-    conflicts_of: t.Sequence[str] = ("services",)  # whose affinity conflicts count, as in affinity.selected
+    conflicts_of: "t.Sequence[str]" = ("services",)  # whose affinity conflicts count, as in affinity.selected
     persist: str = "none"  # mode of persistence.py
     neutralise: bool = False  # whether udev rules that bring CPUs online are disabled
-    rollback_after: int | None = None  # seconds until the rollback
+    rollback_after: "int | None" = None  # seconds until the rollback
     confirm: bool = False  # whether a pending rollback is cancelled
     check: bool = False  # whether nothing is written
 
 
-class ShownState(t.TypedDict):
+class ShownState(TypedDict):
     """An SMT state for the user; ``online`` is a CPU list."""
 
     control: str
-    active: bool | None
+    active: "bool | None"
     online: str
 
 
-class Result(t.TypedDict):
+class Result(TypedDict):
     """The result of the module smt_state."""
 
     changed: bool
     before: ShownState
     after: ShownState
-    affinity_conflicts: list[str]
-    not_restored: list[str]
+    affinity_conflicts: "list[str]"
+    not_restored: "list[str]"
     rollback_pending: bool
-    diff: list[dict[str, str]]
+    diff: "list[dict[str, str]]"
 
 
 class ChangeRefusedError(SmtError):
     """The change was not started. ``findings`` are the texts of the affinity conflicts that prevent it."""
 
-    def __init__(self, text: str, findings: t.Iterable[affinity.Finding] = ()) -> None:
+    def __init__(self, text: str, findings: "t.Iterable[affinity.Finding]" = ()) -> None:
         super().__init__(text)
         self.findings = [finding.text for finding in findings]
 
@@ -128,7 +127,7 @@ class RuntimeChange:
         files = {} if self.rollback_pending else self._write_files(after)
         return self._result(after, moved or self.ends or self.forgets or bool(files), files, self.rollback_pending)
 
-    def _read_host(self, known: smt_state.State | None = None) -> None:
+    def _read_host(self, known: "smt_state.State | None" = None) -> None:
         """Read the host's state, and set ``goal``, the requested state. The topology is read only if the state is not ``known``.
 
         Set also whether the request ``moves`` CPUs, ``ends`` a pending rollback or ``forgets`` a snapshot, and ``rollback_pending`` afterwards.
@@ -152,10 +151,10 @@ class RuntimeChange:
             return {**self.saved["cpu"], "present": self.before["present"]} if self.saved else self.before
         return smt_state.predict(self.before, self.cores, self._threads(), self.request.method, self._origin(), smt_state.takes_numbers(os.uname().machine))
 
-    def _threads(self) -> int | None:
+    def _threads(self) -> "int | None":
         return None if self.request.state == ENABLED else 1 if self.request.state == DISABLED else self.request.threads
 
-    def _origin(self) -> smt_state.State | None:
+    def _origin(self) -> "smt_state.State | None":
         return self.saved["cpu"] if self.saved else None
 
     def _check_may_begin(self) -> None:
@@ -207,7 +206,7 @@ class RuntimeChange:
                 self.rollback_timer.disarm()
             raise
 
-    def _save_snapshot(self, goal: smt_state.State) -> tuple[smt_snapshot.Snapshot, smt_restore.Record]:
+    def _save_snapshot(self, goal: smt_state.State) -> "tuple[smt_snapshot.Snapshot, smt_restore.Record]":
         """Save what the change could lose to disk before the first write; return it, and the record that the watchdog and the rollback timer restore."""
         going = set(self.before["online"]) - set(goal["online"])
         captured = affinity.capture(self.host, self.before["online"], going)
@@ -290,7 +289,7 @@ def _shown(state: smt_state.State) -> ShownState:
     return {"control": state["control"], "active": state["active"], "online": cpulist.render(state["online"])}
 
 
-def _diff(before: smt_state.State, after: smt_state.State) -> list[dict[str, str]]:
+def _diff(before: smt_state.State, after: smt_state.State) -> "list[dict[str, str]]":
     def text(state: smt_state.State) -> str:
         shown = _shown(state)
         return f"smt/control: {shown['control']}\nonline: {shown['online']}\n"

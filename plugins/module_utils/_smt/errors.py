@@ -5,8 +5,6 @@
 This file is copied to a host as part of the rollback program: it imports only files that are copied with it, by relative imports.
 """
 
-from __future__ import annotations
-
 from .._host.errors import HostError
 
 

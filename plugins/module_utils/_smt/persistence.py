@@ -6,8 +6,6 @@ Either a file for systemd-tmpfiles (tmpfiles.d(5), type ``w``) or a unit that ru
 CPUs if the control alone cannot express the state.
 """
 
-from __future__ import annotations
-
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
@@ -41,7 +39,7 @@ WantedBy=sysinit.target
 )
 
 
-def writes(state: smt_state.State, cores: t.Sequence[t.Sequence[int]]) -> list[tuple[str, str]]:
+def writes(state: smt_state.State, cores: "t.Sequence[t.Sequence[int]]") -> "list[tuple[str, str]]":
     """Return path below / and text of each write that leads to ``state`` after a boot: the control, and each sibling that the control leaves online."""
     control = state["control"]
     control_write = [] if control in smt_state.WITHOUT_CONTROL else [(smt_state.CONTROL, "off" if control == smt_state.FORCE_OFF else control)]
@@ -53,7 +51,7 @@ def writes(state: smt_state.State, cores: t.Sequence[t.Sequence[int]]) -> list[t
     return control_write + [(f"{smt_state.CPU_DIRECTORY}/cpu{cpu}/online", "0") for cpu in offline]
 
 
-def wanted(mode: str, state: smt_state.State, cores: t.Sequence[t.Sequence[int]]) -> dict[str, str | None]:
+def wanted(mode: str, state: smt_state.State, cores: "t.Sequence[t.Sequence[int]]") -> "dict[str, str | None]":
     """Return the text of each file that makes the setting persistent in this mode; None for a file that must not exist."""
     files: dict[str, str | None] = dict.fromkeys(PATHS)
     if mode == TMPFILES:

@@ -9,12 +9,11 @@ The file `PENDING` alone decides whether a change is rolled back or stays; it is
 The rollback program restores the state and renames the file to `ROLLED_BACK`. Of the two, the one that gets the lock later no longer finds it.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 import typing as t
 
+from .._compat.typing_forms import TypedDict
 from .._host import durable, files, kernel_files, locks, state_file
 from . import affinity, state as smt_state
 
@@ -23,12 +22,12 @@ ROLLED_BACK = state_file.StateFile("var/lib/threadwise-smt/rolled-back.json", li
 PURPOSE = "the rollback timer of a change that was not confirmed"
 
 
-class Record(t.TypedDict):
+class Record(TypedDict):
     """What a rollback restores."""
 
     cpu: smt_state.State  # before the change
     masks: affinity.Captured  # masks to restore
-    remove: list[str]  # paths below the sysroot of files that only this change has written
+    remove: "list[str]"  # paths below the sysroot of files that only this change has written
 
 
 def check(record: t.Any) -> None:
@@ -39,7 +38,7 @@ def check(record: t.Any) -> None:
         raise ValueError("its list of files to remove is not valid")
 
 
-def restore(host: kernel_files.KernelFiles, record: t.Mapping[str, t.Any]) -> list[str]:
+def restore(host: kernel_files.KernelFiles, record: "t.Mapping[str, t.Any]") -> "list[str]":
     """Restore the state, and remove the files that only the change had written.
 
     Args:
@@ -68,7 +67,7 @@ def restore(host: kernel_files.KernelFiles, record: t.Mapping[str, t.Any]) -> li
     return problems
 
 
-def pending(fs: files.HostFs) -> Record | None:
+def pending(fs: files.HostFs) -> "Record | None":
     """Return the record of the pending rollback of this boot, or None if there is none. Hold the host's lock if the result has to stay true."""
     return _of_this_boot(fs, PENDING)
 
@@ -78,8 +77,8 @@ def was_rolled_back(fs: files.HostFs) -> bool:
     return _of_this_boot(fs, ROLLED_BACK) is not None
 
 
-def _of_this_boot(fs: files.HostFs, file: state_file.StateFile) -> Record | None:
-    def checked(document: t.Any) -> Record | None:
+def _of_this_boot(fs: files.HostFs, file: state_file.StateFile) -> "Record | None":
+    def checked(document: t.Any) -> "Record | None":
         if document["boot_id"] != state_file.boot_id(fs):
             return None
         check(document)
@@ -93,7 +92,7 @@ def _of_this_boot(fs: files.HostFs, file: state_file.StateFile) -> Record | None
         return None
 
 
-def roll_back(host: kernel_files.KernelFiles) -> list[str]:
+def roll_back(host: kernel_files.KernelFiles) -> "list[str]":
     """Roll back what is not confirmed, once no other run changes this host, and return sentences on what could not be restored. The timer starts this."""
     fs = files.HostFs(host.sysroot)
     with locks.HostLock(host.sysroot, PURPOSE, math.inf):
@@ -105,7 +104,7 @@ def roll_back(host: kernel_files.KernelFiles) -> list[str]:
     return problems
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: "list[str]") -> int:
     """Run the rollback program for a sysroot and return its exit status: 1 when something could not be restored."""
     problems = roll_back(kernel_files.KernelFiles(arguments[0]))
     for problem in problems:

@@ -6,14 +6,13 @@ The timer starts a copy of the files that restore the state, because Ansible rem
 restore.py describes what decides between a rollback and a confirmation.
 """
 
-from __future__ import annotations
-
 import inspect
 import shutil
 import sys
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings import bindings, cpusets, tasks
+from ansible_collections.threadwise.smt.plugins.module_utils._compat import typing_forms
 from ansible_collections.threadwise.smt.plugins.module_utils._host import (
     cpulist,
     durable,
@@ -32,6 +31,7 @@ UNIT = "threadwise-smt-rollback"
 UNITS = (UNIT + ".timer", UNIT + ".service")
 # All files of the rollback program. They import only each other, by relative imports.
 MODULES = (
+    typing_forms,
     host_errors,
     errors,
     cpulist,

@@ -6,10 +6,9 @@ It is valid for the boot in which it was saved: a reboot ends run-time changes, 
 Only if the setting is persistent (persistence.py) are the CPUs of a snapshot from an earlier boot still valid.
 """
 
-from __future__ import annotations
-
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, state_file, text as host_text
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.errors import SmtError
@@ -19,14 +18,14 @@ PATH = "var/lib/threadwise-smt/smt-snapshot.json"
 _FILE = state_file.StateFile(PATH, "threadwise.smt/state", limit=host_files.LARGE)
 
 
-class Snapshot(t.TypedDict):
+class Snapshot(TypedDict):
     """The content of the file, plain JSON data; the file has a schema beside it."""
 
     boot_id: str
     saved_at: str
     cpu: smt_state.State  # before the first change
     masks: affinity.Captured  # masks to restore
-    cores: t.Sequence[t.Sequence[int]]  # CPUs of each core that were seen in this boot
+    cores: "t.Sequence[t.Sequence[int]]"  # CPUs of each core that were seen in this boot
 
 
 class SmtSnapshotError(SmtError):
@@ -54,7 +53,7 @@ def remove(fs: host_files.HostFs) -> None:
     _FILE.remove(fs)
 
 
-def load(fs: host_files.HostFs, is_persistent: bool) -> Snapshot | None:
+def load(fs: host_files.HostFs, is_persistent: bool) -> "Snapshot | None":
     """Return the snapshot, or None if there is none that is valid in this boot.
 
     Args:
@@ -86,7 +85,7 @@ def _checked(document: t.Any) -> Snapshot:
     return saved
 
 
-def _check_cores(cores: t.Sequence[t.Sequence[int]]) -> None:
+def _check_cores(cores: "t.Sequence[t.Sequence[int]]") -> None:
     cpus = [cpu for core in cores for cpu in core]
     if not smt_state.is_cpus(cpus) or len(set(cpus)) != len(cpus):
         raise ValueError("its cores are not valid")

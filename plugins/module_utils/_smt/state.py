@@ -10,11 +10,10 @@ Kernel behaviour is from Documentation/ABI/testing/sysfs-devices-system-cpu and 
 every write is read back.
 """
 
-from __future__ import annotations
-
 import errno
 import typing as t
 
+from .._compat.typing_forms import TypedDict
 from .._host import cpulist
 from .._host.kernel_files import KernelFiles
 from .errors import SmtError
@@ -48,7 +47,7 @@ MEANINGS = {
 }
 
 
-class State(t.TypedDict):
+class State(TypedDict):
     """The SMT state of a host.
 
     ``control`` is what ``/sys/devices/system/cpu/smt/control`` reads, ``absent`` if the kernel has no such file. ``active`` is what smt/active reads, None
@@ -56,9 +55,9 @@ class State(t.TypedDict):
     """
 
     control: str
-    active: bool | None
-    online: list[int]
-    present: list[int]
+    active: "bool | None"
+    online: "list[int]"
+    present: "list[int]"
 
 
 class Target(t.NamedTuple):
@@ -68,10 +67,10 @@ class Target(t.NamedTuple):
     ``width`` is how many threads per core the control has to allow; 1: it has to read off; 0: it may read anything; None: it has to read ``writes``.
     """
 
-    online: frozenset[int]
-    offline: frozenset[int]
-    writes: tuple[str, ...]
-    width: int | None
+    online: "frozenset[int]"
+    offline: "frozenset[int]"
+    writes: "tuple[str, ...]"
+    width: "int | None"
 
 
 class StateError(SmtError):
@@ -87,7 +86,7 @@ def is_switchable(control: str) -> bool:
     return control in (ON, *OFF) or control.isdigit()
 
 
-def _parse(text: str, where: str) -> list[int]:
+def _parse(text: str, where: str) -> "list[int]":
     """Return the sorted CPUs of a kernel list; raise StateError naming the file ``where`` when it is not valid."""
     try:
         return list(cpulist.parse(text))
@@ -95,14 +94,14 @@ def _parse(text: str, where: str) -> list[int]:
         raise StateError(f"{where}: {error}") from error
 
 
-def read(sysroot: str = "/", files: KernelFiles | None = None) -> State:
+def read(sysroot: str = "/", files: "KernelFiles | None" = None) -> State:
     """Return the state of a host, from ``files`` or the files below ``sysroot``; raise StateError when the kernel does not show which CPUs are online."""
     files = files or KernelFiles(sysroot)
     active = {"1": True, "0": False}.get(files.read(ACTIVE) or "")
     return of(files.read(CONTROL), active, files.read(CPU_DIRECTORY + "/online"), files.read(CPU_DIRECTORY + "/present"))
 
 
-def of(control: str | None, active: bool | None, online: str | None, present: str | None) -> State:
+def of(control: "str | None", active: "bool | None", online: "str | None", present: "str | None") -> State:
     """Return a state from what the kernel's files read; None for a missing file.
 
     Args:
@@ -124,7 +123,7 @@ def of(control: str | None, active: bool | None, online: str | None, present: st
     }
 
 
-def differences(before: State, after: State) -> list[str]:
+def differences(before: State, after: State) -> "list[str]":
     """Return how ``after`` differs from ``before``, one sentence for each difference."""
     found = []
     if before["control"] != after["control"]:
@@ -136,12 +135,14 @@ def differences(before: State, after: State) -> list[str]:
     return found
 
 
-def disable(sysroot: str, cores: Cores, method: str = "auto", origin: State | None = None, files: KernelFiles | None = None) -> State:
+def disable(sysroot: str, cores: Cores, method: str = "auto", origin: "State | None" = None, files: "KernelFiles | None" = None) -> State:
     """Keep one thread of each core online; see :func:`set_threads_per_core`."""
     return set_threads_per_core(sysroot, cores, 1, method, origin, files)
 
 
-def enable(sysroot: str, cores: Cores, method: str = "auto", origin: State | None = None, files: KernelFiles | None = None, learned: _Learned = None) -> State:
+def enable(
+    sysroot: str, cores: Cores, method: str = "auto", origin: "State | None" = None, files: "KernelFiles | None" = None, learned: _Learned = None
+) -> State:
     """Bring all siblings of the cores in use online, except those that were off on purpose in ``origin``.
 
     A thread was off on purpose if it was offline while other cores had more than one thread online. Arguments, result and errors are those of
@@ -151,7 +152,7 @@ def enable(sysroot: str, cores: Cores, method: str = "auto", origin: State | Non
 
 
 def set_threads_per_core(
-    sysroot: str, cores: Cores, threads: int, method: str = "auto", origin: State | None = None, files: KernelFiles | None = None, learned: _Learned = None
+    sysroot: str, cores: Cores, threads: int, method: str = "auto", origin: "State | None" = None, files: "KernelFiles | None" = None, learned: _Learned = None
 ) -> State:
     """Keep the first ``threads`` threads of each core in use online, as one transaction.
 
@@ -179,7 +180,7 @@ def takes_numbers(machine: str) -> bool:
     return machine.startswith("ppc64")
 
 
-def predict(before: State, cores: Cores, threads: int | None, method: str = "auto", origin: State | None = None, numeric: bool = False) -> State:
+def predict(before: State, cores: Cores, threads: "int | None", method: str = "auto", origin: "State | None" = None, numeric: bool = False) -> State:
     """Return the state that a change would lead to, as far as the topology is known. A pure function.
 
     Args:
@@ -210,7 +211,7 @@ def predict(before: State, cores: Cores, threads: int | None, method: str = "aut
     return {"control": control, "active": active, "online": sorted(online), "present": before["present"]}
 
 
-def restore(sysroot: str, state: State, files: KernelFiles | None = None) -> list[str]:
+def restore(sysroot: str, state: State, files: "KernelFiles | None" = None) -> "list[str]":
     """Restore a state from :func:`read`, one CPU at a time where the control alone is not enough.
 
     Args:
@@ -233,7 +234,7 @@ def restore(sysroot: str, state: State, files: KernelFiles | None = None) -> lis
     return [f"{line} ({'; '.join(reasons)})" for line in left] if reasons else left
 
 
-def bring_back(sysroot: str, state: State, files: KernelFiles | None = None) -> State:
+def bring_back(sysroot: str, state: State, files: "KernelFiles | None" = None) -> State:
     """Restore a state as :func:`restore`, but completely or not at all, and return the state after it.
 
     Raises:
@@ -302,7 +303,7 @@ def _control_is_written(state: State, target: Target) -> bool:
     return target.writes[0].isdigit() or not _control_fits(state["control"], target.width, target.writes)
 
 
-def _control_fits(control: str, width: int | None, writes: tuple[str, ...] = ()) -> bool:
+def _control_fits(control: str, width: "int | None", writes: "tuple[str, ...]" = ()) -> bool:
     """Return whether a control that reads ``control`` allows ``width`` threads per core. With None it has to be a value in ``writes``."""
     if width == 0:
         return True
@@ -314,7 +315,7 @@ def _control_fits(control: str, width: int | None, writes: tuple[str, ...] = ())
     return control == "on" or (control.isdigit() and int(control) >= width)
 
 
-def _all_cores(cores: Cores, state: State) -> list[tuple[int, ...]]:
+def _all_cores(cores: Cores, state: State) -> "list[tuple[int, ...]]":
     """Return the cores that hold a present CPU, and each online CPU without a known core as a core of its own."""
     present = set(state["present"])
     known = [tuple(cpu for cpu in core if cpu in present) for core in cores]
@@ -322,11 +323,11 @@ def _all_cores(cores: Cores, state: State) -> list[tuple[int, ...]]:
     return sorted([core for core in known if core] + [(cpu,) for cpu in state["online"] if cpu not in placed])
 
 
-def _cpus_of(cores: Cores) -> set[int]:
+def _cpus_of(cores: Cores) -> "set[int]":
     return {cpu for core in cores for cpu in core}
 
 
-def _threads_of(core: tuple[int, ...], threads: int | None, reference: set[int], smt_was_on: bool) -> tuple[int, ...]:
+def _threads_of(core: "tuple[int, ...]", threads: "int | None", reference: "set[int]", smt_was_on: bool) -> "tuple[int, ...]":
     """Return the threads of one core that have to be online."""
     online = tuple(cpu for cpu in core if cpu in reference)
     if not online:
@@ -338,7 +339,7 @@ def _threads_of(core: tuple[int, ...], threads: int | None, reference: set[int],
     return core[:threads]
 
 
-def _target(before: State, cores: list[tuple[int, ...]], threads: int | None, method: str, origin: State | None) -> Target:
+def _target(before: State, cores: "list[tuple[int, ...]]", threads: "int | None", method: str, origin: "State | None") -> Target:
     """Return the target of a change; raise StateError when the host cannot have that state."""
     if method not in METHODS:
         raise StateError(f"method {method} is not one of {', '.join(METHODS)}")
@@ -371,13 +372,13 @@ def _target(before: State, cores: list[tuple[int, ...]], threads: int | None, me
     return Target(frozenset(online), frozenset(offline), writes, width)
 
 
-def smt_in_use(online: t.Iterable[int], cores: Cores) -> bool:
+def smt_in_use(online: "t.Iterable[int]", cores: Cores) -> bool:
     """Return whether a core has more than one thread online. If so, a thread that is offline is off on purpose."""
     cpus = set(online)
     return any(len(cpus.intersection(core)) > 1 for core in cores)
 
 
-def _control_writes(control: str, method: str, threads: int | None, width: int, most: int) -> tuple[tuple[str, ...], int]:
+def _control_writes(control: str, method: str, threads: "int | None", width: int, most: int) -> "tuple[tuple[str, ...], int]":
     """Return the values of the control that allow ``width`` threads per core, the best first, and the threads per core that it has to allow."""
     if control in WITHOUT_CONTROL:
         return (), 0
@@ -394,7 +395,7 @@ def _control_writes(control: str, method: str, threads: int | None, width: int, 
     return (str(threads), "on"), allowed
 
 
-def _siblings_now(files: KernelFiles, cpus: t.Iterable[int]) -> set[tuple[int, ...]]:
+def _siblings_now(files: KernelFiles, cpus: "t.Iterable[int]") -> "set[tuple[int, ...]]":
     """Return the cores of the CPUs that are online, from their topology directories (``core_cpus_list`` since 5.4, else ``thread_siblings_list``)."""
     cores: set[tuple[int, ...]] = set()
     for cpu in cpus:
@@ -405,7 +406,9 @@ def _siblings_now(files: KernelFiles, cpus: t.Iterable[int]) -> set[tuple[int, .
     return cores
 
 
-def _transaction(files: KernelFiles, cores: Cores, threads: int | None, method: str, origin: State | None, learned: list[tuple[int, ...]] | None) -> State:
+def _transaction(
+    files: KernelFiles, cores: Cores, threads: "int | None", method: str, origin: "State | None", learned: "list[tuple[int, ...]] | None"
+) -> State:
     before = read(files=files)
     placed = _all_cores(cores, before)
     target = _target(before, placed, threads, method, origin)
@@ -426,7 +429,7 @@ def _transaction(files: KernelFiles, cores: Cores, threads: int | None, method: 
     return _all_or_nothing(files, before, change)
 
 
-def _all_or_nothing(files: KernelFiles, before: State, change: t.Callable[[], Target]) -> State:
+def _all_or_nothing(files: KernelFiles, before: State, change: "t.Callable[[], Target]") -> State:
     """Run ``change`` and check that its target is reached. Restore the previous state after any error."""
     try:
         target = change()
@@ -441,7 +444,7 @@ def _all_or_nothing(files: KernelFiles, before: State, change: t.Callable[[], Ta
         raise
 
 
-def _explore(files: KernelFiles, before: State, placed: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+def _explore(files: KernelFiles, before: State, placed: "list[tuple[int, ...]]") -> "list[tuple[int, ...]]":
     """Bring the CPUs without a known core online and return all cores. An offline CPU has no topology directory, and no topology cache was saved."""
     unplaced = set(before["present"]) - _cpus_of(placed)
     if before["control"] not in (ON, *WITHOUT_CONTROL):
@@ -451,7 +454,7 @@ def _explore(files: KernelFiles, before: State, placed: list[tuple[int, ...]]) -
     return join_cores(placed, _siblings_now(files, unplaced))
 
 
-def join_cores(cores: Cores, more: Cores) -> list[tuple[int, ...]]:
+def join_cores(cores: Cores, more: Cores) -> "list[tuple[int, ...]]":
     """Return the cores of one host from two observations. Each may know threads that the other does not."""
     joined = [set(core) for core in cores]
     for core in more:
@@ -460,14 +463,14 @@ def join_cores(cores: Cores, more: Cores) -> list[tuple[int, ...]]:
     return sorted(tuple(sorted(core)) for core in joined)
 
 
-def _restore_after_error(files: KernelFiles, before: State) -> list[str]:
+def _restore_after_error(files: KernelFiles, before: State) -> "list[str]":
     try:
         return restore(files.sysroot, before, files)
     except StateError as error:
         return [str(error)]
 
 
-def _must_explore(before: State, cores: list[tuple[int, ...]], threads: int | None, origin: State | None) -> bool:
+def _must_explore(before: State, cores: "list[tuple[int, ...]]", threads: "int | None", origin: "State | None") -> bool:
     """Return whether CPUs without a known core have to come online first, to find out which of them have to stay online."""
     unplaced = set(before["present"]) - _cpus_of(cores)
     if not unplaced or threads == 1:
@@ -492,7 +495,7 @@ def _apply(files: KernelFiles, target: Target, on_refusal: _OnRefusal) -> None:
         _switch_cpu(files, cpu, False, on_refusal)
 
 
-def _write_control(files: KernelFiles, values: tuple[str, ...], on_refusal: _OnRefusal) -> None:
+def _write_control(files: KernelFiles, values: "tuple[str, ...]", on_refusal: _OnRefusal) -> None:
     """Write the first of ``values`` that the kernel accepts. Repeat an off that the kernel did not complete."""
     before = read(files=files)
     for value in values:
@@ -527,7 +530,7 @@ def _is_first_thread(files: KernelFiles, cpu: int) -> bool:
     return any(core[0] == cpu for core in _siblings_now(files, [cpu]))
 
 
-def _meaning(name: str, state: State, isolated: str | None = None) -> str:
+def _meaning(name: str, state: State, isolated: "str | None" = None) -> str:
     if name == "EBUSY" and len(state["online"]) == 1:
         return "it is the last online CPU"
     if name == "EBUSY" and isolated:

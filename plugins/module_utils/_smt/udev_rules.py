@@ -6,8 +6,6 @@ Such rules undo changes of cpuN/online (and ``maxcpus=``) at boot and after each
 same name in /etc/udev/rules.d overrides a rules file in another directory (udev(7)).
 """
 
-from __future__ import annotations
-
 import fnmatch
 import re
 import typing as t
@@ -53,7 +51,7 @@ def without_them(text: str) -> str:
     return "".join(lines)
 
 
-def active(fs: host_files.HostFs) -> list[str]:
+def active(fs: host_files.HostFs) -> "list[str]":
     """Return the sorted paths of the effective rules files that bring CPUs online."""
     found = []
     for _name, path in sorted(_effective(fs, DIRECTORIES).items()):
@@ -63,7 +61,7 @@ def active(fs: host_files.HostFs) -> list[str]:
     return found
 
 
-def wanted(fs: host_files.HostFs, neutralise: bool) -> dict[str, str | None]:
+def wanted(fs: host_files.HostFs, neutralise: bool) -> "dict[str, str | None]":
     """Return the text of each override file and backup; None for a file that must not exist. Without ``neutralise`` the rules are restored."""
     files: dict[str, str | None] = {}
     for path in active(fs) if neutralise else []:
@@ -83,7 +81,7 @@ def wanted(fs: host_files.HostFs, neutralise: bool) -> dict[str, str | None]:
     return files
 
 
-def _effective(fs: host_files.HostFs, directories: t.Iterable[str]) -> dict[str, str]:
+def _effective(fs: host_files.HostFs, directories: "t.Iterable[str]") -> "dict[str, str]":
     """Return name and path of each rules file that no file of the same name in an earlier directory overrides."""
     found: dict[str, str] = {}
     for directory in directories:

@@ -10,8 +10,6 @@ cgroup, so that the end of a connection, a process group or a login session does
         ...change...        # after an exception the watchdog restores before it is raised further
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select
@@ -56,9 +54,9 @@ class Watchdog:
         sysroot: str,
         state: smt_state.State,
         log_path: str,
-        restore: t.Callable[[], list[str]] | None = None,
-        seconds: float | None = None,
-        keep: t.Iterable[int] = (),
+        restore: "t.Callable[[], list[str]] | None" = None,
+        seconds: "float | None" = None,
+        keep: "t.Iterable[int]" = (),
     ) -> None:
         self._restore = restore or (lambda: smt_state.restore(sysroot, state))
         self._log_path = log_path
@@ -67,7 +65,7 @@ class Watchdog:
         self._to_watchdog: int | None = None
         self._from_watchdog: int | None = None
 
-    def arm(self) -> Watchdog:
+    def arm(self) -> "Watchdog":
         """Start the watchdog and wait until it is ready; raise WatchdogError when it did not start."""
         watched = os.getpid()
         ends: list[int] = []
@@ -104,10 +102,10 @@ class Watchdog:
         """Make the watchdog restore the host and wait for its end."""
         self._wait()
 
-    def __enter__(self) -> Watchdog:
+    def __enter__(self) -> "Watchdog":
         return self.arm()
 
-    def __exit__(self, error_type: type[BaseException] | None, error: BaseException | None, where: types.TracebackType | None) -> None:
+    def __exit__(self, error_type: "type[BaseException] | None", error: "BaseException | None", where: "types.TracebackType | None") -> None:
         if error_type is None:
             self.disarm()
         else:
@@ -153,7 +151,7 @@ class Watchdog:
             _log(log, traceback.format_exc())
 
 
-def _detach(keep: set[int]) -> None:
+def _detach(keep: "set[int]") -> None:
     """Detach this process from everything through which the end of the watched process could end it, too.
 
     Args:
@@ -196,7 +194,7 @@ def _change_name() -> None:
         handle.write(NAME[:15])
 
 
-def _start_time(pid: int) -> str | None:
+def _start_time(pid: int) -> "str | None":
     """Return the start time of a process in clock ticks (proc(5), field 22 of stat), or None when it has ended. The pid alone may be reused."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as handle:
@@ -206,7 +204,7 @@ def _start_time(pid: int) -> str | None:
     return None if fields[0] in "ZX" else fields[19]
 
 
-def _wait_for_end(watched: int, start: str | None, read_end: int, seconds: float | None) -> str | None:
+def _wait_for_end(watched: int, start: "str | None", read_end: int, seconds: "float | None") -> "str | None":
     """Wait for the watched process. Return the reason why the host has to be restored, or None when the process has completed its change."""
     end = None if seconds is None else time.monotonic() + seconds
     while True:

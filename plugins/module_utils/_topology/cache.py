@@ -6,8 +6,6 @@ The kernel forgets to which core a CPU belongs when the CPU goes offline, so cal
 if the machine's identity, its CPU model and its present CPUs are unchanged.
 """
 
-from __future__ import annotations
-
 import hashlib
 import typing as t
 
@@ -50,7 +48,7 @@ def save(fs: HostFs, topology: Topology) -> bool:
     )
 
 
-def load(fs: HostFs) -> Topology | None:
+def load(fs: HostFs) -> "Topology | None":
     """Return the cached topology (present CPUs, cores and packages only), or None when there is none for this machine.
 
     A cache that is damaged, from another machine, or writable by users other than root is ignored; `fs.problems` says so.
@@ -79,7 +77,7 @@ def _decoded(document: t.Any, key: str) -> Topology:
     return Topology(present=present, cores=cores, packages=packages, source="saved", complete=True)
 
 
-def _partition(texts: object, present: tuple[int, ...], name: str) -> tuple[tuple[int, ...], ...]:
+def _partition(texts: object, present: "tuple[int, ...]", name: str) -> "tuple[tuple[int, ...], ...]":
     if not isinstance(texts, list):
         raise ValueError(f"its {name} are not a list")
     groups = tuple(sorted(cpulist.parse(text) for text in texts))

@@ -14,11 +14,9 @@ The core of an offline CPU is unknown: the kernel removes the CPU's directory, o
 that was saved while all CPUs were online has it, see cache.py. CPUs whose core is unknown are omitted, and `complete` is False.
 """
 
-from __future__ import annotations
-
 import re
+import types
 import typing as t
-from dataclasses import dataclass, field, replace
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, cpulist, files as host_files
 
@@ -28,13 +26,14 @@ BLANK = " \t\r\n\0"
 
 _CPU_NAME = re.compile(r"cpu([0-9]{1,6})")
 _NODE_NAME = re.compile(r"node([0-9]{1,6})")
-_CORE_FILES: tuple[tuple[str, t.Callable[[str], tuple[int, ...]]], ...] = (
+_ID = re.compile(r"[0-9]{1,10}")
+_CORE_FILES: "tuple[tuple[str, t.Callable[[str], tuple[int, ...]]], ...]" = (
     ("core_cpus_list", cpulist.parse),
     ("thread_siblings_list", cpulist.parse),
     ("core_cpus", cpulist.parse_mask),
     ("thread_siblings", cpulist.parse_mask),
 )
-_PACKAGE_FILES: tuple[tuple[str, t.Callable[[str], tuple[int, ...]]], ...] = (
+_PACKAGE_FILES: "tuple[tuple[str, t.Callable[[str], tuple[int, ...]]], ...]" = (
     ("package_cpus_list", cpulist.parse),
     ("core_siblings_list", cpulist.parse),
     ("package_cpus", cpulist.parse_mask),
@@ -42,8 +41,7 @@ _PACKAGE_FILES: tuple[tuple[str, t.Callable[[str], tuple[int, ...]]], ...] = (
 )
 
 
-@dataclass(frozen=True)
-class Topology:
+class Topology(t.NamedTuple):
     """A host's CPUs. Sets of CPUs are sorted tuples.
 
     Attributes:
@@ -58,34 +56,34 @@ class Topology:
         complete: True when the core of every present CPU is known.
     """
 
-    present: tuple[int, ...] = ()
-    possible: tuple[int, ...] = ()
-    online: tuple[int, ...] = ()
-    isolated: tuple[int, ...] = ()
-    cores: tuple[tuple[int, ...], ...] = ()
-    packages: tuple[tuple[int, ...], ...] = ()
-    nodes: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    present: "tuple[int, ...]" = ()
+    possible: "tuple[int, ...]" = ()
+    online: "tuple[int, ...]" = ()
+    isolated: "tuple[int, ...]" = ()
+    cores: "tuple[tuple[int, ...], ...]" = ()
+    packages: "tuple[tuple[int, ...], ...]" = ()
+    nodes: "t.Mapping[int, tuple[int, ...]]" = types.MappingProxyType({})
     source: str = "unknown"
     complete: bool = False
 
     @property
-    def offline(self) -> tuple[int, ...]:
+    def offline(self) -> "tuple[int, ...]":
         """CPUs that are present and not online."""
         online = set(self.online)
         return tuple(cpu for cpu in self.present if cpu not in online)
 
     @property
-    def primaries(self) -> tuple[int, ...]:
+    def primaries(self) -> "tuple[int, ...]":
         """The first CPU of each core."""
         return tuple(core[0] for core in self.cores)
 
     @property
-    def secondaries(self) -> tuple[int, ...]:
+    def secondaries(self) -> "tuple[int, ...]":
         """The CPUs that share a core with a primary."""
         return tuple(sorted(cpu for core in self.cores for cpu in core[1:]))
 
     @property
-    def threads_per_core(self) -> dict[str, int | None]:
+    def threads_per_core(self) -> "dict[str, int | None]":
         """The ``min`` and ``max`` number of threads of a core, and the most that are online in one (``online_max``); all None when no core is known."""
         if not self.cores:
             return {"min": None, "max": None, "online_max": None}
@@ -111,7 +109,7 @@ class Topology:
         return "mixed"
 
 
-def read_topology(fs: host_files.HostFs, saved: Topology | None = None) -> Topology:
+def read_topology(fs: host_files.HostFs, saved: "Topology | None" = None) -> Topology:
     """Read a host's topology. Damaged or contradictory files raise nothing: they are ignored and noted in `fs.problems`.
 
     Args:
@@ -134,10 +132,9 @@ def read_topology(fs: host_files.HostFs, saved: Topology | None = None) -> Topol
     return topology
 
 
-def _with_groups(topology: Topology, cores: t.Collection[tuple[int, ...]], packages: t.Collection[tuple[int, ...]], source: str) -> Topology:
+def _with_groups(topology: Topology, cores: "t.Collection[tuple[int, ...]]", packages: "t.Collection[tuple[int, ...]]", source: str) -> Topology:
     known = {cpu for core in cores for cpu in core}
-    return replace(
-        topology,
+    return topology._replace(
         cores=_sorted_sets(cores),
         packages=_sorted_sets(packages),
         source=source if cores else "unknown",
@@ -145,7 +142,7 @@ def _with_groups(topology: Topology, cores: t.Collection[tuple[int, ...]], packa
     )
 
 
-def _sorted_sets(groups: t.Iterable[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+def _sorted_sets(groups: "t.Iterable[tuple[int, ...]]") -> "tuple[tuple[int, ...], ...]":
     return tuple(sorted(tuple(sorted(group)) for group in groups if group))
 
 
@@ -160,27 +157,27 @@ class _Processors:
         self._blocks: dict[int, dict[str, str]] | None = None
 
     @property
-    def blocks(self) -> dict[int, dict[str, str]]:
+    def blocks(self) -> "dict[int, dict[str, str]]":
         if self._blocks is None:
             self._blocks = cpuinfo.read(self._fs).blocks
         return self._blocks
 
 
-def _cpu_folders(fs: host_files.HostFs) -> set[int]:
+def _cpu_folders(fs: host_files.HostFs) -> "set[int]":
     return _numbered(fs, CPU_DIR, _CPU_NAME)
 
 
-def _numbered(fs: host_files.HostFs, directory: str, pattern: re.Pattern[str]) -> set[int]:
+def _numbered(fs: host_files.HostFs, directory: str, pattern: "re.Pattern[str]") -> "set[int]":
     matches = (pattern.fullmatch(name) for name in fs.names(directory.rstrip("/")))
     numbers = (int(match.group(1)) for match in matches if match is not None)
     return {number for number in numbers if number <= cpulist.MAX_CPU}
 
 
-def _cpu_file(fs: host_files.HostFs, name: str) -> tuple[int, ...] | None:
+def _cpu_file(fs: host_files.HostFs, name: str) -> "tuple[int, ...] | None":
     return _read_set(fs, CPU_DIR + name, cpulist.parse)
 
 
-def _read_set(fs: host_files.HostFs, path: str, parse: t.Callable[[str], tuple[int, ...]]) -> tuple[int, ...] | None:
+def _read_set(fs: host_files.HostFs, path: str, parse: "t.Callable[[str], tuple[int, ...]]") -> "tuple[int, ...] | None":
     """Return the CPUs in a file, or None when it is missing, unreadable or invalid; an invalid file is noted."""
     text = fs.read(path)
     if text is None:
@@ -192,7 +189,7 @@ def _read_set(fs: host_files.HostFs, path: str, parse: t.Callable[[str], tuple[i
         return None
 
 
-def _present_and_online(fs: host_files.HostFs, folders: set[int], processors: _Processors) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _present_and_online(fs: host_files.HostFs, folders: "set[int]", processors: _Processors) -> "tuple[tuple[int, ...], tuple[int, ...]]":
     present = _cpu_file(fs, "present")
     online = _cpu_file(fs, "online")
     if not online:
@@ -206,7 +203,7 @@ def _present_and_online(fs: host_files.HostFs, folders: set[int], processors: _P
     return present, online
 
 
-def _online_by_folder(fs: host_files.HostFs, folders: set[int], processors: _Processors) -> tuple[int, ...]:
+def _online_by_folder(fs: host_files.HostFs, folders: "set[int]", processors: _Processors) -> "tuple[int, ...]":
     """Return the online CPUs without cpu/online (before Linux 2.6.28, or missing in a recorded tree).
 
     They come from cpuN/online if any CPU has it, else from /proc/cpuinfo, else from the directories cpuN.
@@ -220,7 +217,7 @@ def _online_by_folder(fs: host_files.HostFs, folders: set[int], processors: _Pro
     return tuple(sorted(folders))
 
 
-def _nodes(fs: host_files.HostFs, present: set[int]) -> dict[int, tuple[int, ...]]:
+def _nodes(fs: host_files.HostFs, present: "set[int]") -> "dict[int, tuple[int, ...]]":
     """Return the NUMA nodes, including those without CPUs (memory only). On s390 a node also lists hot-plug slots: only present CPUs count."""
     nodes = {}
     for node in sorted(_numbered(fs, NODE_DIR, _NODE_NAME)):
@@ -238,8 +235,8 @@ def _nodes(fs: host_files.HostFs, present: set[int]) -> dict[int, tuple[int, ...
 
 
 def _online_groups(
-    fs: host_files.HostFs, cpus: list[int], processors: _Processors, online: tuple[int, ...]
-) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]], str]:
+    fs: host_files.HostFs, cpus: "list[int]", processors: _Processors, online: "tuple[int, ...]"
+) -> "tuple[list[tuple[int, ...]], list[tuple[int, ...]], str]":
     """Return (cores, packages, source) of the online CPUs, from the first source that is consistent; there are no cores if none is."""
     cores = _partition(fs, cpus, _CORE_FILES)
     if cores is None:
@@ -250,7 +247,7 @@ def _online_groups(
     return cores, packages, "cpuinfo"
 
 
-def _partition(fs: host_files.HostFs, cpus: list[int], files: t.Iterable[tuple[str, t.Callable[[str], tuple[int, ...]]]]) -> list[tuple[int, ...]] | None:
+def _partition(fs: host_files.HostFs, cpus: "list[int]", files: "t.Iterable[tuple[str, t.Callable[[str], tuple[int, ...]]]]") -> "list[tuple[int, ...]] | None":
     """Return groups that partition the CPUs, from the first of the files that exists and is consistent, or None when there is none.
 
     CPUs without the file are in no group. CPUs in a group's file that are not in `cpus` (they are offline) are ignored.
@@ -276,8 +273,8 @@ def _partition(fs: host_files.HostFs, cpus: list[int], files: t.Iterable[tuple[s
 
 
 def _groups(
-    fs: host_files.HostFs, texts: dict[int, str], parse: t.Callable[[str], tuple[int, ...]], wanted: set[int], name: str
-) -> list[tuple[int, ...]] | None:
+    fs: host_files.HostFs, texts: "dict[int, str]", parse: "t.Callable[[str], tuple[int, ...]]", wanted: "set[int]", name: str
+) -> "list[tuple[int, ...]] | None":
     groups = []
     group_of: dict[int, tuple[int, ...]] = {}
     for cpu, text in texts.items():
@@ -299,7 +296,7 @@ def _groups(
     return groups
 
 
-def _packages(fs: host_files.HostFs, cores: list[tuple[int, ...]], processors: _Processors) -> list[tuple[int, ...]]:
+def _packages(fs: host_files.HostFs, cores: "list[tuple[int, ...]]", processors: _Processors) -> "list[tuple[int, ...]]":
     """Return groups of CPUs by package, from the first source that covers all cores.
 
     The sources are the ids in sysfs, the lists and masks in sysfs (s390 and POWER show the id -1), and /proc/cpuinfo. All CPUs of a core are in the same
@@ -322,21 +319,21 @@ def _has_books(fs: host_files.HostFs, cpu: int) -> bool:
     return fs.status(f"{CPU_DIR}cpu{cpu}/topology/book_id") is not None
 
 
-def _id(fs: host_files.HostFs, cpu: int, name: str) -> int | None:
+def _id(fs: host_files.HostFs, cpu: int, name: str) -> "int | None":
     text = fs.read(f"{CPU_DIR}cpu{cpu}/topology/{name}")
     text = "" if text is None else text.strip(BLANK)
     # Firmware without ids shows as -1, on some kernels as 65535 or 4294967295. Only digits are an id; the large numbers simply compare as equal.
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else None
+    return int(text) if _ID.fullmatch(text) else None
 
 
-def _grouped(keys: t.Mapping[int, t.Hashable]) -> list[tuple[int, ...]]:
+def _grouped(keys: "t.Mapping[int, t.Hashable]") -> "list[tuple[int, ...]]":
     groups: dict[t.Hashable, list[int]] = {}
     for cpu, key in keys.items():
         groups.setdefault(key, []).append(cpu)
     return [tuple(group) for group in groups.values()]
 
 
-def _cores_by_ids(fs: host_files.HostFs, cpus: list[int], processors: _Processors) -> list[tuple[int, ...]]:
+def _cores_by_ids(fs: host_files.HostFs, cpus: "list[int]", processors: _Processors) -> "list[tuple[int, ...]]":
     packages = _packages(fs, [(cpu,) for cpu in cpus], processors)
     package_of = {cpu: index for index, package in enumerate(packages) for cpu in package}
     core_ids = {cpu: _id(fs, cpu, "core_id") for cpu in cpus}
@@ -345,7 +342,7 @@ def _cores_by_ids(fs: host_files.HostFs, cpus: list[int], processors: _Processor
     return _corrected_by_cpuinfo(_grouped(keys), cpus, processors)
 
 
-def _groups_by_cpuinfo(fs: host_files.HostFs, online: tuple[int, ...], processors: _Processors) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
+def _groups_by_cpuinfo(fs: host_files.HostFs, online: "tuple[int, ...]", processors: _Processors) -> "tuple[list[tuple[int, ...]], list[tuple[int, ...]]]":
     """Return (cores, packages) from /proc/cpuinfo."""
     blocks = {cpu: processors.blocks[cpu] for cpu in online if cpu in processors.blocks}
     keys = {}
@@ -359,7 +356,7 @@ def _groups_by_cpuinfo(fs: host_files.HostFs, online: tuple[int, ...], processor
     return cores, _grouped({cpu: keys[cpu][0] for core in cores for cpu in core})
 
 
-def _corrected_by_cpuinfo(cores: list[tuple[int, ...]], cpus: t.Iterable[int], processors: _Processors) -> list[tuple[int, ...]]:
+def _corrected_by_cpuinfo(cores: "list[tuple[int, ...]]", cpus: "t.Iterable[int]", processors: _Processors) -> "list[tuple[int, ...]]":
     """Return cores that were found by ids, corrected by the counts in /proc/cpuinfo if it lists the same CPUs.
 
     `siblings` is the number of threads and `cpu cores` the number of cores in a package (arch/x86/kernel/cpu/proc.c): if both are equal there is no SMT,

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The placements of workers: their names, in the order in which they are shown, and their titles."""
 
-from __future__ import annotations
-
 import re
 
 SINGLE = "single"

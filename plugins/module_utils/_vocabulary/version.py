@@ -2,6 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The collection's version, for results written on a host, where galaxy.yml is not available."""
 
-from __future__ import annotations
-
 COLLECTION_VERSION = "0.1.0"

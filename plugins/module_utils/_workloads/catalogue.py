@@ -2,17 +2,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The built-in workloads by name."""
 
-from __future__ import annotations
-
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in import registry
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import Workload, WorkloadError
 
-BUILT_IN: dict[str, Workload] = {workload["name"]: workload for workloads in registry.WORKLOADS for workload in workloads}
+BUILT_IN: "dict[str, Workload]" = {workload["name"]: workload for workloads in registry.WORKLOADS for workload in workloads}
 
 
-def named(names: t.Sequence[str]) -> list[Workload]:
+def named(names: "t.Sequence[str]") -> "list[Workload]":
     """Return the declarations of the named workloads, in the given order.
 
     Raises:

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Users' own commands as workloads: turn entries of an inventory into declarations, or refuse them with the reason."""
 
-from __future__ import annotations
-
 import os
 import re
 import typing as t
@@ -22,7 +20,7 @@ WALL = "wall_seconds"
 CLOCKS = (WALL, "cpu_seconds")
 
 
-def declarations(given: t.Sequence[t.Mapping[str, t.Any]]) -> list[Workload]:
+def declarations(given: "t.Sequence[t.Mapping[str, t.Any]]") -> "list[Workload]":
     """Return the declarations of a user's own commands.
 
     Args:
@@ -41,7 +39,7 @@ def declarations(given: t.Sequence[t.Mapping[str, t.Any]]) -> list[Workload]:
     return made
 
 
-def _declaration(given: t.Mapping[str, t.Any]) -> Workload:
+def _declaration(given: "t.Mapping[str, t.Any]") -> Workload:
     name: str = given["name"]
     if not NAME.match(name):
         raise WorkloadError(f"custom: {name[:80]!r} is not a valid name: use lower-case letters, digits and '_', at most 64 characters")
@@ -74,7 +72,7 @@ def _declaration(given: t.Mapping[str, t.Any]) -> Workload:
     }
 
 
-def _metric(workload: t.Mapping[str, t.Any], given: t.Mapping[str, t.Any]) -> Metric:
+def _metric(workload: "t.Mapping[str, t.Any]", given: "t.Mapping[str, t.Any]") -> Metric:
     about = f"custom: metric {given['name'][:80]} of {workload['name']}"
     if not NAME.match(given["name"]):
         raise WorkloadError(f"{about}: the name must have only lower-case letters, digits and '_', at most 64 characters")
@@ -97,7 +95,7 @@ def _metric(workload: t.Mapping[str, t.Any], given: t.Mapping[str, t.Any]) -> Me
     return metric
 
 
-def _default_aggregate(metric: t.Mapping[str, t.Any], multithreaded: bool) -> str:
+def _default_aggregate(metric: "t.Mapping[str, t.Any]", multithreaded: bool) -> str:
     if metric["better"] == "higher":
         return "sum"
     # More workers do more jobs in a longer time. The time alone would always count against the placement with more workers.

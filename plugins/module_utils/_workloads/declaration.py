@@ -5,19 +5,19 @@
 A workload is a ``Workload``: a dict whose ``Defaults`` are in ``PLAIN``.
 """
 
-from __future__ import annotations
-
 import glob
 import os
 import re
 import shutil
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
+
 COMPILERS = ("cc", "gcc", "clang")
 COMPILER_PACKAGE = "gcc"
 
 
-class Work(t.TypedDict):
+class Work(TypedDict):
     """The amount of work of one worker: its unit, the first amount of the calibration, the step and the upper limit."""
 
     unit: str
@@ -26,7 +26,7 @@ class Work(t.TypedDict):
     limit: int
 
 
-class _Parameter(t.TypedDict):
+class _Parameter(TypedDict):
     name: str
     unit: str
 
@@ -41,11 +41,11 @@ class Parameter(_Parameter, total=False):
         per_cpu: its values as multiples of the number of CPUs.
     """
 
-    values: list[float]
-    per_cpu: list[float]
+    values: "list[float]"
+    per_cpu: "list[float]"
 
 
-class Source(t.TypedDict, total=False):
+class Source(TypedDict, total=False):
     """The source of a metric's value for one worker: ``rate``, ``clock``, ``pattern`` or ``json``. The other keys are further details.
 
     Attributes:
@@ -64,7 +64,7 @@ class Source(t.TypedDict, total=False):
     clock: str
     pattern: str
     quantile: float
-    json: list[str]
+    json: "list[str]"
     file: str
     scale: float
 
@@ -85,7 +85,7 @@ class Metric(Source):
     aggregate: str
 
 
-class ServerDeclaration(t.TypedDict):
+class ServerDeclaration(TypedDict):
     """The declaration of a server that runs during the samples. ``{server}`` in an argv stands for the server's directory.
 
     Attributes:
@@ -100,18 +100,18 @@ class ServerDeclaration(t.TypedDict):
         kill: the name of the signal that the kernel sends to the server if its supervisor dies.
     """
 
-    folders: list[str]
-    commands: list[str]
+    folders: "list[str]"
+    commands: "list[str]"
     user: str
-    prepare: list[list[str]]
-    serve: list[str]
-    ready: list[str]
-    fill: list[list[str]]
+    prepare: "list[list[str]]"
+    serve: "list[str]"
+    ready: "list[str]"
+    fill: "list[list[str]]"
     stop: str
     kill: str
 
 
-class Defaults(t.TypedDict):
+class Defaults(TypedDict):
     """The optional part of a declaration: a declaration that leaves a key out has its value from ``PLAIN``.
 
     Attributes:
@@ -137,19 +137,19 @@ class Defaults(t.TypedDict):
     """
 
     multithreaded: bool
-    stdin: str | None
+    stdin: "str | None"
     keep_output: bool
-    work: Work | None
-    placements: list[str] | None
-    parameter: Parameter | None
+    work: "Work | None"
+    placements: "list[str] | None"
+    parameter: "Parameter | None"
     memory: int
     nice: int
     co_runners: int
-    timed: list[str] | None
-    source: str | None
-    server: ServerDeclaration | None
-    timeout: float | None
-    package: str | None
+    timed: "list[str] | None"
+    source: "str | None"
+    server: "ServerDeclaration | None"
+    timeout: "float | None"
+    package: "str | None"
     custom: bool
     description: str
 
@@ -169,8 +169,8 @@ class Workload(Defaults):
 
     name: str
     title: str
-    argv: list[str]
-    metrics: list[Metric]
+    argv: "list[str]"
+    metrics: "list[Metric]"
 
 
 PLAIN: Defaults = {
@@ -217,7 +217,7 @@ def latency(name: str, source: Source) -> Metric:
     return {"name": "latency_" + name, "unit": "ms", "better": "lower", "aggregate": "max", **source}
 
 
-def described(workload: Workload, cpus: int) -> dict[str, t.Any]:
+def described(workload: Workload, cpus: int) -> "dict[str, t.Any]":
     """Return the part of a declaration that a result keeps, as plain data.
 
     Args:
@@ -240,7 +240,7 @@ def described(workload: Workload, cpus: int) -> dict[str, t.Any]:
     }
 
 
-def parameter_values(workload: Workload, cpus: int) -> t.Sequence[float | None]:
+def parameter_values(workload: Workload, cpus: int) -> "t.Sequence[float | None]":
     """Return the values of a workload's parameter in rising order, or ``[None]`` for a workload without a parameter.
 
     Args:
@@ -253,7 +253,7 @@ def parameter_values(workload: Workload, cpus: int) -> t.Sequence[float | None]:
     return parameter["values"] if "values" in parameter else sorted({max(1, round(share * cpus)) for share in parameter["per_cpu"]})
 
 
-def missing(workload: Workload, path: str) -> str | None:
+def missing(workload: Workload, path: str) -> "str | None":
     """Return a message about a command that the workload needs and that is not installed, or None.
 
     Args:
@@ -269,12 +269,12 @@ def missing(workload: Workload, path: str) -> str | None:
     return f"{absent[0]} is not installed" + (f" (package {workload['package']})" if workload["package"] else "")
 
 
-def package(workload: Workload) -> str | None:
+def package(workload: Workload) -> "str | None":
     """Return the package that provides what ``missing`` reports, or None."""
     return COMPILER_PACKAGE if workload["source"] else workload["package"]
 
 
-def compiler(path: str) -> str | None:
+def compiler(path: str) -> "str | None":
     """Return the path of the host's C compiler, or None."""
     return next(filter(None, (shutil.which(name, path=path) for name in COMPILERS)), None)
 

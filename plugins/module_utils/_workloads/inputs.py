@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The inputs of workloads, created on the host: the fixed stream, and programs compiled from C."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io
@@ -46,7 +44,7 @@ def write_stream(path: str, megabytes: int) -> None:
         stream.writelines(block for _block in range(megabytes))
 
 
-def verify(workload: Workload, stdin: str | None) -> None:
+def verify(workload: Workload, stdin: "str | None") -> None:
     """Verify once that the workload does its work, where its samples cannot show it.
 
     The output of gzip is discarded while it is timed. Here it is decompressed and compared with the input.
@@ -77,7 +75,7 @@ def verify(workload: Workload, stdin: str | None) -> None:
         raise WorkloadError(f"the output of {workload['argv'][0]} does not decompress to its input")
 
 
-def _digest(stream: t.BinaryIO | gzip.GzipFile) -> bytes:
+def _digest(stream: "t.BinaryIO | gzip.GzipFile") -> bytes:
     """Return the SHA-256 of a stream. Reads in pieces, because a damaged file can decompress to any length."""
     digest = hashlib.sha256()
     for piece in iter(lambda: stream.read(MEGABYTE), b""):

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The metrics of a sample, read from the output of its workers and from their run times, as ``declaration.Metric`` says."""
 
-from __future__ import annotations
-
 import glob
 import json
 import math
@@ -12,6 +10,7 @@ import re
 import stat
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import users
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import Metric, Workload, WorkloadError
 
@@ -29,7 +28,7 @@ MOST_VALUE = 1e18
 # How the values of the workers are combined. ``per_job`` is for seconds that each worker needs for a whole job: the time of the slowest worker divided by
 # the number of workers, so that placements with different numbers of workers can be compared.
 PER_JOB = "per_job"
-AGGREGATES: dict[str, t.Callable[[t.Sequence[float]], float]] = {
+AGGREGATES: "dict[str, t.Callable[[t.Sequence[float]], float]]" = {
     "sum": sum,
     "max": max,
     "mean": lambda values: sum(values) / len(values),
@@ -37,7 +36,7 @@ AGGREGATES: dict[str, t.Callable[[t.Sequence[float]], float]] = {
 }
 
 
-class MetricValue(t.TypedDict):
+class MetricValue(TypedDict):
     """The value of a metric for a sample, over all its workers."""
 
     value: float
@@ -46,8 +45,8 @@ class MetricValue(t.TypedDict):
 
 
 def read(
-    workload: Workload, work: int | None, workers: t.Sequence[t.Mapping[str, t.Any]], directory: str, owner: tuple[int, int] | None = None
-) -> tuple[dict[str, MetricValue], list[float]]:
+    workload: Workload, work: "int | None", workers: "t.Sequence[t.Mapping[str, t.Any]]", directory: str, owner: "tuple[int, int] | None" = None
+) -> "tuple[dict[str, MetricValue], list[float]]":
     """Return the metrics of a sample.
 
     Args:
@@ -79,13 +78,13 @@ def read(
     return metrics, per_worker or []
 
 
-def last_lines(worker: t.Mapping[str, t.Any]) -> str:
+def last_lines(worker: "t.Mapping[str, t.Any]") -> str:
     """Return the last lines of a worker's output as one line."""
     lines = [line for line in (worker["output"] + "\n" + worker["errors"]).splitlines() if line.strip()]
     return " | ".join(lines[-LAST_LINES:])[:LAST_CHARACTERS] or "no output"
 
 
-def _value(workload: Workload, metric: Metric, work: int | None, worker: t.Mapping[str, t.Any], directory: str, owner: tuple[int, int] | None) -> float:
+def _value(workload: Workload, metric: Metric, work: "int | None", worker: "t.Mapping[str, t.Any]", directory: str, owner: "tuple[int, int] | None") -> float:
     if metric.get("rate"):
         if work is None:
             raise WorkloadError(f"{metric['name']} of {workload['name']} is a rate, and no amount of work is declared")
@@ -101,7 +100,7 @@ def _value(workload: Workload, metric: Metric, work: int | None, worker: t.Mappi
     return value
 
 
-def _measured(metric: Metric, worker: t.Mapping[str, t.Any], directory: str, owner: tuple[int, int] | None) -> float:
+def _measured(metric: Metric, worker: "t.Mapping[str, t.Any]", directory: str, owner: "tuple[int, int] | None") -> float:
     """Return the number from the metric's source, or NaN."""
     if "clock" in metric:
         seconds: float = worker[metric["clock"]]
@@ -122,7 +121,7 @@ def _number(text: object) -> float:
         return math.nan
 
 
-def in_json(text: str, path: t.Sequence[str]) -> float:
+def in_json(text: str, path: "t.Sequence[str]") -> float:
     """Return the number at a path in the JSON document in a tool's output, or NaN."""
     try:
         # Some tools print a few lines before the document.
@@ -134,7 +133,7 @@ def in_json(text: str, path: t.Sequence[str]) -> float:
     return _number(found) if isinstance(found, (int, float, str)) and not isinstance(found, bool) else math.nan
 
 
-def _quantile(matches: t.Sequence[t.Any], share: float) -> float:
+def _quantile(matches: "t.Sequence[t.Any]", share: float) -> float:
     """Return the smallest value that at least this share of all values does not exceed, or NaN."""
     pairs = [(_number(match[0]), _number(match[1])) if isinstance(match, tuple) else (_number(match), 1.0) for match in matches]
     if not all(math.isfinite(number) for pair in pairs for number in pair):
@@ -148,7 +147,7 @@ def _quantile(matches: t.Sequence[t.Any], share: float) -> float:
     return math.nan
 
 
-def _files(directory: str, pattern: str, owner: tuple[int, int] | None) -> str:
+def _files(directory: str, pattern: str, owner: "tuple[int, int] | None") -> str:
     """Return the text of the files that a worker left. The directory is read with the rights of its owner."""
     try:
         text: str = users.call(owner or (os.geteuid(), os.getegid()), _texts, directory, pattern)
@@ -174,7 +173,7 @@ def _texts(directory: str, pattern: str) -> str:
     return "\n".join(texts)
 
 
-def _failure(workload: Workload, worker: t.Mapping[str, t.Any]) -> str:
+def _failure(workload: Workload, worker: "t.Mapping[str, t.Any]") -> str:
     status: int | None = worker["exit_status"]
     ended = f"was ended by signal {-status}" if status is not None and status < 0 else f"failed with exit status {status}"
     return f"{workload['argv'][0]} on CPU {','.join(map(str, worker['cpus'])) or 'any'} {ended}: {last_lines(worker)}"

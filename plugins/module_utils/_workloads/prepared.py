@@ -2,13 +2,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A workload prepared on this host, with its input, program, server and amount of work; and its samples."""
 
-from __future__ import annotations
-
 import math
 import os
 import shutil
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import Protocol, TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import users
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import inputs, metrics as workload_metrics, server
@@ -26,7 +25,7 @@ SCRATCH = "scratch"
 MEMORY_SHARE = 0.8
 
 
-class RunFiles(t.Protocol):
+class RunFiles(Protocol):
     """The methods of RunDirectory that workloads use."""
 
     path: str
@@ -34,19 +33,19 @@ class RunFiles(t.Protocol):
     def file(self, name: str) -> str:
         """Return the path of a file of the run."""
 
-    def folder(self, name: str, owner: tuple[int, int]) -> str:
+    def folder(self, name: str, owner: "tuple[int, int]") -> str:
         """Create a directory of the run for a user (uid, gid), and return its path."""
 
 
-class Sample(t.TypedDict):
+class Sample(TypedDict):
     """The result of one sample: as from ``runner.run``, with the metrics and each worker's value of the primary metric."""
 
-    workers: t.Sequence[t.Mapping[str, t.Any]]
+    workers: "t.Sequence[t.Mapping[str, t.Any]]"
     timed_out: bool
-    cpu_usage: dict[str, float]
-    steal: float | None
-    metrics: dict[str, workload_metrics.MetricValue]
-    values: list[float]
+    cpu_usage: "dict[str, float]"
+    steal: "float | None"
+    metrics: "dict[str, workload_metrics.MetricValue]"
+    values: "list[float]"
 
 
 class PreparedWorkload:
@@ -69,7 +68,7 @@ class PreparedWorkload:
         OSError: a file or directory cannot be created.
     """
 
-    def __init__(self, declaration: Workload, files: RunFiles, sources: t.Mapping[str, str], seconds: float, cpus: int) -> None:
+    def __init__(self, declaration: Workload, files: RunFiles, sources: "t.Mapping[str, str]", seconds: float, cpus: int) -> None:
         self.declaration = declaration
         self.values = parameter_values(declaration, cpus)
         self.work: int | None = None
@@ -92,7 +91,7 @@ class PreparedWorkload:
             folder = files.folder(declaration["name"] + ".server", self._owner)
             self._server = server.Server(declaration["server"], folder, path)
 
-    def close(self) -> str | None:
+    def close(self) -> "str | None":
         """End the server, if there is one.
 
         Returns:
@@ -104,7 +103,7 @@ class PreparedWorkload:
         """Return whether the workload is meaningful in a placement."""
         return self.declaration["placements"] is None or placement in self.declaration["placements"]
 
-    def memory_shortage(self, workers: t.Sequence[t.Sequence[int]]) -> str | None:
+    def memory_shortage(self, workers: "t.Sequence[t.Sequence[int]]") -> "str | None":
         """Return a message if this host has not enough memory for the workers, else None.
 
         Args:
@@ -116,7 +115,7 @@ class PreparedWorkload:
             return f"{len(workers)} workers of {self.declaration['name']} need {int(needed)} MB of memory, and {int(available)} MB are available"
         return None
 
-    def calibrate(self, alone: t.Sequence[t.Sequence[int]]) -> str:
+    def calibrate(self, alone: "t.Sequence[t.Sequence[int]]") -> str:
         """Determine the amount of work, and verify that the workload works.
 
         Args:
@@ -144,7 +143,7 @@ class PreparedWorkload:
         inputs.verify(self.declaration, self._stdin)
         return f"{self.declaration['name']}: {self.work} {work['unit']}"
 
-    def sample(self, workers: t.Sequence[t.Sequence[int]], value: float | None) -> Sample:
+    def sample(self, workers: "t.Sequence[t.Sequence[int]]", value: "float | None") -> Sample:
         """Take one sample.
 
         Args:
@@ -186,7 +185,7 @@ class PreparedWorkload:
             "values": values,
         }
 
-    def _build(self, sources: t.Mapping[str, str], path: str) -> str | None:
+    def _build(self, sources: "t.Mapping[str, str]", path: str) -> "str | None":
         name = self.declaration["source"]
         if name is None:
             return None
@@ -194,7 +193,7 @@ class PreparedWorkload:
             raise WorkloadError(f"the source {name} was not sent: run the plan with the action threadwise.smt.smt_benchmark")
         return inputs.build(name, sources[name], self._files.path, path)
 
-    def _argv(self, workers: t.Sequence[t.Sequence[int]], parameter: float | None) -> list[str]:
+    def _argv(self, workers: "t.Sequence[t.Sequence[int]]", parameter: "float | None") -> "list[str]":
         replacements: dict[str, object] = {
             "{work}": self.work,
             "{total}": self.work and self.work * len(workers),
@@ -218,7 +217,7 @@ class PreparedWorkload:
             self._stdin = self._files.file(self.declaration["name"] + INPUT)
             inputs.write_stream(self._stdin, work)
 
-    def _time(self, alone: t.Sequence[t.Sequence[int]]) -> float:
+    def _time(self, alone: "t.Sequence[t.Sequence[int]]") -> float:
         workers = self.sample(alone, self.values[0])["workers"]
         self._alone = max(worker["wall_seconds"] for worker in workers)
         timed = self.declaration["timed"]
@@ -246,7 +245,7 @@ def next_work(limits: Work, work: int, seconds: float, wanted_seconds: float) ->
 class _Scratch:
     """A working directory of the workers for one sample, removed afterwards."""
 
-    def __init__(self, files: RunFiles, owner: tuple[int, int]) -> None:
+    def __init__(self, files: RunFiles, owner: "tuple[int, int]") -> None:
         self._files = files
         self._owner = owner
 
@@ -258,7 +257,7 @@ class _Scratch:
         users.remove_folder(self._files.file(SCRATCH), self._owner)
 
 
-def _available_megabytes() -> int | None:
+def _available_megabytes() -> "int | None":
     """Return MemAvailable of /proc/meminfo (proc(5), since Linux 3.14) in MB (10^6 bytes), or None."""
     try:
         with open("/proc/meminfo", encoding="ascii", errors="replace") as meminfo:

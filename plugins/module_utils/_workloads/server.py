@@ -8,8 +8,6 @@ the server and its commands goes to an unnamed file in the run's own directory.
 A separate process, the supervisor, starts the server. It ends the server and removes its directory when it gets SIGTERM, and also when the plan is killed.
 """
 
-from __future__ import annotations
-
 import os
 import pwd
 import select
@@ -67,7 +65,7 @@ class Server:
             self.stop()
             raise WorkloadError(error or "the supervisor of the server was killed")
 
-    def stop(self) -> str | None:
+    def stop(self) -> "str | None":
         """End the server and remove its directory. A second call does nothing.
 
         Returns:
@@ -85,7 +83,7 @@ class Server:
         return users.remove_folder(self.folder, self._owner) or left
 
 
-def owner(declaration: ServerDeclaration) -> tuple[int, int]:
+def owner(declaration: ServerDeclaration) -> "tuple[int, int]":
     """Return (uid, gid) of the user who runs the server: the declared user if this process runs as root, else the user of this process.
 
     Raises:
@@ -104,11 +102,11 @@ class _Ended(BaseException):
     """SIGTERM reached the supervisor."""
 
 
-def _raise_ended(_number: int, _frame: types.FrameType | None) -> t.NoReturn:
+def _raise_ended(_number: int, _frame: "types.FrameType | None") -> t.NoReturn:
     raise _Ended
 
 
-def _supervise(declaration: ServerDeclaration, user: tuple[int, int], folder: str, path: str, error_write: int) -> t.NoReturn:
+def _supervise(declaration: ServerDeclaration, user: "tuple[int, int]", folder: str, path: str, error_write: int) -> t.NoReturn:
     """Run the supervisor: start the server, wait for SIGTERM, end the server and remove its directory.
 
     The supervisor writes ``READY`` to the pipe when the server is ready, or the reason why it did not start; a supervisor that was killed writes nothing.
@@ -144,7 +142,7 @@ def _supervise(declaration: ServerDeclaration, user: tuple[int, int], folder: st
             os._exit(status)
 
 
-def _start(declaration: ServerDeclaration, user: tuple[int, int], folder: str, path: str) -> None:
+def _start(declaration: ServerDeclaration, user: "tuple[int, int]", folder: str, path: str) -> None:
     with tempfile.TemporaryFile(dir=os.path.dirname(folder)) as log:
         commands = _Commands(declaration, user, folder, path, log)
         for argv in declaration["prepare"]:
@@ -162,14 +160,14 @@ def _start(declaration: ServerDeclaration, user: tuple[int, int], folder: str, p
 class _Commands:
     """The commands of a server, run as its user, in its directory, with a clean environment and a log."""
 
-    def __init__(self, declaration: ServerDeclaration, user: tuple[int, int], folder: str, path: str, log: t.IO[bytes]) -> None:
+    def __init__(self, declaration: ServerDeclaration, user: "tuple[int, int]", folder: str, path: str, log: "t.IO[bytes]") -> None:
         self._owner = user
         self._folder = folder
         self._path = path
         self._kill = getattr(signal, declaration["kill"])
         self._log = log
 
-    def start(self, argv: t.Sequence[str]) -> subprocess.Popen[bytes]:
+    def start(self, argv: "t.Sequence[str]") -> "subprocess.Popen[bytes]":
         """Start a command."""
         program = shutil.which(argv[0], path=self._path) or argv[0]
         filled = [program, *(argument.replace("{server}", self._folder) for argument in argv[1:])]
@@ -183,7 +181,7 @@ class _Commands:
             preexec_fn=self._become_owner,
         )
 
-    def run(self, argv: t.Sequence[str]) -> None:
+    def run(self, argv: "t.Sequence[str]") -> None:
         """Run a command and wait for its end.
 
         Raises:
@@ -196,7 +194,7 @@ class _Commands:
         if status != 0:
             raise WorkloadError(f"{argv[0]} failed with exit status {status}: {self.last_lines()}")
 
-    def succeeds(self, argv: t.Sequence[str]) -> bool:
+    def succeeds(self, argv: "t.Sequence[str]") -> bool:
         """Run a command, and return whether its exit status is 0."""
         return self.start(argv).wait(timeout=STEP_SECONDS) == 0
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 
+import old_python
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import steps
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, locks
@@ -181,11 +182,12 @@ def test_a_record_of_another_boot_is_ignored(host):
     assert host.ask("disabled", confirm=True)["rollback_pending"] is False
 
 
-def test_the_rollback_program_needs_only_its_own_files(host):
+@pytest.mark.parametrize("python", [sys.executable, pytest.param(old_python.PYTHON, marks=old_python.needed)], ids=["new", "old"])
+def test_the_rollback_program_needs_only_its_own_files(host, python):
     """It uses only Python and its copied files. There is no kernel behind the files here, so it reports the CPUs that did not come online."""
     program = f"import runpy, sys; sys.path.insert(0, '.'); runpy.run_module({rollback_timer.PACKAGE + '._smt.restore'!r}, run_name='__main__')"
     done = subprocess.run(
-        [sys.executable, "-I", "-c", program, host.sysroot], cwd=host.sysroot + "/" + rollback_timer.PROGRAM, capture_output=True, text=True, check=False
+        [python, "-I", "-c", program, host.sysroot], cwd=host.sysroot + "/" + rollback_timer.PROGRAM, capture_output=True, text=True, check=False
     )
     assert done.stderr.splitlines() == [f"threadwise-smt: CPU {cpu} was online, is offline" for cpu in (1, 3, 5, 7)]
     assert smt_restore.pending(host_files.HostFs(host.sysroot)) is None and smt_restore.was_rolled_back(host_files.HostFs(host.sysroot))

@@ -358,7 +358,7 @@ def test_threads_per_core_are_a_range_on_hybrid_machines_and_follow_what_is_onli
     assert host.threads_per_core == {"min": 1, "max": 2, "online_max": 2}
     assert host.primaries == (0, 2, 4, 6, 8, 9, 10, 11, 12, 13, 14, 15)
     assert host.secondaries == (1, 3, 5, 7)
-    offline = dataclasses.replace(host, online=host.primaries)
+    offline = host._replace(online=host.primaries)
     assert offline.threads_per_core == {"min": 1, "max": 2, "online_max": 1}
 
 
@@ -390,14 +390,14 @@ def test_the_cache_supplies_the_cores_of_offline_cpus(tmp_path, offline):
 
 
 def test_the_cache_is_not_used_when_the_kernel_shows_all_cores(tmp_path):
-    other = dataclasses.replace(FULL_CACHE, cores=((0, 1), (2, 3), (4, 5), (6, 7)))
+    other = FULL_CACHE._replace(cores=((0, 1), (2, 3), (4, 5), (6, 7)))
     host, problems = read(tmp_path, sysfs_tree.files(FULL), other)
     assert (host.cores, host.source, problems) == (FULL.core_groups, "sysfs", [])
 
 
 @pytest.mark.parametrize("cores", [((0, 1), (2, 3), (4, 5), (6, 7)), tuple((cpu,) for cpu in range(8))])
 def test_a_cache_that_contradicts_the_kernel_is_ignored(tmp_path, cores):
-    host, problems = read(tmp_path, sysfs_tree.files(dataclasses.replace(FULL, offline=(7,))), dataclasses.replace(FULL_CACHE, cores=cores))
+    host, problems = read(tmp_path, sysfs_tree.files(dataclasses.replace(FULL, offline=(7,))), FULL_CACHE._replace(cores=cores))
     assert host.source == "sysfs" and not host.complete
     assert "topology cache was ignored" in problems[0]
 

@@ -5,13 +5,11 @@
 A boot loader is one file of this folder with a ``LOADER``. `tools/registries.py` writes the registry of all of them.
 """
 
-from __future__ import annotations
-
 import enum
 import typing as t
-from dataclasses import dataclass
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, entries as boot_entries
+from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import Protocol, TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 NOTHING_WAS_CHANGED = "Nothing was changed"
@@ -38,8 +36,7 @@ class BootLoaderError(boot_arguments.BootError):
         return f"{self.reason}. {self.outcome}"
 
 
-@dataclass(frozen=True)
-class TextChange:
+class TextChange(t.NamedTuple):
     """A pending change of a text: the content of a file, or a list of boot entries with their arguments.
 
     Attributes:
@@ -49,11 +46,11 @@ class TextChange:
     """
 
     where: str
-    before: str | None
-    after: str | None
+    before: "str | None"
+    after: "str | None"
 
 
-class FoundArgument(t.TypedDict):
+class FoundArgument(TypedDict):
     """An argument in the administrator's own settings that has to be removed.
 
     Attributes:
@@ -65,22 +62,22 @@ class FoundArgument(t.TypedDict):
     where: str
 
 
-class Backend(t.Protocol):
+class Backend(Protocol):
     """The boot arguments of one host's boot loader, read and changed.
 
     Attributes:
         warnings: sentences for the user.
     """
 
-    warnings: list[str]
+    warnings: "list[str]"
 
-    def entries(self) -> list[boot_entries.Entry]:
+    def entries(self) -> "list[boot_entries.Entry]":
         """Return the boot entries that the backend manages."""
 
-    def found(self, desired: boot_arguments.DesiredArguments) -> list[FoundArgument]:
+    def found(self, desired: boot_arguments.DesiredArguments) -> "list[FoundArgument]":
         """Return the arguments in the administrator's own settings that `desired` removes."""
 
-    def pending(self, desired: boot_arguments.DesiredArguments) -> list[TextChange]:
+    def pending(self, desired: boot_arguments.DesiredArguments) -> "list[TextChange]":
         """Return the changes that `apply` would make, without writing anything; empty when there are none."""
 
     def apply(self, desired: boot_arguments.DesiredArguments) -> None:
@@ -102,8 +99,7 @@ class Evidence(enum.IntEnum):
     """The firmware says that it started this system."""
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(t.NamedTuple):
     """A boot loader that was found on a host.
 
     Attributes:
@@ -115,8 +111,7 @@ class Finding:
     tool: str
 
 
-@dataclass(frozen=True)
-class Loader:
+class Loader(t.NamedTuple):
     """A boot loader that can be changed.
 
     Attributes:
@@ -129,17 +124,17 @@ class Loader:
 
     name: str
     title: str
-    find: t.Callable[[host_files.HostFs], Finding | None]
-    read_entries: t.Callable[[host_files.HostFs], list[boot_entries.Entry]]
-    backend: t.Callable[[host_files.HostFs, str], Backend]
+    find: "t.Callable[[host_files.HostFs], Finding | None]"
+    read_entries: "t.Callable[[host_files.HostFs], list[boot_entries.Entry]]"
+    backend: "t.Callable[[host_files.HostFs, str], Backend]"
 
 
-def first_existing(fs: host_files.HostFs, paths: t.Iterable[str]) -> str | None:
+def first_existing(fs: host_files.HostFs, paths: "t.Iterable[str]") -> "str | None":
     """Return the first of these paths that exists, or None."""
     return next((path for path in paths if fs.status(path) is not None), None)
 
 
-def entries_change(where: str, entries: list[boot_entries.Entry], desired: boot_arguments.DesiredArguments) -> TextChange | None:
+def entries_change(where: str, entries: "list[boot_entries.Entry]", desired: boot_arguments.DesiredArguments) -> "TextChange | None":
     """Return the change of the entries' SMT arguments, one line for each entry; None when all entries have the desired arguments."""
     if all(not boot_arguments.differences(entry.arguments, desired) for entry in entries):
         return None
@@ -148,11 +143,11 @@ def entries_change(where: str, entries: list[boot_entries.Entry], desired: boot_
     return TextChange(where, before, after)
 
 
-def _entry_line(entry: boot_entries.Entry, arguments: t.Iterable[str]) -> str:
+def _entry_line(entry: boot_entries.Entry, arguments: "t.Iterable[str]") -> str:
     return f"{entry.title or entry.kernel}: {' '.join(boot_arguments.smt_arguments(arguments)) or '(no SMT arguments)'}\n"
 
 
-def entry_differences(entries: list[boot_entries.Entry], desired: boot_arguments.DesiredArguments) -> str:
+def entry_differences(entries: "list[boot_entries.Entry]", desired: boot_arguments.DesiredArguments) -> str:
     """Return what is wrong with the arguments of entries, as text for a message; empty when nothing is."""
     differing = [
         f"{entry.title or entry.kernel!r}: {', '.join(differences)}"

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Boot arguments on Debian and Ubuntu: our own file in /etc/default/grub.d, which is read after those of the administrator, and grub-mkconfig."""
 
-from __future__ import annotations
-
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, entries as boot_entries
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, grub_mkconfig, transaction
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
@@ -23,15 +21,15 @@ class GrubDebian(grub_mkconfig.GrubMkconfig):
     cfg_path = GRUB_CFG
     settings_path = DROP_IN
 
-    def _settings(self, desired: boot_arguments.DesiredArguments, is_needed: bool) -> tuple[str | None, str | None]:
+    def _settings(self, desired: boot_arguments.DesiredArguments, is_needed: bool) -> "tuple[str | None, str | None]":
         return transaction.read_exact(self._fs, DROP_IN), HEADER + grub_mkconfig.shell_text(desired) if is_needed else None
 
-    def _administrators_files(self) -> list[str]:
+    def _administrators_files(self) -> "list[str]":
         paths = ["etc/default/grub"] + [DIRECTORY + "/" + name for name in self._fs.names(DIRECTORY) if name.endswith(".cfg") and name[0] != "."]
         return [self._fs.path(path) for path in paths if path != DROP_IN and self._fs.status(path) is not None]
 
 
-def _find(fs: host_files.HostFs) -> loader_base.Finding | None:
+def _find(fs: host_files.HostFs) -> "loader_base.Finding | None":
     mkconfig = loader_base.first_existing(fs, ("usr/sbin/grub-mkconfig", "usr/bin/grub-mkconfig"))
     if mkconfig is None or fs.status(GRUB_CFG) is None or "default/grub.d" not in (fs.read(mkconfig) or ""):
         return None

@@ -8,8 +8,6 @@ arguments from the module `arguments`; it runs no other program, evaluates nothi
 The arguments go into GRUB_CMDLINE_LINUX, which reaches all entries of 10_linux; GRUB_CMDLINE_LINUX_DEFAULT does not reach those for recovery.
 """
 
-from __future__ import annotations
-
 import os
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, entries as boot_entries
@@ -129,17 +127,17 @@ class GrubMkconfig:
     settings_path: str
     """The settings file that is written, below the sysroot."""
 
-    def _settings(self, desired: boot_arguments.DesiredArguments, is_needed: bool) -> tuple[str | None, str | None]:
+    def _settings(self, desired: boot_arguments.DesiredArguments, is_needed: bool) -> "tuple[str | None, str | None]":
         """Return the current and the desired text of the settings file; None stands for no file."""
         raise NotImplementedError
 
-    def _administrators_files(self) -> list[str]:
+    def _administrators_files(self) -> "list[str]":
         """Return the full paths of the settings files without ours, in the order in which grub-mkconfig reads them."""
         raise NotImplementedError
 
     # ---- the interface
 
-    def entries(self) -> list[boot_entries.Entry]:
+    def entries(self) -> "list[boot_entries.Entry]":
         """Return the entries that grub-mkconfig generates from the host's settings."""
         text = self._fs.read(self._cfg, host_files.LARGE)
         if text is None:
@@ -152,7 +150,7 @@ class GrubMkconfig:
             )
         return generated
 
-    def found(self, desired: boot_arguments.DesiredArguments) -> list[loader_base.FoundArgument]:
+    def found(self, desired: boot_arguments.DesiredArguments) -> "list[loader_base.FoundArgument]":
         """Return the arguments to remove from the administrator's variables, each once, with the first file that sets it."""
         first: dict[str, str] = {}
         last: list[str] = []
@@ -167,7 +165,7 @@ class GrubMkconfig:
             if argument in last and boot_arguments.remainder(argument, desired) != argument
         ]
 
-    def pending(self, desired: boot_arguments.DesiredArguments) -> list[loader_base.TextChange]:
+    def pending(self, desired: boot_arguments.DesiredArguments) -> "list[loader_base.TextChange]":
         """Return the changes; see `base.Backend`."""
         now, text = self._settings(desired, self._is_needed(desired))
         settings = self._fs.path(self.settings_path)
@@ -200,7 +198,7 @@ class GrubMkconfig:
     def _is_needed(self, desired: boot_arguments.DesiredArguments) -> bool:
         return bool(desired.arguments or self.found(desired))
 
-    def _values(self) -> list[tuple[str, list[str]]]:
+    def _values(self) -> "list[tuple[str, list[str]]]":
         """Return each of the administrator's files with the values that `VARIABLES` have after a shell has read it."""
         files = self._administrators_files()
         if not files:
@@ -250,11 +248,11 @@ class GrubMkconfig:
                 "The new grub.cfg would lose parts of the current one: {}. If that is intended, run update-grub yourself first".format("; ".join(lost[:5]))
             )
 
-    def _lost_sections(self, old_text: str, new_text: str) -> list[str]:
+    def _lost_sections(self, old_text: str, new_text: str) -> "list[str]":
         lost = boot_entries.complete_sections(old_text) - boot_entries.complete_sections(new_text)
         return [f"the section of {script}" for script in sorted(lost) if os.access(self._fs.path(script.lstrip("/")), os.X_OK)]
 
-    def _lost_entries(self, old_text: str, entries: list[boot_entries.Entry]) -> list[str]:
+    def _lost_entries(self, old_text: str, entries: "list[boot_entries.Entry]") -> "list[str]":
         kept = {(entry.title, os.path.basename(entry.kernel)): entry for entry in entries}
         lost = []
         for entry in boot_entries.parse_grub_cfg(old_text):

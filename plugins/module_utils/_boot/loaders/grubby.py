@@ -7,8 +7,6 @@ The exit code of grubby is not enough: older versions (grubby-bls of EL 8) searc
 /etc/kernel/cmdline, or from `kernelopts` in grub's environment block.
 """
 
-from __future__ import annotations
-
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, entries as boot_entries
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, transaction
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders.base import BootLoaderError, TextChange
@@ -32,11 +30,11 @@ class Grubby:
         self._tool = tool
         self.warnings: list[str] = []
 
-    def entries(self) -> list[boot_entries.Entry]:
+    def entries(self) -> "list[boot_entries.Entry]":
         """Return the entries that ``grubby --info=ALL`` lists."""
         return [entry for dummy, entry in self._indexed()]
 
-    def found(self, desired: boot_arguments.DesiredArguments) -> list[loader_base.FoundArgument]:
+    def found(self, desired: boot_arguments.DesiredArguments) -> "list[loader_base.FoundArgument]":
         """Return the arguments to remove from the entries and from the arguments of future kernels."""
         places = [(f"boot entry {entry.title or entry.kernel}", list(entry.arguments)) for entry in self.entries()]
         places += [(where, boot_arguments.split_arguments(text)) for where, text in self._future() if text is not None]
@@ -46,7 +44,7 @@ class Grubby:
                 found.setdefault(argument, where)
         return [{"argument": argument, "where": where} for argument, where in found.items()]
 
-    def pending(self, desired: boot_arguments.DesiredArguments) -> list[loader_base.TextChange]:
+    def pending(self, desired: boot_arguments.DesiredArguments) -> "list[loader_base.TextChange]":
         """Return the changes; see `base.Backend`."""
         changes = [loader_base.entries_change("grubby --info=ALL", self.entries(), desired)]
         future = self._future()
@@ -72,11 +70,11 @@ class Grubby:
             self._write_kernel_cmdline(cmdline, desired)
             self._check(before, desired)
 
-    def _files(self) -> list[str]:
+    def _files(self) -> "list[str]":
         # There may be further copies on a FAT partition or in a recovery image, but grubby writes only these.
         return [*_FILES, *(path for path, dummy in boot_entries.read_bls(self._fs))]
 
-    def _indexed(self) -> list[tuple[str, boot_entries.Entry]]:
+    def _indexed(self) -> "list[tuple[str, boot_entries.Entry]]":
         """Return all entries that boot Linux, each with its index."""
         output = self._run("--info=ALL")
         indexed = []
@@ -104,7 +102,7 @@ class Grubby:
     def _run(self, *arguments: str) -> str:
         return transaction.run_tool(self._fs, [self._fs.path(self._tool), *arguments])
 
-    def _update(self, before: list[tuple[str, boot_entries.Entry]], desired: boot_arguments.DesiredArguments) -> None:
+    def _update(self, before: "list[tuple[str, boot_entries.Entry]]", desired: boot_arguments.DesiredArguments) -> None:
         removed = sorted({argument for dummy, entry in before for argument in boot_arguments.superfluous(entry.arguments, desired)})
         if removed:
             self._run("--update-kernel=ALL", "--remove-args=" + " ".join(removed))
@@ -116,7 +114,7 @@ class Grubby:
         if desired.arguments:
             self._run("--update-kernel=ALL", "--args=" + " ".join(desired.arguments))
 
-    def _future(self) -> list[tuple[str, str | None]]:
+    def _future(self) -> "list[tuple[str, str | None]]":
         """Return the two places that define the arguments of future kernels, each with its text or None."""
         path = boot_entries.KERNEL_CMDLINE
         kernelopts = boot_entries.read_kernelopts(self._fs)
@@ -125,11 +123,11 @@ class Grubby:
             ("kernelopts in grub's environment block", None if kernelopts is None else kernelopts + "\n"),
         ]
 
-    def _kernelopts_differences(self, desired: boot_arguments.DesiredArguments) -> list[str]:
+    def _kernelopts_differences(self, desired: boot_arguments.DesiredArguments) -> "list[str]":
         kernelopts = boot_entries.read_kernelopts(self._fs)
         return [] if kernelopts is None else _differences(kernelopts, desired)
 
-    def _write_kernel_cmdline(self, text: str | None, desired: boot_arguments.DesiredArguments) -> None:
+    def _write_kernel_cmdline(self, text: "str | None", desired: boot_arguments.DesiredArguments) -> None:
         """Write /etc/kernel/cmdline from its earlier text: grubby of EL 8 does not, and newer versions split quoted arguments at their blanks."""
         if text is None:
             return
@@ -137,7 +135,7 @@ class Grubby:
         if new != transaction.read_exact(self._fs, boot_entries.KERNEL_CMDLINE):
             transaction.replace(self._fs, boot_entries.KERNEL_CMDLINE, new)
 
-    def _check(self, before: list[tuple[str, boot_entries.Entry]], desired: boot_arguments.DesiredArguments) -> None:
+    def _check(self, before: "list[tuple[str, boot_entries.Entry]]", desired: boot_arguments.DesiredArguments) -> None:
         after = dict(self._indexed())
         for index, entry in before:
             if index not in after:
@@ -154,16 +152,16 @@ class Grubby:
             raise BootLoaderError("grubby left wrong arguments for future kernels in kernelopts in grub's environment block: {}".format(", ".join(differences)))
 
 
-def _differences(text: str, desired: boot_arguments.DesiredArguments) -> list[str]:
+def _differences(text: str, desired: boot_arguments.DesiredArguments) -> "list[str]":
     return boot_arguments.differences(boot_arguments.split_arguments(text), desired)
 
 
-def _find(fs: host_files.HostFs) -> loader_base.Finding | None:
+def _find(fs: host_files.HostFs) -> "loader_base.Finding | None":
     tool = loader_base.first_existing(fs, ("usr/sbin/grubby", "usr/bin/grubby", "sbin/grubby"))
     return None if tool is None else loader_base.Finding(loader_base.Evidence.MANAGER, tool)
 
 
-def _read_entries(fs: host_files.HostFs) -> list[boot_entries.Entry]:
+def _read_entries(fs: host_files.HostFs) -> "list[boot_entries.Entry]":
     return [entry for dummy, entry in boot_entries.read_bls(fs)] or boot_entries.read_grub_cfg(fs, _GRUB_CFG)
 
 

@@ -5,9 +5,8 @@
 On SUSE grub2-mkconfig reads no drop-in directory.
 """
 
-from __future__ import annotations
-
 import os
+import tempfile
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, entries as boot_entries
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, grub_mkconfig, transaction
@@ -18,6 +17,8 @@ SETTINGS = "etc/default/grub"
 # The line break belongs to the block, so that a file without one at its end can be restored exactly.
 BEGIN = "\n# BEGIN threadwise.smt (Ansible role smt_boot): do not edit, the next run replaces it\n"
 END = "# END threadwise.smt\n"
+# A file system in memory, for a file without a name.
+MEMORY = "/dev/shm"
 
 
 class GrubSuse(grub_mkconfig.GrubMkconfig):
@@ -30,24 +31,21 @@ class GrubSuse(grub_mkconfig.GrubMkconfig):
         super().__init__(fs, tool)
         self._memory_file = ""
 
-    def _settings(self, desired: boot_arguments.DesiredArguments, is_needed: bool) -> tuple[str | None, str | None]:
+    def _settings(self, desired: boot_arguments.DesiredArguments, is_needed: bool) -> "tuple[str | None, str | None]":
         now = transaction.read_exact(self._fs, SETTINGS)
         if is_needed:
             return now, without_block(now or "") + BEGIN + grub_mkconfig.shell_text(desired) + END
         return now, None if now is None else without_block(now)
 
-    def _values(self) -> list[tuple[str, list[str]]]:
+    def _values(self) -> "list[tuple[str, list[str]]]":
         # The shell reads the file without our block from memory: a disk for a copy may be full.
         text = without_block(transaction.read_exact(self._fs, SETTINGS) or "")
-        descriptor = os.memfd_create("grub")
-        try:
-            os.write(descriptor, text.encode("utf-8", "surrogateescape"))
-            self._memory_file = f"/proc/{os.getpid()}/fd/{descriptor}"
+        with tempfile.TemporaryFile(dir=MEMORY, buffering=0) as copy:
+            copy.write(text.encode("utf-8", "surrogateescape"))
+            self._memory_file = f"/proc/{os.getpid()}/fd/{copy.fileno()}"
             return super()._values()
-        finally:
-            os.close(descriptor)
 
-    def _administrators_files(self) -> list[str]:
+    def _administrators_files(self) -> "list[str]":
         return [self._memory_file]
 
     def _shown(self, name: str) -> str:
@@ -61,7 +59,7 @@ def without_block(text: str) -> str:
     return text if start < 0 or end < 0 else text[:start] + text[end + len(END) :]
 
 
-def _find(fs: host_files.HostFs) -> loader_base.Finding | None:
+def _find(fs: host_files.HostFs) -> "loader_base.Finding | None":
     mkconfig = loader_base.first_existing(fs, ("usr/sbin/grub2-mkconfig", "usr/bin/grub2-mkconfig"))
     suse = loader_base.first_existing(fs, ("usr/sbin/update-bootloader", "sbin/update-bootloader", "usr/sbin/pbl", "sbin/pbl"))
     if mkconfig is None or suse is None or fs.status(GRUB_CFG) is None:

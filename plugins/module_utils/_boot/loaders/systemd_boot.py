@@ -5,8 +5,6 @@
 Both contain the arguments as plain text (Boot Loader Specification, kernel-install(8)); no program is needed.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 
@@ -32,7 +30,7 @@ class SystemdBoot:
         self._directory = directory
         self.warnings: list[str] = []
 
-    def entries(self) -> list[boot_entries.Entry]:
+    def entries(self) -> "list[boot_entries.Entry]":
         """Return the entries of type 1. Unified kernel images are refused, because their arguments are embedded in them."""
         images = self._directory.replace("loader/entries", "EFI/Linux")
         unified = [name for name in self._fs.names(images) if name.endswith(".efi")]
@@ -44,7 +42,7 @@ class SystemdBoot:
             )
         return [entry for dummy, entry in boot_entries.read_bls(self._fs)]
 
-    def found(self, desired: boot_arguments.DesiredArguments) -> list[loader_base.FoundArgument]:
+    def found(self, desired: boot_arguments.DesiredArguments) -> "list[loader_base.FoundArgument]":
         """Return the arguments to remove from the entries and from /etc/kernel/cmdline."""
         found: dict[str, str] = {}
         for path, text in self._texts():
@@ -52,7 +50,7 @@ class SystemdBoot:
                 found.setdefault(argument, self._fs.path(path))
         return [{"argument": argument, "where": where} for argument, where in found.items()]
 
-    def pending(self, desired: boot_arguments.DesiredArguments) -> list[loader_base.TextChange]:
+    def pending(self, desired: boot_arguments.DesiredArguments) -> "list[loader_base.TextChange]":
         """Return the changes; see `base.Backend`."""
         self.entries()
         texts = self._texts()
@@ -76,7 +74,7 @@ class SystemdBoot:
             if differences:
                 raise BootLoaderError(f"The entries would have wrong arguments: {differences}")
 
-    def _texts(self) -> list[tuple[str, str]]:
+    def _texts(self) -> "list[tuple[str, str]]":
         """Return path and text of /etc/kernel/cmdline and of each entry."""
         path = boot_entries.KERNEL_CMDLINE
         cmdline = transaction.read_exact(self._fs, path)
@@ -90,7 +88,7 @@ class SystemdBoot:
         return texts
 
 
-def _arguments(path: str, text: str) -> list[str]:
+def _arguments(path: str, text: str) -> "list[str]":
     if path == boot_entries.KERNEL_CMDLINE:
         return boot_arguments.split_arguments(text)
     return boot_arguments.split_arguments(" ".join(match.group(2) for match in _OPTIONS.finditer(text)))
@@ -106,7 +104,7 @@ def _rewritten(path: str, text: str, desired: boot_arguments.DesiredArguments) -
     return _OPTIONS.sub(lambda match: match.group(1) + boot_arguments.rewritten_text(match.group(2), next(desired_lines)), text)
 
 
-def _find(fs: host_files.HostFs) -> loader_base.Finding | None:
+def _find(fs: host_files.HostFs) -> "loader_base.Finding | None":
     directory = boot_entries.bls_directory(fs)
     if directory is None:
         return None

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A change of files that is made completely or undone, and what else loaders share: termination signals, and running of tools."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re
@@ -31,7 +29,7 @@ _LANG = re.compile(r'^\s*LANG=["\']?([A-Za-z0-9_.@-]+)["\']?\s*$', re.MULTILINE)
 
 # ---- termination signals --------------------------------------------------------------------------------------------------------------------------
 
-_received_signals: list[int] = []
+_received_signals: "list[int]" = []
 
 
 def defer_termination_signals() -> None:
@@ -53,7 +51,7 @@ def check_signals() -> None:
 # ---- files ----------------------------------------------------------------------------------------------------------------------------------------
 
 
-def read_exact(fs: host_files.HostFs, path: str) -> str | None:
+def read_exact(fs: host_files.HostFs, path: str) -> "str | None":
     """Read a file so that writing the text gives the same bytes.
 
     Args:
@@ -78,7 +76,7 @@ def read_exact(fs: host_files.HostFs, path: str) -> str | None:
     return text
 
 
-def beside(fs: host_files.HostFs, path: str, suffix: str) -> tuple[str, str]:
+def beside(fs: host_files.HostFs, path: str, suffix: str) -> "tuple[str, str]":
     """Return the full path of a file with symbolic links resolved, and that of a hidden file in the same directory.
 
     The suffix has to be one that no boot loader reads: neither .cfg nor .conf.
@@ -87,13 +85,13 @@ def beside(fs: host_files.HostFs, path: str, suffix: str) -> tuple[str, str]:
     return target, os.path.join(os.path.dirname(target), "." + os.path.basename(target) + suffix)
 
 
-def leftovers(fs: host_files.HostFs, paths: t.Iterable[str]) -> list[TextChange]:
+def leftovers(fs: host_files.HostFs, paths: "t.Iterable[str]") -> "list[TextChange]":
     """Return changes that remove the hidden files of an interrupted run."""
     hidden = [beside(fs, path, suffix)[1] for path in paths for suffix in (NEW_SUFFIX, NEW_SUFFIX + ".new", BACKUP_SUFFIX)]
     return [TextChange(name, "left behind by an interrupted run\n", None) for name in hidden if os.path.lexists(name)]
 
 
-def replace(fs: host_files.HostFs, path: str, text: str | None) -> None:
+def replace(fs: host_files.HostFs, path: str, text: "str | None") -> None:
     """Replace a file atomically, keeping its owner and mode, or remove it.
 
     Args:
@@ -158,7 +156,7 @@ class _Backup(t.NamedTuple):
     """A file that may change: its path, its copy (None when it does not exist), and its state as `_state` returns it."""
 
     target: str
-    copy: str | None
+    copy: "str | None"
     state: str
 
 
@@ -189,10 +187,10 @@ class Undo:
             raise BootLoaderError(f"The backup copy of {target} cannot be made: {error.strerror}") from error
         self._backups.append(_Backup(target, None if state == _MISSING else copy, state))
 
-    def __enter__(self) -> Undo:
+    def __enter__(self) -> "Undo":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: types.TracebackType | None) -> None:
+    def __exit__(self, kind: "type[BaseException] | None", error: "BaseException | None", traceback: "types.TracebackType | None") -> None:
         if kind is None:
             remaining = [text for text in (_removal_error(backup.copy) for backup in self._backups) if text]
             if remaining:
@@ -208,7 +206,7 @@ class Undo:
             failure.outcome = outcome
             raise failure from error
 
-    def _restore(self) -> tuple[str, bool]:
+    def _restore(self) -> "tuple[str, bool]":
         """Restore the files, and return what has become of them and whether all are as they were.
 
         The files themselves are compared, because a tool that fails may or may not have written them, and a call that fails may have had its effect.
@@ -253,7 +251,7 @@ def _state(full: str) -> str:
     return f"{status.st_mode:o} {status.st_uid} {status.st_gid} {digest.hexdigest()}"
 
 
-def _current_state(full: str) -> str | None:
+def _current_state(full: str) -> "str | None":
     """Return `_state` of a file, or None when it cannot be read."""
     try:
         return _state(full)
@@ -277,7 +275,7 @@ def _copy(full: str, copy: str) -> None:
             os.fsync(descriptor)
 
 
-def _removal_error(copy: str | None) -> str:
+def _removal_error(copy: "str | None") -> str:
     """Remove a backup copy, if there is one; return why it still exists, or an empty text."""
     if copy is None:
         return ""
@@ -292,7 +290,7 @@ def _removal_error(copy: str | None) -> str:
 # ---- tools ----------------------------------------------------------------------------------------------------------------------------------------
 
 
-def run_tool(fs: host_files.HostFs, arguments: list[str]) -> str:
+def run_tool(fs: host_files.HostFs, arguments: "list[str]") -> str:
     """Run a program without a shell, in the locale of the host.
 
     The locale of the Ansible session would be wrong: menu titles are translated, and GRUB_DEFAULT may name one.
@@ -325,7 +323,7 @@ def run_tool(fs: host_files.HostFs, arguments: list[str]) -> str:
     return output.decode("utf-8", "surrogateescape")
 
 
-def _wait_for(process: subprocess.Popen[bytes], name: str) -> tuple[bytes, bytes]:
+def _wait_for(process: "subprocess.Popen[bytes]", name: str) -> "tuple[bytes, bytes]":
     """Wait until a tool in its own session has ended, and return its standard output and standard error.
 
     After the time limit or a termination signal the tool is killed with all its children: a child that kept running could overwrite restored files.

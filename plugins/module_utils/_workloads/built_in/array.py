@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """An array that is larger than caches, read or written in memory order and across it."""
 
-from __future__ import annotations
-
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import PLAIN, Workload, throughput
 
 
@@ -22,7 +20,7 @@ def _array(order: str, access: str, suffix: str, title: str) -> Workload:
     }
 
 
-WORKLOADS: tuple[Workload, ...] = (
+WORKLOADS: "tuple[Workload, ...]" = (
     _array("rows", "read", "", "read in memory order"),
     _array("rows", "write", "_write", "read and written in memory order"),
     _array("columns", "read", "", "read across memory order"),

@@ -2,11 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """False sharing: the threads of one process write to one cache line."""
 
-from __future__ import annotations
-
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import PLAIN, Workload, throughput
 
-WORKLOADS: tuple[Workload, ...] = (
+WORKLOADS: "tuple[Workload, ...]" = (
     {
         **PLAIN,
         "name": "false_sharing",

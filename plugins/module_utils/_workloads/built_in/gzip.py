@@ -2,11 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """gzip, which compresses the fixed stream."""
 
-from __future__ import annotations
-
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import PLAIN, Workload, throughput
 
-WORKLOADS: tuple[Workload, ...] = (
+WORKLOADS: "tuple[Workload, ...]" = (
     {
         **PLAIN,
         "name": "gzip",

@@ -2,11 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Memory that is allocated page by page: the cost of a memory policy."""
 
-from __future__ import annotations
-
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import PLAIN, Workload, throughput
 
-WORKLOADS: tuple[Workload, ...] = (
+WORKLOADS: "tuple[Workload, ...]" = (
     {
         **PLAIN,
         "name": "memory_pages",

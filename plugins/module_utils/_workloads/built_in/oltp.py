@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """PostgreSQL under pgbench, at rising numbers of clients."""
 
-from __future__ import annotations
-
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import PLAIN, ServerDeclaration, Workload, latency, throughput
 
 # A line of pgbench --log: client, transaction, latency in microseconds, ...
@@ -47,7 +45,7 @@ POSTGRESQL: ServerDeclaration = {
     "kill": "SIGQUIT",
 }
 
-WORKLOADS: tuple[Workload, ...] = (
+WORKLOADS: "tuple[Workload, ...]" = (
     {
         **PLAIN,
         "name": "oltp",

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """stress-ng: an arithmetic loop, alone and with co-runners, and at rising load."""
 
-from __future__ import annotations
-
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import PLAIN, Workload, throughput
 
 # The line of a stressor in the output of stress-ng: bogo ops, real, user and system time, bogo ops per second of real time and of CPU time.
@@ -53,4 +51,4 @@ LOAD_LEVELS: Workload = {
     "package": "stress-ng",
 }
 
-WORKLOADS: tuple[Workload, ...] = (LOOP, WITH_CO_RUNNERS, NICED, LOAD_LEVELS)
+WORKLOADS: "tuple[Workload, ...]" = (LOOP, WITH_CO_RUNNERS, NICED, LOAD_LEVELS)

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """sysbench: primes, and threads that contend for one lock."""
 
-from __future__ import annotations
-
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import PLAIN, Workload, latency, throughput
 
 # sysbench --histogram prints one line for each bucket with events, such as "0.888 |****   17": milliseconds, bar, number of events.
@@ -14,7 +12,7 @@ LATENCIES = [
     latency("p99", {"pattern": BUCKET, "quantile": 0.99}),
 ]
 
-WORKLOADS: tuple[Workload, ...] = (
+WORKLOADS: "tuple[Workload, ...]" = (
     {
         **PLAIN,
         "name": "sysbench_cpu",

@@ -1,0 +1,30 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The oldest Python of a managed host: which one it is, and a real one on this machine."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+OLDEST = (3, 6)
+
+
+def _find() -> str | None:
+    """Return the path of a Python 3.6 that runs, or None."""
+    name = ".".join(map(str, OLDEST))
+    versions = sorted(pathlib.Path.home().glob(f".pyenv/versions/{name}.*/bin/python"))
+    return next(filter(_runs, filter(None, [shutil.which(f"python{name}"), *map(str, versions)])), None)
+
+
+def _runs(python: str) -> bool:
+    """Say whether it is one: a name on the PATH may be that of pyenv, which starts nothing unless a version is chosen."""
+    done = subprocess.run([python, "-c", "import sys; print(sys.version_info[:2])"], capture_output=True, text=True, check=False)
+    return done.stdout.strip() == str(OLDEST)
+
+
+PYTHON = _find()
+needed = pytest.mark.skipif(PYTHON is None, reason="there is no Python 3.6 on this machine: install one as python3.6, or with pyenv")

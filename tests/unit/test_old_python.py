@@ -1,0 +1,250 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What runs on managed hosts runs with the oldest Python that hosts have: read from the text, and tried where there is one."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+
+import boot_maker
+import memory_tree
+import old_python
+import pytest
+import sysfs_tree
+import vermin
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import stopping_rule
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PLUGINS = ROOT / "plugins"
+FILES = [str(path.relative_to(PLUGINS)) for part in ("module_utils", "modules") for path in sorted((PLUGINS / part).rglob("*.py"))]
+# Methods of built-in types that came later: vermin sees them only where it knows the type.
+LATER_METHODS = {"isascii", "removeprefix", "removesuffix", "as_integer_ratio", "bit_count", "fromisoformat"}
+
+
+# ---- read from the text ---------------------------------------------------------------------------------------------------------------------------
+
+
+def executed(tree):
+    """A file without what only type checkers read."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "t.TYPE_CHECKING":
+            node.body = [ast.copy_location(ast.Pass(), node)]
+    return tree
+
+
+def found_by_vermin(tree):
+    """What vermin knows to be newer."""
+    config = vermin.Config()
+    config.set_verbose(3)
+    config.add_target(old_python.OLDEST)
+    config.set_only_show_violations(True)
+    visitor = vermin.SourceVisitor(config=config)
+    visitor.set_no_lines(set())
+    visitor.tour(tree)
+    visitor.minimum_versions()
+    return visitor.output_text().splitlines()
+
+
+def evaluated_annotations(tree):
+    """The annotations that Python evaluates: not those of a function's own variables."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            yield node.annotation
+        elif isinstance(node, ast.FunctionDef):
+            yield node.returns
+        elif isinstance(node, (ast.Module, ast.ClassDef)):
+            yield from (line.annotation for line in node.body if isinstance(line, ast.AnnAssign))
+
+
+def newer(text):
+    """What in a text needs a newer Python, one sentence each."""
+    try:
+        tree = executed(ast.parse(text, feature_version=old_python.OLDEST))
+    except SyntaxError as error:
+        return [f"L{error.lineno}: {error.msg}"]
+    plain = (type(None), ast.Constant, ast.Name, ast.Attribute)
+    found = [f"L{one.lineno}: write the annotation as a string: {ast.unparse(one)}" for one in evaluated_annotations(tree) if not isinstance(one, plain)]
+    found += [f"L{node.lineno}: the method {node.attr}" for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr in LATER_METHODS]
+    return found + found_by_vermin(tree)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_for_hosts_needs_nothing_newer(name):
+    assert newer((PLUGINS / name).read_text(encoding="utf-8")) == [], f"plugins/{name} runs on managed hosts, with Python 3.6"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from __future__ import annotations",
+        "from dataclasses import dataclass",
+        "from typing import Protocol",
+        "if t.TYPE_CHECKING:\n    pass\nelse:\n    from typing import Protocol",
+        "def f(one, /): pass",
+        "print(one := 1)",
+        "with (open(one) as two, open(three) as four): pass",
+        "subprocess.run([], capture_output=True)".replace("sub", "import subprocess\nsub", 1),
+        "one.isascii()",
+        "def f(one: list[int]): pass",
+        "def f(*, one: int | None = None): pass",
+        "def f() -> list[int]: pass",
+        "class One:\n    two: dict[str, int]",
+        "one: tuple[int, ...] = ()",
+    ],
+)
+def test_what_is_newer_is_found(line):
+    assert newer(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['def f(one: "list[int]", two: str, three: None) -> "int | None":\n    four: list[int] = []', "if t.TYPE_CHECKING:\n    from typing import Protocol"],
+)
+def test_what_is_not_executed_may_be_newer(line):
+    assert newer(line) == []
+
+
+@pytest.mark.parametrize("share", [1e-9, 0.001, 0.4, 0.5, 0.9, 0.975, 1 - 1e-6, 1 - 1e-9])
+def test_the_normal_quantile_is_the_one_of_newer_pythons(share):
+    assert stopping_rule.normal_quantile(share) == pytest.approx(statistics.NormalDist().inv_cdf(share), abs=1e-6)
+
+
+# ---- tried ----------------------------------------------------------------------------------------------------------------------------------------
+
+# The oldest ansible-core that the tests have no longer runs with this Python: what a module uses of it, without its checks of arguments.
+ANSIBLE = """
+import json
+import subprocess
+import sys
+
+
+class AnsibleModule:
+    check_mode = True
+
+    def __init__(self, argument_spec, **_more):
+        self.params = {name: spec.get("default") for name, spec in argument_spec.items()}
+        self.params.update(json.loads(sys.argv[1]))
+
+    def run_command(self, command):
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+        return done.returncode, done.stdout, done.stderr
+
+    def warn(self, text):
+        pass
+
+    def exit_json(self, **result):
+        print(json.dumps(result, sort_keys=True))
+        sys.exit(0)
+
+    def fail_json(self, **result):
+        self.exit_json(failed=True, **result)
+"""
+IMPORT_ALL = """
+import importlib, sys
+for name in sys.argv[1:]:
+    importlib.import_module("ansible_collections.threadwise.smt.plugins." + name)
+"""
+CHANGE_BOOT = """
+import json, sys
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import change
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files
+print(json.dumps(change.run(files.HostFs(sys.argv[1]), change.Request("disabled", None, False, False)), sort_keys=True))
+"""
+# One sample of one worker, and one round of the measurement of siblings: processes, pinning, clocks, signals.
+MEASURE = """
+import json, os
+from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
+from ansible_collections.threadwise.smt.plugins.module_utils._siblings import workers
+cpu = min(os.sched_getaffinity(0))
+sample = runner.run(["sh", "-c", "echo done"], [[cpu], []])
+with workers.Workers([cpu]) as alone:
+    alone.check_pins()
+    sample["rounds"] = sum(1 for _round in range(3) for pace in alone.measure({cpu}, 0.05).values() if pace is None or pace > 0)
+print(json.dumps(sample))
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Runs a program with an interpreter that finds the collection and the part of Ansible above, and returns its standard output."""
+    packages = tmp_path / "packages"
+    for place in ("ansible/module_utils", "ansible_collections/threadwise"):
+        (packages / place).mkdir(parents=True)
+    for name, text in (("__init__", ""), ("module_utils/__init__", ""), ("module_utils/basic", ANSIBLE)):
+        (packages / f"ansible/{name}.py").write_text(text, encoding="utf-8")
+    (packages / "ansible_collections/threadwise/smt").symlink_to(ROOT)
+
+    # A locale that says nothing of the encoding, as where a service starts the module.
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(packages), "PYTHONDONTWRITEBYTECODE": "1", "LC_ALL": "C"}
+
+    def run_program(python, *arguments):
+        done = subprocess.run([python, *map(str, arguments)], env=environment, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    return run_program
+
+
+@old_python.needed
+def test_all_files_for_hosts_can_be_imported(run):
+    run(old_python.PYTHON, "-c", IMPORT_ALL, *(name.removesuffix(".py").replace("/", ".") for name in FILES))
+
+
+@old_python.needed
+@pytest.mark.parametrize("module", ["smt_facts", "smt_memory_facts"])
+def test_facts_of_a_recorded_host_are_those_that_a_newer_python_reads(run, tmp_path, module):
+    boot_maker.grub_tree(tmp_path / "host")
+    sysfs_tree.write(tmp_path / "host", sysfs_tree.files(sysfs_tree.Machine(packages=2, cores=2, offline=(7,))))
+    memory_tree.tree(tmp_path / "host")
+    old, new = (
+        run(python, PLUGINS / f"modules/{module}.py", json.dumps({"sysroot": str(tmp_path / "host")})) for python in (old_python.PYTHON, sys.executable)
+    )
+    assert json.loads(old)["ansible_facts"] and old == new
+
+
+@old_python.needed
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [
+        ("smt_state", {"state": "enabled"}),
+        ("smt_state", {"state": "disabled"}),
+        ("smt_boot_args", {"smt": "enabled"}),
+        ("smt_memory", {"overcommit": "strict"}),
+        ("smt_benchmark", {"run": "old", "arms": ["as_found", "smt_on", "smt_off"], "workloads": ["gzip"]}),
+    ],
+)
+def test_in_check_mode_a_module_answers_for_this_machine_as_with_a_newer_python(run, module, arguments):
+    old, new = (json.loads(run(python, PLUGINS / f"modules/{module}.py", json.dumps(arguments))) for python in (old_python.PYTHON, sys.executable))
+    assert old and set(old) == set(new)
+
+
+TREES = {
+    "grub_debian": boot_maker.grub_tree,
+    "grub_suse": lambda root: boot_maker.grub_tree(root, suse=True),
+    "grubby": boot_maker.grubby_tree,
+    "systemd_boot": boot_maker.systemd_tree,
+}
+
+
+@old_python.needed
+@pytest.mark.parametrize("loader", TREES)
+def test_boot_arguments_are_set_as_with_a_newer_python(run, tmp_path, loader):
+    changed = []
+    for python in (old_python.PYTHON, sys.executable):
+        root = TREES[loader](tmp_path / "host")
+        changed.append((run(python, "-c", CHANGE_BOOT, root), boot_maker.snapshot(root)))
+        shutil.rmtree(root)
+    assert json.loads(changed[0][0])["changed"] and changed[0] == changed[1]
+
+
+@old_python.needed
+def test_samples_are_measured(run):
+    sample = json.loads(run(old_python.PYTHON, "-c", MEASURE))
+    assert [worker["output"] for worker in sample["workers"]] == ["done\n", "done\n"] and sample["rounds"] == 3
