@@ -107,9 +107,6 @@ class HostAction(ActionBase):
             HostFailedError: the module failed, or its answer was refused.
             AnsibleConnectionFailure: the host cannot be reached.
         """
-        missing = [str(library) for library in (schema.MISSING_LIBRARY, text.MISSING_LIBRARY) if library]
-        if missing:
-            raise HostFailedError({"msg": f"hosts' answers cannot be validated on this controller ({'; '.join(missing)}): pip install jsonschema-rs orjson"})
         self._kind, self._host, self._crossed = kind, text.line(task_vars["inventory_hostname"], 100), False
         answer = self._execute_module(module if "." in module else COLLECTION + module, dict(arguments), task_vars=task_vars, **how)
         if not self._crossed:
