@@ -12,10 +12,10 @@ from ansible import constants
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, schema, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import variables
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, hardware_classes
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import libraries, result_files, transport
 
 try:
@@ -29,15 +29,6 @@ ARGUMENTS = {"run": {"type": "str"}, "dest": {"type": "path", "default": "smt_ev
 display = Display()
 
 
-# Functions, because a test replaces what the modules say of their libraries.
-def _of_answers() -> list[ImportError | None]:
-    return [schema.MISSING_LIBRARY, text.MISSING_LIBRARY]
-
-
-def _of_reports() -> list[ImportError | None]:
-    return [paired.MISSING_LIBRARY, hardware_classes.MISSING_LIBRARY, charts.MISSING_LIBRARY]
-
-
 class ActionModule(ControllerAction):
     """The action of smt_preflight; makes no call on any host."""
 
@@ -46,14 +37,22 @@ class ActionModule(ControllerAction):
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Do what the task is for."""
         evaluates = options["run"] is not None
-        needed = [*_of_answers(), *(_of_reports() if evaluates else ())]
-        missing = libraries.sentence("an evaluation with its report" if evaluates else "reading what hosts answer", needed)
-        if missing:
-            raise AnsibleActionFail(missing)
+        if evaluates:
+            self._check_libraries()
         self._check_variables(play)
         lost, reason = self._unreachable(play)
         refused = self._refused(options["dest"], options["run"], play["ansible_play_hosts_all"]) if evaluates else {}
         return {"changed": False, "unreachable_hosts": list(lost), "reason": reason, "refused": refused}
+
+    @staticmethod
+    def _check_libraries() -> None:
+        """Fail without the packages that an evaluation needs; warn of what its report lacks without the recommended ones."""
+        missing = libraries.sentence("an evaluation with its report", [paired.MISSING_LIBRARY, hardware_classes.MISSING_LIBRARY])
+        if missing:
+            raise AnsibleActionFail(missing)
+        lacks = build.left_out()
+        if lacks:
+            display.warning(lacks)
 
     @staticmethod
     def _refused(dest: str, run: str, hosts: t.Iterable[str]) -> dict[str, str]:
