@@ -37,7 +37,7 @@ _KEYWORDS: dict[type, frozenset[str]] = {
 }
 _KNOWN = frozenset({"$schema", "title", "type", "const", "enum"}).union(*_KEYWORDS.values())
 # What means the same in every dialect of regular expressions, once the classes of characters are taken out.
-_PORTABLE = re.compile(r"\^[^\\.^$?]*(?:\?[^\\.^$?]*)*\$")
+_PORTABLE = re.compile(r"\^(?:\\\.|[^\\.^$])*\$")
 _CLASS = re.compile(r"\[(?:[^\]\\]|\\n)*\]")
 
 

@@ -8,7 +8,7 @@ import math
 import typing as t
 from html import escape
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts
 
 Scale = t.Callable[[float], float]
 
@@ -105,6 +105,11 @@ def _ticks(low: float, high: float, most: int, whole: bool = False) -> list[floa
     step = max(_step(high - low, most), 1.0 if whole else 0.0)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [number * step for number in range(first, max(last, first + 1) + 1)]
+
+
+def _label(value: float) -> str:
+    """Format a round value; its rounding errors are not shown."""
+    return (f"{value:,.10g}" if abs(value) < 1e9 else f"{value:.4g}").replace(",", "\u202f")
 
 
 def _percent(share: float, digits: int = 0) -> str:
@@ -220,7 +225,7 @@ def _bars(canvas: _Canvas, picture: charts.Picture) -> None:
     groups = list(dict.fromkeys(row["label"] for row in rows))
     group = BAR * len(params["arms"]) + 6
     looks = _looks(params)
-    _across(canvas, [(place(tick), report_text.number(tick)) for tick in ticks], (left, top + group * len(groups)), params["unit"], top)
+    _across(canvas, [(place(tick), _label(tick)) for tick in ticks], (left, top + group * len(groups)), params["unit"], top)
     for number, label in enumerate(groups):
         canvas.text(left - 8, top + group * (number + 0.5), label, "end")
     for row in rows:
@@ -251,7 +256,7 @@ def _histogram(canvas: _Canvas, picture: charts.Picture) -> None:
         for at, count in enumerate(found):
             start, end = place(ticks[at]), place(ticks[at + 1])
             canvas.box(start + 0.5, height(count), end - start - 1, upper + BINS - height(count), fill=looks[title][0])
-    _across(canvas, [(place(tick), report_text.number(tick)) for tick in ticks], (left, top + (BINS + 18) * len(counts) - 18), params["unit"])
+    _across(canvas, [(place(tick), _label(tick)) for tick in ticks], (left, top + (BINS + 18) * len(counts) - 18), params["unit"])
 
 
 def _sequence(canvas: _Canvas, picture: charts.Picture) -> None:
@@ -263,7 +268,7 @@ def _sequence(canvas: _Canvas, picture: charts.Picture) -> None:
     along = _ticks(0, max(row["index"] for row in rows), 10, whole=True)
     place = _scale(along[0], along[-1], left, left + charts.WIDTH)
     _upward(canvas, [(height(tick), _percent(round(tick, 12), 1)) for tick in ticks], left, "from the median", top)
-    _across(canvas, [(place(tick), f"{tick:g}") for tick in along], (left, top + SEQUENCE), "sample, in the order taken")
+    _across(canvas, [(place(tick), _label(tick)) for tick in along], (left, top + SEQUENCE), "sample, in the order taken")
     canvas.line((left, height(0)), (left + charts.WIDTH, height(0)), charts.INK)
     looks = _looks(params)
     for row in rows:
@@ -303,7 +308,7 @@ def _topology(canvas: _Canvas, picture: charts.Picture) -> None:
         else:
             canvas.box(*span(row), fill="none", stroke=charts.ACCENT, stroke_dasharray="3,3", rx=3)
         for number, content in enumerate(row["text"]):
-            canvas.text(EDGE + row["cx"], EDGE + row["cy"] + 14 * number, content, "middle")
+            canvas.text(EDGE + row["cx"], EDGE + row["cy"] + 14 * number, content, "middle", size=FONT if len(row["text"]) == 1 else SMALL)
     for row in picture.data["heads"]:
         canvas.text(EDGE + row["x"], EDGE + row["y"], row["text"], colour=charts.MUTED)
 
@@ -317,8 +322,8 @@ def _curve(canvas: _Canvas, picture: charts.Picture) -> None:
     height = _scale(ticks[0], ticks[-1], top + CURVE, top)
     along = _ticks(min(0, *(row["x"] for row in rows)), max(row["x"] for row in rows), 10, whole=picture.kind == "streams")
     place = _scale(along[0], along[-1], left, left + charts.WIDTH)
-    _upward(canvas, [(height(tick), report_text.number(tick)) for tick in ticks], left, params["unit"], top)
-    _across(canvas, [(place(tick), f"{tick:.12g}") for tick in along], (left, top + CURVE), params["along"])
+    _upward(canvas, [(height(tick), _label(tick)) for tick in ticks], left, params["unit"], top)
+    _across(canvas, [(place(tick), _label(tick)) for tick in along], (left, top + CURVE), params["along"])
     for title, (colour, _shape) in _looks(params).items():
         own = sorted((row for row in rows if row["arm"] == title), key=lambda row: row["x"])
         points = [(place(row["x"]), height(row["value"])) for row in own]
