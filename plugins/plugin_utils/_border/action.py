@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers, schema, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers, text
 
 if t.TYPE_CHECKING:
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import typing as t
 from html import escape
@@ -45,7 +46,9 @@ class _Canvas:
 
     def svg(self, label: str) -> str:
         width, height = math.ceil(self._right + EDGE), math.ceil(self._bottom + EDGE)
-        head = f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(label)}" width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+        head = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(label)}" width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+        )
         return f'{head} font-family="system-ui, sans-serif">{"".join(self._elements)}</svg>'
 
     def add(self, name: str, right: float, bottom: float, content: str = "", **attributes: t.Any) -> None:
@@ -327,7 +330,7 @@ def _curve(canvas: _Canvas, picture: charts.Picture) -> None:
     for title, (colour, _shape) in _looks(params).items():
         own = sorted((row for row in rows if row["arm"] == title), key=lambda row: row["x"])
         points = [(place(row["x"]), height(row["value"])) for row in own]
-        for start, end in zip(points, points[1:]):
+        for start, end in itertools.pairwise(points):
             canvas.line(start, end, colour, 2)
         for row, (x, y) in zip(own, points):
             if row["low"] is not None and row["high"] is not None:

@@ -45,7 +45,9 @@ def values_of(one):
     for kind in [types] if isinstance(types, str) else types:
         if kind in ("number", "integer"):
             least, most = one.get("minimum", -5), one.get("maximum", 5)
-            strategies.append(st.sampled_from([least, most, least - 1, most + 1, float(least), float(most), math.nextafter(most, math.inf), (least + most) / 2]))
+            strategies.append(
+                st.sampled_from([least, most, least - 1, most + 1, float(least), float(most), math.nextafter(most, math.inf), (least + most) / 2])
+            )
         elif kind == "string":
             strategies.append(strings_of(one))
         elif kind == "array":
@@ -59,11 +61,40 @@ def values_of(one):
     return st.one_of(*strategies[1:]) | strategies[0]
 
 
-ODD = (None, True, False, 0, 1, -1, 1.0, 0.0, -0.0, 1.5, 2**63 - 1, 2**63, -(2**63), 10**90, 1e300, -1e300, 5e-324, "", "0", "a\n", "\n", "é", [], {}, [None], {"": 0})
+ODD = (
+    None,
+    True,
+    False,
+    0,
+    1,
+    -1,
+    1.0,
+    0.0,
+    -0.0,
+    1.5,
+    2**63 - 1,
+    2**63,
+    -(2**63),
+    10**90,
+    1e300,
+    -1e300,
+    5e-324,
+    "",
+    "0",
+    "a\n",
+    "\n",
+    "é",
+    [],
+    {},
+    [None],
+    {"": 0},
+)
 
 
 def strings_of(one):
-    found = st.text(max_size=6) | st.sampled_from(["0-3", "0,4", "smt_on", "gzip", "2026-01-02T03:04:05Z", "2026-01-02T03:04:05Z\n", "x" * 256, "😀" * 255, "a\r", "²"])
+    found = st.text(max_size=6) | st.sampled_from(
+        ["0-3", "0,4", "smt_on", "gzip", "2026-01-02T03:04:05Z", "2026-01-02T03:04:05Z\n", "x" * 256, "😀" * 255, "a\r", "²"]
+    )
     if "pattern" in one:
         found |= st.from_regex(validation._pattern(one["pattern"]).__self__) | st.from_regex(one["pattern"])
     if "maxLength" in one and one["maxLength"] <= 5000:

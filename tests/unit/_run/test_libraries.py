@@ -16,9 +16,7 @@ def lost(name):
 def test_all_missing_packages_are_in_one_sentence_by_the_names_that_pip_knows():
     failed = [lost("duckdb"), None, lost("numpy"), lost("numpy"), lost("vl_convert")]
     actual = libraries.sentence("an evaluation", failed)
-    assert actual.startswith(
-        "an evaluation needs Python packages that this controller does not have (No module named 'duckdb'; No module named 'numpy';"
-    )
+    assert actual.startswith("an evaluation needs Python packages that this controller does not have (No module named 'duckdb'; No module named 'numpy';")
     assert actual.endswith(f": {sys.executable} -m pip install duckdb scipy vl-convert-python")
 
 
