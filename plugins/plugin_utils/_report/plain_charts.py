@@ -97,15 +97,16 @@ def _scale(low: float, high: float, start: float, end: float) -> Scale:
 
 def _step(span: float, most: int) -> float:
     """Return the smallest round step that divides a span into at most ``most`` parts."""
-    if not span > 0:
-        return 1.0
     size = 10.0 ** math.floor(math.log10(span / most))
     return next(size * factor for factor in (1, 2, 5, 10, 20) if span / (size * factor) <= most)
 
 
 def _ticks(low: float, high: float, most: int, whole: bool = False) -> list[float]:
     """Return round values from the first at or below ``low`` to the first at or above ``high``."""
-    step = max(_step(high - low, most), 1.0 if whole else 0.0)
+    largest = max(abs(low), abs(high))
+    # Values that differ by rounding alone are drawn in the middle of a wider axis.
+    span = high - low if high - low > 1e-9 * largest else largest or 1.0
+    step = max(_step(span, most), 1.0 if whole else 0.0)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [number * step for number in range(first, max(last, first + 1) + 1)]
 
