@@ -144,9 +144,15 @@ def _across(canvas: _Canvas, ticks: t.Sequence[tuple[float, str]], span: tuple[f
         canvas.text(left + charts.WIDTH / 2, bottom + 31, title, "middle", charts.MUTED)
 
 
+def _room(ticks: t.Iterable[tuple[float, str]]) -> float:
+    """Return the left end of a plot whose vertical axis has these labels."""
+    return EDGE + max(72.0, 8 + CHARACTER * max(len(label) for _tick, label in ticks))
+
+
 def _upward(canvas: _Canvas, ticks: t.Sequence[tuple[float, str]], left: float, title: str, top: float) -> None:
     """Draw a vertical axis with its grid; its title is above it."""
-    canvas.text(EDGE, top - 14, title, "start", charts.MUTED)
+    if title:
+        canvas.text(EDGE, top - 14, title, "start", charts.MUTED)
     for y, label in ticks:
         canvas.line((left, y), (left + charts.WIDTH, y))
         canvas.text(left - 6, y, label, "end")
@@ -265,13 +271,14 @@ def _histogram(canvas: _Canvas, picture: charts.Picture) -> None:
 
 def _sequence(canvas: _Canvas, picture: charts.Picture) -> None:
     params, rows = picture.params, picture.data["rows"]
-    left = EDGE + 72.0
+    deviations = [row["deviation"] for row in rows]
+    ticks = [(tick, _percent(round(tick, 12), 1)) for tick in _ticks(min(deviations), max(deviations), 5)]
+    left = _room(ticks)
     top = _legend(canvas, params, left, shapes=True) + LINE
-    ticks = _ticks(min(row["deviation"] for row in rows), max(row["deviation"] for row in rows), 5)
-    height = _scale(ticks[0], ticks[-1], top + SEQUENCE, top)
+    height = _scale(ticks[0][0], ticks[-1][0], top + SEQUENCE, top)
     along = _ticks(0, max(row["index"] for row in rows), 10, whole=True)
     place = _scale(along[0], along[-1], left, left + charts.WIDTH)
-    _upward(canvas, [(height(tick), _percent(round(tick, 12), 1)) for tick in ticks], left, "from the median", top)
+    _upward(canvas, [(height(tick), label) for tick, label in ticks], left, "from the median", top)
     _across(canvas, [(place(tick), _label(tick)) for tick in along], (left, top + SEQUENCE), "sample, in the order taken")
     canvas.line((left, height(0)), (left + charts.WIDTH, height(0)), charts.INK)
     looks = _looks(params)
@@ -319,14 +326,14 @@ def _topology(canvas: _Canvas, picture: charts.Picture) -> None:
 
 def _curve(canvas: _Canvas, picture: charts.Picture) -> None:
     params, rows = picture.params, picture.data["rows"]
-    left = EDGE + 72.0
-    top = _legend(canvas, params, left, shapes=False) + LINE
     ends = [value for row in rows for value in (row["value"], row["low"], row["high"]) if value is not None]
-    ticks = _ticks(min(0, *ends), max(0, *ends), 6)
-    height = _scale(ticks[0], ticks[-1], top + CURVE, top)
+    ticks = [(tick, _label(tick)) for tick in _ticks(min(0, *ends), max(0, *ends), 6)]
+    left = _room(ticks)
+    top = _legend(canvas, params, left, shapes=False) + LINE
+    height = _scale(ticks[0][0], ticks[-1][0], top + CURVE, top)
     along = _ticks(min(0, *(row["x"] for row in rows)), max(row["x"] for row in rows), 10, whole=picture.kind == "streams")
     place = _scale(along[0], along[-1], left, left + charts.WIDTH)
-    _upward(canvas, [(height(tick), _label(tick)) for tick in ticks], left, params["unit"], top)
+    _upward(canvas, [(height(tick), label) for tick, label in ticks], left, params["unit"], top)
     _across(canvas, [(place(tick), _label(tick)) for tick in along], (left, top + CURVE), params["along"])
     for title, (colour, _shape) in _looks(params).items():
         own = sorted((row for row in rows if row["arm"] == title), key=lambda row: row["x"])

@@ -14,8 +14,7 @@ import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers, facts, results, schema, text, validation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import progress
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 SCHEMAS = {
     "result": results.SCHEMA,

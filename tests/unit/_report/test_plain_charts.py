@@ -44,7 +44,7 @@ def pictures(values):
     ]
 
 
-VALUES = ([100.0, 101.5, 99.25, 130.0], [5.0] * 4, [9e18, 9e18, 9e18 * (1 - 1e-15)], [1e-29, 3e-29], [1.0], [1e-6, 1e9])
+VALUES = ([100.0, 101.5, 99.25, 130.0], [5.0] * 4, [9e18, 9e18, 9e18 * (1 - 1e-15)], [1e-29, 3e-29], [1.0, 1.0], [1e-6, 1e9])
 DRAWN = [pytest.param(picture, id=f"{picture.kind}-{number}") for number, values in enumerate(VALUES) for picture in pictures(values)]
 
 
