@@ -25,7 +25,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 BIN = pathlib.Path(sys.executable).parent
 PAGE = (ROOT / "docs" / "queries.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```console\n\$ ([^\n]+)\n(.*?)```", PAGE, re.DOTALL)
-PLAYBOOKS = re.findall(r"```yaml\n(.*?)```\n+```json\n(.*?)```", PAGE, re.DOTALL)
+PLAYBOOKS = re.findall(r"```yaml\n(.*?)```\n[^`]*```json\n(.*?)```", PAGE, re.DOTALL)
 NOW = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
 
 
