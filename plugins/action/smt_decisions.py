@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import decisions
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import libraries, result_files
 
 ARGUMENTS: dict[str, dict[str, t.Any]] = {"path": {"type": "path", "required": True}}
 
@@ -23,9 +23,9 @@ class ActionModule(ControllerAction):
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Do what the task is for."""
-        missing = [str(library) for library in (result_files.MISSING_LIBRARY, paired.MISSING_LIBRARY) if library]
+        missing = libraries.sentence("reading evaluations", [paired.MISSING_LIBRARY])
         if missing:
-            return self._nothing(f"further Python packages are needed on the controller ({'; '.join(missing)}): pip install jsonschema-rs orjson scipy")
+            return self._nothing(missing)
         try:
             paths = decisions.result_files_below(options["path"])
         except result_files.ResultError as error:

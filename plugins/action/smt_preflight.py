@@ -14,10 +14,10 @@ from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, schema, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import variables
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, hardware_classes
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import libraries, result_files, transport
 
 try:
@@ -38,15 +38,6 @@ EXTRA_VARIABLES = ("smt_eval_boots", "smt_eval_install", "smt_eval_sample")
 display = Display()
 
 
-# Functions, because a test replaces what the modules say of their libraries.
-def _of_answers() -> list[ImportError | None]:
-    return [schema.MISSING_LIBRARY, text.MISSING_LIBRARY]
-
-
-def _of_reports() -> list[ImportError | None]:
-    return [paired.MISSING_LIBRARY, hardware_classes.MISSING_LIBRARY, charts.MISSING_LIBRARY]
-
-
 class ActionModule(ControllerAction):
     """The action of smt_preflight; makes no call on any host."""
 
@@ -55,10 +46,8 @@ class ActionModule(ControllerAction):
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Do what the task is for."""
         evaluates = options["run"] is not None
-        needed = [*_of_answers(), *(_of_reports() if evaluates else ())]
-        missing = libraries.sentence("an evaluation with its report" if evaluates else "reading what hosts answer", needed)
-        if missing:
-            raise AnsibleActionFail(missing)
+        if evaluates:
+            self._check_libraries()
         self._check_variables(play)
         lost, reason = self._unreachable(play)
         found = {"changed": False, "unreachable_hosts": list(lost), "reason": reason}
@@ -68,6 +57,16 @@ class ActionModule(ControllerAction):
         # Returned for later plays: results of modules can become facts of a host, and facts take precedence over a host's inventory variables.
         at_once = self._at_once(options["serial"], len(play["ansible_play_hosts_all"]))
         return {**found, "run": options["run"], "dest": options["dest"], "report": options["report"], "at_once": at_once}
+
+    @staticmethod
+    def _check_libraries() -> None:
+        """Fail without the packages that an evaluation needs; warn of what its report lacks without the recommended ones."""
+        missing = libraries.sentence("an evaluation with its report", [paired.MISSING_LIBRARY, hardware_classes.MISSING_LIBRARY])
+        if missing:
+            raise AnsibleActionFail(missing)
+        lacks = build.left_out()
+        if lacks:
+            display.warning(lacks)
 
     @staticmethod
     def _check_destination(dest: str, run: str) -> None:

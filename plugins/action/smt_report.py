@@ -15,8 +15,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import pa
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, charts
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import libraries, result_files
 
 ARGUMENTS = {
     "run_dir": {"type": "path", "required": True},
@@ -41,11 +41,9 @@ class ActionModule(ControllerAction):
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Do what the task is for."""
-        missing = [str(library) for library in (charts.MISSING_LIBRARY, result_files.MISSING_LIBRARY, paired.MISSING_LIBRARY) if library]
+        missing = libraries.sentence("smt_report", [paired.MISSING_LIBRARY, hardware_classes.MISSING_LIBRARY])
         if missing:
-            raise AnsibleActionFail(
-                f"smt_report needs further Python packages on the controller ({'; '.join(missing)}): pip install jsonschema-rs orjson scipy vl-convert-python"
-            )
+            raise AnsibleActionFail(missing)
         try:
             run_dir = places.file(options["run_dir"])
             if options["_evaluated"] and not options["results"] and not (run_dir.is_dir() and result_files.result_paths(run_dir)):

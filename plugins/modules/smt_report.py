@@ -56,9 +56,11 @@ attributes:
   diff_mode:
     support: full
     details: Shows the change of C(summary.md).
+requirements:
+  - scipy (on the controller)
 notes:
-  - Needs the Python packages jsonschema-rs, orjson, scipy and vl-convert-python on the controller, and duckdb for C(samples.parquet). Without duckdb all else
-    is made, with a warning.
+  - Recommended on the controller are the Python packages duckdb, without which C(samples.parquet) is left out, vl-convert-python, without which charts are
+    plain SVG, and jsonschema-rs, which validates results faster. A warning names what the report lacks.
 seealso:
   - module: threadwise.smt.smt_benchmark
   - plugin: threadwise.smt.smt_compare

@@ -15,6 +15,8 @@ import pytest
 ANSIBLE_PLAYBOOK = str(pathlib.Path(sys.executable).with_name("ansible-playbook"))
 INVENTORY = f"[all:vars]\nansible_connection=local\nansible_python_interpreter={sys.executable}\n[all]\ndb1\ndb2\n"
 
+RECOMMENDED = ["duckdb", "jsonschema_rs", "vl_convert"]
+
 
 def preflight(directory, without=(), **arguments):
     """Call the module in a directory, on a controller without some Python packages. Returns (whether it succeeded, its result)."""
@@ -38,9 +40,8 @@ def preflight(directory, without=(), **arguments):
 @pytest.mark.parametrize(
     ("without", "arguments", "packages"),
     [
-        (["orjson", "vl_convert", "jsonschema_rs", "scipy"], {"run": "one"}, "jsonschema-rs orjson scipy vl-convert-python"),
+        (["duckdb", "vl_convert", "jsonschema_rs", "scipy"], {"run": "one"}, "scipy"),
         (["numpy"], {"run": "one"}, "scipy"),
-        (["orjson"], {}, "orjson"),
     ],
 )
 def test_missing_packages_are_named_with_the_command_that_installs_them(tmp_path, without, arguments, packages):
@@ -50,7 +51,12 @@ def test_missing_packages_are_named_with_the_command_that_installs_them(tmp_path
 
 
 def test_a_survey_needs_no_packages_of_the_report(tmp_path):
-    assert preflight(tmp_path, ["scipy", "vl_convert"])[0]
+    assert preflight(tmp_path, ["numpy", "scipy", *RECOMMENDED])[0]
+
+
+# The report without these packages is in tests/unit/test_scipy_alone.py.
+def test_without_recommended_packages_an_evaluation_starts(tmp_path):
+    assert preflight(tmp_path, RECOMMENDED, run="one")[0]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import json
 import typing as t
 
 from ansible.errors import AnsibleError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers, intake, schema, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers, intake, text
 
 if t.TYPE_CHECKING:
 
@@ -111,9 +111,6 @@ class HostAction(ActionBase):
             HostFailedError: the module failed, or its answer was refused.
             AnsibleConnectionFailure: the host cannot be reached.
         """
-        missing = [str(library) for library in (schema.MISSING_LIBRARY, text.MISSING_LIBRARY) if library]
-        if missing:
-            raise HostFailedError({"msg": f"hosts' answers cannot be validated on this controller ({'; '.join(missing)}): pip install jsonschema-rs orjson"})
         self._kind, self._host, self._answer = kind, text.line(task_vars["inventory_hostname"], 100), None
         name = module if "." in module else COLLECTION + module
         try:

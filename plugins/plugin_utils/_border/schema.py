@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import validation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError, line
 
 try:
@@ -126,11 +127,11 @@ CPU_NUMBERS = r"^([0-9]{1,5}(,[0-9]{1,5})*)?$"
 
 
 class Checker:
-    """A schema, compiled at first use, so that modules load without the library."""
+    """A schema, compiled at first use."""
 
     def __init__(self, schema: Schema):
         self.schema = schema
-        self._compiled: t.Any = None
+        self._compiled: validation.Check | None = None
 
     def check(self, data: t.Any) -> None:
         """Validate plain JSON data.
@@ -139,12 +140,24 @@ class Checker:
             BorderError: not valid; the message names the place of the first error and the reason.
         """
         if self._compiled is None:
-            self._compiled = jsonschema_rs.Draft202012Validator(self.schema)
+            self._compiled = validation.compiled(self.schema) if MISSING_LIBRARY else _compiled_by_library(self.schema)
+        found = self._compiled(data)
+        if found:
+            place = ".".join(reversed(found[0])) or "the document"
+            raise BorderError(f"{line(place, 160)}: {line(found[1], 200)}")
+
+
+def _compiled_by_library(schema: Schema) -> validation.Check:
+    """Return the check of a schema by jsonschema-rs, four to five times as fast as :mod:`validation`."""
+    compiled = jsonschema_rs.Draft202012Validator(schema)
+
+    def check(data: t.Any) -> validation.Finding | None:
         try:
-            self._compiled.validate(data)
+            compiled.validate(data)
         except jsonschema_rs.ValidationError as error:
-            place = ".".join(str(part) for part in error.instance_path) or "the document"
-            # No cause: Ansible prints it, and this one contains the whole answer of the host.
-            raise BorderError(f"{line(place, 160)}: {line(error.message, 200)}") from None
+            return [str(part) for part in reversed(error.instance_path)], error.message
         except ValueError as error:
-            raise BorderError(line(error, 200)) from None
+            return [], line(error, 200)
+        return None
+
+    return check

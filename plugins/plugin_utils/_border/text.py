@@ -10,13 +10,6 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
 
-try:
-    import orjson
-except ImportError as error:
-    MISSING_LIBRARY: ImportError | None = error
-else:
-    MISSING_LIBRARY = None
-
 # C0 and C1 controls except tab and newline, lone surrogates (they cannot be encoded), and marks that change the text direction.
 _UNSHOWABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069]")
 
@@ -58,21 +51,15 @@ def parse(text: str) -> t.Any:
         BorderError: not JSON, a number is not finite, an integer has more than ``host_text.MOST_DIGITS`` digits, or the nesting is too deep.
     """
     try:
-        data = _loads(text)
+        data = host_text.parse_json(text)
         # Most texts have nothing to replace, and scanning the text takes a tenth of the time of walking the data.
         return showable_all(data) if _may_be_unshowable(text) else data
     except json.JSONDecodeError as error:
         raise BorderError(f"not a complete JSON document ({error.msg} at line {error.lineno}, column {error.colno})") from error
     except ValueError as error:
         raise BorderError(str(error)) from error
-
-
-def _loads(text: str) -> t.Any:
-    """Parse with orjson; what it rejects with the standard library, which accepts lone surrogates and names the invalid constant or number."""
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return host_text.parse_json(text)
+    except RecursionError:
+        raise BorderError("nested too deeply") from None
 
 
 def _may_be_unshowable(text: str) -> bool:

@@ -29,7 +29,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report import char
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import registry
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Format, FormatError, Host, Refused
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import comparison as comparison_page, fleet as fleet_page, host as host_page
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import libraries, result_files
 
 # Up to so many hosts charts are rendered here; beyond, the browser renders them, which is fifty times as fast to build.
 MOST_HOSTS_DRAWN = 10
@@ -71,7 +71,7 @@ class Built:
         refused: the results that could not be used.
         hosts: the overview's row of each host.
         summary: the old and the new text of summary.md.
-        missing: sentences about files that could not be made.
+        missing: sentences about what is not made as it would be with all recommended packages, and about files that could not be made.
     """
 
     written: list[str]
@@ -106,10 +106,11 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
         ResultError: a file cannot be written.
     """
     paths = list(paths)
-    alone, later = len(paths) == 1, len(paths) > MOST_HOSTS_DRAWN
+    # Without vl-convert there is no program for the browser, and plain charts cost little here.
+    alone, later = len(paths) == 1, len(paths) > MOST_HOSTS_DRAWN and charts.MISSING_LIBRARY is None
     refused: list[Refused] = []
     rows: list[hardware_classes.Row] = []
-    missing: list[str] = []
+    missing = [sentence] if (sentence := left_out()) else []
     written = _Written(run_dir, dry_run)
     keep = written.keep
     with contextlib.ExitStack() as stack:
@@ -132,6 +133,17 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
         before = result_files.read_text(run_dir / "summary.md") or ""
         whole.close(refused, keep)
         return Built(written.paths, refused, rows, (before, whole.text("summary.md")), missing)
+
+
+def left_out() -> str | None:
+    """Return one sentence about what a report on this controller lacks, for want of recommended packages; None where it lacks nothing."""
+    lost = {f"without {one.name}": one.missing_library for one in registry.formats()}
+    return libraries.left_out("the report is made", {**lost, "with plain charts": charts.MISSING_LIBRARY})
+
+
+def _formats() -> list[Format]:
+    """Return the formats whose files this controller can make."""
+    return [one for one in registry.formats() if one.missing_library is None]
 
 
 class _Written:
@@ -205,7 +217,7 @@ def _make(path: Path, settings: Settings, alone: bool, later: bool) -> _Host | R
 def _host(result: dict[str, t.Any], summary: dict[str, t.Any], settings: Settings, alone: bool, later: bool) -> _Host:
     page = INDEX if alone else f"{result_files.file_stem(result['host'])}.html"
     host = Host(result, summary)
-    parts = {one.name: one.host(host) for one in registry.formats()}
+    parts = {one.name: one.host(host) for one in _formats()}
     return _Host(hardware_classes.row(summary, page), host_page.render(result, summary, alone, settings.margin, later), parts)
 
 
@@ -311,7 +323,7 @@ class _Whole:
     """The combined files of all hosts, assembled on disk."""
 
     def __init__(self, stack: contextlib.ExitStack):
-        self._formats = registry.formats()
+        self._formats = _formats()
         self._held = {one.name: stack.enter_context(_held()) for one in self._formats}
         self._hosts = 0
         for one in self._formats:

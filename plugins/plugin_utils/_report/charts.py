@@ -9,7 +9,6 @@ follows light, dark and print styles. Each chart has ``role="img"`` and a senten
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
@@ -17,10 +16,6 @@ import math
 import re
 import typing as t
 from html import escape
-
-# What answers are read with, so that preflight names it by itself.
-with contextlib.suppress(ImportError):
-    import orjson
 
 try:
     import vl_convert
@@ -105,7 +100,7 @@ def draw(picture: Picture) -> str:
 
 def as_json(value: t.Any) -> str:
     """Format plain data for a page's script, such as the fields of a :class:`Picture`."""
-    return orjson.dumps(value).decode("utf-8")
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def browser_script() -> str:

@@ -8,7 +8,7 @@ import sys
 import typing as t
 
 # Names in PyPI where they differ from those of the import. SciPy brings NumPy.
-PACKAGES = {"jsonschema_rs": "jsonschema-rs", "numpy": "scipy", "vl_convert": "vl-convert-python"}
+PACKAGES = {"numpy": "scipy", "vl_convert": "vl-convert-python"}
 
 
 def sentence(purpose: str, failed: t.Iterable[ImportError | None]) -> str | None:
@@ -21,7 +21,24 @@ def sentence(purpose: str, failed: t.Iterable[ImportError | None]) -> str | None
     errors = [error for error in failed if error is not None]
     if not errors:
         return None
-    names = {(error.name or "").partition(".")[0]: error for error in errors}
-    packages = sorted({PACKAGES.get(name, name) for name in names if name})
     reasons = "; ".join(sorted({str(error) for error in errors}))
-    return f"{purpose} needs Python packages that this controller does not have ({reasons}): {sys.executable} -m pip install {' '.join(packages)}"
+    return f"{purpose} needs Python packages that this controller does not have ({reasons}): {_install(errors)}"
+
+
+def left_out(what: str, failed: t.Mapping[str, ImportError | None]) -> str | None:
+    """Return one message about what is made in another way than with all recommended packages, or None when none is missing.
+
+    Args:
+        what: what is made.
+        failed: how it is made without a package, such as ``without samples.parquet``, and what the import raised, or None for one that succeeded.
+    """
+    lost = {how: error for how, error in failed.items() if error is not None}
+    if not lost:
+        return None
+    return f"{what} {' and '.join(lost)}, for which this controller lacks Python packages: {_install(lost.values())}"
+
+
+def _install(errors: t.Iterable[ImportError]) -> str:
+    names = {(error.name or "").partition(".")[0] for error in errors}
+    packages = sorted({PACKAGES.get(name, name) for name in names if name})
+    return f"{sys.executable} -m pip install {' '.join(packages)}"

@@ -15,11 +15,10 @@ import typing as t
 from pathlib import Path
 from urllib.parse import quote
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results, schema, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.results import MAX_BYTES
 
 ResultError = results.ResultError
-MISSING_LIBRARY = schema.MISSING_LIBRARY or text.MISSING_LIBRARY
 
 # Bytes compared or copied at a time.
 PIECE = 1024 * 1024

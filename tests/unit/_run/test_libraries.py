@@ -14,12 +14,10 @@ def lost(name):
 
 
 def test_all_missing_packages_are_in_one_sentence_by_the_names_that_pip_knows():
-    failed = [lost("jsonschema_rs"), None, lost("orjson"), lost("numpy"), lost("numpy"), lost("vl_convert")]
+    failed = [lost("duckdb"), None, lost("numpy"), lost("numpy"), lost("vl_convert")]
     actual = libraries.sentence("an evaluation", failed)
-    assert actual.startswith(
-        "an evaluation needs Python packages that this controller does not have (No module named 'jsonschema_rs'; No module named 'numpy';"
-    )
-    assert actual.endswith(f": {sys.executable} -m pip install jsonschema-rs orjson scipy vl-convert-python")
+    assert actual.startswith("an evaluation needs Python packages that this controller does not have (No module named 'duckdb'; No module named 'numpy';")
+    assert actual.endswith(f": {sys.executable} -m pip install duckdb scipy vl-convert-python")
 
 
 def test_a_part_of_a_package_is_the_package():
@@ -28,3 +26,10 @@ def test_a_part_of_a_package_is_the_package():
 
 def test_nothing_is_said_where_nothing_is_missing():
     assert libraries.sentence("an evaluation", [None, None]) is None
+    assert libraries.left_out("the report is made", {"without a": None}) is None
+
+
+def test_all_that_is_left_out_is_in_one_sentence_with_what_would_bring_it():
+    actual = libraries.left_out("the report is made", {"without a": lost("duckdb"), "with b": lost("vl_convert"), "without c": None})
+    assert actual.startswith("the report is made without a and with b, for which this controller lacks Python packages: ")
+    assert actual.endswith(f"{sys.executable} -m pip install duckdb vl-convert-python")

@@ -70,6 +70,7 @@ class Format:
         head: the text before the first host.
         between: the text between two hosts.
         tail: makes the text after the last host, from the result files that are not used.
+        missing_library: what the import of a package raised without which the file is left out.
         finish: turns the text of all hosts into the content of the file, or raises FormatError; None where the text is the content. It gets no ``tail``.
     """
 
@@ -78,6 +79,7 @@ class Format:
     head: str = ""
     between: str = ""
     tail: t.Callable[[t.Sequence[Refused]], str] = _nothing
+    missing_library: ImportError | None = None
     finish: t.Callable[[t.IO[bytes]], contextlib.AbstractContextManager[t.IO[bytes]]] | None = None
 
 

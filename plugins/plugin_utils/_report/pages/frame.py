@@ -14,7 +14,7 @@ from urllib.parse import quote
 import jinja2
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import conclusion
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, plain_charts, text as report_text
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
@@ -40,7 +40,7 @@ def environment() -> jinja2.Environment:
         tied=report_text.tied,
         cpus=report_text.cpu_list,
         counted=report_text.counted,
-        drawn=lambda picture: Markup(charts.draw(picture)),
+        drawn=lambda picture: Markup(plain_charts.draw(picture) if charts.MISSING_LIBRARY else charts.draw(picture)),
         data=lambda value: htmlsafe_json_dumps(value, dumps=charts.as_json),
     )
     made.globals.update(style=Markup(asset("page.css")), script=Markup(script), script_hash=digest)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -81,9 +82,10 @@ def test_no_host_can_take_the_file_of_a_format():
 
 
 def test_without_duckdb_all_else_is_made(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet, "MISSING_LIBRARY", ImportError("No module named 'duckdb'"))
+    without = dataclasses.replace(parquet.FORMAT, missing_library=ImportError("No module named 'duckdb'", name="duckdb"))
+    monkeypatch.setattr(parquet, "FORMAT", without)
     made = built(tmp_path, result_maker.result(blocks=4))
-    assert len(made.missing) == 1 and "pip install duckdb" in made.missing[0]
+    assert len(made.missing) == 1 and "without samples.parquet" in made.missing[0] and made.missing[0].endswith("pip install duckdb")
     assert (tmp_path / "results.csv").exists() and not (tmp_path / parquet.NAME).exists()
 
 
