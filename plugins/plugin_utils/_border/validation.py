@@ -35,7 +35,8 @@ _KEYWORDS: dict[type, frozenset[str]] = {
     list: frozenset({"items", "maxItems"}),
     str: frozenset({"minLength", "maxLength", "pattern"}),
 }
-_KNOWN = frozenset({"$schema", "title", "type", "const", "enum"}).union(*_KEYWORDS.values())
+_ANNOTATIONS = frozenset({"$schema", "$id", "title", "description"})
+_KNOWN = _ANNOTATIONS.union({"type", "const", "enum"}, *_KEYWORDS.values())
 # What means the same in every dialect of regular expressions, once the classes of characters are taken out.
 _PORTABLE = re.compile(r"\^(?:\\\.|[^\\.^$])*\$")
 _CLASS = re.compile(r"\[(?:[^\]\\]|\\n)*\]")
