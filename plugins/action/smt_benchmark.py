@@ -28,7 +28,8 @@ DESCRIBE = "describe"
 OF_THE_ACTION = ("probe", "progress", "_fails_later")
 # In a play of more hosts than this, each host gets one line before the start and one of progress.
 FEW_HOSTS = 10
-PROGRESS_OF_FEW, PROGRESS_OF_MANY = 3, 1
+PROGRESS_OF_FEW = 3
+PROGRESS_OF_MANY = 1
 # What the task returns of a host's description, whether it measures or not.
 ANNOUNCED = ("announcement", "arms", "arms_left_out", "workloads", "workloads_left_out", "missing_packages", "obstacles")
 # Seconds between reads of the progress, one command on the host each: shorter intervals would disturb the measurement.

@@ -9,10 +9,14 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, fields
 
 MOST_MESSAGE = 4000
-ARGUMENTS: dict[str, dict[str, t.Any]] = {"results": {"type": "str", "required": True}, "drifted_ok": {"type": "bool", "default": False}}
+ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    "results": {"type": "str", "required": True},
+    "not_contacted": {"type": "list", "elements": "str", "default": []},
+    "drifted_ok": {"type": "bool", "default": False},
+}
 
 
 class ActionModule(ControllerAction):
@@ -23,18 +27,20 @@ class ActionModule(ControllerAction):
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Do what the task is for."""
         registered = play.get(options["results"])
-        if isinstance(registered, dict) and "error" in registered:
-            return self._of_an_evaluation(registered)
+        registered = registered if isinstance(registered, dict) else {}
+        if str(play["inventory_hostname"]) in options["not_contacted"]:
+            return _ended(compliance.NOT_CONTACTED, unreachable=True)
+        if "error" in registered:
+            return _ended(registered["error"], bool(registered.get("unreachable_host"))) if registered["error"] is not None else {"changed": False}
+        if "smt" in fields.mapping(registered, "ansible_facts"):
+            return {"changed": False}
         result = compliance.from_registered(registered)
         status = result["status"]
         if status == compliance.COMPLIANT or (status == compliance.DRIFTED and options["drifted_ok"]):
             return {"changed": False}
-        ending = "unreachable" if status == compliance.UNREACHABLE else "failed"
-        return {"changed": False, ending: True, "msg": f"{status.replace('_', ' ')}: {result['sentence']}"}
+        return _ended(f"{status.replace('_', ' ')}: {result['sentence']}", status == compliance.UNREACHABLE)
 
-    @staticmethod
-    def _of_an_evaluation(registered: dict[str, t.Any]) -> dict[str, t.Any]:
-        if registered["error"] is None:
-            return {"changed": False}
-        ending = "unreachable" if registered.get("unreachable_host") else "failed"
-        return {"changed": False, ending: True, "msg": text.line(registered["error"], MOST_MESSAGE)}
+
+def _ended(reason: t.Any, unreachable: bool) -> dict[str, t.Any]:
+    """Return the result that fails a host, or counts it as unreachable."""
+    return {"changed": False, "unreachable" if unreachable else "failed": True, "msg": text.line(reason, MOST_MESSAGE)}

@@ -33,7 +33,7 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "serial": {"type": "str"},
 }
 # They decide which tasks a playbook has, which Ansible reads before it knows the hosts' variables.
-EXTRA_VARIABLES = ("smt_eval_boots", "smt_eval_install", "smt_eval_sample")
+EXTRA_VARIABLES = ("smt_eval_boots", "smt_eval_install", "smt_eval_sample", "smt_survey_probe")
 
 display = Display()
 

@@ -20,6 +20,7 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "memory": {"type": "dict"},
     "protect": {"type": "list", "elements": "str"},
     "sysroot": {"type": "path", "default": "/"},
+    "not_contacted": {"type": "bool", "default": False},
 }
 
 
@@ -30,6 +31,8 @@ class ActionModule(HostAction):
         """Run the task."""
         super().run(tmp, task_vars)
         _dummy, options = self.validate_argument_spec(argument_spec=ARGUMENTS)
+        if options["not_contacted"]:
+            return {"changed": False, "compliance": compliance.refused(compliance.NOT_CONTACTED, compliance.UNREACHABLE)}
         try:
             scope = policy.scope(options["scope"])
             policy.check(_plain(options["policy"]), _plain(options["classes"]))

@@ -13,12 +13,16 @@ from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import fields, survey
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, fields, survey
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
 display = Display()
 
-ARGUMENTS: dict[str, dict[str, t.Any]] = {"results": {"type": "str", "required": True}, "dest": {"type": "path", "required": True}}
+ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    "results": {"type": "str", "required": True},
+    "not_contacted": {"type": "list", "elements": "str", "default": []},
+    "dest": {"type": "path", "required": True},
+}
 
 
 class ActionModule(ControllerAction):
@@ -28,7 +32,13 @@ class ActionModule(ControllerAction):
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Do what the task is for."""
-        rows = [self._row(host, play["hostvars"][host].get(options["results"])) for host in sorted(play["ansible_play_hosts_all"])]
+        hosts = sorted(play["ansible_play_hosts_all"])
+        rows = [
+            survey.unreached(host, compliance.NOT_CONTACTED)
+            if host in options["not_contacted"]
+            else self._row(host, play["hostvars"][host].get(options["results"]))
+            for host in hosts
+        ]
         for line in survey.table(rows):
             display.display(line)
         return {"changed": self._write(options["dest"], rows), "dest": options["dest"], "summary": survey.sentence(rows)}

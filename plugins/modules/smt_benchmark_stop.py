@@ -25,11 +25,10 @@ attributes:
     details: Says which runs would be ended.
   diff_mode:
     support: none
+    details: The host is not changed but by the plan, which restores it.
   action:
     support: full
     description: Writes the results on the controller.
-  async:
-    support: none
 notes:
   - Needs the user that started the evaluation, for root C(become=true) in a playbook or C(ansible-playbook -b).
 seealso:

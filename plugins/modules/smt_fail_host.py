@@ -19,6 +19,11 @@ options:
         was registered.
     type: str
     required: true
+  not_contacted:
+    description: Hosts that this controller cannot reach, as M(threadwise.smt.smt_preflight) found. They have no result.
+    type: list
+    elements: str
+    default: []
   drifted_ok:
     description: Whether it succeeds on a host that has drifted. A rollout in check mode sets this for hosts that it would change.
     type: bool

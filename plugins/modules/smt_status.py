@@ -40,6 +40,10 @@ options:
     description: Directory that stands for C(/) on the host. Another value than V(/) checks a recorded tree.
     type: path
     default: /
+  not_contacted:
+    description: Whether it is known beforehand that this controller cannot reach the host, so that no connection is tried.
+    type: bool
+    default: false
 extends_documentation_fragment:
   - threadwise.smt.attributes.controller
 attributes:

@@ -16,6 +16,11 @@ options:
     description: Name of the variable in which the result of M(threadwise.smt.smt_facts) was registered.
     type: str
     required: true
+  not_contacted:
+    description: Hosts that this controller cannot reach, as M(threadwise.smt.smt_preflight) found. They have no result.
+    type: list
+    elements: str
+    default: []
   dest:
     description: The page, on the controller; a relative path is below the current directory. It is replaced as a whole.
     type: path

@@ -87,6 +87,10 @@ def refused(reason: str, status: str = UNKNOWN, **known: t.Any) -> ComplianceRes
     return dict(result, sentence=_text(reason) or "no reason was given")
 
 
+# What is known beforehand, so that no connection is tried.
+NOT_CONTACTED = "not contacted: this controller cannot reach it"
+
+
 def from_registered(variable: t.Any) -> ComplianceResult:
     """Return the result that smt_status registered for a host, or one with the reason where the task failed or did not run.
 
