@@ -177,12 +177,12 @@ def reported(place: pathlib.Path, python: str) -> dict[str, str]:
     (place / "play.yml").write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
     variables = {"smt_report_before": "earlier", "smt_report_licence_per": "core", "smt_report_licence_price": 100, "smt_report_margin": "0.02"}
     seen = ansible_playbook(place, python, "play.yml", smt_report_run_dir="later", **variables)
-    return {"conclusions": "\n".join(re.findall(r'^ +"(.*)",?$', seen, re.MULTILINE))}
+    return {"conclusions": "\n".join(re.findall(r"^(?:\w+: |The report: ).*$", seen, re.MULTILINE))}
 
 
 def test_a_report_of_recorded_samples(tmp_path):
     trees = with_both(tmp_path, reported)
-    assert "h1: " in trees["usual"]["conclusions"]
+    assert "h1: " in trees["usual"]["conclusions"] and "The report: PLACE" in trees["usual"]["conclusions"]
     assert_same(
         trees, *(f"later/{name}" for name in ("index.html", "compare.html", "results.json", "results.csv", "comparisons.csv", "summary.md", "metrics.prom"))
     )
