@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import pathlib
 import re
 import signal
@@ -142,7 +144,15 @@ def test_ctrl_c_leaves_a_plan_that_can_be_ended_fetched_and_reported(tmp_path):
     wanted = {**SHORT, "smt_eval_run": "long", "smt_eval_budget": 3600, "smt_eval_margin": 0.0001, "smt_eval_progress": 1000}
     with (
         this_machine(),
-        subprocess.Popen([*command, "-e", json.dumps(wanted)], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process,
+        subprocess.Popen(
+            # Whoever started the tests in the background has switched this signal off.
+            ["env", "--default-signal=INT", *command, "-e", json.dumps(wanted)],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        ) as process,
     ):
         lines = []
         for line in process.stdout:
@@ -151,8 +161,11 @@ def test_ctrl_c_leaves_a_plan_that_can_be_ended_fetched_and_reported(tmp_path):
                 break
         else:
             pytest.fail("".join(lines))
-        process.send_signal(signal.SIGINT)
-        process.communicate()
+        # As a terminal does: to all of Ansible's processes. Those that do not end by it hold nobody up.
+        os.killpg(process.pid, signal.SIGINT)
+        process.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     code, seen = play(tmp_path, "threadwise.smt.smt_eval_stop", "--check")
     assert code == 0 and "run long would be ended" in seen and not (tmp_path / "smt_eval_results").exists(), seen
     code, seen = play(tmp_path, "threadwise.smt.smt_eval_stop")
