@@ -59,6 +59,7 @@ def test_what_is_only_for_development_is_not_in_it(place):
         "meta",
         "playbooks",
         "plugins",
+        "requirements-minimal.txt",
         "requirements.txt",
         "roles",
     }
