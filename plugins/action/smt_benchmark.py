@@ -19,7 +19,7 @@ from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import intake, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import progress, result_files, time_limits
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run.fetching import MODULE, FetchingAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run.fetching import MODULE, FetchingAction, report_call
 
 ASYNC_STATUS = "ansible.legacy.async_status"
 # The step that reads the host and starts nothing; a task that asks for it alone shows nothing either.
@@ -258,4 +258,7 @@ class ActionModule(FetchingAction):
         except (HostFailedError, text.BorderError) as error:
             display.warning(f"{host}: the earlier run {run} stays on the host: {text.line(error)}")
         else:
-            display.display(f"{host}: fetched {len(result['samples'])} samples of run {run}, which no controller had collected: {result['path']}")
+            display.display(
+                f"{host}: fetched {len(result['samples'])} samples of run {run}, which no controller had collected: {result['path']}. "
+                f"Its report: {report_call(result)}"
+            )

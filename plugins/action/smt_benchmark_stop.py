@@ -12,7 +12,7 @@ from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run.fetching import DEST, FetchingAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run.fetching import DEST, FetchingAction, report_call
 
 display = Display()
 
@@ -49,5 +49,5 @@ class ActionModule(FetchingAction):
         restored = result["restored"]
         state = "" if restored is None else " The host is as it was before." if restored["ok"] else f" Not restored: {text.line(restored['differences'])}."
         what = "was ended" if was_running else "had ended before"
-        display.display(f"{host}: run {run} {what}; {len(result['samples'])} samples: {result['path']}.{state}")
+        display.display(f"{host}: run {run} {what}; {len(result['samples'])} samples: {result['path']}.{state} Its report: {report_call(result)}")
         return str(result["path"])

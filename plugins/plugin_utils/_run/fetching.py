@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import datetime
+import os
 import pathlib
+import shlex
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, results, text
@@ -56,6 +58,11 @@ class FetchingAction(HostAction):
         path, _written = result_files.save(directory, result)
         self.ask("forget", MODULE, {"run": run, "_step": "forget"}, task_vars)
         return dict(result, path=str(path))
+
+
+def report_call(result: t.Mapping[str, t.Any]) -> str:
+    """Return the command that builds the report of a fetched result's run."""
+    return f"ansible-playbook threadwise.smt.smt_report -e smt_report_run_dir={shlex.quote(os.path.dirname(result['path']))}"
 
 
 def _now() -> str:
