@@ -113,8 +113,8 @@ class ActionModule(FetchingAction):
         # In check mode nothing is installed, so what is missing now may be there when the plan runs.
         if not described["workloads"] and not self._task.check_mode:
             obstacles.append(f"none of the workloads can be measured here: {'; '.join(one['reason'] for one in described['workloads_left_out'])}")
-        for earlier in sorted(set(described["uncollected"]) - {run}) if not self._task.check_mode else ():
-            self._fetch_earlier(task_vars, host, earlier)
+        earlier = sorted(set(described["uncollected"]) - {run}) if not self._task.check_mode else []
+        fetched = [name for name in earlier if self._fetch_earlier(task_vars, host, name)]
         if obstacles and not is_kept:
             return dict(announced, changed=False, failed=True, msg=f"nothing was measured: {'; '.join(obstacles)}")
         if self._task.check_mode:
@@ -122,7 +122,7 @@ class ActionModule(FetchingAction):
         job = {} if is_kept else self._measure(task_vars, host, os.path.join(described["directory"], run), lines)
         # The job's own answer: with a full disk the plan could not write down how it ended.
         error = job["msg"] if job.get("failed") else job.get("message")
-        result = self.fetch(task_vars, host, run, error)
+        result = self.fetch(task_vars, host, run, error, fetched)
         ended = {key: result[key] for key in ("outcome", "restored", "path")}
         if "exception" in job:
             ended["exception"] = job["exception"]
@@ -251,14 +251,15 @@ class ActionModule(FetchingAction):
         where = self.get_shell_option("async_dir", default="~/.ansible_async")
         return self.ask(kind, ASYNC_STATUS, {"jid": job_id, "mode": kind.partition("_")[2], "_async_dir": where}, task_vars)
 
-    def _fetch_earlier(self, task_vars: dict[str, t.Any], host: str, run: str) -> None:
-        """Fetch an earlier run; a failure is a warning."""
+    def _fetch_earlier(self, task_vars: dict[str, t.Any], host: str, run: str) -> bool:
+        """Fetch an earlier run and return whether that succeeded; a failure is a warning."""
         try:
             result = self.fetch(task_vars, host, run)
         except (HostFailedError, text.BorderError) as error:
             display.warning(f"{host}: the earlier run {run} stays on the host: {text.line(error)}")
-        else:
-            display.display(
-                f"{host}: fetched {len(result['samples'])} samples of run {run}, which no controller had collected: {result['path']}. "
-                f"Its report: {report_call(result)}"
-            )
+            return False
+        display.display(
+            f"{host}: fetched {len(result['samples'])} samples of run {run}, which no controller had collected: {result['path']}. "
+            f"Its report: {report_call(result)}"
+        )
+        return True

@@ -88,6 +88,18 @@ def test_a_result_that_was_saved_and_not_yet_removed_from_the_host_is_fetched_ag
     following = Benchmark(tmp_path, kept=[made("zero")])
     following.evaluate()
     assert following.asked == ["describe", "collect zero", "forget zero", "measure", "collect one", "forget one"]
+    assert fetched_before(tmp_path) == {"one": ["zero"], "zero": []}
+
+
+def fetched_before(directory):
+    """Run -> the earlier runs that its result names."""
+    return {path.parent.name: json.loads(path.read_text(encoding="utf-8"))["fetched"] for path in directory.glob("*/web01.json")}
+
+
+def test_a_host_does_not_say_itself_what_was_fetched(tmp_path):
+    again = Benchmark(tmp_path, kept=[{**made("one"), "fetched": ["zero"]}])
+    again.evaluate()
+    assert fetched_before(tmp_path) == {"one": []}
 
 
 def test_what_a_host_kept_of_another_start_stays_there(tmp_path, capsys):

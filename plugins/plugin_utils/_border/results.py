@@ -239,6 +239,10 @@ SCHEMA = schema.published(
         started=schema.about(_MOMENT, "Time of the start, UTC, by the host's clock."),
         finished=schema.about(_MOMENT, "Time of the end, UTC, by the host's clock; null for a plan that was killed."),
         collected=schema.about(_MOMENT, "Time at which the controller fetched the result, UTC, by the controller's clock."),
+        fetched=schema.about(
+            schema.items(schema.text(100, RUN_NAME), 100),
+            "Names of earlier runs of the host that the controller fetched first, because no controller had; their results are beside this run's directory.",
+        ),
         outcome=schema.about(schema.one_of("completed", "failed", "interrupted"), "How the plan ended."),
         message=schema.about(_TEXT_OR_NULL, "Why it did not complete; null where it did."),
         facts=schema.about(facts.SMT, "Facts of the host before the run, as the module smt_facts returns them."),
@@ -404,6 +408,7 @@ def accept(document: t.Any, source: str) -> dict[str, t.Any]:
         "finished": None,
         "collected": None,
         "restored": None,
+        "fetched": [],
         "skipped": [],
         "events": [],
         "observations": [],

@@ -29,7 +29,7 @@ class FetchingAction(HostAction):
         """
         return places.run_directory(self._task.args.get("dest") or DEST, run)
 
-    def fetch(self, task_vars: dict[str, t.Any], host: str, run: str, error: str | None = None) -> dict[str, t.Any]:
+    def fetch(self, task_vars: dict[str, t.Any], host: str, run: str, error: str | None = None, fetched: t.Sequence[str] = ()) -> dict[str, t.Any]:
         """Fetch a run, save it on the controller, and only then delete it on the host.
 
         Args:
@@ -37,6 +37,7 @@ class FetchingAction(HostAction):
             host: its name in the inventory.
             run: name of the run.
             error: what the host could not write down itself.
+            fetched: earlier runs of the host that were fetched before this one.
 
         Returns:
             The result, and its ``path`` (str).
@@ -52,7 +53,8 @@ class FetchingAction(HostAction):
             if error:
                 raise HostFailedError({"msg": f"{error} ({failure})"}) from failure
             raise
-        result = results.accept(dict(document, host=host, collected=_now(), **({"message": text.showable(error)} if error else {})), host)
+        of_the_controller = {"host": host, "collected": _now(), "fetched": list(fetched), **({"message": text.showable(error)} if error else {})}
+        result = results.accept({**document, **of_the_controller}, host)
         if result["run"] != run:
             raise results.ResultError(f"{host}: it sent run {result['run']} instead of run {run}")
         path, _written = result_files.save(directory, result)

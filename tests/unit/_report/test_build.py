@@ -514,3 +514,8 @@ def test_the_task_names_what_it_cannot_use(tmp_path):
     process, _registered = played(tmp_path, smt_report_run_dir=str(tmp_path / "empty"))
     assert process.returncode and "has no result of a host" in process.stdout
     assert "Traceback" not in process.stdout + process.stderr
+
+
+def test_a_page_names_the_earlier_runs_that_were_fetched(tmp_path):
+    files, _refused = built(tmp_path, {**result_maker.result(blocks=4), "fetched": ["before-the-crash"]})
+    assert "samples of earlier runs that no controller had collected: before-the-crash." in files["index.html"]
