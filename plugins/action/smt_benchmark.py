@@ -53,9 +53,6 @@ DEFAULT_BUDGET = 300
 # Longest progress that is read from a host: a few hundred bytes are expected.
 MOST_LOOKED_AT = 2 * progress.MAX_BYTES
 
-# No further arguments.
-NOTHING: t.Mapping[str, t.Any] = {}
-
 display = Display()
 
 
@@ -171,11 +168,11 @@ class ActionModule(FetchingAction):
         return int(self._task.args.get("budget") or DEFAULT_BUDGET)
 
     def _step(
-        self, task_vars: dict[str, t.Any], step: str, kind: str | None = None, how: t.Mapping[str, t.Any] = NOTHING, **arguments: t.Any
+        self, task_vars: dict[str, t.Any], step: str, kind: str | None = None, how: t.Mapping[str, t.Any] | None = None, **arguments: t.Any
     ) -> dict[str, t.Any]:
         """Call one step of the module on the host."""
         of_the_module = {name: value for name, value in self._task.args.items() if name not in OF_THE_ACTION}
-        return self.ask(kind or step, MODULE, dict(of_the_module, _step=step, **arguments), task_vars, **how)
+        return self.ask(kind or step, MODULE, dict(of_the_module, _step=step, **arguments), task_vars, **(how or {}))
 
     def _measure(self, task_vars: dict[str, t.Any], host: str, directory: str, lines: int) -> dict[str, t.Any]:
         """Start the plan and show its progress until it ends; return the job's answer."""

@@ -14,7 +14,7 @@ import result_maker
 from mutate import BELIEVED, FORGED, PWNED
 
 # Of the runs below, a second one that measures two hosts of each class.
-SAMPLE = dataclasses.replace(recorded.EVALUATION, name="eval of a sample", variables={**recorded.SHORT, "smt_eval_sample": 2})
+SAMPLE = dataclasses.replace(recorded.EVALUATION, name="eval of a sample", arguments=("-e", "smt_eval_sample=2"))
 DISPLAY = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e"
 LOOKUP = f"{{{{ lookup('ansible.builtin.pipe', 'touch {PWNED}') }}}}"
 ALL_CPUS = "0-65535"

@@ -29,7 +29,7 @@ SHORT = {
 POLICY = {"smt_policy": "disabled", "smt_policy_scope": "both", "smt_memory_on_oom": "panic", "smt_memory_panic_reboot_after": "10"}
 FILES = {"smt_compliance_json": "out/smt.json", "smt_compliance_metrics": "out/smt.prom", "smt_compliance_page": "out/smt.html"}
 
-SURVEY = arena.Play("survey", "threadwise.smt.smt_survey", variables={"smt_survey_probe": "auto", "smt_survey_page": "out/survey.html"})
+SURVEY = arena.Play("survey", "threadwise.smt.smt_survey", ("-e", "smt_survey_probe=auto"), {"smt_survey_page": "out/survey.html"})
 COMPLIANCE = arena.Play("compliance", "threadwise.smt.smt_compliance", variables={**POLICY, **FILES})
 # Whoever is first is changed first and alone: the honest ones do not wait for others.
 ENFORCE = arena.Play("enforce", "threadwise.smt.smt_enforce", ("--check",), {**POLICY, "smt_enforce_waves": [1, 1, "100%"]})

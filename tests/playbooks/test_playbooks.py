@@ -21,11 +21,16 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 ANSIBLE_PLAYBOOK = str(pathlib.Path(sys.executable).with_name("ansible-playbook"))
 
 
-def play(directory, playbook, *arguments, inventory=ROOT / "tools/this-machine.yml", **variables):
+def play(directory, playbook, *arguments, **variables):
     """Call a playbook in a directory of its own. Returns (exit code, what a person sees)."""
-    command = [ANSIBLE_PLAYBOOK, "--inventory", str(inventory), playbook, "--extra-vars", json.dumps(variables), *arguments]
     with this_machine():
-        done = subprocess.run(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        return call(directory, playbook, *arguments, **variables)
+
+
+def call(directory, playbook, *arguments, inventory=ROOT / "tools/this-machine.yml", **variables):
+    """The same for who has this machine already."""
+    command = [ANSIBLE_PLAYBOOK, "--inventory", str(inventory), playbook, "--extra-vars", json.dumps(variables), *arguments]
+    done = subprocess.run(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     return done.returncode, done.stdout
 
 
@@ -140,14 +145,19 @@ def test_failures_come_last_each_once_and_the_others_have_their_report(tmp_path)
 
 
 def test_ctrl_c_leaves_a_plan_that_can_be_ended_fetched_and_reported(tmp_path):
+    # No other test evaluates this machine before the plan has ended.
+    with this_machine():
+        interrupt_and_end(tmp_path)
+
+
+def interrupt_and_end(directory):
     command = [ANSIBLE_PLAYBOOK, "--inventory", str(ROOT / "tools/this-machine.yml"), "threadwise.smt.smt_eval"]
     wanted = {**SHORT, "smt_eval_run": "long", "smt_eval_budget": 3600, "smt_eval_margin": 0.0001, "smt_eval_progress": 1000}
     with (
-        this_machine(),
         subprocess.Popen(
             # Whoever started the tests in the background has switched this signal off.
             ["env", "--default-signal=INT", *command, "-e", json.dumps(wanted)],
-            cwd=tmp_path,
+            cwd=directory,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -166,15 +176,15 @@ def test_ctrl_c_leaves_a_plan_that_can_be_ended_fetched_and_reported(tmp_path):
         process.wait()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    code, seen = play(tmp_path, "threadwise.smt.smt_eval_stop", "--check")
-    assert code == 0 and "run long would be ended" in seen and not (tmp_path / "smt_eval_results").exists(), seen
-    code, seen = play(tmp_path, "threadwise.smt.smt_eval_stop")
+    code, seen = call(directory, "threadwise.smt.smt_eval_stop", "--check")
+    assert code == 0 and "run long would be ended" in seen and not (directory / "smt_eval_results").exists(), seen
+    code, seen = call(directory, "threadwise.smt.smt_eval_stop")
     assert code == 0 and re.search(r"run long was ended; \d+ samples: .*smt_eval_results/long/localhost.json", seen), seen
-    result = json.loads((tmp_path / "smt_eval_results/long/localhost.json").read_text())
+    result = json.loads((directory / "smt_eval_results/long/localhost.json").read_text())
     assert result["outcome"] == "interrupted" and "SIGTERM" in result["message"], result["message"]
-    code, seen = play(tmp_path, "threadwise.smt.smt_report", inventory="localhost,", smt_report_run_dir="smt_eval_results/long")
-    assert code == 0 and (tmp_path / "smt_eval_results/long/index.html").is_file(), seen
-    code, seen = play(tmp_path, "threadwise.smt.smt_eval_stop")
+    code, seen = call(directory, "threadwise.smt.smt_report", inventory="localhost,", smt_report_run_dir="smt_eval_results/long")
+    assert code == 0 and (directory / "smt_eval_results/long/index.html").is_file(), seen
+    code, seen = call(directory, "threadwise.smt.smt_eval_stop")
     assert code == 0 and "no evaluation is running here, and none waits to be fetched" in seen, seen
 
 

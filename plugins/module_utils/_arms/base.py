@@ -60,7 +60,7 @@ class Arm:
         self.name = name
         self.host = host
         self.title = self.title_of(name)
-        self.reason: str | None = None
+        self.reason: t.Optional[str] = None
         self.settings: dict[str, t.Any] = {}
 
     @classmethod

@@ -4,6 +4,7 @@
 
 import os
 import platform
+import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, files
 
@@ -19,7 +20,7 @@ def read(hypervisor: "str | None" = None) -> "dict[str, str | float | None]":
     """
     fs = files.HostFs("/")
     fields = cpuinfo.read_first(fs)
-    environment: dict[str, str | float | None] = {
+    environment: dict[str, t.Union[str, float, None]] = {
         "kernel": platform.release(),
         "architecture": platform.machine(),
         "python": platform.python_version(),

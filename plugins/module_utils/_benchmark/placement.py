@@ -150,7 +150,7 @@ def same_as_earlier(workers_by_name: "t.Mapping[str, t.Sequence[t.Sequence[int]]
         {placement: the name of the first earlier placement with the same CPUs, or None}.
     """
     seen: dict[tuple[tuple[int, ...], ...], str] = {}
-    same: dict[str, str | None] = {}
+    same: dict[str, t.Optional[str]] = {}
     for name, workers in workers_by_name.items():
         key = tuple(sorted(tuple(cpus) for cpus in workers))
         same[name] = seen.get(key)

@@ -203,11 +203,11 @@ class Plan:
         self.recorder = telemetry.Recorder(outline.topology.cores)
         self.precision = stopping_rule.Precision(settings["margin"], self.placements)
         self.others = 0.0
-        self.last: dict[str, t.Any] | None = None
+        self.last: t.Optional[dict[str, t.Any]] = None
         self.block = 0
         self.samples_done = 0
         self.largest = 0
-        self.arm: str | None = None
+        self.arm: t.Optional[str] = None
 
     def header(self, facts: "t.Mapping[str, t.Any]", host_environment: "t.Mapping[str, t.Any]", run: str) -> "dict[str, t.Any]":
         """Return the part of a result that is known before the first sample.
@@ -256,7 +256,7 @@ class Plan:
             if not self.prepared:
                 raise PlanError(f"no workload can be run here: {'; '.join(sorted({skip['reason'] for skip in self.skipped}))}")
             longest = 0.0
-            stopped: str | None = None
+            stopped: t.Optional[str] = None
             while stopped is None:
                 begun, size = time.monotonic(), self.files.size()
                 self._record_host_state()

@@ -102,7 +102,7 @@ class Arms:
             ]
         self.arms: list[Arm] = possible if compared else [_as_found(host)]
         self._switched = [arm.title for arm in possible if arm.lever]
-        self._current: Arm | None = None
+        self._current: t.Optional[Arm] = None
         self._saved: Mapping[str, t.Any] = {}
 
     @property

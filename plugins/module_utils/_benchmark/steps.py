@@ -94,7 +94,7 @@ def announcement(host: "t.Mapping[str, t.Any]", outline: plan.Outline, settings:
         f"Sockets: {_known(host['sockets'])}, cores: {_known(host['cores'])}, threads per core: {_known(host['threads_per_core']['max'])}, "
         f"online: CPUs {_known(host['cpus']['online'])}, smt/control: {host['control']}."
     )
-    disagreement: str | None = sibling_cache.disagreement(host["measured"])
+    disagreement: t.Optional[str] = sibling_cache.disagreement(host["measured"])
     sentences = [summary, *([disagreement] if disagreement else [])]
     return [*sentences, *outline.arms.announcement(length)]
 
@@ -239,7 +239,7 @@ def _carry_out(
 ) -> "dict[str, t.Any]":
     """Measure, restore the host, and write the ending of the run to ending.json. Returns that ending."""
     ending: dict[str, t.Any] = {"outcome": "completed", "message": None, "skipped": []}
-    work: plan.Plan | None = None
+    work: t.Optional[plan.Plan] = None
     arms = outline.arms
     try:
         # Write the header before anything is switched: a run with a header can be fetched, whenever it is killed.
@@ -295,7 +295,7 @@ def _gather_again(settings: "t.Mapping[str, t.Any]", origin: smt_state.State) ->
     return host, outline
 
 
-def _interrupt(number: int, _frame: "types.FrameType | None") -> t.NoReturn:
+def _interrupt(number: int, _frame: t.Optional[types.FrameType]) -> t.NoReturn:
     raise plan.Interrupted(f"the plan was ended by {signal.Signals(number).name} before it was done")
 
 

@@ -53,7 +53,7 @@ class Precision:
             for name, assignment in by_name.items()
             if assignment["workers"]
         }
-        self._values: dict[tuple[str, float | None, str, str], dict[int, float]] = {}
+        self._values: dict[tuple[str, t.Optional[float], str, str], dict[int, float]] = {}
 
     def add(self, sample: "t.Mapping[str, t.Any]", value: float) -> None:
         """Add a successful sample with the value of its primary metric."""

@@ -139,7 +139,7 @@ class _Update:
         self._running_kernel = running_kernel or os.uname().release
         self._topology: Topology = read_topology(fs, topology_cache.load(fs))
         self._entries = self._backend.entries()
-        self._count: int | None = None
+        self._count: t.Optional[int] = None
         self._desired = self._desired_arguments(count)
 
     def _desired_arguments(self, count: "int | str | None") -> boot_arguments.DesiredArguments:

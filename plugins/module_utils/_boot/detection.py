@@ -37,7 +37,7 @@ class DetectedLoader(t.NamedTuple):
         blocked_by: why its configuration cannot be changed, with the file that shows this; None when it can.
     """
 
-    loader: "loader_base.Loader | None"
+    loader: t.Optional[loader_base.Loader]
     tool: str = ""
     blocked_by: "str | None" = None
 

@@ -15,7 +15,7 @@ PATH = "var/lib/threadwise-smt/rollout-rollback.json"
 _FILE = state_file.StateFile(PATH, mode=0o644)
 
 
-def load(fs: host_files.HostFs) -> "dict[str, t.Any] | None":
+def load(fs: host_files.HostFs) -> t.Optional[t.Dict[str, t.Any]]:
     """Return what restores the state before a change whose host was not found healthy yet, or None if there is no such change.
 
     Args:

@@ -12,6 +12,7 @@ import pwd
 import re
 import time
 import types
+import typing as t
 
 from . import text as host_text
 from .errors import HostError
@@ -79,7 +80,7 @@ class HostLock:
             raise
         return self
 
-    def __exit__(self, kind: "type[BaseException] | None", error: "BaseException | None", traceback: "types.TracebackType | None") -> None:
+    def __exit__(self, kind: "type[BaseException] | None", error: "BaseException | None", traceback: t.Optional[types.TracebackType]) -> None:
         """Close the lock file."""
         # Closed, not unlocked: a watchdog that inherited the descriptor keeps the lock until it has restored the state.
         os.close(self.descriptor)

@@ -5,7 +5,7 @@
 import json
 import os
 import typing as t
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import config_files, locks
@@ -28,7 +28,7 @@ class Request(t.NamedTuple):
 
     state: str  # present or restored
     options: memory_policy.Options  # the policy and its margin; restored uses only the margin
-    protect: "Sequence[str] | None"  # services to protect from the OOM killer, and no others; None leaves them as they are
+    protect: t.Optional[t.Sequence[str]]  # services to protect from the OOM killer, and no others; None leaves them as they are
     check: bool  # whether nothing is written
 
 
@@ -113,7 +113,7 @@ class MemoryChange:
         self.plan = self._restored() if self.request.state == RESTORED else self._policy()
         work = self.plan.work
         texts = {sysctl_files.OURS: self.plan.text, **oom_score.files(work)}
-        self.texts: dict[str, str | None] = {sysctl_files.OURS: self.text, **oom_score.files_before(work)}
+        self.texts: dict[str, t.Optional[str]] = {sysctl_files.OURS: self.text, **oom_score.files_before(work)}
         self.files = {path: (self.texts[path], text) for path, text in texts.items() if self.texts[path] != text}
 
     def _policy(self) -> _Plan:

@@ -84,7 +84,7 @@ def allocatable(timeout: float = TIMEOUT) -> Allocatable:
     """
     ceiling = CEILING * _ram_and_swap()
     text, _status = _in_child(lambda report: _report(ceiling, report), timeout)
-    error: str | None
+    error: t.Optional[str]
     measured: Allocatable
     try:
         error, measured = json.loads(text)

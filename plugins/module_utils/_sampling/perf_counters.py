@@ -6,6 +6,7 @@ import json
 import math
 import signal
 import subprocess
+import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
@@ -70,7 +71,7 @@ class Counting:
 
     def __init__(self, cpus: "Iterable[int]") -> None:
         self._argv = ["perf", "stat", "-j", "-A", "-C", ",".join(map(str, cpus)), "-e", ",".join(EVENTS)]
-        self._perf: subprocess.Popen[bytes] | None = None
+        self._perf: t.Optional[subprocess.Popen[bytes]] = None
         self.text = ""
 
     def __enter__(self) -> "Counting":

@@ -141,7 +141,7 @@ def run(
         os.waitpid(supervisor, 0)
     if not text:
         raise RunnerError(f"the supervisor of {argv[0]} ended without a result")
-    error: str | None
+    error: t.Optional[str]
     result: SampleResult
     try:
         error, result = json.loads(text)
@@ -175,14 +175,14 @@ def _supervise(result_write: int, arguments: _Arguments) -> t.NoReturn:
         os._exit(status)
 
 
-def _raise_terminated(_number: int, _frame: "FrameType | None") -> t.NoReturn:
+def _raise_terminated(_number: int, _frame: t.Optional[FrameType]) -> t.NoReturn:
     raise _Terminated
 
 
 def _sample(arguments: _Arguments) -> "tuple[str | None, SampleResult]":
     """Return why the sample could not be started, or None, and the result, which is meaningful only without an error."""
     workers: list[_Worker] = []
-    error: str | None = None
+    error: t.Optional[str] = None
     timed_out = False
     before: dict[str, dict[str, int]] = {}
     after: dict[str, dict[str, int]] = {}
@@ -190,7 +190,7 @@ def _sample(arguments: _Arguments) -> "tuple[str | None, SampleResult]":
     for co_runner_cpus in _co_runner_cpus(arguments):
         _start_co_runner(co_runner_cpus)
     barrier_read, write_end = os.pipe()
-    barrier_write: int | None = write_end
+    barrier_write: t.Optional[int] = write_end
     start = time.monotonic()
     try:
         for cpus in arguments.cpu_lists:
@@ -260,7 +260,7 @@ class _Worker:
 
     def __init__(self, arguments: _Arguments, cpus: "Sequence[int]", barrier_read: int, barrier_write: int) -> None:
         self.cpus = list(cpus)
-        self.end: _End | None = None
+        self.end: t.Optional[_End] = None
         self._files = contextlib.ExitStack()
         self._output = self._files.enter_context(_scratch_file()) if arguments.keep_output else None
         self._errors = self._files.enter_context(_scratch_file())

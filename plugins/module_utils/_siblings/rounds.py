@@ -189,7 +189,7 @@ def _paired_rounds(machine: Machine, cpus: "list[int]", chance: random.Random) -
     """Run rounds in which each CPU works once. Returns them and their number, which is 1 if all CPUs were drawn for the same round, else 2."""
     first = _half(cpus, chance)
     halves = [half for half in (first, set(cpus) - first) if half]
-    slowness: dict[int, float | None] = {}
+    slowness: dict[int, t.Optional[float]] = {}
     for half in halves:
         slowness.update(machine.measure(half, _ROUND_SECONDS))
     return PairedRounds({cpu: int(cpu in first) for cpu in cpus}, slowness), len(halves)

@@ -102,7 +102,7 @@ class Workers:
             raise
         return self
 
-    def __exit__(self, kind: "type[BaseException] | None", error: "BaseException | None", traceback: "types.TracebackType | None") -> None:
+    def __exit__(self, kind: "type[BaseException] | None", error: "BaseException | None", traceback: t.Optional[types.TracebackType]) -> None:
         """End the workers."""
         self._end()
 

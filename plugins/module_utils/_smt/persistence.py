@@ -53,7 +53,7 @@ def writes(state: smt_state.State, cores: "t.Sequence[t.Sequence[int]]") -> "lis
 
 def wanted(mode: str, state: smt_state.State, cores: "t.Sequence[t.Sequence[int]]") -> "dict[str, str | None]":
     """Return the text of each file that makes the setting persistent in this mode; None for a file that must not exist."""
-    files: dict[str, str | None] = dict.fromkeys(PATHS)
+    files: dict[str, t.Optional[str]] = dict.fromkeys(PATHS)
     if mode == TMPFILES:
         files[TMPFILES_PATH] = HEADER + "".join(f"w /{path} - - - - {text}\n" for path, text in writes(state, cores))
     elif mode == SYSTEMD:

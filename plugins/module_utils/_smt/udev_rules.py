@@ -63,7 +63,7 @@ def active(fs: host_files.HostFs) -> "list[str]":
 
 def wanted(fs: host_files.HostFs, neutralise: bool) -> "dict[str, str | None]":
     """Return the text of each override file and backup; None for a file that must not exist. Without ``neutralise`` the rules are restored."""
-    files: dict[str, str | None] = {}
+    files: dict[str, t.Optional[str]] = {}
     for path in active(fs) if neutralise else []:
         name = path.rpartition("/")[2]
         text = fs.read(path) or ""

@@ -62,8 +62,8 @@ class Watchdog:
         self._log_path = log_path
         self._seconds = seconds
         self._keep = tuple(keep)
-        self._to_watchdog: int | None = None
-        self._from_watchdog: int | None = None
+        self._to_watchdog: t.Optional[int] = None
+        self._from_watchdog: t.Optional[int] = None
 
     def arm(self) -> "Watchdog":
         """Start the watchdog and wait until it is ready; raise WatchdogError when it did not start."""
@@ -105,7 +105,7 @@ class Watchdog:
     def __enter__(self) -> "Watchdog":
         return self.arm()
 
-    def __exit__(self, error_type: "type[BaseException] | None", error: "BaseException | None", where: "types.TracebackType | None") -> None:
+    def __exit__(self, error_type: "type[BaseException] | None", error: "BaseException | None", where: t.Optional[types.TracebackType]) -> None:
         if error_type is None:
             self.disarm()
         else:

@@ -154,7 +154,7 @@ class _Processors:
 
     def __init__(self, fs: host_files.HostFs) -> None:
         self._fs = fs
-        self._blocks: dict[int, dict[str, str]] | None = None
+        self._blocks: t.Optional[dict[int, dict[str, str]]] = None
 
     @property
     def blocks(self) -> "dict[int, dict[str, str]]":

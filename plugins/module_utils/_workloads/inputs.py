@@ -75,7 +75,7 @@ def verify(workload: Workload, stdin: "str | None") -> None:
         raise WorkloadError(f"the output of {workload['argv'][0]} does not decompress to its input")
 
 
-def _digest(stream: "t.BinaryIO | gzip.GzipFile") -> bytes:
+def _digest(stream: t.Union[t.BinaryIO, gzip.GzipFile]) -> bytes:
     """Return the SHA-256 of a stream. Reads in pieces, because a damaged file can decompress to any length."""
     digest = hashlib.sha256()
     for piece in iter(lambda: stream.read(MEGABYTE), b""):

@@ -66,7 +66,7 @@ def read(
         if worker["exit_status"] != 0:
             raise WorkloadError(_failure(workload, worker))
     metrics: dict[str, MetricValue] = {}
-    per_worker: list[float] | None = None
+    per_worker: t.Optional[list[float]] = None
     for metric in workload["metrics"]:
         values = [_value(workload, metric, work, worker, directory, owner) for worker in workers]
         if per_worker is None:
@@ -174,6 +174,6 @@ def _texts(directory: str, pattern: str) -> str:
 
 
 def _failure(workload: Workload, worker: "t.Mapping[str, t.Any]") -> str:
-    status: int | None = worker["exit_status"]
+    status: t.Optional[int] = worker["exit_status"]
     ended = f"was ended by signal {-status}" if status is not None and status < 0 else f"failed with exit status {status}"
     return f"{workload['argv'][0]} on CPU {','.join(map(str, worker['cpus'])) or 'any'} {ended}: {last_lines(worker)}"

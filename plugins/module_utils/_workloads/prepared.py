@@ -71,12 +71,12 @@ class PreparedWorkload:
     def __init__(self, declaration: Workload, files: RunFiles, sources: "t.Mapping[str, str]", seconds: float, cpus: int) -> None:
         self.declaration = declaration
         self.values = parameter_values(declaration, cpus)
-        self.work: int | None = None
+        self.work: t.Optional[int] = None
         self._files = files
         self._seconds = seconds
         self._alone = seconds
-        self._stdin: str | None = None
-        self._server: server.Server | None = None
+        self._stdin: t.Optional[str] = None
+        self._server: t.Optional[server.Server] = None
         # The user of the workers. The client of a server runs as the server's user: a hostile server could make a client of root reveal root's files.
         self._owner = (os.geteuid(), os.getegid())
         path = search_path(declaration, os.environ.get("PATH", os.defpath))

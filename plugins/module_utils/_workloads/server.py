@@ -50,7 +50,7 @@ class Server:
         self.folder = folder
         self._owner = owner(declaration)
         error_read, error_write = os.pipe()
-        self._supervisor: int | None = os.fork()
+        self._supervisor: t.Optional[int] = os.fork()
         if self._supervisor == 0:
             os.close(error_read)
             _supervise(declaration, self._owner, folder, path, error_write)
@@ -102,7 +102,7 @@ class _Ended(BaseException):
     """SIGTERM reached the supervisor."""
 
 
-def _raise_ended(_number: int, _frame: "types.FrameType | None") -> t.NoReturn:
+def _raise_ended(_number: int, _frame: t.Optional[types.FrameType]) -> t.NoReturn:
     raise _Ended
 
 

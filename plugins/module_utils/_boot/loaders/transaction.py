@@ -190,7 +190,7 @@ class Undo:
     def __enter__(self) -> "Undo":
         return self
 
-    def __exit__(self, kind: "type[BaseException] | None", error: "BaseException | None", traceback: "types.TracebackType | None") -> None:
+    def __exit__(self, kind: "type[BaseException] | None", error: "BaseException | None", traceback: t.Optional[types.TracebackType]) -> None:
         if kind is None:
             remaining = [text for text in (_removal_error(backup.copy) for backup in self._backups) if text]
             if remaining:
