@@ -147,7 +147,11 @@ def test_failures_come_last_each_once_and_the_others_have_their_report(tmp_path)
 def test_ctrl_c_leaves_a_plan_that_can_be_ended_fetched_and_reported(tmp_path):
     # No other test evaluates this machine before the plan has ended.
     with this_machine():
-        interrupt_and_end(tmp_path)
+        try:
+            interrupt_and_end(tmp_path)
+        finally:
+            # Also of a test that failed no plan goes on.
+            call(tmp_path, "threadwise.smt.smt_eval_stop")
 
 
 def interrupt_and_end(directory):
