@@ -63,14 +63,22 @@ def evaluated_annotations(tree):
             yield from (line.annotation for line in node.body if isinstance(line, ast.AnnAssign))
 
 
+def is_old(annotation):
+    """Whether an old Python can evaluate an annotation: a plain name, or a generic of `typing`, which the files call `t`."""
+    if isinstance(annotation, ast.Subscript):
+        parts = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
+        of_typing = isinstance(annotation.value, ast.Attribute) and isinstance(annotation.value.value, ast.Name) and annotation.value.value.id == "t"
+        return of_typing and all(is_old(part) for part in parts)
+    return isinstance(annotation, (type(None), ast.Constant, ast.Name, ast.Attribute))
+
+
 def newer(text):
     """What in a text needs a newer Python, one sentence each."""
     try:
         tree = executed(ast.parse(text, feature_version=old_python.OLDEST))
     except SyntaxError as error:
         return [f"L{error.lineno}: {error.msg}"]
-    plain = (type(None), ast.Constant, ast.Name, ast.Attribute)
-    found = [f"L{one.lineno}: write the annotation as a string: {ast.unparse(one)}" for one in evaluated_annotations(tree) if not isinstance(one, plain)]
+    found = [f"L{one.lineno}: write the annotation as a string: {ast.unparse(one)}" for one in evaluated_annotations(tree) if not is_old(one)]
     found += [f"L{node.lineno}: the method {node.attr}" for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr in LATER_METHODS]
     return found + found_by_vermin(tree)
 

@@ -229,6 +229,7 @@ def result(
         },
         "samples": samples,
         "observations": [],
+        "fetched": [],
         "skipped": [],
         "events": [{"at": moment(-4), "event": "calibrated", "detail": "gzip: 40 MB a worker"}],
         "restored": {"ok": True, "before": state, "after": dict(state), "differences": []},
