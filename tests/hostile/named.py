@@ -159,10 +159,10 @@ cases(
         "a result with variables of Ansible": result(ansible_remote_tmp=LOOKUP, ansible_connection="local", _meta={"hostvars": {}}),
     },
 )
-cases(1, recorded.EVALUATION, "smt_facts", {"facts name the folder of results": beside_facts(smt_eval_dest="inventory/host_vars")}, alone=True)
+cases(1, SAMPLE, "smt_facts", {"facts name the folder of results": beside_facts(smt_eval_dest="inventory/host_vars")}, alone=True)
 cases(
     1,
-    recorded.EVALUATION,
+    SAMPLE,
     "smt_facts",
     {
         "facts name the workloads": beside_facts(
@@ -172,7 +172,7 @@ cases(
 )
 cases(
     1,
-    recorded.EVALUATION,
+    SAMPLE,
     "smt_facts",
     {
         "an answer adds a variable to an honest host": added(

@@ -23,6 +23,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt import change 
 # The shortest evaluation, in a run of its own.
 SHORT = {
     **this_machine.SHORT,
+    # A survey is asked the same.
+    "smt_eval_probe": "auto",
     "smt_eval_run": arena.RUN,
     "smt_eval_dest": "out/results",
 }
@@ -98,6 +100,8 @@ def _record(directory):
         evaluated = _play(directory, EVALUATION, {}, {})
     for play in (SURVEY, COMPLIANCE):
         shutil.copytree(directory / "answers/enforce", directory / "answers" / play.name)
+    # An evaluation of a sample reads the facts first.
+    shutil.copy(directory / "answers/enforce/smt_facts", evaluated)
     for name in evaluated.glob("smt_probe*"):
         shutil.copy(name, directory / "answers/survey")
     (directory / "survey.json").write_text(json.dumps(["smt_probe", "smt_facts"]))
