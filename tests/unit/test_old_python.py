@@ -165,6 +165,15 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot import change
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files
 print(json.dumps(change.run(files.HostFs(sys.argv[1]), change.Request("disabled", None, False, False)), sort_keys=True))
 """
+# A tool that closes one of its outputs long before it ends, and prints on the other after that.
+RUN_TOOL = """
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base, transaction
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files
+try:
+    transaction.run_tool(files.HostFs("/"), ["/bin/sh", "-c", "exec >&-; sleep 1; echo said >&2; exit 3"])
+except base.BootLoaderError as error:
+    print(error)
+"""
 # One sample of one worker, and one round of the measurement of siblings: processes, pinning, clocks, signals.
 MEASURE = """
 import json, os
@@ -250,6 +259,11 @@ def test_boot_arguments_are_set_as_with_a_newer_python(run, tmp_path, loader):
         changed.append((run(python, "-c", CHANGE_BOOT, root), boot_maker.snapshot(root)))
         shutil.rmtree(root)
     assert json.loads(changed[0][0])["changed"] and changed[0] == changed[1]
+
+
+@old_python.needed
+def test_a_tool_may_close_an_output_before_it_ends(run):
+    assert run(old_python.PYTHON, "-c", RUN_TOOL) == "/bin/sh failed with exit code 3: said. Nothing was changed\n"
 
 
 @old_python.needed

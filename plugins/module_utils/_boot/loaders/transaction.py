@@ -5,6 +5,7 @@
 import hashlib
 import os
 import re
+import selectors
 import shutil
 import signal
 import stat
@@ -331,13 +332,44 @@ def _wait_for(process: "subprocess.Popen[bytes]", name: str) -> "tuple[bytes, by
     end = time.monotonic() + TOOL_SECONDS
     with process:
         try:
+            output = _read_all(process, name, end)
             while True:
                 try:
-                    return process.communicate(timeout=POLL_SECONDS)
-                except subprocess.TimeoutExpired as error:
-                    check_signals()
-                    if time.monotonic() > end:
-                        raise BootLoaderError(f"{name} did not end within {TOOL_SECONDS} seconds") from error
+                    process.wait(POLL_SECONDS)
+                    return output
+                except subprocess.TimeoutExpired:
+                    _see_that_it_may_run(name, end)
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
             raise
+
+
+def _read_all(process: "subprocess.Popen[bytes]", name: str, end: float) -> "tuple[bytes, bytes]":
+    """Read both outputs of a tool to their end.
+
+    Before Python 3.7.2, communicate() fails when it is called again after a time limit and the tool has closed one of its outputs
+    (https://bugs.python.org/issue35182).
+    """
+    pipes = [pipe for pipe in (process.stdout, process.stderr) if pipe is not None]
+    parts: dict[int, list[bytes]] = {pipe.fileno(): [] for pipe in pipes}
+    with selectors.DefaultSelector() as selector:
+        for number in parts:
+            selector.register(number, selectors.EVENT_READ)
+        while selector.get_map():
+            ready = selector.select(POLL_SECONDS)
+            if not ready:
+                _see_that_it_may_run(name, end)
+            for key, _events in ready:
+                data = os.read(key.fd, 1 << 16)
+                parts[key.fd].append(data)
+                if not data:
+                    selector.unregister(key.fd)
+    output, errors = (b"".join(found) for found in parts.values())
+    return output, errors
+
+
+def _see_that_it_may_run(name: str, end: float) -> None:
+    """Raise BootLoaderError after a termination signal or after the time limit, a moment of the monotonic clock."""
+    check_signals()
+    if time.monotonic() > end:
+        raise BootLoaderError(f"{name} did not end within {TOOL_SECONDS} seconds")
