@@ -136,6 +136,6 @@ def test_a_host_that_really_evaluates_beside_one_that_lies(tmp_path, recordings)
     kept = json.loads((run.out / "results" / arena.RUN / "real.json").read_text())
     said = json.loads((run.directory / "hosts/real/said/smt_benchmark.collect.1").read_text())["result"]
     # The controller says whose it is and when it came.
-    assert {key: value for key, value in kept.items() if key not in ("host", "collected")} == said and kept["host"] == "real"
+    assert {key: value for key, value in kept.items() if key not in ("host", "collected", "fetched")} == said and kept["host"] == "real"
     index = (run.out / "results" / arena.RUN / "index.html").read_text()
     assert 'href="real.html"' in index and 'href="third.html"' in index
