@@ -128,11 +128,30 @@ options:
   placements:
     description:
       - Where workers run. V(single) is one worker, V(same_cpu) two on one CPU, V(siblings) two on one core, V(cores) two on two cores,
-        V(one_per_core) one on each core, V(all_threads) one on each CPU, V(unpinned) as many without pinning, V(streams_N) N of them.
-      - CPUs are chosen by the topology, never by number.
+        V(packages_2) two on two packages, V(remote_memory) one whose memory is on another NUMA node, V(one_per_core) one on each core, V(all_threads) one
+        on each CPU, V(unpinned) as many without pinning.
+      - N workers are V(spread_N) on separate cores first, then on siblings, V(packed_N) on siblings first, or V(free_N) wherever the scheduler puts them.
+      - CPUs are chosen by the topology, never by number; only V(cpus_A_B) names them.
+      - The list may be empty where O(streams) or O(cpus) is given.
     type: list
     elements: str
     default: [single, same_cpu, siblings, cores, one_per_core, all_threads]
+  streams:
+    description:
+      - Numbers of workers at once, as numbers or ranges such as V(1-12), at most 1024. Each is measured as V(free_N), in addition to O(placements) - the
+        same number in each arm, left to the scheduler on the CPUs that the arm has, also where they are more than the CPUs.
+      - The report draws time and rate by the number of streams. It says from which number on SMT helps, if numbers below and above that of the cores
+        were measured.
+    type: list
+    elements: str
+    default: []
+  cpus:
+    description:
+      - Placements on CPUs of your choice, in addition to O(placements). An item is a list of CPUs, one worker on each, at most 16, such as C([0, 2]).
+      - Each is compared with the first one that has as many workers.
+    type: list
+    elements: list
+    default: []
   budget:
     description: Seconds the plan may take. It stops at the end of the last block that fits.
     type: int
@@ -233,6 +252,14 @@ EXAMPLES = r"""
     workloads: [memory_pages]
   become: true
 
+- name: From how many streams on SMT helps
+  threadwise.smt.smt_benchmark:
+    run: streams
+    workloads: [array_rows]
+    placements: []
+    streams: [1-12]
+  become: true
+
 - name: Measure a command of my own beside gzip
   threadwise.smt.smt_benchmark:
     run: compress
@@ -309,15 +336,17 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.placemen
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.plan import PlanError
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectoryError
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import WorkloadError
 
-PLACEMENTS = ["single", "same_cpu", "siblings", "cores", "one_per_core", "all_threads"]
 SETTINGS = (
     "arms",
     "overcommit_ratio",
     "workloads",
     "custom",
     "placements",
+    "streams",
+    "cpus",
     "budget",
     "blocks",
     "margin",
@@ -356,7 +385,9 @@ def main() -> None:
             "overcommit_ratio": {"type": "int"},
             "workloads": {"type": "list", "elements": "str", "default": ["gzip", "sysbench_cpu"]},
             "custom": {"type": "list", "elements": "dict", "default": [], "options": CUSTOM},
-            "placements": {"type": "list", "elements": "str", "default": PLACEMENTS},
+            "placements": {"type": "list", "elements": "str", "default": list(placements.DEFAULT)},
+            "streams": {"type": "list", "elements": "str", "default": []},
+            "cpus": {"type": "list", "elements": "list", "default": []},
             "budget": {"type": "int", "default": 300},
             "blocks": {"type": "int"},
             "margin": {"type": "float", "default": 0.01},

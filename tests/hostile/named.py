@@ -263,8 +263,8 @@ cases(
         "CPUs online that are anything": result(
             restored={"ok": False, "before": {"control": "on", "online": [[], {}, None, "x", 1e308]}, "after": None, "differences": []}
         ),
-        "a placement of streams with 30 digits": result(samples=samples(lambda _number, sample: sample.update(placement="streams_" + "9" * 30))),
-        "a placement of streams squared": result(samples=samples(lambda _number, sample: sample.update(placement="streams_²"))),
+        "a placement of streams with 30 digits": result(samples=samples(lambda _number, sample: sample.update(placement="free_" + "9" * 30))),
+        "a placement of streams squared": result(samples=samples(lambda _number, sample: sample.update(placement="free_²"))),
         "values near nothing": result(samples=samples(scaled(1e-100))),
         "values at the limit": result(samples=samples(scaled(9e18))),
         "values below zero": result(samples=samples(scaled(-1.0))),

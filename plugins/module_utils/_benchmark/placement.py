@@ -2,12 +2,23 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Placements: which worker runs on which CPU. They depend on the topology, never on CPU numbers."""
 
+import types
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
-from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.placements import NAMES, STREAMS
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.placements import (
+    CHOICES,
+    FREE,
+    NAMES,
+    PACKED,
+    REMOTE_MEMORY,
+    explicit,
+    numbered,
+)
 
 TOPOLOGY_UNKNOWN = "this host does not report which CPUs share a core"
+# The result names the CPUs of each worker.
+MOST_WORKERS = 1024
 
 
 class Assignment(TypedDict):
@@ -15,11 +26,13 @@ class Assignment(TypedDict):
 
     Attributes:
         workers: the CPU list of each worker, or None if the placement does not exist.
+        memory_node: the NUMA node that all memory of the workers comes from, or None for the kernel's choice.
         same_as: the name of an earlier placement with the same CPUs, or None.
         reason: why the placement does not exist, or None.
     """
 
     workers: "list[list[int]] | None"
+    memory_node: "int | None"
     same_as: "str | None"
     reason: "str | None"
 
@@ -39,6 +52,8 @@ class Placements:
         cores: the CPUs of each core, as in ``Topology.cores``; empty if the topology is unknown.
         packages: the CPUs of each package, as in ``Topology.packages``; can be empty.
         usable: the CPUs that workers can use: online, in the affinity mask of this process and not isolated.
+        nodes: NUMA node -> its CPUs, as in ``Topology.nodes``; can be empty.
+        memory_nodes: the NUMA nodes that have memory.
 
     Attributes:
         usable: as above, sorted.
@@ -48,11 +63,20 @@ class Placements:
         threads: the largest number of usable threads of a core, 0 if the topology is unknown.
     """
 
-    def __init__(self, cores: "t.Iterable[t.Sequence[int]]", packages: "t.Iterable[t.Sequence[int]]", usable: "t.Iterable[int]") -> None:
+    def __init__(
+        self,
+        cores: "t.Iterable[t.Sequence[int]]",
+        packages: "t.Iterable[t.Sequence[int]]",
+        usable: "t.Iterable[int]",
+        nodes: "t.Mapping[int, t.Sequence[int]]" = types.MappingProxyType({}),
+        memory_nodes: "t.Iterable[int]" = (),
+    ) -> None:
         self.usable = tuple(sorted(set(usable)))
         allowed = set(self.usable)
         self.cores = tuple(filter(None, (tuple(cpu for cpu in core if cpu in allowed) for core in cores)))
         self.packages = tuple(packages)
+        self._nodes = nodes
+        self._memory_nodes = tuple(memory_nodes)
         placed = {cpu for core in self.cores for cpu in core}
         # A CPU of an unknown core can be a sibling of any other CPU. Then no statement about shared cores is possible.
         self.topology_known = bool(self.cores) and placed == allowed
@@ -62,7 +86,9 @@ class Placements:
         """Return the CPUs of each worker in a placement.
 
         Args:
-            name: one of ``NAMES``, or ``streams_N`` for N workers that fill all cores before they use siblings.
+            name: one of ``CHOICES``. Of N workers, ``free_N`` leaves each to the scheduler within the usable CPUs, ``spread_N`` pins them so that they fill all
+                cores before they use siblings, ``packed_N`` so that they fill the threads of a core before they use the next core. ``cpus_A_B`` pins one
+                worker to each of the CPUs A, B.
 
         Returns:
             A pair: the CPU list of each worker (an empty list means that the worker is not pinned) and None,
@@ -71,15 +97,22 @@ class Placements:
         Raises:
             PlacementError: no placement has this name.
         """
-        streams = STREAMS.match(name)
-        if streams:
-            return self._streams(int(streams.group(1)))
-        if name not in NAMES:
-            raise PlacementError(f"there is no placement {name!r}: choose from {', '.join(NAMES)}, streams_N")
+        count = numbered(name)
+        cpus = explicit(name)
+        if name not in NAMES and count is None and cpus is None:
+            raise PlacementError(f"there is no placement {name[:80]!r}: choose from {', '.join(CHOICES)}")
         if not self.usable:
             return None, "no CPU is usable: none is online, in the affinity mask of this process and not isolated"
+        if count is not None:
+            return self._numbered(count.kind, count.workers)
+        if cpus is not None:
+            return self._explicit(cpus)
         found: Workers = getattr(self, "_" + name)()
         return found
+
+    def memory_node(self, name: str) -> "int | None":
+        """Return the NUMA node that all memory of a placement's workers comes from, or None for the kernel's choice."""
+        return self._remote_node() if name == REMOTE_MEMORY else None
 
     def _single(self) -> Workers:
         return [[self._home()[0]]], None
@@ -112,15 +145,46 @@ class Placements:
     def _unpinned(self) -> Workers:
         return [[] for _cpu in self.usable], None
 
-    def _streams(self, count: int) -> Workers:
+    def _packages_2(self) -> Workers:
         if not self.topology_known:
             return None, TOPOLOGY_UNKNOWN
-        if count < 1:
-            return None, "the number of streams must be at least 1"
-        by_thread = [[core[thread]] for thread in range(self.threads) for core in self.cores if thread < len(core)]
-        if count > len(by_thread):
-            return None, f"{count} streams need more than the {len(by_thread)} usable CPUs"
-        return by_thread[:count], None
+        home = self._home()
+        here = self._package_of(home)
+        others = [core for core in self.cores if core[0] not in here]
+        if not here or not others:
+            return None, "there is only one package" if here else "this host does not report its packages"
+        return [[home[0]], [min(others, key=lambda core: (len(core) != len(home), core[0]))[0]]], None
+
+    def _remote_memory(self) -> Workers:
+        if self._remote_node() is None:
+            return None, "there is only one NUMA node with memory" if self._memory_nodes else "this host does not report NUMA nodes"
+        return self._single()
+
+    def _remote_node(self) -> "int | None":
+        """Return the first NUMA node with memory that is not the node of the home CPU, or None."""
+        home = self._home()[0]
+        local = next((node for node, cpus in self._nodes.items() if home in cpus), None)
+        return None if local is None else next((node for node in self._memory_nodes if node != local), None)
+
+    def _numbered(self, kind: str, count: int) -> Workers:
+        if count > MOST_WORKERS:
+            return None, f"{count} workers are more than {MOST_WORKERS}, the most of a placement"
+        if kind == FREE:
+            return [list(self.usable) for _worker in range(count)], None
+        if not self.topology_known:
+            return None, TOPOLOGY_UNKNOWN
+        if count > len(self.usable):
+            return None, f"{count} pinned workers need more than the {len(self.usable)} usable CPUs: free_{count} leaves them to the scheduler"
+        if kind == PACKED:
+            # Cores with siblings first: on a hybrid host the workers would otherwise not share a core.
+            return [[cpu] for core in sorted(self.cores, key=len, reverse=True) for cpu in core][:count], None
+        return [[core[thread]] for thread in range(self.threads) for core in self.cores if thread < len(core)][:count], None
+
+    def _explicit(self, cpus: "t.Sequence[int]") -> Workers:
+        absent = [cpu for cpu in cpus if cpu not in self.usable]
+        if absent:
+            return None, f"CPU {absent[0]} is not usable: it is offline, isolated, not in the affinity mask of this process, or does not exist"
+        return [[cpu] for cpu in cpus], None
 
     def _home(self) -> "tuple[int, ...]":
         """Return the core that single, same_cpu, siblings and cores have in common, so that only the placement differs."""
@@ -135,24 +199,28 @@ class Placements:
         from ``siblings`` would not be due to core sharing alone.
         """
         home = self._home()
-        package: set[int] = next((set(package) for package in self.packages if home[0] in package), set())
+        package = self._package_of(home)
         others = [core for core in self.cores if core != home]
         return min(others, key=lambda core: (core[0] not in package, len(core) != len(home), core[0]))
 
+    def _package_of(self, core: "t.Sequence[int]") -> "set[int]":
+        """Return the CPUs of the package of a core, or none if the packages are not known."""
+        return next((set(package) for package in self.packages if core[0] in package), set())
 
-def same_as_earlier(workers_by_name: "t.Mapping[str, t.Sequence[t.Sequence[int]]]") -> "dict[str, str | None]":
-    """Find placements with the same CPUs as an earlier placement.
+
+def same_as_earlier(placed: "t.Mapping[str, tuple[t.Sequence[t.Sequence[int]], int | None]]") -> "dict[str, str | None]":
+    """Find placements with the same CPUs, and memory of the same node, as an earlier placement.
 
     Args:
-        workers_by_name: {placement: CPU list of each worker}, in the order of measurement.
+        placed: {placement: (CPU list of each worker, memory node)}, in the order of measurement.
 
     Returns:
-        {placement: the name of the first earlier placement with the same CPUs, or None}.
+        {placement: the name of the first such earlier placement, or None}.
     """
-    seen: dict[tuple[tuple[int, ...], ...], str] = {}
+    seen: dict[tuple[object, ...], str] = {}
     same: dict[str, t.Optional[str]] = {}
-    for name, workers in workers_by_name.items():
-        key = tuple(sorted(tuple(cpus) for cpus in workers))
+    for name, (workers, node) in placed.items():
+        key = (node, *sorted(tuple(cpus) for cpus in workers))
         same[name] = seen.get(key)
         seen.setdefault(key, name)
     return same

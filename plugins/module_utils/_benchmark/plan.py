@@ -13,6 +13,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import environment, order, placement, selection, stopping_rule
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import MOST_BYTES, RunDirectory, RunDirectoryError
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._host.text import utc_now
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner, telemetry
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
@@ -59,10 +60,10 @@ def check_settings(settings: "t.Mapping[str, t.Any]") -> None:
         raise PlanError(f"no workload is given: choose from {', '.join(sorted(catalogue.BUILT_IN))}, or give a command of your own")
     selection.check(settings["arms"])
     no_host = placement.Placements((), (), ())
-    for name in settings["placements"]:
+    for name in placement_names(settings):
         no_host.workers(name)
-    if not settings["placements"]:
-        raise PlanError(f"no placement is given: choose from {', '.join(placements.NAMES)}, streams_N")
+    if not placement_names(settings):
+        raise PlanError(f"no placement is given: choose from {', '.join(placements.CHOICES)}")
     limits: dict[str, tuple[float, float]] = {
         "budget": (1, 7 * 24 * 3600),
         "blocks": (1, 10000),
@@ -88,6 +89,32 @@ def chosen(settings: "t.Mapping[str, t.Any]") -> "list[Workload]":
     return catalogue.named(settings["workloads"]) + custom.declarations(settings["custom"])
 
 
+def placement_names(settings: "t.Mapping[str, t.Any]") -> "list[str]":
+    """Return the names of a plan's placements, each once, in order.
+
+    Args:
+        settings: as for ``Plan``.
+
+    Raises:
+        PlanError: the numbers of streams, or the CPUs, are not valid.
+    """
+    try:
+        counts = [count for one in settings["streams"] for count in cpulist.parse(str(one))]
+    except cpulist.CpuListError as error:
+        raise PlanError(f"streams is not a list of numbers of streams: {error}: give for example 1-12, or [1, 2, 4, 8]") from None
+    if not all(1 <= count <= placement.MOST_WORKERS for count in counts):
+        raise PlanError(f"streams has numbers that are not from 1 to {placement.MOST_WORKERS}")
+    explicit = []
+    for cpus in settings["cpus"]:
+        name = placements.on_cpus(cpus)
+        if not cpus or placements.explicit(name) is None:
+            raise PlanError(
+                f"cpus has the entry {cpus}: give the CPUs of one placement, one for each worker, such as [0, 2]; at most {placements.MOST_EXPLICIT} CPUs"
+            )
+        explicit.append(name)
+    return list(dict.fromkeys([*settings["placements"], *(f"{placements.FREE}_{count}" for count in counts), *explicit]))
+
+
 class Outline:
     """The arms and placements of a plan on this host, known before anything is switched.
 
@@ -96,6 +123,7 @@ class Outline:
         topology: the host's Topology.
         allowed: the CPUs in the affinity mask of this process (sched_getaffinity(2)).
         names: the names of the placements.
+        memory_nodes: the NUMA nodes that have memory.
 
     Attributes:
         arms: as above.
@@ -103,11 +131,14 @@ class Outline:
         names: as above.
     """
 
-    def __init__(self, arms: selection.Arms, topology: Topology, allowed: "t.Iterable[int]", names: "t.Iterable[str]") -> None:
+    def __init__(
+        self, arms: selection.Arms, topology: Topology, allowed: "t.Iterable[int]", names: "t.Iterable[str]", memory_nodes: "t.Iterable[int]" = ()
+    ) -> None:
         self.arms = arms
         self.topology = topology
         self.names = list(names)
         self._allowed = set(allowed)
+        self._memory_nodes = tuple(memory_nodes)
 
     @property
     def cpus(self) -> int:
@@ -116,10 +147,13 @@ class Outline:
 
     def placements(self, arm: str) -> "dict[str, placement.Assignment]":
         """Return the assignment of workers to CPUs for each placement in an arm."""
-        placements = self._placements(arm)
-        found = {name: placements.workers(name) for name in self.names}
-        same = placement.same_as_earlier({name: workers for name, (workers, _reason) in found.items() if workers})
-        return {name: {"workers": workers, "same_as": same.get(name), "reason": reason} for name, (workers, reason) in found.items()}
+        possible = self._placements(arm)
+        found = {name: possible.workers(name) for name in self.names}
+        nodes = {name: possible.memory_node(name) for name, (workers, _reason) in found.items() if workers}
+        same = placement.same_as_earlier({name: (workers, nodes[name]) for name, (workers, _reason) in found.items() if workers})
+        return {
+            name: {"workers": workers, "memory_node": nodes.get(name), "same_as": same.get(name), "reason": reason} for name, (workers, reason) in found.items()
+        }
 
     def alone(self) -> "list[list[int]]":
         """Return a list with the CPU list of one worker alone, on a CPU of the arm with the fewest."""
@@ -133,7 +167,7 @@ class Outline:
         return (online & (self._allowed | set(self.topology.offline))) - set(self.topology.isolated)
 
     def _placements(self, arm: str) -> placement.Placements:
-        return placement.Placements(self.topology.cores, self.topology.packages, self._usable(arm))
+        return placement.Placements(self.topology.cores, self.topology.packages, self._usable(arm), self.topology.nodes, self._memory_nodes)
 
 
 class Item(t.NamedTuple):
@@ -143,12 +177,14 @@ class Item(t.NamedTuple):
         workload: the name of the workload.
         placement: the name of the placement.
         workers: the CPU list of each worker.
+        memory_node: the NUMA node that their memory comes from, or None for the kernel's choice.
         parameter: the value of the workload's parameter, or None.
     """
 
     workload: str
     placement: str
     workers: "list[list[int]]"
+    memory_node: "int | None"
     parameter: "float | None"
 
 
@@ -161,14 +197,20 @@ class Skipped(TypedDict):
     reason: str
 
 
+def _written(assignment: placement.Assignment) -> "dict[str, t.Any]":
+    """Return an assignment as the result has it, the CPUs of each worker as a CPU list: many streams on a large machine have many CPUs."""
+    return {**assignment, "workers": assignment["workers"] and [cpulist.render(cpus) for cpus in assignment["workers"]]}
+
+
 class Plan:
     """The execution of an outline.
 
     Args:
         run_directory: the created RunDirectory.
         outline: an Outline.
-        settings: dict with ``workloads``, ``custom`` (the user's own commands), ``placements``, ``budget`` (seconds), ``blocks`` (their maximum
-            number, or None), ``sample_seconds``, ``settle_seconds``, ``margin`` (the equivalence margin), ``sources`` ({file name: C source}).
+        settings: dict with ``workloads``, ``custom`` (the user's own commands), ``placements``, ``streams`` (numbers of streams, as texts that may be
+            ranges), ``cpus`` (the CPUs of explicit placements), ``budget`` (seconds), ``blocks`` (their maximum number, or None), ``sample_seconds``,
+            ``settle_seconds``, ``margin`` (the equivalence margin), ``sources`` ({file name: C source}).
 
     Attributes:
         files: the RunDirectory.
@@ -237,7 +279,7 @@ class Plan:
                 "boots": None,
                 "confounded": False,
                 "workloads": [described(workload, self.outline.cpus) for workload in chosen(self.settings)],
-                "placements": self.placements,
+                "placements": {arm: {name: _written(assignment) for name, assignment in by_name.items()} for arm, by_name in self.placements.items()},
             },
         }
 
@@ -296,10 +338,10 @@ class Plan:
                 if shortage:
                     self._skip(name, place, arm, shortage)
                 else:
-                    self.items[arm] += [Item(name, place, assignment["workers"], value) for value in workload.values]
+                    self.items[arm] += [Item(name, place, assignment["workers"], assignment["memory_node"], value) for value in workload.values]
         if not any(item.workload == name for items in self.items.values() for item in items):
             raise WorkloadError(
-                f"{name} needs one of the placements {', '.join(workload.declaration['placements'] or placements.NAMES)}: "
+                f"{name} needs one of the placements {', '.join(workload.declaration['placements'] or placements.CHOICES)}: "
                 "none of them is both in this plan and possible on this host"
             )
 
@@ -374,7 +416,7 @@ class Plan:
         begun = time.monotonic()
         try:
             with self.recorder.around(item.workers, telemetry_record):
-                taken = workload.sample(item.workers, item.parameter)
+                taken = workload.sample(item.workers, item.parameter, item.memory_node)
         except (WorkloadError, runner.RunnerError, OSError) as error:
             self._failed(sample, str(error), time.monotonic() - begun)
         else:
@@ -392,7 +434,7 @@ class Plan:
             work=workload.work,
             workers=[
                 {
-                    "cpus": ",".join(map(str, worker["cpus"])),
+                    "cpus": cpulist.render(worker["cpus"]),
                     "value": value,
                     "wall_seconds": round(worker["wall_seconds"], 6),
                     "cpu_seconds": round(worker["cpu_seconds"], 6),

@@ -135,7 +135,7 @@ def _outline(host: "t.Mapping[str, t.Any]", settings: "t.Mapping[str, t.Any]", o
     cores = topology.read_topology(filesystem, topology_cache.load(filesystem))
     selected = settings["affinity_conflicts_of"] if settings["affinity_conflicts"] == "fail" else []
     arms = selection.Arms(settings["arms"], base.Host(host, cores, origin, selected, settings["overcommit_ratio"]))
-    return plan.Outline(arms, cores, os.sched_getaffinity(0), settings["placements"])
+    return plan.Outline(arms, cores, os.sched_getaffinity(0), plan.placement_names(settings), topology.read_memory_nodes(filesystem))
 
 
 def measure(name: str, settings: "t.Mapping[str, t.Any]") -> "dict[str, str | None]":

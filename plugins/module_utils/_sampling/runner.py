@@ -16,6 +16,7 @@ from types import FrameType
 
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import processes, users
+from ansible_collections.threadwise.smt.plugins.module_utils._sampling import memory_policy
 
 if t.TYPE_CHECKING:
     import resource
@@ -80,6 +81,7 @@ class _Arguments(t.NamedTuple):
     nice: int
     co_runners: int
     owner: "tuple[int, int] | None"
+    memory_node: "int | None"
 
 
 class _End(t.NamedTuple):
@@ -101,6 +103,7 @@ def run(
     nice: int = 0,
     co_runners: int = 0,
     owner: "tuple[int, int] | None" = None,
+    memory_node: "int | None" = None,
 ) -> SampleResult:
     """Run one command once per worker; all workers start at the same moment.
 
@@ -119,6 +122,7 @@ def run(
         nice: increment of the workers' niceness (nice(2)).
         co_runners: number of processes per CPU list that do nothing but keep its CPUs busy (co-runners).
         owner: (uid, gid) of the user that the workers run as, or None for the user of this process.
+        memory_node: the NUMA node that all memory of the workers comes from, or None for the kernel's choice.
 
     Returns:
         The results of the workers and the CPU usage during the sample.
@@ -130,7 +134,7 @@ def run(
     supervisor = os.fork()
     if supervisor == 0:
         os.close(result_read)
-        _supervise(result_write, _Arguments(argv, cpu_lists, stdin, directory, keep_output, timeout, nice, co_runners, owner))
+        _supervise(result_write, _Arguments(argv, cpu_lists, stdin, directory, keep_output, timeout, nice, co_runners, owner, memory_node))
     os.close(result_write)
     try:
         with os.fdopen(result_read, encoding="utf-8") as stream:
@@ -321,6 +325,8 @@ def _become_command(
             os.sched_setaffinity(0, cpus)
         if arguments.nice:
             _renice(arguments.nice)
+        if arguments.memory_node is not None:
+            memory_policy.bind(arguments.memory_node)
         os.dup2(os.open(arguments.stdin or os.devnull, os.O_RDONLY), 0)
         os.dup2(output.fileno() if output else os.open(os.devnull, os.O_WRONLY), 1)
         os.dup2(errors.fileno(), 2)
@@ -336,7 +342,7 @@ def _become_command(
         os.write(report, b"ready\n")
         os.read(barrier_read, 1)
         _execute(arguments.argv)
-    except (OSError, RunnerError) as error:
+    except (OSError, RunnerError, memory_policy.MemoryPolicyError) as error:
         os.write(report, _reason(error, cpus).encode("utf-8", "replace"))
     finally:
         os._exit(127)
@@ -363,7 +369,7 @@ def environment() -> "dict[str, str]":
     return {"LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath)}
 
 
-def _reason(error: "OSError | RunnerError", cpus: "Sequence[int]") -> str:
+def _reason(error: Exception, cpus: "Sequence[int]") -> str:
     if cpus and isinstance(error, OSError) and error.errno == errno.EINVAL:
         return f"cannot pin to CPU {','.join(map(str, cpus))}: it is offline, or this process may not use it"
     return str(error)

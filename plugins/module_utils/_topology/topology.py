@@ -217,6 +217,11 @@ def _online_by_folder(fs: host_files.HostFs, folders: "set[int]", processors: _P
     return tuple(sorted(folders))
 
 
+def read_memory_nodes(fs: host_files.HostFs) -> "tuple[int, ...]":
+    """Return the NUMA nodes that have memory (since Linux 2.6.24); none where the kernel shows no nodes."""
+    return _read_set(fs, f"{NODE_DIR}has_memory", cpulist.parse) or ()
+
+
 def _nodes(fs: host_files.HostFs, present: "set[int]") -> "dict[int, tuple[int, ...]]":
     """Return the NUMA nodes, including those without CPUs (memory only). On s390 a node also lists hot-plug slots: only present CPUs count."""
     nodes = {}

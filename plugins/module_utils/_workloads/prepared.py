@@ -143,12 +143,13 @@ class PreparedWorkload:
         inputs.verify(self.declaration, self._stdin)
         return f"{self.declaration['name']}: {self.work} {work['unit']}"
 
-    def sample(self, workers: "t.Sequence[t.Sequence[int]]", value: "float | None") -> Sample:
+    def sample(self, workers: "t.Sequence[t.Sequence[int]]", value: "float | None", memory_node: "int | None" = None) -> Sample:
         """Take one sample.
 
         Args:
             workers: the CPU list of each worker.
             value: the value of the workload's parameter, or None.
+            memory_node: the NUMA node that the workers' memory comes from, or None for the kernel's choice.
 
         Raises:
             WorkloadError: the workload failed. None of its processes is left.
@@ -157,7 +158,7 @@ class PreparedWorkload:
         multithreaded = self.declaration["multithreaded"]
         # A worker without a CPU list can run anywhere, and so can the process of its thread.
         process_cpus = [sorted({cpu for cpus in workers for cpu in cpus}) if all(workers) else []] if multithreaded else workers
-        timeout = self._timeout()
+        timeout = self._timeout(workers)
         with _Scratch(self._files, self._owner) as directory:
             taken = runner.run(
                 self._argv(workers, value),
@@ -169,6 +170,7 @@ class PreparedWorkload:
                 nice=self.declaration["nice"],
                 co_runners=self.declaration["co_runners"],
                 owner=self._owner if self._server else None,
+                memory_node=memory_node,
             )
             if taken["timed_out"]:
                 # Not the exit status: a command that is asked to end can end with 0.
@@ -223,8 +225,11 @@ class PreparedWorkload:
         timed = self.declaration["timed"]
         return max(workload_metrics.in_json(worker["output"], timed) for worker in workers) if timed else self._alone
 
-    def _timeout(self) -> float:
-        return self.declaration["timeout"] or TIMEOUT_LEAST + TIMEOUT_FACTOR * max(self._seconds, self._alone)
+    def _timeout(self, workers: "t.Sequence[t.Sequence[int]]") -> float:
+        # Streams take turns on fewer CPUs than there are of them.
+        cpus = {cpu for cpus in workers for cpu in cpus}
+        turns = math.ceil(len(workers) / len(cpus)) if cpus else 1
+        return self.declaration["timeout"] or TIMEOUT_LEAST + TIMEOUT_FACTOR * turns * max(self._seconds, self._alone)
 
 
 def next_work(limits: Work, work: int, seconds: float, wanted_seconds: float) -> int:

@@ -29,16 +29,18 @@ Pair = tuple[str, str, str, tuple[str, str], tuple[str, str]]
 
 OF_SMT = (SMT_ON, SMT_OFF)
 WHOLE_MACHINE = placements.ALL_THREADS
-# From all CPUs to one worker: arms other than SMT's are compared at the widest measured placement. Streams rank before two workers.
+# From all CPUs to one worker: arms other than SMT's are compared at the widest measured placement. Those of a number of workers rank before two workers.
 WIDEST_FIRST = (
     WHOLE_MACHINE,
     placements.UNPINNED,
     placements.ONE_PER_CORE,
-    "streams",
+    "numbered",
     placements.CORES,
+    placements.PACKAGES,
     placements.SIBLINGS,
     placements.SAME_CPU,
     placements.SINGLE,
+    placements.REMOTE_MEMORY,
 )
 
 # (candidate, baseline) placements -> name of the effect that their comparison measures.
@@ -47,11 +49,17 @@ PLACEMENT_PAIRS = {
     (WHOLE_MACHINE, placements.ONE_PER_CORE): "smt_yield",
     (placements.SAME_CPU, placements.CORES): "cost_of_one_cpu",
     (placements.CORES, placements.SINGLE): "second_core",
-    # For machines with a single core.
-    (placements.SIBLINGS, placements.SINGLE): "cost_of_sharing_alone",
+    (placements.SIBLINGS, placements.SINGLE): "core_yield",
+    (placements.PACKAGES, placements.CORES): "second_package",
+    (placements.REMOTE_MEMORY, placements.SINGLE): "remote_memory",
 }
+# The same comparison where the cost of sharing has no other: machines with a single core.
+ON_ONE_CORE = {"core_yield": "cost_of_sharing_alone"}
+# Placements of as many workers: N on siblings first against N on separate cores first, explicit CPUs against the first explicit ones.
+PACKING, OTHER_CPUS = "packing", "other_cpus"
+EFFECTS = (*PLACEMENT_PAIRS.values(), *ON_ONE_CORE.values(), PACKING, OTHER_CPUS)
 # Effects whose sides have different numbers of workers: they need a metric that adds up over workers.
-UNEQUAL_SIDES = ("smt_yield", "second_core", "cost_of_sharing_alone")
+UNEQUAL_SIDES = ("smt_yield", "second_core", "core_yield", "cost_of_sharing_alone")
 ADDING_UP = ("sum", workload_metrics.PER_JOB)
 
 
@@ -66,7 +74,7 @@ def compare_host(result: Result, margin: float = 0.01, confidence: float = 0.95)
     Returns:
         One ``{workload, title, metric, primary, unit, better, kind, effect, placement, confounded, baseline, candidate, baseline_value,
         candidate_value, dropped_blocks, ...fields of smt_compare}`` each, with ``parameter`` for a workload with a parameter. ``kind`` is ``arm`` or
-        ``placement``; ``effect`` is the candidate's arm, or a value of :data:`PLACEMENT_PAIRS`; ``baseline`` and ``candidate`` are
+        ``placement``; ``effect`` is the candidate's arm, or one of :data:`EFFECTS`; ``baseline`` and ``candidate`` are
         ``{arm, arm_title, placement}``. The primary metrics of all workloads form one family for the correction of one effect and placement, and the
         other metrics another one.
     """
@@ -131,9 +139,9 @@ def of_other_arms(comparisons: t.Iterable[Comparison], every_metric: bool = Fals
 
 
 def _narrowness(placement: str) -> tuple[int, int]:
-    streams = placements.STREAMS.match(placement)
-    if streams:
-        return WIDEST_FIRST.index("streams"), -int(streams.group(1))
+    found = placements.numbered(placement)
+    if found:
+        return WIDEST_FIRST.index("numbered"), -found.workers
     return (WIDEST_FIRST.index(placement) if placement in WIDEST_FIRST else len(WIDEST_FIRST)), 0
 
 
@@ -237,19 +245,39 @@ def _pairs(result: Result, samples: dict[Key, t.Any]) -> list[Pair]:
     ]
     # Placements are compared where all siblings are online.
     arm = SMT_ON if SMT_ON in measured else baseline
-    two_cores = ((result["plan"].get("placements") or {}).get(arm) or {}).get(placements.CORES) or {}
+    planned = (result["plan"].get("placements") or {}).get(arm) or {}
+    one_core = bool((planned.get(placements.CORES) or {}).get("reason"))
     for (candidate, base), effect in PLACEMENT_PAIRS.items():
-        if effect == "cost_of_sharing_alone" and not two_cores.get("reason"):
-            continue
-        pairs.append(("placement", effect, candidate, (base, arm), (candidate, arm)))
+        pairs.append(("placement", ON_ONE_CORE.get(effect, effect) if one_core else effect, candidate, (base, arm), (candidate, arm)))
+    pairs += [
+        ("placement", effect, candidate, (base, arm), (candidate, arm)) for effect, candidate, base in _of_as_many_workers({*planned, *_taken(samples, arm)})
+    ]
     return pairs
+
+
+def _of_as_many_workers(names: t.Collection[str]) -> list[tuple[str, str, str]]:
+    """Return (effect, candidate, baseline) for the placements of these that are compared with another one of as many workers."""
+    found = []
+    first: dict[int, str] = {}
+    for name in sorted(names, key=placements.rank):
+        count, cpus = placements.numbered(name), placements.explicit(name)
+        spread = f"{placements.SPREAD}_{count.workers}" if count and count.kind == placements.PACKED else ""
+        if spread in names:
+            found.append((PACKING, name, spread))
+        if cpus and first.setdefault(len(cpus), name) != name:
+            found.append((OTHER_CPUS, name, first[len(cpus)]))
+    return found
+
+
+def _taken(samples: t.Iterable[Key], arm: str) -> list[str]:
+    """Return the placements of an arm's samples, in the order of the result."""
+    return list(dict.fromkeys(placement for _workload, placement, found, _parameter in samples if found == arm))
 
 
 def _placements_of(result: Result, samples: dict[Key, t.Any], baseline: str) -> list[str]:
     """Return the placements to compare across arms, the whole machine first."""
     planned = (result["plan"].get("placements") or {}).get(baseline) or {}
-    taken = [placement for _workload, placement, arm, _parameter in samples if arm == baseline]
-    return [WHOLE_MACHINE, *sorted({*planned, *taken} - {WHOLE_MACHINE}, key=lambda name: (_rank(name), name))]
+    return [WHOLE_MACHINE, *sorted({*planned, *_taken(samples, baseline)} - {WHOLE_MACHINE}, key=lambda name: (placements.rank(name), name))]
 
 
 def _families(result: Result, samples: dict[Key, t.Any]) -> tuple[list[Subject], list[Subject]]:
@@ -382,14 +410,9 @@ def _planned_keys(result: Result, samples: dict[Key, t.Any]) -> list[Key]:
     ]
     workloads = list(dict.fromkeys(key[0] for key in [*planned, *samples]))
     arms = [arm["name"] for arm in result["arms"]]
-    return sorted(dict.fromkeys([*planned, *samples]), key=lambda key: (workloads.index(key[0]), _rank(key[1]), arms.index(key[2]), key[:3], key[3] or 0))
-
-
-def _rank(placement: str) -> tuple[int, int]:
-    streams = placements.STREAMS.match(placement)
-    if streams:
-        return len(placements.NAMES), int(streams.group(1))
-    return (placements.NAMES.index(placement), 0) if placement in placements.NAMES else (len(placements.NAMES) + 1, 0)
+    return sorted(
+        dict.fromkeys([*planned, *samples]), key=lambda key: (workloads.index(key[0]), placements.rank(key[1]), arms.index(key[2]), key[:3], key[3] or 0)
+    )
 
 
 def failures(result: Result) -> list[dict[str, t.Any]]:

@@ -16,7 +16,7 @@ from statistics import median
 
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired, smt_metrics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired, smt_metrics, streams
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison, Result
 
 ON, OFF, EITHER, BY_WORKLOAD, UNDECIDED, NOT_COMPARED = "on", "off", "either", "by_workload", "undecided", "not_compared"
@@ -50,7 +50,7 @@ def conclude(result: Result, comparisons: t.Sequence[Comparison]) -> dict[str, t
         ``{recommendation, sentence, basis, costs, cautions, next}``: ``recommendation`` is ``on``, ``off``, ``either``, ``by_workload``,
         ``undecided`` or ``not_compared``; ``costs`` and ``cautions`` are lists of sentences; ``next`` names what to measure next, or is None.
     """
-    main = host_comparisons.of_smt(comparisons)
+    main = deciding(result, comparisons)
     choice = recommendation(main)
     changed = [*main, *host_comparisons.of_other_arms(comparisons)]
     more = more_to_measure(result, changed)
@@ -64,8 +64,13 @@ def conclude(result: Result, comparisons: t.Sequence[Comparison]) -> dict[str, t
     }
 
 
+def deciding(result: Result, comparisons: t.Sequence[Comparison]) -> list[Comparison]:
+    """Return the comparisons of SMT off against SMT on that decide: of the whole machine, or where it was not measured, of more streams than cores."""
+    return host_comparisons.of_smt(comparisons) or streams.above_the_cores(result, comparisons)
+
+
 def recommendation(main: t.Sequence[Comparison]) -> str:
-    """Combine the whole machine's comparisons of SMT off against SMT on into a recommendation, as in :func:`conclude`."""
+    """Combine the comparisons of SMT off against SMT on that decide into a recommendation, as in :func:`conclude`."""
     said = outcome(main)
     return {WORSE: ON, BETTER: OFF, EQUAL: EITHER}.get(said, said)
 
@@ -97,9 +102,32 @@ def _sentence(result: Result, comparisons: t.Sequence[Comparison], main: t.Seque
         BY_WORKLOAD: "It depends on the work",
         UNDECIDED: "Not decided",
     }[choice]
+    by_streams = _by_streams(result, comparisons)
+    if by_streams and not host_comparisons.of_smt(comparisons):
+        return " ".join([f"{'It depends on how much runs at once' if choice == BY_WORKLOAD else opening}: {by_streams}.", *others])
+    others = [*([f"{_capital(by_streams)}."] if by_streams else []), *others]
     clauses = _clauses(main, "turning it off", "that" if choice == OFF else "turning it off", _undecided)
     confounded = ", all of it confounded with the reboot between" if any(one["confounded"] for one in main) else ""
     return " ".join([f"{opening}: with every online thread busy, {clauses}{confounded}.", *others])
+
+
+def _by_streams(result: Result, comparisons: t.Sequence[Comparison]) -> str:
+    """Describe from how many streams on SMT helps, and what it costs at worst; empty where no streams were compared."""
+    of_workloads = streams.of_each_workload(result, comparisons)
+    by_text: dict[tuple[bool, str], list[str]] = {}
+    for name, by_streams in of_workloads.items():
+        found = streams.crossover(by_streams, streams.cores(result))
+        known = found.status in (streams.FOUND, streams.NEVER)
+        by_text.setdefault((known, found.text()), []).append(host_comparisons.describe_workload(result, name)["title"])
+    clauses: list[str] = []
+    for (known, text), titles in by_text.items():
+        it = "it" if clauses else "SMT"
+        clauses.append(f"{it} helps {_join(titles)} {text}" if known else f"whether {it} helps {_join(titles)} is {text}")
+    losses = [(one["ratio"], count, one) for by_streams in of_workloads.values() for count, one in by_streams.items() if one["verdict"] == paired.LOSS]
+    if losses:
+        ratio, _count, one = min(losses, key=lambda loss: loss[:2])
+        clauses.append(f"at worst it costs {percent(1 - ratio)} ({one['title']}, {placements.title(one['placement'])})")
+    return "; ".join(clauses)
 
 
 def _clauses(group: t.Sequence[Comparison], loser: str, winner: str, undecided: t.Callable[[t.Sequence[Comparison]], str]) -> str:

@@ -45,7 +45,7 @@ def recommend(result: Result, comparisons: t.Sequence[Comparison], licence: Lice
         one ``{name, title, outcome, reasons, measure}`` for each arm that has nothing to do with SMT, with ``outcome`` from
         :func:`conclusion.outcome`; about these nothing is chosen.
     """
-    main = host_comparisons.of_smt(comparisons)
+    main = conclusion.deciding(result, comparisons)
     performance = conclusion.recommendation(main)
     others = [*_vulnerabilities(result), *_licence(result, main, licence)]
     sides = {reason["points_to"] for reason in others} - {None}

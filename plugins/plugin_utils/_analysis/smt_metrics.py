@@ -63,6 +63,7 @@ EFFECTS: dict[str, tuple[str, t.Callable[[float], float]]] = {
     "cost_of_sharing": ("cost of sharing", lambda ratio: cost_of_sharing(ratio, 1)),
     # Two workers against one: the ratio of the summed rates is twice that of a single worker.
     "cost_of_sharing_alone": ("cost of sharing", lambda ratio: cost_of_sharing(ratio, 2)),
+    "core_yield": ("yield of a core", lambda ratio: smt_yield(ratio, 1)),
     "cost_of_one_cpu": ("cost of sharing one CPU", lambda ratio: cost_of_sharing(ratio, 1)),
     "smt_yield": ("SMT yield", lambda ratio: smt_yield(ratio, 1)),
     "smt_off": ("gain of switching off", lambda ratio: gain_of_switching_off(1, ratio)),
@@ -105,29 +106,6 @@ def what_two_share(paired: float, alone: float, margin: float = 0.05) -> str:
     if cost <= margin:
         return "nothing"
     return "core" if cost < COST_OF_ONE_CPU else "cpu"
-
-
-def crossover(ratios: t.Mapping[int, float], margin: float = 0.0) -> int | None:
-    """Return the smallest number of streams from which SMT helps: there and at all larger measured ones the ratio is above 1 + margin.
-
-    Args:
-        ratios: number of streams -> rate with SMT on / rate with SMT off.
-        margin: a ratio up to 1 + this share counts as no help.
-
-    Returns:
-        The number of streams, or None where SMT does not help at the largest one.
-
-    Raises:
-        SmtMetricsError: there is no ratio, or one is not above zero.
-    """
-    if not ratios:
-        raise SmtMetricsError("a crossover needs at least one number of streams")
-    found = None
-    for streams in sorted(ratios, reverse=True):
-        if _positive(f"the ratio at {streams} streams", ratios[streams]) <= 1 + margin:
-            break
-        found = streams
-    return found
 
 
 def most_clients(responses: t.Mapping[float, float], limit: float) -> float | None:

@@ -12,6 +12,7 @@ import datetime
 import re
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts, schema, text
 
 SCHEMA_NAME = "threadwise.smt/result"
@@ -40,11 +41,11 @@ _MOMENT = schema.or_null(schema.MOMENT)
 # Names declared by this collection or by the user, with the syntax of the packages that declare them.
 _WORKLOAD_NAME = schema.text(100, r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
 _METRIC_NAME = r"^[A-Za-z][A-Za-z0-9_]{0,99}$"
-_PLACEMENT_NAME = r"^([a-z_]{1,40}|streams_[0-9]{1,4})$"
+_PLACEMENT_NAME = r"^([a-z_]{1,40}|packages_2|(free|spread|packed)_[1-9][0-9]{0,3}|cpus(_[0-9]{1,5}){1,16})$"
 _ARM_NAME = r"^[a-z][a-z0-9_]{0,59}$"
 _ARM = schema.text(60, _ARM_NAME)
 MOST_ARMS = 20
-_PLACEMENT = schema.text(40, _PLACEMENT_NAME)
+_PLACEMENT = schema.text(placements.LONGEST_NAME, _PLACEMENT_NAME)
 
 _VALUE = schema.whole(
     value=schema.about(_NUMBER_OR_NULL, "The value; null where it could not be measured."),
@@ -54,7 +55,7 @@ _VALUE = schema.whole(
 _METRICS = 100
 _WORKER = schema.strict(
     ("value",),
-    cpus=schema.about(schema.text(schema.MAX_CPU_LIST, schema.CPU_NUMBERS), "Numbers of the CPUs that it was pinned to, separated by commas."),
+    cpus=schema.about(schema.CPU_LIST, "CPUs that it was pinned to, as a CPU list; empty where it was not."),
     value=schema.about(_NUMBER_OR_NULL, "Its value of the primary metric, in the metric's unit."),
     wall_seconds=schema.about(_SECONDS_OR_NULL, "Its duration, in seconds."),
     cpu_seconds=schema.about(_SECONDS_OR_NULL, "CPU time that it used, in seconds."),
@@ -117,9 +118,10 @@ _SAMPLE = schema.strict(
 
 _WHERE = schema.strict(
     workers=schema.about(
-        schema.or_null(schema.items(schema.items(schema.CPU, schema.MOST_CPUS), schema.MOST_CPUS)),
-        "For each worker the numbers of its CPUs; null where the placement does not exist.",
+        schema.or_null(schema.items(schema.CPU_LIST, schema.MOST_CPUS)),
+        "For each worker its CPUs, as a CPU list; null where the placement does not exist.",
     ),
+    memory_node=schema.about(_COUNT_OR_NULL, "NUMA node that all memory of the workers came from; null for the kernel's choice."),
     same_as=schema.about(schema.or_null(_PLACEMENT), "Another placement with the same CPUs, whose samples are used; null where there is none."),
     reason=schema.about(_TEXT_OR_NULL, "Why the placement does not exist; null where it does."),
 )

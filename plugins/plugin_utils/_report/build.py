@@ -218,7 +218,7 @@ def _host(result: dict[str, t.Any], summary: dict[str, t.Any], settings: Setting
     page = INDEX if alone else f"{result_files.file_stem(result['host'])}.html"
     host = Host(result, summary)
     parts = {one.name: one.host(host) for one in _formats()}
-    return _Host(hardware_classes.row(summary, page), host_page.render(result, summary, alone, settings.margin, later), parts)
+    return _Host(hardware_classes.row(summary, page), host_page.render(result, summary, alone, later), parts)
 
 
 def _earlier(settings: Settings, refused: list[Refused]) -> list[hardware_classes.Row]:

@@ -235,7 +235,7 @@ def _histogram() -> Spec:
             "mark": "bar",
             "encoding": {
                 "x": {"field": "value", "type": "quantitative", "bin": {"maxbins": 30}, "axis": {"title": "@unit", **SPARSE}},
-                "y": {"aggregate": "count", "type": "quantitative", "title": "samples", "axis": counts},
+                "y": {"aggregate": "count", "type": "quantitative", "title": "workers", "axis": counts},
                 "color": {**_colour(), "legend": None},
             },
         },
@@ -316,7 +316,7 @@ def _topology() -> Spec:
 
 
 def _curve(x: Spec) -> Spec:
-    """Return a line chart with one line and intervals per arm, and vertical marks."""
+    """Return a line chart with one line and the band of its intervals per arm, and vertical marks."""
     upward = {"axis": {"title": "@unit", "minExtent": 60}}
     y = _quantity("value", **upward)
     return {
@@ -325,6 +325,11 @@ def _curve(x: Spec) -> Spec:
         "data": _data(),
         "layer": [
             {"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"x": x, "y": y, "color": _colour()}},
+            {
+                "transform": [{"filter": "datum.low != null"}],
+                "mark": {"type": "area", "opacity": 0.18},
+                "encoding": {"x": x, "y": _quantity("low", **upward), "y2": {"field": "high"}, "color": _colour()},
+            },
             {
                 "transform": [{"filter": "datum.low != null"}],
                 "mark": {"type": "rule", "strokeWidth": 2},
@@ -377,7 +382,7 @@ CONFIG: Spec = {
         "titleFontWeight": "normal",
         "labelLimit": 400,
     },
-    "legend": {"labelColor": INK, "titleColor": MUTED, "labelFontSize": 12, "orient": "top", "title": None, "columnPadding": 24},
+    "legend": {"symbolOpacity": 1, "labelColor": INK, "titleColor": MUTED, "labelFontSize": 12, "orient": "top", "title": None, "columnPadding": 24},
     "header": {"labelColor": MUTED, "labelFontSize": 12},
 }
 TEMPLATES: dict[str, Spec] = {
@@ -501,7 +506,7 @@ def histogram(rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, label: st
     """Draw the distribution of values, one row per arm.
 
     Args:
-        rows: ``{arm, value}``, one per sample.
+        rows: ``{arm, value}``, one per worker of a sample.
         arms: titles of all arms of the result, the baseline first.
         unit: title of the axis.
         label: the alternative text.
@@ -581,13 +586,13 @@ def topology(
 
 
 def streams(rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, crossover: int | None, label: str) -> Picture:
-    """Draw the rate by number of streams, one line per arm, with the crossover marked.
+    """Draw a value by number of streams, one line per arm, with the crossover marked.
 
     Args:
         rows: ``{x, arm, value, low, high}`` each.
         arms: titles of all arms of the result, the baseline first.
         unit: title of the axis.
-        crossover: number of streams, or None where the lines do not cross.
+        crossover: number of streams from which on SMT helps, or None where there is none, or none is known.
         label: the alternative text.
     """
     marks = [] if crossover is None else [{"x": crossover, "text": f"from {crossover} streams"}]

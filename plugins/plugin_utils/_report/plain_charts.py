@@ -73,6 +73,11 @@ class _Canvas:
         """Add a rectangle."""
         self.add("rect", x + width, y + height, x=x, y=y, width=max(0, width), height=height, **more)
 
+    def area(self, corners: t.Sequence[tuple[float, float]], colour: str, opacity: float) -> None:
+        """Add a filled area between corners."""
+        points = " ".join(f"{_short(x)},{_short(y)}" for x, y in corners)
+        self.add("polygon", max(x for x, _y in corners), max(y for _x, y in corners), points=points, fill=colour, opacity=opacity)
+
     def symbol(self, shape: str, x: float, y: float, radius: float, colour: str, **more: t.Any) -> None:
         """Add a filled shape around a point."""
         if shape == "circle":
@@ -261,7 +266,7 @@ def _histogram(canvas: _Canvas, picture: charts.Picture) -> None:
     for number, (title, found) in enumerate(counts.items()):
         upper = top + (BINS + 18) * number
         height = _scale(0, most, upper + BINS, upper)
-        _upward(canvas, [(height(count), str(count)) for count in (0, most)], left, "" if number else "samples", top)
+        _upward(canvas, [(height(count), str(count)) for count in (0, most)], left, "" if number else "workers", top)
         canvas.text(EDGE, upper + BINS / 2, title, colour=charts.MUTED)
         for at, count in enumerate(found):
             start, end = place(ticks[at]), place(ticks[at + 1])
@@ -338,6 +343,10 @@ def _curve(canvas: _Canvas, picture: charts.Picture) -> None:
     for title, (colour, _shape) in _looks(params).items():
         own = sorted((row for row in rows if row["arm"] == title), key=lambda row: row["x"])
         points = [(place(row["x"]), height(row["value"])) for row in own]
+        banded = [row for row in own if row["low"] is not None and row["high"] is not None]
+        edge = [(place(row["x"]), height(row["high"])) for row in banded] + [(place(row["x"]), height(row["low"])) for row in reversed(banded)]
+        if len(banded) > 1:
+            canvas.area(edge, colour, 0.18)
         for start, end in itertools.pairwise(points):
             canvas.line(start, end, colour, 2)
         for row, (x, y) in zip(own, points):

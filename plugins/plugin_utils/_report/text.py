@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion
 
 EFFECT_TITLES = {
     "cost_of_sharing": "two workers on one core against two on two cores",
@@ -17,6 +17,11 @@ EFFECT_TITLES = {
     "cost_of_one_cpu": "two workers on one CPU against two on two cores",
     "cost_of_sharing_alone": "two workers on the only core against one worker alone",
     "second_core": "two workers on two cores against one worker alone",
+    "core_yield": "two workers on one core against one worker alone",
+    "second_package": "two workers on two packages against two on one package",
+    "remote_memory": "memory on another node against memory on the CPU's own",
+    "packing": "workers on siblings first against as many on separate cores first",
+    "other_cpus": "workers on other CPUs against as many on the first ones",
 }
 SIDES_OF_SMT = ("better with SMT on", "better with SMT off")
 SIDES_OF_ARMS = ("worse than the baseline", "better than the baseline")
@@ -54,7 +59,8 @@ def outcome_title(arm: str, outcome: str) -> str:
 def compared(one: dict[str, t.Any]) -> str:
     """Describe what a comparison compares: ``SMT off against SMT on, every online thread busy``."""
     if one["kind"] == "placement":
-        return EFFECT_TITLES[one["effect"]]
+        sides = f": {placements.title(one['candidate']['placement'])} against {placements.title(one['baseline']['placement'])}"
+        return EFFECT_TITLES[one["effect"]] + (sides if one["effect"] in (host_comparisons.PACKING, host_comparisons.OTHER_CPUS) else "")
     return f"{one['candidate']['arm_title']} against {one['baseline']['arm_title']}, {placements.title(one['placement'])}"
 
 

@@ -89,7 +89,7 @@ def line(progress: dict[str, t.Any]) -> str:
 
 def _last(last: dict[str, t.Any]) -> str:
     metric = last["metric"]
-    where = f"{placements.SHORT_TITLES.get(last['placement'], placements.title(last['placement']))}, {last['arm']}"
+    where = f"{placements.short_title(last['placement'])}, {last['arm']}"
     return text.line(f"{last['workload']} {metric['name']} ({where}): {metric['value'] or 0:.4g} {metric['unit']}", 200)
 
 

@@ -36,6 +36,7 @@ def test_the_truth_lies_in_every_interval():
         ("smt_yield", "all_threads"): 2 * share,
         ("cost_of_one_cpu", "same_cpu"): 0.5,
         ("second_core", "cores"): 2.0,
+        ("core_yield", "siblings"): 2 * share,
     }
     assert {(c["effect"], c["placement"]) for c in comparisons} == set(truth)
     for (effect, placement), ratio in truth.items():

@@ -7,36 +7,13 @@ from __future__ import annotations
 import math
 
 import pytest
+import studies
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired as paired_module, smt_metrics
-
-# HP World 2004, session 3798: average time of a stream in ms with 1..12 streams on 4 CPUs, (Hyper-Threading on, off).
-HP = {
-    "none": (
-        (4685, 4686, 4685, 4690, 6561, 7862, 8647, 9336, 9801, 10561, 11252, 12186),
-        (4684, 4684, 4685, 4709, 5697, 6132, 7397, 9312, 9833, 10716, 11918, 14025),
-    ),
-    "inner": (
-        (9357, 9362, 9358, 9362, 16234, 15093, 16741, 17975, 18689, 19284, 21481, 23383),
-        (9363, 9365, 9363, 9398, 11070, 12188, 14568, 18587, 19571, 20968, 23853, 27890),
-    ),
-    "outer": (
-        (17241, 17225, 17243, 24127, 22123, 26422, 28906, 30993, 32239, 35280, 37648, 40542),
-        (17169, 17163, 17467, 17303, 20600, 22396, 26626, 34305, 35939, 38625, 44695, 51671),
-    ),
-    "INNER": (
-        (15365, 16386, 16405, 16498, 19370, 19031, 20199, 20389, 22002, 23587, 25051, 26521),
-        (15387, 16172, 16179, 16376, 19271, 21293, 25256, 32615, 34129, 36634, 41777, 48869),
-    ),
-    "OUTER": (
-        (25719, 26647, 28268, 28248, 43312, 66050, 97666, 128282, 134646, 133578, 157133, 166529),
-        (26922, 27303, 27263, 28386, 32998, 36426, 43635, 56479, 59248, 63651, 72568, 84976),
-    ),
-}
 
 
 def hp_ratios(test):
     """Streams -> rate with Hyper-Threading on / off. A stream's rate is the inverse of its time."""
-    return {streams: off / on for streams, (on, off) in enumerate(zip(*HP[test]), start=1)}
+    return {streams: off / on for streams, (on, off) in enumerate(zip(*studies.HP[test]), start=1)}
 
 
 @pytest.mark.parametrize("test", ["none", "inner"])
@@ -47,14 +24,9 @@ def test_up_to_one_stream_a_core_hyper_threading_makes_no_difference(test):
 
 @pytest.mark.parametrize(("test", "percent"), [("none", 15), ("inner", 47)])
 def test_five_streams_on_four_cores_cost(test, percent):
-    on, off = (times[4] for times in HP[test])
+    on, off = (times[4] for times in studies.HP[test])
     # The gain in time of switching off, as the paper gives it: times turn into rates by their inverse.
     assert round(100 * smt_metrics.gain_of_switching_off(1 / on, 1 / off)) == percent
-
-
-@pytest.mark.parametrize(("test", "streams"), [("inner", 8), ("outer", 8), ("INNER", 6), ("OUTER", None)])
-def test_crossover_in_number_of_streams(test, streams):
-    assert smt_metrics.crossover(hp_ratios(test)) == streams
 
 
 def test_page_jumping_writes_run_twice_as_long():
@@ -80,8 +52,7 @@ def test_yield_of_a_shared_core():
 
 
 def test_pythian_two_placements_by_verdict():
-    # The histogram of 40 measurements of the article, in the order of its bins, against two streams on one core.
-    unpinned = [float(rate) for rate, count in {113: 1, 114: 3, 115: 4, 116: 6, 117: 10, 118: 10, 119: 6}.items() for _time in range(count)]
+    unpinned = [float(rate) for rate, count in studies.PYTHIAN_FREE.items() for _time in range(count)]
     comparison = paired_module.compare(unpinned, [78.0] * 40)
     assert comparison["verdict"] == "loss"
     cost = smt_metrics.of_comparison("cost_of_sharing", comparison)
@@ -161,7 +132,6 @@ def test_headroom_that_usage_suggests_is_not_there():
         lambda: smt_metrics.achievement_rate(1, True),
         lambda: smt_metrics.core_cpi(1, []),
         lambda: smt_metrics.headroom(1, 1.5, 2),
-        lambda: smt_metrics.crossover({}),
         lambda: smt_metrics.most_clients({}, 1),
         lambda: smt_metrics.most_clients({1: "2"}, 1),
     ],

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import pytest
 import result_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
+import studies
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, streams
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import smt_metrics as smt_metrics_part, telemetry as telemetry_part
 
 GZIP = "gzip of a fixed stream"
@@ -16,7 +17,10 @@ def lines(document, name="gzip"):
     samples = [one for one in document["samples"] if one["workload"] == name]
     about = {**host_comparisons.describe_workload(document, name), "parameter_name": ""}
     levels = [one for one in host_comparisons.levels(document) if one["workload"] == name]
-    return {line[0]: line[1] for line in smt_metrics_part.lines(about, host_comparisons.compare_host(document), levels, samples, 0.01)}
+    comparisons = host_comparisons.compare_host(document)
+    by_streams = streams.compared(comparisons, name)
+    crossover = streams.crossover(by_streams, streams.cores(document)) if by_streams else None
+    return {line[0]: line[1] for line in smt_metrics_part.lines(about, comparisons, levels, samples, crossover)}
 
 
 def table(document):
@@ -36,23 +40,10 @@ def test_cost_yield_and_gain():
 
 
 def test_the_crossover_in_streams():
-    document = result_maker.result(blocks=5, shape=(1, 2, 2))
-    streams = []
-    for sample in document["samples"]:
-        if sample["placement"] == "single":
-            for count in range(1, 5):
-                rate = 100 * min(count, 2) * (1 if sample["arm"] == "smt_off" or count < 3 else (0.9 if count == 3 else 1.3))
-                streams.append(
-                    {
-                        **sample,
-                        "placement": f"streams_{count}",
-                        "metrics": {"throughput": {"value": rate * (1 + 0.0001 * sample["block"]), "unit": "MB/s", "better": "higher"}},
-                    }
-                )
-    document["samples"] += streams
-    assert lines(document)["crossover"] == "4 streams"
-    document["samples"] = [one for one in document["samples"] if one["placement"] != "streams_4"]
-    assert lines(document)["crossover"] == "none up to 3 streams"
+    document = studies.hp((1, 4, 7, 8, 12), tests=["inner", "OUTER"])
+    assert lines(document, "inner")["crossover"] == "from 8 streams on"
+    assert lines(document, "outer_write")["crossover"] == "with no number of streams up to 12"
+    assert "crossover" not in lines(result_maker.result(blocks=4))
 
 
 def test_the_most_clients_before_response_times_have_doubled():
@@ -74,12 +65,12 @@ def test_the_most_clients_before_response_times_have_doubled():
         {"placement": "unpinned", "value": None, "arm": arm, "arm_title": title, "parameter": 1}
         for arm, title in (("smt_on", "SMT on"), ("smt_off", "SMT off"))
     ]
-    ((name, value, reads),) = smt_metrics_part.lines(about, [], levels, samples, 0.01)
+    ((name, value, reads),) = smt_metrics_part.lines(about, [], levels, samples, None)
     assert name == "most clients, as many workers, not pinned" and value == "SMT on 4, SMT off 1"
     assert reads == "clients before p99 response times are over 20.00 ms, twice those of the fewest clients"
     for sample in samples:
         sample["ok"] = False
-    assert smt_metrics_part.lines(about, [], levels, samples, 0.01) == []
+    assert smt_metrics_part.lines(about, [], levels, samples, None) == []
 
 
 def test_usage_promises_more_room_than_there_is():

@@ -28,6 +28,8 @@ SETTINGS = {
     "arms": ["smt_on", "smt_off"],
     "workloads": ["gzip"],
     "placements": ["single", "siblings", "all_threads"],
+    "streams": [],
+    "cpus": [],
     "budget": 3600,
     "blocks": 3,
     "sample_seconds": 0.05,
@@ -58,7 +60,7 @@ def outline(settings, host_facts=None, cores=(HERE,), isolated=(), allowed=HERE,
     topology = Topology(present=cpus, online=online, isolated=isolated, cores=cores, packages=(cpus,), source="sysfs", complete=True)
     origin = dict(ORIGIN, online=list(online), present=list(cpus))
     arms = selection.Arms(settings["arms"], base.Host(host_facts or FACTS, topology, origin))
-    return plan.Outline(arms, topology, allowed, settings["placements"])
+    return plan.Outline(arms, topology, allowed, plan.placement_names(settings))
 
 
 RATE = {"name": "rate", "unit": "1/s", "better": "higher", "pattern": "rate ([0-9.]+)"}
@@ -157,7 +159,19 @@ def test_placements_in_each_arm():
     on, off = found.placements("smt_on"), found.placements("smt_off")
     assert on["all_threads"]["workers"] == [[0], [1], [2], [3]]
     assert off["siblings"]["workers"] is None and off["siblings"]["reason"]
-    assert off["all_threads"] == {"workers": [[0], [1]], "same_as": "one_per_core", "reason": None}
+    assert off["all_threads"] == {"workers": [[0], [1]], "memory_node": None, "same_as": "one_per_core", "reason": None}
+
+
+def test_streams_and_explicit_cpus_are_further_placements_each_once():
+    names = plan.placement_names(dict(SETTINGS, placements=["single", "free_2"], streams=["1-3", "8"], cpus=[[0, 1], ["0", "1"], [1, 0]]))
+    assert names == ["single", "free_2", "free_1", "free_3", "free_8", "cpus_0_1", "cpus_1_0"]
+    plan.check_settings(dict(SETTINGS, placements=[], streams=["4"]))
+
+
+def test_as_many_streams_run_in_each_arm_on_the_cpus_that_it_has():
+    found = outline(dict(SETTINGS, placements=[], streams=["1-5"]), cores=((0, 2), (1, 3)), allowed=(0, 1, 2, 3), online=(0, 1, 2, 3))
+    assert found.placements("smt_on")["free_5"]["workers"] == [[0, 1, 2, 3]] * 5
+    assert found.placements("smt_off")["free_5"]["workers"] == [[0, 1]] * 5
 
 
 def test_siblings_that_are_offline_as_found_are_measured_when_online():
@@ -348,6 +362,13 @@ RATE_COMMAND = own("own", "echo rate 1")
         ({"settle_seconds": -1}, "settle_seconds is -1"),
         ({"placements": []}, "no placement is given"),
         ({"placements": ["x"]}, "there is no placement 'x'"),
+        ({"streams": ["3-1"]}, "streams is not a list of numbers of streams: "),
+        ({"streams": ["1-12", "many"]}, "give for example 1-12, or .1, 2, 4, 8."),
+        ({"streams": ["0-4"]}, "streams has numbers that are not from 1 to 1024"),
+        ({"streams": ["1025"]}, "streams has numbers that are not from 1 to 1024"),
+        ({"cpus": [[0, 1], []]}, "cpus has the entry ..: give the CPUs of one placement"),
+        ({"cpus": [[0, "../x"]]}, "cpus has the entry .0, '../x'."),
+        ({"cpus": [list(range(17))]}, "at most 16 CPUs"),
         ({"workloads": ["x"]}, "there is no workload x"),
         ({"workloads": []}, "no workload is given"),
         ({"workloads": ["gzip", "gzip"]}, "workloads has a name twice: gzip, gzip"),

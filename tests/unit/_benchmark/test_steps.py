@@ -19,6 +19,8 @@ SETTINGS = {
     "arms": ["as_found"],
     "workloads": [],
     "placements": ["single"],
+    "streams": [],
+    "cpus": [],
     "budget": 600,
     "blocks": 3,
     "sample_seconds": 0.05,

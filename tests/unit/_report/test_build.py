@@ -17,6 +17,7 @@ import sys
 
 import pytest
 import result_maker
+import studies
 import yaml
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, text as report_text
@@ -95,7 +96,40 @@ def test_the_page_says_how_to_measure_the_same_again(tmp_path):
     ):
         page = Page(built(tmp_path, document)[0]["index.html"]).text()
         command = f'--limit web01 {actual}-e \'{{"smt_eval_workloads": ["gzip"]}}\' -e smt_eval_budget='
-        assert command in page and "which declares commands of your own: mine." in page
+        assert command in page and "smt_eval_placements" not in page and "which declares commands of your own: mine." in page
+
+
+def page_of(directory, document):
+    return built(directory, document)[0]["index.html"]
+
+
+def test_the_curves_of_streams_are_drawn_with_the_crossover(tmp_path):
+    page = page_of(tmp_path, studies.hp((1, 4, 7, 8, 12), tests=["inner", "OUTER"]))
+    labels = re.findall(r'aria-label="([^"]*by number of streams: [^"]*)"', page)
+    assert labels == [
+        "array, inner, stream_time [ms] by number of streams: SMT helps from 8 streams on",
+        "array, OUTER, stream_time [ms] by number of streams: SMT helps with no number of streams up to 12",
+    ]
+    assert page.count(">from 8 streams<") == 1
+    assert "mean of all workers, less is better" in page
+
+
+def test_of_a_rate_the_time_of_a_stream_is_drawn_too(tmp_path):
+    document = studies.hp((4, 8), tests=["inner"])
+    for workload in document["plan"]["workloads"]:
+        workload["metrics"]["stream_time"]["better"] = "higher"
+    for sample in document["samples"]:
+        sample["metrics"]["stream_time"]["better"] = "higher"
+    page = page_of(tmp_path, document)
+    assert "time of a stream [s] by number of streams" in page and "stream_time [ms] by number of streams" in page
+
+
+def test_the_histogram_has_the_workers_of_twenty_runs(tmp_path):
+    page = page_of(tmp_path, studies.pythian_free())
+    assert "how often which value of a worker came in 40" in page
+    assert '{"smt_eval_placements": ["free_2"]}' in Page(page).text()
+    # One number of streams is no curve.
+    assert "by number of streams" not in page
 
 
 def test_one_host_is_one_page(usual):

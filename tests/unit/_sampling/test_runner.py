@@ -39,6 +39,23 @@ def test_each_worker_is_pinned_to_its_cpus():
     assert all(worker["exit_status"] == 0 for worker in result["workers"])
 
 
+NO_NODES = not os.path.exists("/sys/devices/system/node/node0")
+
+
+@pytest.mark.skipif(NO_NODES, reason="the kernel of this machine has no NUMA nodes")
+def test_the_memory_of_workers_comes_from_one_node():
+    policies = []
+    for node in (None, 0):
+        (worker,) = runner.run(["cat", "/proc/self/numa_maps"], [[HERE[0]]], memory_node=node)["workers"]
+        policies.append({line.split()[1] for line in worker["output"].splitlines()})
+    assert policies == [{"default"}, {"bind:0"}]
+
+
+def test_a_node_without_memory_is_an_error_with_the_reason():
+    with pytest.raises(runner.RunnerError, match=r"memory of node 1000 cannot be used: (it has no memory|the kernel has no)"):
+        runner.run(["true"], [[HERE[0]]], memory_node=1000)
+
+
 def test_workers_are_measured_one_by_one_and_start_at_the_same_moment(tmp_path):
     """Each worker waits for the other one: workers that ran one after the other would wait until the time limit."""
     meet = ["sh", "-c", f"touch {tmp_path}/$$; until [ $(ls {tmp_path} | wc -l) = 2 ]; do sleep 0.05; done"]

@@ -10,13 +10,15 @@ whose core is shared by two does ``share`` of it, one that shares its CPU does h
 from __future__ import annotations
 
 import datetime
+import functools
 import math
 import random
 import tempfile
 
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import placement
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
-from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist as host_cpulist, files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.metrics import AGGREGATES
 
 START = datetime.datetime(2026, 1, 2, 3, 4, 5)
 ORDER = ("single", "same_cpu", "siblings", "cores", "one_per_core", "all_threads")
@@ -41,15 +43,18 @@ def arm(name, title, baseline):
 
 
 def cpulist(cpus):
-    return ",".join(str(cpu) for cpu in cpus)
+    return host_cpulist.render(cpus)
 
 
 def spots(groups, packages, usable, names=ORDER):
     """plan.placements[arm] of a result."""
     placements = placement.Placements(groups, packages, usable)
     found = {name: placements.workers(name) for name in names}
-    same = placement.same_as_earlier({name: workers for name, (workers, _reason) in found.items() if workers})
-    return {name: {"workers": workers, "same_as": same.get(name), "reason": reason} for name, (workers, reason) in found.items()}
+    same = placement.same_as_earlier({name: (workers, None) for name, (workers, _reason) in found.items() if workers})
+    return {
+        name: {"workers": workers and [cpulist(cpus) for cpus in workers], "same_as": same.get(name), "reason": reason}
+        for name, (workers, reason) in found.items()
+    }
 
 
 def worker_rate(cpu, workers, groups, workload):
@@ -58,6 +63,16 @@ def worker_rate(cpu, workers, groups, workload):
     core = next(group for group in groups if cpu in group)
     busy = {other for worker in workers for other in worker if other in core}
     return workload["rate"] / on_cpu * (workload["share"] if len(busy) > 1 else 1.0)
+
+
+def modelled(groups, workload, _arm, _spot, workers):
+    """The rate of each worker by the model above."""
+    return [worker_rate(worker[0], workers, groups, workload) for worker in workers]
+
+
+def declared(workload):
+    """The metrics of a workload, the primary one first."""
+    return workload.get("metrics") or {"throughput": {"unit": workload["unit"], "better": "higher", "aggregate": "sum"}}
 
 
 def policy_result(name="overcommit_strict", without=(), title="strict overcommit", **options):
@@ -90,6 +105,7 @@ def result(
     seed=1,
     compared=True,
     reason="no core of this host has a second thread",
+    names=ORDER,
     **changes,
 ):
     """A result document.
@@ -97,7 +113,8 @@ def result(
     Args:
         host: name in the inventory
         run: name of the run
-        workloads: name -> {rate, share, unit, title}
+        workloads: name -> {rate, share, unit, title}; or, instead of rate and share, a ``model`` of each worker's value (arm, placement, workers) -> values,
+            for a metric that is declared in ``metrics``
         shape: sockets, cores a socket, threads a core
         blocks: how many blocks were measured
         noise: standard deviation of the log of each worker's rate
@@ -105,6 +122,7 @@ def result(
         seed: of the random numbers
         compared: whether SMT was switched
         reason: why SMT was not switched, where it was not
+        names: of the placements
         changes: top-level fields to replace
     """
     workloads = {"gzip": GZIP} if workloads is None else workloads
@@ -113,22 +131,25 @@ def result(
     everything = [cpu for group in groups for cpu in group]
     primaries = [group[0] for group in groups]
     online = {"smt_on": everything, "smt_off": primaries} if compared else {"as_found": everything}
-    plan = {name: spots(groups, packages, usable) for name, usable in online.items()}
+    plan = {name: spots(groups, packages, usable, names) for name, usable in online.items()}
     order = []
     for block in range(blocks):
         items = [
             (arm_name, name, spot)
             for arm_name in online
             for name in workloads
-            for spot in ORDER
+            for spot in names
             if plan[arm_name][spot]["workers"] and not plan[arm_name][spot]["same_as"]
         ]
         order += [(block, item) for item in (items if block % 2 == 0 else reversed(items))]
     samples = []
     for index, (block, (arm_name, name, spot)) in enumerate(order):
-        workers = plan[arm_name][spot]["workers"]
+        workers = [list(host_cpulist.parse(cpus)) for cpus in plan[arm_name][spot]["workers"]]
         level = drift * index / max(1, len(order) - 1)
-        values = [worker_rate(worker[0], workers, groups, workloads[name]) * math.exp(level + source.gauss(0, noise)) for worker in workers]
+        workload = workloads[name]
+        model = workload.get("model", functools.partial(modelled, groups, workload))
+        values = [value * math.exp(level + source.gauss(0, noise)) for value in model(arm_name, spot, workers)]
+        metric, primary = next(iter(declared(workload).items()))
         busy = {str(cpu) for worker in workers for cpu in worker}
         samples.append(
             {
@@ -141,7 +162,7 @@ def result(
                 "ok": True,
                 "error": None,
                 "wall_seconds": 0.8,
-                "metrics": {"throughput": {"value": sum(values), "unit": workloads[name]["unit"], "better": "higher"}},
+                "metrics": {metric: {"value": AGGREGATES[primary["aggregate"]](values), "unit": primary["unit"], "better": primary["better"]}},
                 "workers": [{"cpus": cpulist(worker), "value": value, "wall_seconds": 0.8, "cpu_seconds": 0.79} for worker, value in zip(workers, values)],
                 "parameter": None,
                 "telemetry": {"cpu_usage": {str(cpu): (1.0 if str(cpu) in busy else 0.02) for cpu in online[arm_name]}, "steal": 0.0},
@@ -217,8 +238,8 @@ def result(
                 {
                     "name": name,
                     "title": workload["title"],
-                    "primary": "throughput",
-                    "metrics": {"throughput": {"unit": workload["unit"], "better": "higher", "aggregate": "sum"}},
+                    "primary": next(iter(declared(workload))),
+                    "metrics": declared(workload),
                     "parameter": None,
                     "argv": ["gzip", "-6", "-c"],
                     "package": "gzip",

@@ -16,7 +16,11 @@ def _array(order: str, access: str, suffix: str, title: str) -> Workload:
         "memory": 100,
         "argv": ["{program}", order, access, "{work}"],
         "work": {"unit": "passes", "start": 1, "step": 1, "limit": 100_000},
-        "metrics": [throughput("MB/s", {"json": ["mb_per_second"]})],
+        "metrics": [
+            throughput("MB/s", {"json": ["mb_per_second"]}),
+            # Of the loop alone: allocating and filling the array takes longer than a few passes.
+            {"name": "wall_time", "unit": "s", "better": "lower", "aggregate": "mean", "json": ["seconds"]},
+        ],
     }
 
 

@@ -12,7 +12,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion, smt_metrics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion, paired, streams
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame, smt_metrics as smt_metrics_part, telemetry as telemetry_part
 
@@ -21,6 +21,16 @@ MOST_SAMPLES_SHOWN = 3000
 # Rows of a chart at most; the table has all.
 MOST_ROWS_DRAWN = 60
 MOST_CPUS_DRAWN = 256
+
+# Placements of which a page shows at most a histogram each.
+MOST_HISTOGRAMS = 2
+# How the workers' values of a metric are combined.
+COMBINED = {
+    "sum": "summed over all workers",
+    "max": "of the worker with the highest value",
+    "mean": "mean of all workers",
+    "per_job": "the time of the slowest worker by the number of workers",
+}
 
 # Name of a column, and whether it holds numbers.
 SAMPLE_HEADS = (
@@ -38,14 +48,13 @@ SAMPLE_HEADS = (
 )
 
 
-def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, margin: float, later: bool) -> str:
+def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, later: bool) -> str:
     """Render the page.
 
     Args:
         result: a document accepted by :func:`result_files.load`.
         summary: from :func:`build.summarise`.
         alone: whether there is no overview page to link to.
-        margin: effects within this share of 1 count as none.
         later: whether the browser renders the charts, with ``charts.js`` beside the page.
     """
     comparisons = summary["comparisons"]
@@ -54,7 +63,7 @@ def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, mar
     shown = {(host_comparisons.is_of_smt(one), one["placement"]) for one in of_smt} | set(map(id, of_others))
     sides = report_text.SIDES_OF_SMT if of_smt and not of_others else report_text.SIDES_OF_ARMS
     baseline, *candidates = (arm["title"] for arm in result["arms"])
-    workloads = _workloads(result, summary, margin)
+    workloads = _workloads(result, summary)
     between_arms = [one for one in comparisons if one["kind"] == "arm"]
     return frame.render(
         "host.html.j2",
@@ -114,18 +123,21 @@ def forest(
 def _effects(comparisons: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
     """Return the comparisons between placements, by effect, each with its chart."""
     found = []
-    for effect in host_comparisons.PLACEMENT_PAIRS.values():
+    for effect in host_comparisons.EFFECTS:
         group = [one for one in comparisons if one["effect"] == effect and one["primary"]]
         if group:
-            rows = [{"label": one["title"], **ratio_row(one)} for one in group]
-            found.append({"effect": effect, "comparisons": group, "chart": forest(rows, group, ("less work", "more work"))})
+            several = len({(one["candidate"]["placement"], one["baseline"]["placement"]) for one in group}) > 1
+            rows = [
+                {"label": f"{one['title']}, {placements.title(one['candidate']['placement'])}" if several else one["title"], **ratio_row(one)} for one in group
+            ]
+            found.append({"effect": effect, "comparisons": group, "several": several, "chart": forest(rows, group, ("worse", "better"))})
     return found
 
 
 # Workloads
 
 
-def _workloads(result: dict[str, t.Any], summary: dict[str, t.Any], margin: float) -> list[dict[str, t.Any]]:
+def _workloads(result: dict[str, t.Any], summary: dict[str, t.Any]) -> list[dict[str, t.Any]]:
     """Return each workload with its measurements."""
     samples: dict[str, list[dict[str, t.Any]]] = {}
     for sample in result["samples"]:
@@ -137,9 +149,12 @@ def _workloads(result: dict[str, t.Any], summary: dict[str, t.Any], margin: floa
         of_all_metrics = [level for level in summary["levels"] if level["workload"] == name]
         levels = [level for level in of_all_metrics if level["primary"]]
         titles = _arm_titles(result)
+        by_streams = streams.compared(summary["comparisons"], name)
+        crossover = streams.crossover(by_streams, streams.cores(result)) if by_streams else None
         found.append(
             {
                 **about,
+                "combined": COMBINED.get(host_comparisons.declaration(result, name)["metrics"][about["metric"]].get("aggregate"), "of all workers"),
                 "levels": levels,
                 "further": [
                     {**level, **result_metric}
@@ -149,9 +164,9 @@ def _workloads(result: dict[str, t.Any], summary: dict[str, t.Any], margin: floa
                 ],
                 "chart": _bars(levels, titles, about),
                 "repeats": _repeats(result, samples.get(name, []), about),
-                "streams": _streams(levels, titles, about, margin),
+                "streams": _streams(samples.get(name, []), levels, titles, about, crossover),
                 "parameters": _parameters(result, samples.get(name, []), levels, about),
-                "smt_metrics": smt_metrics_part.lines(about, summary["comparisons"], levels, samples.get(name, []), margin),
+                "smt_metrics": smt_metrics_part.lines(about, summary["comparisons"], levels, samples.get(name, []), crossover),
                 "telemetry": telemetry_part.table(result, samples.get(name, []), levels),
             }
         )
@@ -171,7 +186,7 @@ def _bars(levels: t.Sequence[dict[str, t.Any]], titles: t.Sequence[str], about: 
     drawn = [
         {"label": placements.title(level["placement"]), "text": report_text.number(level["value"]), **_span(level)}
         for level in levels
-        if level["value"] is not None and level["parameter"] is None and not placements.STREAMS.match(level["placement"])
+        if level["value"] is not None and level["parameter"] is None and not _free(level["placement"])
     ][:MOST_ROWS_DRAWN]
     unit = f"{_unit(about)}, {'more' if about['better'] == 'higher' else 'less'} is better"
     return charts.bars(drawn, titles, unit, f"{about['title']}: {unit}, by placement; the table has the numbers") if drawn else None
@@ -186,33 +201,66 @@ def _short(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def _repeats(result: dict[str, t.Any], samples: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any]) -> charts.Picture | None:
-    """Draw the distribution of a workload's samples with every thread busy, or of one worker alone."""
-    for placement in (placements.ALL_THREADS, placements.SINGLE):
-        rows = [
-            {"arm": host_comparisons.arm_title(result, sample["arm"]), "value": _short(value)}
-            for sample in samples
-            if sample["placement"] == host_comparisons.sampled_as(result, placement, sample["arm"])
-            and sample.get("parameter") is None
-            and (value := host_comparisons.good_value(sample, about["metric"])) is not None
-        ]
+def _repeats(result: dict[str, t.Any], samples: t.Sequence[dict[str, t.Any]], about: dict[str, t.Any]) -> list[charts.Picture]:
+    """Draw the distribution of the workers' values: with every thread busy, or of one worker alone; and where the scheduler placed several workers."""
+    fixed = [name for name in (placements.ALL_THREADS, placements.SINGLE) if _values_of_workers(result, samples, name)][:1]
+    free = sorted({sample["placement"] for sample in samples if (_free(sample["placement"]) or 0) > 1}, key=placements.rank)
+    found = []
+    for placement in [*fixed, *free][:MOST_HISTOGRAMS]:
+        rows = _values_of_workers(result, samples, placement)[:MOST_SAMPLES_SHOWN]
         if len(rows) > 3:
-            label = f"{about['title']}, {placements.title(placement)}: how often which value came in {len(rows)} samples"
-            return charts.histogram(rows, _arm_titles(result), f"{_unit(about)}, {placements.title(placement)}", label)
-    return None
+            label = f"{about['title']}, {placements.title(placement)}: how often which value of a worker came in {len(rows)}"
+            found.append(charts.histogram(rows, _arm_titles(result), f"{_unit(about)} of a worker, {placements.title(placement)}", label))
+    return found
 
 
-def _streams(levels: t.Sequence[dict[str, t.Any]], titles: t.Sequence[str], about: dict[str, t.Any], margin: float) -> charts.Picture | None:
-    """Draw the rate by number of streams; the crossover needs the same numbers of streams with SMT off."""
-    rows = [
-        {"x": int(match.group(1)), **_span(level)} for level in levels if level["value"] is not None and (match := placements.STREAMS.match(level["placement"]))
+def _values_of_workers(result: dict[str, t.Any], samples: t.Sequence[dict[str, t.Any]], placement: str) -> list[dict[str, t.Any]]:
+    """Return ``{arm, value}`` for each worker of a placement's good samples without a parameter."""
+    return [
+        {"arm": host_comparisons.arm_title(result, sample["arm"]), "value": _short(worker["value"])}
+        for sample in samples
+        if sample["ok"] and sample.get("parameter") is None and sample["placement"] == host_comparisons.sampled_as(result, placement, sample["arm"])
+        for worker in sample.get("workers") or []
+        if worker.get("value") is not None and paired.LEAST <= worker["value"] <= paired.MOST
     ]
-    if not rows:
-        return None
-    both = smt_metrics_part.streams_ratios(levels, about)
-    crossing = smt_metrics.crossover(both, margin) if both else None
-    helps = f"SMT helps from {crossing} streams on" if crossing else "no number of streams from which on SMT helps"
-    return charts.streams(rows, titles, _unit(about), crossing, f"{about['title']} by number of streams: {helps}")
+
+
+def _free(placement: str) -> int | None:
+    """Return the number of streams that a placement leaves to the scheduler, or None for another placement."""
+    found = placements.numbered(placement)
+    return found.workers if found and found.kind == placements.FREE else None
+
+
+def _streams(
+    samples: t.Sequence[dict[str, t.Any]],
+    levels: t.Sequence[dict[str, t.Any]],
+    titles: t.Sequence[str],
+    about: dict[str, t.Any],
+    crossover: streams.Crossover | None,
+) -> list[charts.Picture]:
+    """Draw the metric by number of streams, and beside a rate the time of a stream."""
+    rows = [{"x": count, **_span(level)} for level in levels if level["value"] is not None and (count := _free(level["placement"])) is not None]
+    if len({row["x"] for row in rows}) < 2:
+        return []
+    curves = [(_unit(about), rows)]
+    if about["better"] == "higher":
+        curves.insert(0, ("time of a stream [s]", _time_by_streams(samples, {level["arm"]: level["arm_title"] for level in levels})))
+    helps = "" if crossover is None else f": SMT helps {crossover.text()}"
+    mark = None if crossover is None else crossover.streams
+    return [charts.streams(drawn, titles, unit, mark, f"{about['title']}, {unit} by number of streams{helps}") for unit, drawn in curves if drawn]
+
+
+def _time_by_streams(samples: t.Sequence[dict[str, t.Any]], titles: t.Mapping[str, str]) -> list[dict[str, t.Any]]:
+    """Return the mean time of a stream with its interval, by number of streams and arm: the workload's own where it declares one, else the wall time."""
+    times: dict[tuple[int, str], dict[int, list[float]]] = {}
+    for sample in samples:
+        count = _free(sample["placement"])
+        own = host_comparisons.good_value(sample, "wall_time") if "wall_time" in sample["metrics"] else None
+        workers = [worker["wall_seconds"] for worker in sample.get("workers") or [] if worker.get("wall_seconds")]
+        time = own or (plain_statistics.fmean(workers) if workers else None)
+        if sample["ok"] and count is not None and sample.get("parameter") is None and time is not None and paired.LEAST <= time <= paired.MOST:
+            times.setdefault((count, sample["arm"]), {}).setdefault(sample["block"], []).append(time)
+    return [{"x": count, **_span({"arm_title": titles.get(arm, arm), **paired.level(list(blocks.values()))})} for (count, arm), blocks in sorted(times.items())]
 
 
 def _parameters(
@@ -391,6 +439,9 @@ def _command(result: dict[str, t.Any]) -> str:
         command += ["-e", f"smt_eval_boots={result['plan']['boots']}", "-e", "smt_boot_reboot_ok=true"]
     measured = [one["name"] for one in result["plan"].get("workloads") or []]
     command += ["-e", json.dumps({"smt_eval_workloads": [name for name in measured if name in BUILT_IN]})]
+    names = list(dict.fromkeys(name for by_name in (result["plan"].get("placements") or {}).values() for name in by_name))
+    if names and tuple(names) != placements.DEFAULT:
+        command += ["-e", json.dumps({"smt_eval_placements": names})]
     for variable, field in (("budget", "seconds_budget"), ("sample_seconds", "sample_seconds"), ("settle_seconds", "settle_seconds")):
         value = result["plan"].get(field)
         if isinstance(value, (int, float)):

@@ -8,7 +8,7 @@ import typing as t
 from statistics import fmean
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion, smt_metrics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion, smt_metrics, streams
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 
 Line = tuple[str, str, str]
@@ -19,6 +19,7 @@ KNEE = 2.0
 READS = {
     "cost_of_sharing": "what a worker loses while another runs on its core",
     "cost_of_sharing_alone": "the same on the only core, against a worker alone",
+    "core_yield": "work of two workers on one core by that of one alone: 1 when the second adds nothing, 2 when they do not disturb each other",
     "smt_yield": "work of all threads by work of one worker a core: 1 when second threads add nothing",
     arms.SMT_OFF: "what the whole machine gains when SMT is switched off",
 }
@@ -29,7 +30,7 @@ def lines(
     comparisons: t.Sequence[host_comparisons.Comparison],
     levels: t.Sequence[t.Mapping[str, t.Any]],
     samples: t.Sequence[t.Mapping[str, t.Any]],
-    margin: float,
+    crossover: streams.Crossover | None,
 ) -> list[Line]:
     """Return the SMT metrics that a workload's measurements allow.
 
@@ -38,12 +39,12 @@ def lines(
         comparisons: all of the host.
         levels: of the workload.
         samples: of the workload.
-        margin: effects within this share of 1 count as none.
+        crossover: of the workload, or None where no streams were compared.
 
     Returns:
         ``(name, value with its interval, meaning)`` each.
     """
-    return [*_of_comparisons(about, comparisons), *_of_streams(levels, about, margin), *_of_clients(about, levels, samples)]
+    return [*_of_comparisons(about, comparisons), *_of_streams(crossover), *_of_clients(about, levels, samples)]
 
 
 def _of_comparisons(about: t.Mapping[str, t.Any], comparisons: t.Sequence[host_comparisons.Comparison]) -> list[Line]:
@@ -58,32 +59,18 @@ def _of_comparisons(about: t.Mapping[str, t.Any], comparisons: t.Sequence[host_c
 
 
 def _value(effect: str, metric: t.Mapping[str, t.Any]) -> str:
-    if effect == "smt_yield":
+    if effect in ("smt_yield", "core_yield"):
         return f"{metric['value']:.2f}" + ("" if metric["low"] is None else f" ({metric['low']:.2f} to {metric['high']:.2f})")
     if metric["low"] is None:
         return f"{conclusion.percent(metric['value'])} (no interval)"
     return conclusion.estimate(metric["value"], metric["low"], metric["high"])
 
 
-def streams_ratios(levels: t.Iterable[t.Mapping[str, t.Any]], about: t.Mapping[str, t.Any]) -> dict[int, float]:
-    """Return the rate with SMT on / rate with SMT off, by number of streams measured with both."""
-    rates: dict[str, dict[int, float]] = {arms.SMT_ON: {}, arms.SMT_OFF: {}}
-    for level in levels:
-        match = placements.STREAMS.match(level["placement"])
-        if match and level["value"] is not None and level["arm"] in rates:
-            rates[level["arm"]][int(match.group(1))] = level["value"]
-    with_smt, without = rates[arms.SMT_ON], rates[arms.SMT_OFF]
-    both = {count: with_smt[count] / without[count] for count in sorted(set(with_smt) & set(without))}
-    return both if about["better"] == "higher" else {count: 1 / ratio for count, ratio in both.items()}
-
-
-def _of_streams(levels: t.Sequence[t.Mapping[str, t.Any]], about: t.Mapping[str, t.Any], margin: float) -> list[Line]:
-    ratios = streams_ratios(levels, about)
-    if not ratios:
+def _of_streams(crossover: streams.Crossover | None) -> list[Line]:
+    if crossover is None:
         return []
-    crossing = smt_metrics.crossover(ratios, margin)
-    text = f"{crossing} streams" if crossing else f"none up to {max(ratios)} streams"
-    return [("crossover", text, "the number of streams from which on SMT helps")]
+    reads = "from how many streams on SMT helps; in parentheses, from the number where it costs no more to the number where it is called a gain"
+    return [("crossover", crossover.text(), reads)]
 
 
 def _of_clients(about: t.Mapping[str, t.Any], levels: t.Sequence[t.Mapping[str, t.Any]], samples: t.Sequence[t.Mapping[str, t.Any]]) -> list[Line]:

@@ -1,0 +1,127 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From how many streams on SMT helps: the crossover of the curves with SMT on and off, from the comparison at each number of streams.
+
+Up to one stream a core SMT has nothing to share, so a crossover lies above the number of cores, and is only known where streams were measured on both sides
+of it, in both arms.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison, Result
+
+FOUND, NEVER, UNDECIDED, UNKNOWN = "found", "never", "undecided", "unknown"
+
+
+@dataclasses.dataclass(frozen=True)
+class Crossover:
+    """The number of streams from which on SMT helps a workload.
+
+    Attributes:
+        status: ``found``; ``never``: it does not help at the most streams; ``undecided``: it is not decided whether it helps there; ``unknown``: the streams
+            that were measured cannot show it.
+        streams: the smallest number of streams, above that of the cores, from which on each ratio is in favour of SMT; None unless found.
+        low: the smallest such number from which on no verdict is against SMT; None unless found.
+        high: the smallest such number from which on each verdict is in favour of SMT; None unless found.
+        cores: the number of cores that the streams had; None where it is not known.
+        measured: the numbers of streams that were compared, in rising order.
+    """
+
+    status: str
+    streams: int | None
+    low: int | None
+    high: int | None
+    cores: int | None
+    measured: tuple[int, ...]
+
+    def text(self) -> str:
+        """Return the crossover as a clause, for people."""
+        if self.status == FOUND:
+            return f"from {self.streams} streams on" + ("" if self.low == self.high else f" ({self.low} to {self.high})")
+        if self.status == NEVER:
+            return f"with no number of streams up to {self.measured[-1]}"
+        if self.status == UNDECIDED:
+            return f"not decided: the comparison with {self.measured[-1]} streams is not"
+        wanted = "the number of cores is unknown" if self.cores is None else f"measure streams up to, and above, the {self.cores} cores in both arms"
+        return f"not known: {wanted}"
+
+
+def compared(comparisons: t.Iterable[Comparison], workload: str, parameter: float | None = None) -> dict[int, Comparison]:
+    """Return the comparisons of SMT on against off by number of streams, in rising order, for the primary metric of a workload.
+
+    Args:
+        comparisons: from :func:`comparisons.compare_host`.
+        workload: its name.
+        parameter: the value of its parameter, or None.
+    """
+    found = {}
+    for one in comparisons:
+        streams = placements.numbered(one["placement"])
+        of_workload = one["primary"] and (one["workload"], one.get("parameter")) == (workload, parameter)
+        if of_workload and streams and streams.kind == placements.FREE and one["kind"] == "arm" and host_comparisons.is_of_smt(one):
+            found[streams.workers] = one if one["effect"] == arms.SMT_ON else host_comparisons.turned(one)
+    return dict(sorted(found.items()))
+
+
+def of_each_workload(result: Result, comparisons: t.Sequence[Comparison]) -> dict[str, dict[int, Comparison]]:
+    """Return :func:`compared` of each workload without a parameter that has such comparisons: name of the workload -> number of streams -> comparison."""
+    found = {name: compared(comparisons, name) for name in host_comparisons.primary_metrics(result)}
+    return {name: by_streams for name, by_streams in found.items() if by_streams}
+
+
+def above_the_cores(result: Result, comparisons: t.Sequence[Comparison]) -> list[Comparison]:
+    """Return the comparisons of SMT off against SMT on with more streams than cores: those that SMT can make a difference to."""
+    core_count = cores(result)
+    if core_count is None:
+        return []
+    of_workloads = of_each_workload(result, comparisons).values()
+    return [host_comparisons.turned(one) for by_streams in of_workloads for count, one in by_streams.items() if count > core_count]
+
+
+def cores(result: Result) -> int | None:
+    """Return the number of cores that streams could use: the CPUs of any stream with SMT off, else the cores of the host's facts; None where not known."""
+    for name, where in ((result["plan"].get("placements") or {}).get(arms.SMT_OFF) or {}).items():
+        streams = placements.numbered(name)
+        if streams and streams.kind == placements.FREE and where.get("workers"):
+            return len(cpulist.parse_or_empty(where["workers"][0])) or None
+    known = result["facts"].get("cores")
+    return known if isinstance(known, int) and known > 0 else None
+
+
+def crossover(by_streams: t.Mapping[int, Comparison], core_count: int | None) -> Crossover:
+    """Return the crossover of one workload.
+
+    Args:
+        by_streams: from :func:`compared`.
+        core_count: from :func:`cores`.
+    """
+    measured = tuple(by_streams)
+    above = [] if core_count is None else [count for count in measured if count > core_count]
+    if not above or above[0] == measured[0]:
+        return Crossover(UNKNOWN, None, None, None, core_count, measured)
+    verdict = by_streams[above[-1]]["verdict"]
+    if verdict != paired.GAIN:
+        return Crossover(UNDECIDED if verdict == paired.INCONCLUSIVE else NEVER, None, None, None, core_count, measured)
+
+    def smallest(passes: t.Callable[[Comparison], bool]) -> int:
+        least = above[-1]
+        for count in reversed(above):
+            if not passes(by_streams[count]):
+                break
+            least = count
+        return least
+
+    return Crossover(
+        FOUND,
+        smallest(lambda one: one["ratio"] > 1),
+        smallest(lambda one: one["verdict"] != paired.LOSS),
+        smallest(lambda one: one["verdict"] == paired.GAIN),
+        core_count,
+        measured,
+    )

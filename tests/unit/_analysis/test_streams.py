@@ -1,0 +1,105 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From how many streams on SMT helps, from the samples that a plan takes: HP's five tests, and what cannot be known."""
+
+from __future__ import annotations
+
+import pytest
+import studies
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion, recommendation, streams
+
+
+def crossover(document, workload):
+    compared = streams.compared(host_comparisons.compare_host(document), workload)
+    return streams.crossover(compared, streams.cores(document))
+
+
+@pytest.fixture(name="published", scope="module")
+def of_all_tests():
+    document = studies.hp()
+    return document, host_comparisons.compare_host(document)
+
+
+@pytest.mark.parametrize(
+    ("workload", "streams_from", "text"),
+    [
+        ("none", 9, "from 9 streams on (8 to 10)"),
+        ("inner", 8, "from 8 streams on"),
+        ("outer", 8, "from 8 streams on"),
+        ("inner_write", 6, "from 6 streams on (5 to 6)"),
+        ("outer_write", None, "with no number of streams up to 12"),
+    ],
+)
+def test_published_crossovers(published, workload, streams_from, text):
+    document, comparisons = published
+    found = streams.crossover(streams.compared(comparisons, workload), streams.cores(document))
+    assert (found.streams, found.text()) == (streams_from, text)
+    assert found.cores == 4 and found.measured == tuple(range(1, 13))
+
+
+def test_without_any_access_eight_streams_are_equivalent(published):
+    _document, comparisons = published
+    verdicts = {count: one["verdict"] for count, one in streams.compared(comparisons, "none").items()}
+    assert [verdicts[count] for count in (1, 2, 3, 4, 5, 8, 10)] == ["equivalent"] * 4 + ["loss", "equivalent", "gain"]
+
+
+def test_both_sides_of_the_number_of_cores_are_needed():
+    for numbers in ((1, 2, 3, 4), (5, 8, 12)):
+        found = crossover(studies.hp(numbers, tests=["inner"]), "inner")
+        assert found.status == streams.UNKNOWN and found.streams is None
+        assert found.text() == "not known: measure streams up to, and above, the 4 cores in both arms"
+    assert crossover(studies.hp((4, 8), tests=["inner"]), "inner").streams == 8
+
+
+def test_streams_of_one_arm_alone_are_no_comparison():
+    document = studies.hp((4, 8), tests=["inner"])
+    document["samples"] = [one for one in document["samples"] if one["arm"] == "smt_on"]
+    assert streams.compared(host_comparisons.compare_host(document), "inner") == {}
+
+
+def test_the_conclusion_is_that_it_depends_on_how_much_runs_at_once(published):
+    document, comparisons = published
+    found = conclusion.conclude(document, comparisons)
+    assert found["recommendation"] == recommendation.recommend(document, comparisons)["choice"] == "by_workload"
+    assert found["sentence"] == (
+        "It depends on how much runs at once: SMT helps array, none from 9 streams on (8 to 10); it helps array, inner and array, outer from 8 streams on; "
+        "it helps array, INNER from 6 streams on (5 to 6); it helps array, OUTER with no number of streams up to 12; "
+        "at worst it costs 56 % (array, OUTER, 9 streams)."
+    )
+
+
+def test_where_streams_decide_alone_or_nothing():
+    def concluded(*arguments, **options):
+        document = studies.hp(*arguments, **options)
+        found = conclusion.conclude(document, host_comparisons.compare_host(document))
+        return found["recommendation"], found["sentence"]
+
+    assert concluded((4, 10, 12), tests=["inner"]) == ("on", "Leave SMT on: SMT helps array, inner from 10 streams on.")
+    choice, sentence = concluded((4, 12), blocks=3, tests=["inner"])
+    assert choice == "undecided" and "whether SMT helps array, inner is not decided: the comparison with 12 streams is not" in sentence
+    assert concluded((1, 4), tests=["inner"])[0] == "not_compared"
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_few_blocks_decide_nothing(blocks):
+    found = crossover(studies.hp((4, 5, 12), blocks=blocks, tests=["inner"]), "inner")
+    assert (found.status, found.streams, found.low, found.high) == (streams.UNDECIDED, None, None, None)
+    assert found.text() == "not decided: the comparison with 12 streams is not"
+
+
+def test_a_crossover_does_not_depend_on_which_arm_is_the_baseline():
+    document = studies.hp((4, 7, 8, 12), tests=["inner"])
+    on, off = document["arms"]
+    document["arms"] = [{**off, "baseline": True}, {**on, "baseline": False}]
+    assert crossover(document, "inner").streams == 8
+
+
+def test_the_cores_are_those_that_streams_could_use():
+    document = studies.hp((2, 3, 8), tests=["inner"])
+    document["plan"]["placements"]["smt_off"]["free_8"]["workers"] = ["0,2"] * 8
+    document["plan"]["placements"]["smt_off"]["free_2"]["workers"] = ["0,2"] * 2
+    assert streams.cores(document) == 2
+    del document["plan"]["placements"]
+    assert streams.cores(document) == 4
+    document["facts"]["cores"] = None
+    assert crossover(document, "inner").text() == "not known: the number of cores is unknown"

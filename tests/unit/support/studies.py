@@ -1,0 +1,70 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Results of hosts as the published studies would have left them: their raw figures, in placements that this collection's own code makes.
+
+Sources: docs/measures.md. Each published figure becomes blocks with a small scatter; a figure of each single run stays as it is.
+"""
+
+from __future__ import annotations
+
+import result_maker
+
+# HP World 2004, session 3798: average time of a stream in ms with 1..12 streams on 4 CPUs, (Hyper-Threading on, off).
+HP = {
+    "none": (
+        (4685, 4686, 4685, 4690, 6561, 7862, 8647, 9336, 9801, 10561, 11252, 12186),
+        (4684, 4684, 4685, 4709, 5697, 6132, 7397, 9312, 9833, 10716, 11918, 14025),
+    ),
+    "inner": (
+        (9357, 9362, 9358, 9362, 16234, 15093, 16741, 17975, 18689, 19284, 21481, 23383),
+        (9363, 9365, 9363, 9398, 11070, 12188, 14568, 18587, 19571, 20968, 23853, 27890),
+    ),
+    "outer": (
+        (17241, 17225, 17243, 24127, 22123, 26422, 28906, 30993, 32239, 35280, 37648, 40542),
+        (17169, 17163, 17467, 17303, 20600, 22396, 26626, 34305, 35939, 38625, 44695, 51671),
+    ),
+    "INNER": (
+        (15365, 16386, 16405, 16498, 19370, 19031, 20199, 20389, 22002, 23587, 25051, 26521),
+        (15387, 16172, 16179, 16376, 19271, 21293, 25256, 32615, 34129, 36634, 41777, 48869),
+    ),
+    "OUTER": (
+        (25719, 26647, 28268, 28248, 43312, 66050, 97666, 128282, 134646, 133578, 157133, 166529),
+        (26922, 27303, 27263, 28386, 32998, 36426, 43635, 56479, 59248, 63651, 72568, 84976),
+    ),
+}
+STREAM_TIME = {"stream_time": {"unit": "ms", "better": "lower", "aggregate": "mean"}}
+
+
+def hp(numbers=range(1, 13), blocks=6, tests=tuple(HP), **options):
+    """HP's five tests with these numbers of streams, on a machine of four cores."""
+
+    def of_test(name):
+        times = dict(zip(("smt_on", "smt_off"), HP[name]))
+        return {"title": f"array, {name}", "metrics": STREAM_TIME, "model": lambda arm, _spot, placed: [times[arm][len(placed) - 1]] * len(placed)}
+
+    # A name in results has no capital letters that tell it from another one in file systems without them.
+    workloads = {f"{name.lower()}_write" if name.isupper() else name: of_test(name) for name in tests}
+    names = [f"free_{count}" for count in numbers]
+    return result_maker.result(workloads=workloads, shape=(1, 4, 2), blocks=blocks, noise=0.002, names=names, **options)
+
+
+# Pythian 2014, m3.xlarge: MB/s of each of two streams, by the CPUs that they were pinned to, and of one alone.
+PYTHIAN = {"single": 119.0, "cpus_0_1": 78.0, "cpus_0_2": 119.0, "same_cpu": 59.5}
+# Of 20 runs of two streams on any of four CPUs, the rates of all 40: MB/s -> how often.
+PYTHIAN_FREE = {113: 1, 114: 3, 115: 4, 116: 6, 117: 10, 118: 10, 119: 6}
+RATES = {"throughput": {"unit": "MB/s", "better": "higher", "aggregate": "sum"}}
+
+
+def pythian_free():
+    """Two streams on any of the four CPUs of a host that shows them as cores."""
+    rates = [float(rate) for rate, count in PYTHIAN_FREE.items() for _time in range(count)]
+    taken = iter(rates)
+    gzip = {"title": "gzip of a fixed stream", "metrics": RATES, "model": lambda _arm, _spot, placed: [next(taken) for _worker in placed]}
+    return result_maker.result(workloads={"gzip": gzip}, shape=(1, 4, 1), blocks=20, noise=0.0, compared=False, names=["free_2"])
+
+
+def pythian_pinned():
+    """The three pinned runs and one stream alone, six blocks of each."""
+    gzip = {"title": "gzip of a fixed stream", "metrics": RATES, "model": lambda _arm, spot, placed: [PYTHIAN[spot]] * len(placed)}
+    names = ["single", "same_cpu", "cpus_0_2", "cpus_0_1"]
+    return result_maker.result(workloads={"gzip": gzip}, shape=(1, 4, 1), blocks=6, noise=0.002, compared=False, names=names)
