@@ -33,6 +33,12 @@ TRUTH = {
     "smt-truth-apart": lambda two: {"cost_of_sharing": (0.0, 1 - 1 / two)},
     "smt-truth-one-core": lambda two: {"cost_of_sharing_alone": (1 - two / 2, 0.5), "smt_yield": (two, 1.0)},
 }
+# Guest -> numbers of streams, and from how many on SMT helps: None where the siblings have no CPU of this machine for themselves.
+STREAMS = {
+    "smt-truth-shared": ("2,4,6", None),
+    "smt-truth-apart": ("2,4,6", None),
+    "smt-truth-one-core": ("1,2,4", 2),
+}
 ROUNDS = 10
 # What the other processes of this machine, the emulators' own threads among them, take from one side more than from the other; and an interval of 95 %
 # misses by a little once in twenty times.
@@ -76,7 +82,8 @@ def alone(request):
         os.kill(pid, signal.SIGCONT)
 
 
-def test_the_intervals_hold_the_truth(two, guest):
+def evaluated(guest, run, **changed):
+    """The report's part of a guest that was evaluated."""
     command = [
         "ansible-playbook",
         "--inventory",
@@ -85,11 +92,15 @@ def test_the_intervals_hold_the_truth(two, guest):
         guest,
         "threadwise.smt.smt_eval",
         "--extra-vars",
-        json.dumps(dict(SETTINGS, smt_eval_run=guest)),
+        json.dumps({**SETTINGS, **changed, "smt_eval_run": run}),
     ]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     assert done.returncode == 0, done.stdout
-    comparisons = json.loads((RESULTS / guest / "results.json").read_text(encoding="utf-8"))["hosts"][0]["comparisons"]
+    return json.loads((RESULTS / run / "results.json").read_text(encoding="utf-8"))["hosts"][0]
+
+
+def test_the_intervals_hold_the_truth(two, guest):
+    comparisons = evaluated(guest, guest)["comparisons"]
     seen = {}
     truths = TRUTH[guest](two)
     for effect, (truth, other) in truths.items():
@@ -101,3 +112,14 @@ def test_the_intervals_hold_the_truth(two, guest):
             seen[effect, one["workload"], measure["low"], measure["value"], measure["high"], one["n"]] = holds
     print(guest, truths, *seen.items(), sep="\n")
     assert len(seen) == len(truths) and all(seen.values()), (truths, seen)
+
+
+def test_from_how_many_streams_on_smt_helps(guest):
+    numbers, truth = STREAMS[guest]
+    report = evaluated(guest, f"{guest}-streams", smt_eval_arms=["smt_on", "smt_off"], smt_eval_placements=[], smt_eval_streams=numbers, smt_eval_budget=120)
+    (found,) = report["crossovers"]
+    print(guest, found, report["conclusion"]["sentence"], sep="\n")
+    if truth is None:
+        assert found["status"] in ("never", "undecided"), found
+    else:
+        assert found["status"] == "found" and found["low"] <= truth <= found["high"], found

@@ -37,7 +37,7 @@ def bind(node: int) -> None:
         raise MemoryPolicyError(f"memory of node {node} cannot be chosen: the number of set_mempolicy(2) on {os.uname().machine} is not known here")
     words = (ctypes.c_ulong * (node // _LONG_BITS + 1))()
     words[node // _LONG_BITS] = 1 << node % _LONG_BITS
-    # The kernel reads one bit less than it is told (set_mempolicy(2), BUGS of get_mempolicy).
+    # The kernel reads one bit less than the number says (get_nodes() of mm/mempolicy.c).
     bits = ctypes.c_ulong(len(words) * _LONG_BITS + 1)
     if ctypes.CDLL(None, use_errno=True).syscall(ctypes.c_long(number), ctypes.c_int(_MPOL_BIND), words, bits) != 0:
         failure = ctypes.get_errno()

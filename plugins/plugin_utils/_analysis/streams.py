@@ -84,6 +84,20 @@ def above_the_cores(result: Result, comparisons: t.Sequence[Comparison]) -> list
     return [host_comparisons.turned(one) for by_streams in of_workloads for count, one in by_streams.items() if count > core_count]
 
 
+def described(result: Result, comparisons: t.Sequence[Comparison]) -> list[dict[str, t.Any]]:
+    """Return the crossover of each workload with streams as plain data: the fields of :class:`Crossover`, with the name and title of the workload.
+
+    Args:
+        result: a document accepted by :func:`result_files.load`.
+        comparisons: from :func:`comparisons.compare_host`.
+    """
+    found = []
+    for name, by_streams in of_each_workload(result, comparisons).items():
+        about = {key: host_comparisons.describe_workload(result, name)[key] for key in ("workload", "title")}
+        found.append({**about, **dataclasses.asdict(crossover(by_streams, cores(result)))})
+    return found
+
+
 def cores(result: Result) -> int | None:
     """Return the number of cores that streams could use: the CPUs of any stream with SMT off, else the cores of the host's facts; None where not known."""
     for name, where in ((result["plan"].get("placements") or {}).get(arms.SMT_OFF) or {}).items():

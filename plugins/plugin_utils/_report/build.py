@@ -23,7 +23,7 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion, paired, recommendation
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion, paired, recommendation, streams
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, hardware_classes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import registry
@@ -190,6 +190,7 @@ def summarise(result: dict[str, t.Any], file: str, settings: Settings) -> dict[s
         "recommendation": recommendation.recommend(result, comparisons, settings.licence),
         "comparisons": comparisons,
         "levels": host_comparisons.levels(result, settings.confidence),
+        "crossovers": streams.described(result, comparisons),
         "not_measured": host_comparisons.not_measured(result),
         "failures": host_comparisons.failures(result),
         "restored": result["restored"],

@@ -94,6 +94,22 @@ def test_a_crossover_does_not_depend_on_which_arm_is_the_baseline():
     assert crossover(document, "inner").streams == 8
 
 
+def test_a_crossover_as_plain_data():
+    document = studies.hp((4, 8, 12), tests=["inner", "OUTER"])
+    found, never = streams.described(document, host_comparisons.compare_host(document))
+    assert found == {
+        "workload": "inner",
+        "title": "array, inner",
+        "status": "found",
+        "streams": 8,
+        "low": 8,
+        "high": 8,
+        "cores": 4,
+        "measured": (4, 8, 12),
+    }
+    assert (never["workload"], never["status"], never["streams"]) == ("outer_write", "never", None)
+
+
 def test_the_cores_are_those_that_streams_could_use():
     document = studies.hp((2, 3, 8), tests=["inner"])
     document["plan"]["placements"]["smt_off"]["free_8"]["workers"] = ["0,2"] * 8
