@@ -8,9 +8,9 @@ module: smt_report
 short_description: Build the report of a run from the results that were collected
 version_added: 0.1.0
 description:
-  - Reads the result files of a run on the controller and writes what a person or another program reads beside them -
-    C(index.html), for more than one host a page for each (C(HOST.html)), C(results.csv) (a row a sample), C(comparisons.csv) (a row a
-    comparison), C(summary.md), C(results.json), C(metrics.prom) (OpenMetrics text) and C(samples.parquet) (all samples, for SQL queries).
+  - Reads the result files of a run on the controller and writes what a person or another program reads beside them - C(index.html), for more than one
+    host a page for each (C(HOST.html)), C(results.csv) (a row a sample), C(workers.csv) (a row a worker), C(comparisons.csv) (a row a comparison),
+    C(summary.md), C(results.json), C(metrics.prom) (OpenMetrics text), C(samples.parquet) and C(workers.parquet) (for SQL queries).
   - A page needs no network. Its first screen shows whether SMT should be on and how certain that is; details down to the samples follow.
   - What comes from a host is data. A file that is no sound result is refused by name, and the other hosts' pages are built.
   - The same results give the same files, so a second build changes nothing.
@@ -59,7 +59,7 @@ attributes:
 requirements:
   - scipy (on the controller)
 notes:
-  - Recommended on the controller are the Python packages duckdb, without which C(samples.parquet) is left out, vl-convert-python, without which charts are
+  - Recommended on the controller are the Python packages duckdb, without which the Parquet files are left out, vl-convert-python, without which charts are
     plain SVG, and jsonschema-rs, which validates results faster. A warning names what the report lacks.
 seealso:
   - module: threadwise.smt.smt_benchmark

@@ -33,8 +33,8 @@ class Refuse:
 
 sys.meta_path.insert(0, Refuse())
 """
-SENTENCE = "the report is made without samples.parquet and with plain charts, for which this controller lacks Python packages:"
-FILES = {"index.html", "comparisons.csv", "metrics.prom", "results.csv", "results.json", "summary.md"}
+SENTENCE = "the report is made without samples.parquet and without workers.parquet and with plain charts, for which this controller lacks Python packages:"
+FILES = {"index.html", "comparisons.csv", "metrics.prom", "results.csv", "results.json", "summary.md", "workers.csv"}
 
 
 def names(requirements):

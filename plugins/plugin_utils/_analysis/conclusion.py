@@ -289,10 +289,28 @@ def _costs(result: Result, comparisons: t.Sequence[Comparison]) -> list[str]:
         for one in comparisons
         if (one["kind"], one["placement"]) == ("arm", placements.SINGLE) and one["primary"] and one["verdict"] in ("gain", "loss") and not one["confounded"]
     )
+    costs += _other_side(comparisons)
     names = exposed(result)
     if names:
         costs.append(f"With SMT on the kernel calls this host vulnerable to {_join(names)}; speed says nothing about that.")
     return costs
+
+
+def _other_side(comparisons: t.Sequence[Comparison]) -> list[str]:
+    """Describe the further metrics of the whole machine on which SMT off has the opposite effect of that on the workload's primary metric."""
+    decided = {paired.GAIN: paired.LOSS, paired.LOSS: paired.GAIN}
+    every = host_comparisons.of_smt(comparisons, every_metric=True)
+    opposite = {(one["workload"], one.get("parameter")): decided.get(one["verdict"]) for one in every if one["primary"]}
+    found = [one for one in every if not one["primary"] and one["verdict"] == opposite.get((one["workload"], one.get("parameter")))]
+    sentences = [
+        (
+            f"The other side of it, {one['title']}: with SMT off {one['metric']} is {one['candidate_value'] / one['baseline_value']:.2f} times "
+            f"that with SMT on ({'better' if one['verdict'] == paired.GAIN else 'worse'})."
+        )
+        for one in found
+        if not one["confounded"]
+    ]
+    return sentences if len(sentences) <= NAMED else [*sentences[:NAMED], f"So it is with {len(sentences) - NAMED} further metrics of workloads."]
 
 
 def exposed(result: Result) -> list[str] | None:

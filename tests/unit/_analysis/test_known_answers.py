@@ -8,7 +8,7 @@ import math
 
 import pytest
 import studies
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired as paired_module, smt_metrics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion, paired as paired_module, smt_metrics
 
 
 def hp_ratios(test):
@@ -65,6 +65,17 @@ def test_four_cores_and_their_eight_threads():
     assert smt_metrics.smt_yield(5, 4) == 1.25
     for rate in (60, 70):
         assert smt_metrics.what_two_share(rate, 100) == "core"
+
+
+def test_a_quarter_more_throughput_at_more_than_half_as_much_again_of_latency():
+    document = studies.overhead()
+    comparisons = host_comparisons.compare_host(document)
+    on = {one["metric"]: host_comparisons.turned(one) for one in comparisons if one["placement"] == "all_threads"}
+    assert on["throughput"]["ratio"] == pytest.approx(1.25, rel=0.005) and on["throughput"]["verdict"] == "gain"
+    assert on["latency"]["candidate_value"] / on["latency"]["baseline_value"] == pytest.approx(1.6, rel=0.005) and on["latency"]["verdict"] == "loss"
+    found = conclusion.conclude(document, comparisons)
+    assert found["sentence"].startswith("Leave SMT on: with every online thread busy, turning it off costs compute-bound tasks 20")
+    assert found["costs"][0] == "The other side of it, compute-bound tasks: with SMT off latency is 0.63 times that with SMT on (better)."
 
 
 def test_core_cpi_of_two_threads():

@@ -26,7 +26,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_
 
 ATTACK = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{ 7*7 }}=cmd|' /C calc'!A0 @everyone [x](javascript:alert(1))"
 EVEN = {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "sysbench cpu"}
-FILES = {"index.html", "results.csv", "comparisons.csv", "summary.md", "results.json", "metrics.prom", "samples.parquet"}
+FILES = {"index.html", "results.csv", "comparisons.csv", "summary.md", "results.json", "metrics.prom", "samples.parquet", "workers.csv", "workers.parquet"}
 
 
 def built(directory, *documents, **settings):
@@ -36,7 +36,7 @@ def built(directory, *documents, **settings):
     results = result_files.result_paths(directory)
     made = build.build(results, directory, build.Settings(**settings))
     files = {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file() and path not in results}
-    return {name: content.decode() if name != "samples.parquet" else content for name, content in files.items()}, made.refused
+    return {name: content.decode() if not name.endswith(".parquet") else content for name, content in files.items()}, made.refused
 
 
 class Page(html.parser.HTMLParser):
@@ -214,7 +214,7 @@ def test_no_cell_of_the_csv_starts_a_formula(tmp_path):
     document["samples"][0].update(error="\t=1", ok=False)
     document["samples"][1].update(error=" =1", ok=False)
     files, _refused = built(tmp_path, document)
-    for name in ("results.csv", "comparisons.csv"):
+    for name in ("results.csv", "workers.csv", "comparisons.csv"):
         rows = list(csv.DictReader(io.StringIO(files[name])))
         assert rows
         for row in rows:
@@ -223,12 +223,14 @@ def test_no_cell_of_the_csv_starts_a_formula(tmp_path):
         assert rows[0]["host"] == "'=cmd|' /C calc'!A0"
 
 
-def test_the_csv_has_a_row_a_sample_and_a_row_a_comparison(tmp_path):
+def test_the_csv_has_a_row_a_sample_a_worker_and_a_comparison(tmp_path):
     document = result_maker.result(blocks=5)
     files, _refused = built(tmp_path, document)
     rows = list(csv.DictReader(io.StringIO(files["results.csv"])))
     assert [float(row["value"]) for row in rows] == [sample["metrics"]["throughput"]["value"] for sample in document["samples"]]
     assert {row["arm"] for row in rows} == {"smt_on", "smt_off"} and rows[0]["workers"] == "1"
+    workers = list(csv.DictReader(io.StringIO(files["workers.csv"])))
+    assert [float(row["value"]) for row in workers] == [worker["value"] for sample in document["samples"] for worker in sample["workers"]]
     comparisons = list(csv.DictReader(io.StringIO(files["comparisons.csv"])))
     assert [row["verdict"] for row in comparisons] == [one["verdict"] for one in json.loads(files["results.json"])["hosts"][0]["comparisons"]]
 

@@ -70,6 +70,11 @@ def modelled(groups, workload, _arm, _spot, workers):
     return [worker_rate(worker[0], workers, groups, workload) for worker in workers]
 
 
+def nothing_further(_arm, _spot):
+    """No metric beside the primary one."""
+    return {}
+
+
 def declared(workload):
     """The metrics of a workload, the primary one first."""
     return workload.get("metrics") or {"throughput": {"unit": workload["unit"], "better": "higher", "aggregate": "sum"}}
@@ -114,7 +119,7 @@ def result(
         host: name in the inventory
         run: name of the run
         workloads: name -> {rate, share, unit, title}; or, instead of rate and share, a ``model`` of each worker's value (arm, placement, workers) -> values,
-            for a metric that is declared in ``metrics``
+            for the first metric that is declared in ``metrics``; ``further`` gives the others of a sample (arm, placement) -> {metric: value}
         shape: sockets, cores a socket, threads a core
         blocks: how many blocks were measured
         noise: standard deviation of the log of each worker's rate
@@ -162,7 +167,13 @@ def result(
                 "ok": True,
                 "error": None,
                 "wall_seconds": 0.8,
-                "metrics": {metric: {"value": AGGREGATES[primary["aggregate"]](values), "unit": primary["unit"], "better": primary["better"]}},
+                "metrics": {
+                    metric: {"value": AGGREGATES[primary["aggregate"]](values), "unit": primary["unit"], "better": primary["better"]},
+                    **{
+                        other: {"value": value * math.exp(source.gauss(0, noise)), **{key: declared(workload)[other][key] for key in ("unit", "better")}}
+                        for other, value in workload.get("further", nothing_further)(arm_name, spot).items()
+                    },
+                },
                 "workers": [{"cpus": cpulist(worker), "value": value, "wall_seconds": 0.8, "cpu_seconds": 0.79} for worker, value in zip(workers, values)],
                 "parameter": None,
                 "telemetry": {"cpu_usage": {str(cpu): (1.0 if str(cpu) in busy else 0.02) for cpu in online[arm_name]}, "steal": 0.0},

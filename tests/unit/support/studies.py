@@ -68,3 +68,21 @@ def pythian_pinned():
     gzip = {"title": "gzip of a fixed stream", "metrics": RATES, "model": lambda _arm, spot, placed: [PYTHIAN[spot]] * len(placed)}
     names = ["single", "same_cpu", "cpus_0_2", "cpus_0_1"]
     return result_maker.result(workloads={"gzip": gzip}, shape=(1, 4, 1), blocks=6, noise=0.002, compared=False, names=names)
+
+
+# Measuring Intel Hyper-Thread overhead, 2016: four cores do 4 units a second, their eight threads 5, each unit then taking 1.6 s instead of 1 s.
+UNITS = {
+    "throughput": {"unit": "units/s", "better": "higher", "aggregate": "sum"},
+    "latency": {"unit": "s", "better": "lower", "aggregate": "max"},
+}
+
+
+def overhead(blocks=6):
+    """A machine of four cores, all threads busy with SMT on and off."""
+    units = {
+        "title": "compute-bound tasks",
+        "metrics": UNITS,
+        "model": lambda arm, _spot, placed: [(5 if arm == "smt_on" else 4) / len(placed)] * len(placed),
+        "further": lambda arm, _spot: {"latency": 1.6 if arm == "smt_on" else 1.0},
+    }
+    return result_maker.result(workloads={"units": units}, shape=(1, 4, 2), blocks=blocks, noise=0.002, names=["all_threads"])

@@ -51,6 +51,12 @@ class Host:
         return [row for sample in self.result["samples"] for row in _sample_rows(self.result, sample, workloads[sample["workload"]])]
 
     @functools.cached_property
+    def workers(self) -> list[list[t.Any]]:
+        """One row per worker of each sample, with the columns of :data:`WORKER_COLUMNS`."""
+        workloads = {one["name"]: one for one in self.result["plan"].get("workloads") or []}
+        return [row for sample in self.result["samples"] for row in _worker_rows(self.result, sample, workloads[sample["workload"]])]
+
+    @functools.cached_property
     def samples_text(self) -> str:
         """The same as CSV, with unescaped texts."""
         return tables.csv_text(self.samples)
@@ -106,6 +112,58 @@ SAMPLE_COLUMNS = {
     "started": "VARCHAR",
     "error": "VARCHAR",
 }
+
+
+WORKER_COLUMNS = {
+    "run": "VARCHAR",
+    "host": "VARCHAR",
+    "hardware_class": "VARCHAR",
+    "workload": "VARCHAR",
+    "placement": "VARCHAR",
+    "arm": "VARCHAR",
+    "block": "BIGINT",
+    "index": "BIGINT",
+    "parameter": "DOUBLE",
+    "worker": "BIGINT",
+    "cpus": "VARCHAR",
+    "metric": "VARCHAR",
+    "value": "DOUBLE",
+    "unit": "VARCHAR",
+    "wall_seconds": "DOUBLE",
+    "cpu_seconds": "DOUBLE",
+    "context_switches": "BIGINT",
+    "frequency_mhz": "DOUBLE",
+    "usage": "DOUBLE",
+}
+
+
+def _worker_rows(result: dict[str, t.Any], sample: dict[str, t.Any], workload: dict[str, t.Any]) -> t.Iterator[list[t.Any]]:
+    telemetry = host_comparisons.telemetry_of(sample)
+    for number, worker in enumerate(sample.get("workers") or []):
+        cpus = worker.get("cpus") or ""
+        # Of a worker that had several CPUs it is not known which of them it used.
+        own = cpus if cpus.isdigit() else None
+        yield [
+            result["run"],
+            result["host"],
+            result["facts"].get("hardware_class"),
+            sample["workload"],
+            sample["placement"],
+            sample["arm"],
+            sample["block"],
+            sample.get("index"),
+            sample.get("parameter"),
+            number,
+            cpus,
+            workload["primary"],
+            worker["value"],
+            workload["metrics"][workload["primary"]]["unit"],
+            worker.get("wall_seconds"),
+            worker.get("cpu_seconds"),
+            worker.get("context_switches"),
+            (telemetry.get("frequency") or {}).get(own),
+            (telemetry.get("cpu_usage") or {}).get(own),
+        ]
 
 
 def _sample_rows(result: dict[str, t.Any], sample: dict[str, t.Any], workload: dict[str, t.Any]) -> list[list[t.Any]]:

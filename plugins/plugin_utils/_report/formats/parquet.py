@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All samples of a run as one Parquet file for SQL queries, made by DuckDB, which can also query it."""
+"""Tables of a run as Parquet files for SQL queries, made by DuckDB, which can also query them; and samples.parquet, the table of all samples."""
 
 from __future__ import annotations
 
@@ -22,40 +22,43 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.bas
 NAME = "samples.parquet"
 
 
-@contextlib.contextmanager
-def _made(rows: t.IO[bytes]) -> t.Iterator[t.IO[bytes]]:
-    """Make the table.
+def table(name: str, columns: dict[str, str]) -> t.Callable[[t.IO[bytes]], contextlib.AbstractContextManager[t.IO[bytes]]]:
+    """Return what turns rows into a Parquet file.
 
     Args:
-        rows: CSV without a header, with the columns of :data:`SAMPLE_COLUMNS` and unescaped texts.
+        name: of the file, for messages.
+        columns: name of each column -> its type in DuckDB.
 
-    Yields:
-        The content of the table, valid within the context.
-
-    Raises:
-        FormatError: DuckDB fails.
+    Returns:
+        A context manager of the rows (CSV without a header, with unescaped texts) whose value is the content of the table. It raises FormatError where DuckDB
+        fails.
     """
-    with tempfile.TemporaryDirectory(prefix="smt_report.") as directory:
-        source, target = Path(directory, "rows.csv"), Path(directory, NAME)
-        with source.open("wb") as stream:
-            rows.seek(0)
-            shutil.copyfileobj(rows, stream)
-        try:
-            _convert(source, target)
-        except duckdb.Error as error:
-            raise FormatError(f"{NAME} was not made, all else was: DuckDB says {str(error).splitlines()[0][:200]}") from error
-        with target.open("rb") as table:
-            yield table
+
+    @contextlib.contextmanager
+    def made(rows: t.IO[bytes]) -> t.Iterator[t.IO[bytes]]:
+        with tempfile.TemporaryDirectory(prefix="smt_report.") as directory:
+            source, target = Path(directory, "rows.csv"), Path(directory, "table")
+            with source.open("wb") as stream:
+                rows.seek(0)
+                shutil.copyfileobj(rows, stream)
+            try:
+                _convert(source, target, columns)
+            except duckdb.Error as error:
+                raise FormatError(f"{name} was not made, all else was: DuckDB says {str(error).splitlines()[0][:200]}") from error
+            with target.open("rb") as content:
+                yield content
+
+    return made
 
 
-def _convert(source: Path, target: Path) -> None:
+def _convert(source: Path, target: Path, columns: dict[str, str]) -> None:
     """Convert CSV to Parquet with one thread and in the order of rows, so that the same rows give the same bytes."""
     with duckdb.connect(":memory:", config={"threads": 1, "memory_limit": "200MB"}) as connection:
         connection.execute("SET enable_progress_bar = false")
         connection.read_csv(
             str(source),
             header=False,
-            columns=SAMPLE_COLUMNS,
+            columns=columns,
             sep=",",
             quotechar='"',
             escapechar='"',
@@ -66,4 +69,4 @@ def _convert(source: Path, target: Path) -> None:
         ).write_parquet(str(target), compression="zstd")
 
 
-FORMAT = Format(name=NAME, host=lambda host: host.samples_text, missing_library=MISSING_LIBRARY, finish=_made)
+FORMAT = Format(name=NAME, host=lambda host: host.samples_text, missing_library=MISSING_LIBRARY, finish=table(NAME, SAMPLE_COLUMNS))

@@ -13,7 +13,7 @@ import jsonschema_rs
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import base, openmetrics, parquet, registry
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import base, openmetrics, parquet, registry, workers_parquet
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as openmetrics_parser
@@ -67,11 +67,30 @@ def test_samples_can_be_asked_in_sql(tmp_path):
     assert [value for (value,) in ask("SELECT value FROM SAMPLES WHERE host = '=cmd|x' AND ok")] == values
 
 
+def test_workers_in_sql(tmp_path):
+    """What sharing a core does to each worker: its rate, its CPU time, its CPU's frequency."""
+    document = result_maker.result(host="=cmd|x", blocks=4)
+    for sample in document["samples"]:
+        sample["telemetry"]["frequency"] = {cpu: 2000.0 + int(cpu) for cpu in sample["telemetry"]["cpu_usage"]}
+    built(tmp_path, document)
+    path = tmp_path / workers_parquet.NAME
+    assert duckdb.read_parquet(str(path)).columns == list(base.WORKER_COLUMNS)
+    rows = duckdb.sql(
+        f"SELECT worker, cpus, value, cpu_seconds, frequency_mhz, usage FROM '{path}' WHERE host = '=cmd|x' AND placement = 'siblings' ORDER BY block, worker"
+    ).fetchall()
+    samples = [sample for sample in document["samples"] if sample["placement"] == "siblings"]
+    assert rows == [
+        (number, worker["cpus"], worker["value"], 0.79, 2000.0 + int(worker["cpus"]), 1.0)
+        for sample in sorted(samples, key=lambda sample: sample["block"])
+        for number, worker in enumerate(sample["workers"])
+    ]
+
+
 def test_each_file_with_a_format_is_found():
     folder = Path(registry.__file__).parent
     declared = {path.stem for path in folder.glob("*.py") if "\nFORMAT = " in path.read_text(encoding="utf-8")}
     names = [one.name for one in registry.formats()]
-    assert len(names) == len(set(names)) == len(declared) == 6
+    assert len(names) == len(set(names)) == len(declared) == 8
 
 
 def test_no_host_can_take_the_file_of_a_format():
@@ -84,9 +103,12 @@ def test_no_host_can_take_the_file_of_a_format():
 def test_without_duckdb_all_else_is_made(tmp_path, monkeypatch):
     without = dataclasses.replace(parquet.FORMAT, missing_library=ImportError("No module named 'duckdb'", name="duckdb"))
     monkeypatch.setattr(parquet, "FORMAT", without)
+    monkeypatch.setattr(workers_parquet, "FORMAT", dataclasses.replace(workers_parquet.FORMAT, missing_library=without.missing_library))
     made = built(tmp_path, result_maker.result(blocks=4))
-    assert len(made.missing) == 1 and "without samples.parquet" in made.missing[0] and made.missing[0].endswith("pip install duckdb")
-    assert (tmp_path / "results.csv").exists() and not (tmp_path / parquet.NAME).exists()
+    assert (
+        len(made.missing) == 1 and "without samples.parquet and without workers.parquet" in made.missing[0] and made.missing[0].endswith("pip install duckdb")
+    )
+    assert (tmp_path / "results.csv").exists() and not list(tmp_path.glob("*.parquet"))
 
 
 SCHEMA = json.loads((Path(__file__).parents[4] / "docs" / "results.schema.json").read_text(encoding="utf-8"))

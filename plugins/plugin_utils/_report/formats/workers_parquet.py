@@ -1,0 +1,11 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""workers.parquet: the rows of workers.csv."""
+
+from __future__ import annotations
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import parquet, tables
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import WORKER_COLUMNS, Format
+
+NAME = "workers.parquet"
+FORMAT = Format(name=NAME, host=lambda host: tables.csv_text(host.workers), missing_library=parquet.MISSING_LIBRARY, finish=parquet.table(NAME, WORKER_COLUMNS))
