@@ -152,6 +152,12 @@ options:
     type: list
     elements: list
     default: []
+  response_limit:
+    description:
+      - Longest response time allowed, by the name of a workload that is measured at several loads, with its unit, such as V(2.0 s) for V(oltp). The report
+        says how many clients each arm serves within it. Without a limit, twice the response time of the fewest clients counts.
+    type: dict
+    default: {}
   budget:
     description: Seconds the plan may take. It stops at the end of the last block that fits.
     type: int
@@ -347,6 +353,7 @@ SETTINGS = (
     "placements",
     "streams",
     "cpus",
+    "response_limit",
     "budget",
     "blocks",
     "margin",
@@ -388,6 +395,7 @@ def main() -> None:
             "placements": {"type": "list", "elements": "str", "default": list(placements.DEFAULT)},
             "streams": {"type": "list", "elements": "str", "default": []},
             "cpus": {"type": "list", "elements": "list", "default": []},
+            "response_limit": {"type": "dict", "default": {}},
             "budget": {"type": "int", "default": 300},
             "blocks": {"type": "int"},
             "margin": {"type": "float", "default": 0.01},

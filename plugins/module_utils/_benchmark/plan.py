@@ -20,7 +20,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt import state a
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.version import COLLECTION_VERSION
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, custom
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, custom, response_limit
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import Workload, WorkloadError, described
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.prepared import PreparedWorkload, Sample
 
@@ -64,6 +64,7 @@ def check_settings(settings: "t.Mapping[str, t.Any]") -> None:
         no_host.workers(name)
     if not placement_names(settings):
         raise PlanError(f"no placement is given: choose from {', '.join(placements.CHOICES)}")
+    response_limit.in_seconds(settings["response_limit"], chosen(settings))
     limits: dict[str, tuple[float, float]] = {
         "budget": (1, 7 * 24 * 3600),
         "blocks": (1, 10000),
@@ -209,8 +210,9 @@ class Plan:
         run_directory: the created RunDirectory.
         outline: an Outline.
         settings: dict with ``workloads``, ``custom`` (the user's own commands), ``placements``, ``streams`` (numbers of streams, as texts that may be
-            ranges), ``cpus`` (the CPUs of explicit placements), ``budget`` (seconds), ``blocks`` (their maximum number, or None), ``sample_seconds``,
-            ``settle_seconds``, ``margin`` (the equivalence margin), ``sources`` ({file name: C source}).
+            ranges), ``cpus`` (the CPUs of explicit placements), ``response_limit`` ({workload: time with its unit}), ``budget`` (seconds), ``blocks``
+            (their maximum number, or None), ``sample_seconds``, ``settle_seconds``, ``margin`` (the equivalence margin), ``sources`` ({file name: C
+            source}).
 
     Attributes:
         files: the RunDirectory.
@@ -259,6 +261,7 @@ class Plan:
             host_environment: as from ``environment.read``.
             run: the name of the run.
         """
+        response_limits = response_limit.in_seconds(self.settings["response_limit"], chosen(self.settings))
         return {
             "schema": SCHEMA,
             "schema_version": SCHEMA_VERSION,
@@ -278,7 +281,9 @@ class Plan:
                 "order": order.DESCRIPTION,
                 "boots": None,
                 "confounded": False,
-                "workloads": [described(workload, self.outline.cpus) for workload in chosen(self.settings)],
+                "workloads": [
+                    dict(described(workload, self.outline.cpus), response_limit=response_limits.get(workload["name"])) for workload in chosen(self.settings)
+                ],
                 "placements": {arm: {name: _written(assignment) for name, assignment in by_name.items()} for arm, by_name in self.placements.items()},
             },
         }

@@ -8,6 +8,7 @@ for this host.
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 
 from ansible.module_utils import json_utils
@@ -149,7 +150,8 @@ def accept(name: str, stdout: str) -> dict[str, t.Any]:
     answer = text.parse(document)
     if not isinstance(answer, dict):
         raise text.BorderError("it is not a JSON object")
-    warnings = [text.line(one.get("msg") if isinstance(one, dict) else one) for one in _list(answer.get("warnings"))[:MOST_WARNINGS]]
+    texts = (one.get("msg") if isinstance(one, dict) else one for one in _list(answer.get("warnings")))
+    warnings = [text.line(one) for one in itertools.islice((one for one in texts if isinstance(one, str)), MOST_WARNINGS)]
     found = _failure(kind, answer) if answer.get("failed") else _success(kind, answer)
     return {**found, "warnings": warnings} if warnings else found
 

@@ -158,6 +158,7 @@ _WORKLOAD = schema.strict(
         ),
         "What it is measured at several values of; null for a workload without one.",
     ),
+    response_limit=schema.about(_SECONDS_OR_NULL, "Longest response time allowed, in seconds; null without a limit."),
 )
 
 _SETTING = {"type": ["string", "number", "null"], "maxLength": schema.MAX_TEXT}

@@ -21,6 +21,7 @@ SETTINGS = {
     "placements": ["single"],
     "streams": [],
     "cpus": [],
+    "response_limit": {},
     "budget": 600,
     "blocks": 3,
     "sample_seconds": 0.05,

@@ -65,6 +65,7 @@ def test_whatever_is_no_false_is_a_failure(said):
 def test_warnings_are_lines_for_a_terminal():
     actual = answers.accept("smt_facts", answer(warnings=[ESCAPE, {"msg": ESCAPE}, 7, *["x"] * 1000]))
     assert len(actual["warnings"]) == answers.MOST_WARNINGS and all(one.isprintable() for one in actual["warnings"])
+    assert "warnings" not in answers.accept("smt_facts", answer(warnings=[None, 7, {"msg": None}, {}]))
 
 
 @pytest.mark.parametrize("printed", ["", "sh: 1: python3: not found", "x" * 100, "}"])

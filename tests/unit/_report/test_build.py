@@ -124,6 +124,11 @@ def test_of_a_rate_the_time_of_a_stream_is_drawn_too(tmp_path):
     assert "time of a stream [s] by number of streams" in page and "stream_time [ms] by number of streams" in page
 
 
+def test_the_users_within_the_response_time_that_was_allowed(tmp_path):
+    page = Page(page_of(tmp_path, studies.sap())).text()
+    assert "most users, every online thread busy SMT on 650, SMT off 550 users before mean response times are over 2.000 s, the limit that was set" in page
+
+
 def test_the_histogram_has_the_workers_of_twenty_runs(tmp_path):
     page = page_of(tmp_path, studies.pythian_free())
     assert "how often which value of a worker came in 40" in page

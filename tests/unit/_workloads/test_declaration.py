@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import custom, declaration
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import custom, declaration, response_limit
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in.oltp import POSTGRESQL
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
 
@@ -67,3 +67,9 @@ def test_the_arguments_of_a_users_own_command_are_not_in_a_result():
     given = {"name": "own", "title": "pgbench", "argv": ["env", "PGPASSWORD=hunter2hunter2", "pgbench"], "metric": metric}
     own = declaration.described(custom.declarations([given])[0], 4)
     assert (own["argv"], own["title"]) == (["env"], "pgbench") and "hunter2" not in str(own)
+
+
+@pytest.mark.parametrize(("given", "seconds"), [("2.0 s", 2.0), ("500ms", 0.5), ("250 us", 0.00025)])
+def test_response_limits_are_in_seconds(given, seconds):
+    workloads = [BUILT_IN["oltp"], BUILT_IN["load_levels"]]
+    assert response_limit.in_seconds({"oltp": given}, workloads) == {"oltp": pytest.approx(seconds)}

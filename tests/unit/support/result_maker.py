@@ -9,6 +9,7 @@ whose core is shared by two does ``share`` of it, one that shares its CPU does h
 
 from __future__ import annotations
 
+import copy
 import datetime
 import functools
 import math
@@ -77,7 +78,7 @@ def nothing_further(_arm, _spot):
 
 def declared(workload):
     """The metrics of a workload, the primary one first."""
-    return workload.get("metrics") or {"throughput": {"unit": workload["unit"], "better": "higher", "aggregate": "sum"}}
+    return copy.deepcopy(workload.get("metrics")) or {"throughput": {"unit": workload["unit"], "better": "higher", "aggregate": "sum"}}
 
 
 def policy_result(name="overcommit_strict", without=(), title="strict overcommit", **options):

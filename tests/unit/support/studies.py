@@ -86,3 +86,25 @@ def overhead(blocks=6):
         "further": lambda arm, _spot: {"latency": 1.6 if arm == "smt_on" else 1.0},
     }
     return result_maker.result(workloads={"units": units}, shape=(1, 4, 2), blocks=blocks, noise=0.002, names=["all_threads"])
+
+
+# HP World 2004, SAP SD on a DL560: users -> response time in s, None where it failed.
+SAP = {"smt_on": {550: 0.3, 650: 1.99}, "smt_off": {550: 1.99, 650: None}}
+
+
+def sap(blocks=6):
+    """Two numbers of users on all threads, with Hyper-Threading on and off."""
+    metrics = {
+        "throughput": {"unit": "users", "better": "higher", "aggregate": "sum"},
+        "latency_mean": {"unit": "s", "better": "lower", "aggregate": "max"},
+    }
+    users = {"title": "SAP SD", "metrics": metrics, "model": lambda _arm, _spot, placed: [1.0] * len(placed)}
+    document = result_maker.result(workloads={"sap": users}, shape=(1, 4, 2), blocks=blocks, noise=0.002, names=["all_threads"])
+    document["plan"]["workloads"][0].update(parameter={"name": "users", "unit": "users", "values": [550, 650]}, response_limit=2.0)
+    samples = []
+    for sample in document["samples"]:
+        for number, time in SAP[sample["arm"]].items():
+            failed = {"ok": False, "error": "the response time was not reached", "metrics": {}, "workers": []}
+            served = {"throughput": {"value": number, "unit": "users", "better": "higher"}, "latency_mean": {"value": time, "unit": "s", "better": "lower"}}
+            samples.append({**sample, "parameter": number, **(failed if time is None else {"metrics": served})})
+    return {**document, "samples": samples}

@@ -144,8 +144,13 @@ def _workloads(result: dict[str, t.Any], summary: dict[str, t.Any]) -> list[dict
         samples.setdefault(sample["workload"], []).append(sample)
     found = []
     for name in dict.fromkeys(level["workload"] for level in summary["levels"]):
-        parameter = host_comparisons.declaration(result, name).get("parameter") or {}
-        about = {**host_comparisons.describe_workload(result, name), "parameter_name": parameter.get("name", "")}
+        declared = host_comparisons.declaration(result, name)
+        parameter = declared.get("parameter") or {}
+        about = {
+            **host_comparisons.describe_workload(result, name),
+            "parameter_name": parameter.get("name", ""),
+            "response_limit": declared.get("response_limit"),
+        }
         of_all_metrics = [level for level in summary["levels"] if level["workload"] == name]
         levels = [level for level in of_all_metrics if level["primary"]]
         titles = _arm_titles(result)
@@ -154,7 +159,7 @@ def _workloads(result: dict[str, t.Any], summary: dict[str, t.Any]) -> list[dict
         found.append(
             {
                 **about,
-                "combined": COMBINED.get(host_comparisons.declaration(result, name)["metrics"][about["metric"]].get("aggregate"), "of all workers"),
+                "combined": COMBINED.get(declared["metrics"][about["metric"]].get("aggregate"), "of all workers"),
                 "levels": levels,
                 "further": [
                     {**level, **result_metric}

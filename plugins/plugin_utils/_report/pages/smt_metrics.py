@@ -14,6 +14,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text
 Line = tuple[str, str, str]
 # Response times, the preferred one first.
 RESPONSES = ("latency_p99", "latency_median", "latency_mean")
+# Units of response times -> seconds.
+SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 # Knee of a curve of response times: this multiple of the response time with the fewest clients.
 KNEE = 2.0
 READS = {
@@ -35,7 +37,8 @@ def lines(
     """Return the SMT metrics that a workload's measurements allow.
 
     Args:
-        about: the workload, from :func:`host_comparisons.describe_workload`, with ``parameter_name``.
+        about: the workload, from :func:`host_comparisons.describe_workload`, with ``parameter_name`` and
+            ``response_limit`` (seconds, or None).
         comparisons: all of the host.
         levels: of the workload.
         samples: of the workload.
@@ -85,12 +88,16 @@ def _of_clients(about: t.Mapping[str, t.Any], levels: t.Sequence[t.Mapping[str, 
             curve = curves.setdefault(sample["placement"], {}).setdefault(sample["arm"], {})
             curve.setdefault(sample["parameter"], []).append(response)
     counted = about["parameter_name"]
+    unit = next((sample["metrics"][name].get("unit") for sample in measured if _response(sample, name)), "")
+    allowed = about.get("response_limit")
     found = []
     for placement, by_arm in curves.items():
         means = {arm: {value: fmean(values) for value, values in curve.items()} for arm, curve in by_arm.items()}
-        limit = KNEE * next(curve[min(curve)] for curve in means.values())
+        limit, why = KNEE * next(curve[min(curve)] for curve in means.values()), f"twice those of the fewest {counted}"
+        if allowed is not None and unit in SECONDS:
+            limit, why = allowed / SECONDS[unit], "the limit that was set"
         text = ", ".join(f"{titles.get(arm, arm)} {_most(curve, limit)}" for arm, curve in means.items())
-        reads = f"{counted} before {name.replace('latency_', '')} response times are over {report_text.number(limit)} ms, twice those of the fewest {counted}"
+        reads = f"{counted} before {name.replace('latency_', '')} response times are over {report_text.number(limit)} {unit}, {why}"
         found.append((f"most {counted}, {placements.title(placement)}", text, reads))
     return found
 
