@@ -261,7 +261,7 @@ def test_both_ways_draw_the_same_pictures(browser, one_host, tmp_path):
     result = result_maker.result(workloads=BOTH)
     summary = build_module.summarise(result, "web01.json", build_module.Settings())
     (tmp_path / "charts.js").write_text(charts.browser_script(), encoding="utf-8")
-    (tmp_path / "index.html").write_text(host_page.render(result, summary, True, 0.01, True), encoding="utf-8")
+    (tmp_path / "index.html").write_text(host_page.render(result, summary, True, True), encoding="utf-8")
     words = []
     for directory in (one_host, tmp_path):
         show(browser, directory / "index.html")

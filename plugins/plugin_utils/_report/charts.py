@@ -227,6 +227,8 @@ def _histogram() -> Spec:
     row = {"field": "arm", "type": "nominal", "sort": "@arms", "title": None, "header": {"labelAngle": 0, "labelAlign": "left"}}
     counts = {"tickMinStep": 1, "format": "d", "tickCount": 3, "minExtent": 30}
     return {
+        # Half of the last label of the axis, which the layout of a facet leaves out.
+        "padding": {"left": 6, "top": 6, "right": 24, "bottom": 6},
         "data": _data(),
         "facet": {"row": row},
         "spec": {
