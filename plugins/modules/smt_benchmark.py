@@ -338,10 +338,11 @@ restored:
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import ArmError
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import steps
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.placement import PlacementError
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.plan import PlanError
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectoryError
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.settings import SettingsError
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
+from ansible_collections.threadwise.smt.plugins.module_utils._topology.placement import PlacementError
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import WorkloadError
 
@@ -416,7 +417,7 @@ def main() -> None:
     settings = {**{name: module.params[name] for name in SETTINGS}, "sources": module.params["_sources"]}
     try:
         result = steps.STEPS[step](module.params["run"], settings)
-    except (ArmError, PlanError, PlacementError, WorkloadError, RunDirectoryError, HostError) as error:
+    except (ArmError, PlanError, PlacementError, SettingsError, WorkloadError, RunDirectoryError, HostError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, **result)
 

@@ -10,18 +10,25 @@ import contextlib
 import time
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import environment, order, placement, selection, stopping_rule
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import (
+    environment,
+    order,
+    selection,
+    settings as plan_settings,
+    stopping_rule,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import MOST_BYTES, RunDirectory, RunDirectoryError
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._host.text import utc_now
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner, telemetry
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._topology import placement
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.version import COLLECTION_VERSION
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, custom, response_limit
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import Workload, WorkloadError, described
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import response_limit
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import WorkloadError, described
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.prepared import PreparedWorkload, Sample
 
 SCHEMA = "threadwise.smt/result"
@@ -39,81 +46,6 @@ class PlanError(Exception):
 
 class Interrupted(BaseException):
     """The early end of a plan by a signal."""
-
-
-def check_settings(settings: "t.Mapping[str, t.Any]") -> None:
-    """Check that a plan's settings are valid.
-
-    Args:
-        settings: as for ``Plan``.
-
-    Raises:
-        PlanError: a setting is not valid. The message gives the allowed values, as for the other exceptions.
-        ArmError: an arm does not exist.
-        WorkloadError: a workload does not exist, or a user's own command is not valid.
-        PlacementError: a placement does not exist.
-    """
-    names = settings["workloads"]
-    if len(set(names)) < len(names):
-        raise PlanError(f"workloads has a name twice: {', '.join(names)}")
-    if not chosen(settings):
-        raise PlanError(f"no workload is given: choose from {', '.join(sorted(catalogue.BUILT_IN))}, or give a command of your own")
-    selection.check(settings["arms"])
-    no_host = placement.Placements((), (), ())
-    for name in placement_names(settings):
-        no_host.workers(name)
-    if not placement_names(settings):
-        raise PlanError(f"no placement is given: choose from {', '.join(placements.CHOICES)}")
-    response_limit.in_seconds(settings["response_limit"], chosen(settings))
-    limits: dict[str, tuple[float, float]] = {
-        "budget": (1, 7 * 24 * 3600),
-        "blocks": (1, 10000),
-        "sample_seconds": (0.05, 600),
-        "settle_seconds": (0, 600),
-        "margin": (0.0001, 0.5),
-    }
-    for name, (least, most) in limits.items():
-        value = settings[name]
-        if value is not None and not least <= value <= most:
-            raise PlanError(f"{name} is {value}: it must be from {least} to {most}")
-
-
-def chosen(settings: "t.Mapping[str, t.Any]") -> "list[Workload]":
-    """Return the declarations of a plan's workloads, in order.
-
-    Args:
-        settings: as for ``Plan``.
-
-    Raises:
-        WorkloadError: a workload does not exist, or a user's own command is not valid.
-    """
-    return catalogue.named(settings["workloads"]) + custom.declarations(settings["custom"])
-
-
-def placement_names(settings: "t.Mapping[str, t.Any]") -> "list[str]":
-    """Return the names of a plan's placements, each once, in order.
-
-    Args:
-        settings: as for ``Plan``.
-
-    Raises:
-        PlanError: the numbers of streams, or the CPUs, are not valid.
-    """
-    try:
-        counts = [count for one in settings["streams"] for count in cpulist.parse(str(one))]
-    except cpulist.CpuListError as error:
-        raise PlanError(f"streams is not a list of numbers of streams: {error}: give for example 1-12, or [1, 2, 4, 8]") from None
-    if not all(1 <= count <= placement.MOST_WORKERS for count in counts):
-        raise PlanError(f"streams has numbers that are not from 1 to {placement.MOST_WORKERS}")
-    explicit = []
-    for cpus in settings["cpus"]:
-        name = placements.on_cpus(cpus)
-        if not cpus or placements.explicit(name) is None:
-            raise PlanError(
-                f"cpus has the entry {cpus}: give the CPUs of one placement, one for each worker, such as [0, 2]; at most {placements.MOST_EXPLICIT} CPUs"
-            )
-        explicit.append(name)
-    return list(dict.fromkeys([*settings["placements"], *(f"{placements.FREE}_{count}" for count in counts), *explicit]))
 
 
 class Outline:
@@ -241,7 +173,7 @@ class Plan:
         self.started = time.monotonic()
         self.skipped: list[Skipped] = []
         self.prepared: dict[str, PreparedWorkload] = {}
-        self.failures = dict.fromkeys((workload["name"] for workload in chosen(settings)), 0)
+        self.failures = dict.fromkeys((workload["name"] for workload in plan_settings.chosen(settings)), 0)
         self.items: dict[str, list[Item]] = {arm: [] for arm in outline.arms.names}
         self.placements = {arm: outline.placements(arm) for arm in outline.arms.names}
         self.recorder = telemetry.Recorder(outline.topology.cores)
@@ -261,7 +193,7 @@ class Plan:
             host_environment: as from ``environment.read``.
             run: the name of the run.
         """
-        response_limits = response_limit.in_seconds(self.settings["response_limit"], chosen(self.settings))
+        response_limits = response_limit.in_seconds(self.settings["response_limit"], plan_settings.chosen(self.settings))
         return {
             "schema": SCHEMA,
             "schema_version": SCHEMA_VERSION,
@@ -282,7 +214,8 @@ class Plan:
                 "boots": None,
                 "confounded": False,
                 "workloads": [
-                    dict(described(workload, self.outline.cpus), response_limit=response_limits.get(workload["name"])) for workload in chosen(self.settings)
+                    dict(described(workload, self.outline.cpus), response_limit=response_limits.get(workload["name"]))
+                    for workload in plan_settings.chosen(self.settings)
                 ],
                 "placements": {arm: {name: _written(assignment) for name, assignment in by_name.items()} for arm, by_name in self.placements.items()},
             },
@@ -320,7 +253,7 @@ class Plan:
     def _prepare(self) -> None:
         """Find out which workloads work on this host, and how much work makes a sample of the wanted length."""
         self.progress("preparing")
-        for declaration in chosen(self.settings):
+        for declaration in plan_settings.chosen(self.settings):
             name = declaration["name"]
             try:
                 workload = PreparedWorkload(declaration, self.files, self.settings["sources"], self.settings["sample_seconds"], self.outline.cpus)

@@ -9,7 +9,7 @@ import types
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import base
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import environment, plan, selection
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import environment, plan, selection, settings as plan_settings
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import (
     RunDirectory,
     RunDirectoryError,
@@ -57,13 +57,13 @@ def describe(name: str, settings: "t.Mapping[str, t.Any]") -> "dict[str, t.Any]"
 
     Raises:
         RunDirectoryError: the name of the run is not valid.
-        PlanError: a setting is not valid.
+        SettingsError: a setting is not valid.
         ArmError: an arm does not exist.
         WorkloadError: a workload does not exist, or a user's own command is not valid.
         PlacementError: a placement does not exist.
     """
     RunDirectory(base_directory(), name)
-    plan.check_settings(settings)
+    plan_settings.check_settings(settings)
     host = smt_facts.gather(HostFs("/"))
     outline = _outline(host, settings, smt_state.read("/"))
     left_out = _missing(settings)
@@ -72,7 +72,7 @@ def describe(name: str, settings: "t.Mapping[str, t.Any]") -> "dict[str, t.Any]"
         "announcement": [*announcement(host, outline, settings), *(_left_out(workload, reason) for workload, reason in left_out)],
         "arms": outline.arms.described(),
         "arms_left_out": outline.arms.left_out,
-        "workloads": [workload["name"] for workload in plan.chosen(settings) if workload["name"] not in lacking],
+        "workloads": [workload["name"] for workload in plan_settings.chosen(settings) if workload["name"] not in lacking],
         "workloads_left_out": [{"name": workload["name"], "reason": reason} for workload, reason in left_out],
         "missing_packages": sorted({package for package in (declaration.package(workload) for workload, _reason in left_out) if package is not None}),
         "obstacles": _obstacles(HostFs("/"), outline),
@@ -106,7 +106,7 @@ def _known(value: object) -> object:
 def _missing(settings: "t.Mapping[str, t.Any]") -> "list[tuple[declaration.Workload, str]]":
     """Return the workloads whose commands this host does not have, each with what is missing."""
     path = os.environ.get("PATH", os.defpath)
-    found = [(workload, declaration.missing(workload, path)) for workload in plan.chosen(settings)]
+    found = [(workload, declaration.missing(workload, path)) for workload in plan_settings.chosen(settings)]
     return [(workload, reason) for workload, reason in found if reason is not None]
 
 
@@ -135,7 +135,7 @@ def _outline(host: "t.Mapping[str, t.Any]", settings: "t.Mapping[str, t.Any]", o
     cores = topology.read_topology(filesystem, topology_cache.load(filesystem))
     selected = settings["affinity_conflicts_of"] if settings["affinity_conflicts"] == "fail" else []
     arms = selection.Arms(settings["arms"], base.Host(host, cores, origin, selected, settings["overcommit_ratio"]))
-    return plan.Outline(arms, cores, os.sched_getaffinity(0), plan.placement_names(settings), topology.read_memory_nodes(filesystem))
+    return plan.Outline(arms, cores, os.sched_getaffinity(0), plan_settings.placement_names(settings), topology.read_memory_nodes(filesystem))
 
 
 def measure(name: str, settings: "t.Mapping[str, t.Any]") -> "dict[str, str | None]":
@@ -149,7 +149,7 @@ def measure(name: str, settings: "t.Mapping[str, t.Any]") -> "dict[str, str | No
         dict: ``outcome`` (``completed``, ``failed``, ``interrupted``) and ``message`` (str or None).
 
     Raises:
-        PlanError: a setting is not valid; as for the other exceptions, nothing was measured or switched.
+        SettingsError: a setting is not valid; as for the other exceptions, nothing was measured or switched.
         ArmError: an arm does not exist.
         WorkloadError: a workload does not exist, or a user's own command is not valid.
         PlacementError: a placement does not exist.
@@ -157,7 +157,7 @@ def measure(name: str, settings: "t.Mapping[str, t.Any]") -> "dict[str, str | No
         HostLockError: another run holds the host, or a change on it waits to be confirmed.
         WatchdogError: the watchdog cannot be started.
     """
-    plan.check_settings(settings)
+    plan_settings.check_settings(settings)
     files = RunDirectory(base_directory(), name)
     with _alone(f"an evaluation (run {name})") as lock:
         _see_that_no_change_waits(HostFs("/"))

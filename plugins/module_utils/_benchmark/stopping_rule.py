@@ -9,7 +9,7 @@ import math
 import statistics
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.placement import Assignment
+from ansible_collections.threadwise.smt.plugins.module_utils._topology.placement import Assignment
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 
 # With fewer blocks the ranks behind a verdict have too few values, and an interval is too often narrow by chance.

@@ -5,10 +5,10 @@
 import re
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import units
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import Workload, WorkloadError
 
-_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
-_TIME = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(s|ms|us)\Z")
+_TIME = re.compile(rf"([0-9]{{1,9}}(?:\.[0-9]{{1,9}})?) ?({'|'.join(units.SECONDS)})\Z")
 # The shortest and the longest limit in seconds.
 LIMITS = (1e-6, 86400.0)
 
@@ -24,15 +24,28 @@ def in_seconds(given: "t.Mapping[str, t.Any]", workloads: "t.Iterable[Workload]"
         WorkloadError: a time is not valid, or the workload is not one of these that is measured at several values of a parameter.
     """
     measured = {workload["name"] for workload in workloads if workload["parameter"]}
-    found = {}
-    for name, time in given.items():
+    for name in given:
         if name not in measured:
             raise WorkloadError(
                 f"response_limit names {str(name)[:80]!r}: it can be set for workloads of this plan that are measured at several loads, such as oltp"
             )
+    return times(given)
+
+
+def times(given: "t.Mapping[str, t.Any]") -> "dict[str, float]":
+    """Return the limits in seconds by the name of the workload, whatever the plan's workloads are.
+
+    Args:
+        given: as for :func:`in_seconds`.
+
+    Raises:
+        WorkloadError: a time is not valid.
+    """
+    found = {}
+    for name, time in given.items():
         match = _TIME.match(str(time))
-        seconds = float(match.group(1)) * _SECONDS[match.group(2)] if match else 0.0
+        seconds = float(match.group(1)) * units.SECONDS[match.group(2)] if match else 0.0
         if not LIMITS[0] <= seconds <= LIMITS[1]:
-            raise WorkloadError(f"response_limit of {name} is {str(time)[:80]!r}: give a time with its unit, such as 2.0 s or 500 ms")
+            raise WorkloadError(f"response_limit of {str(name)[:80]} is {str(time)[:80]!r}: give a time with its unit, such as 2.0 s or 500 ms")
         found[name] = seconds
     return found

@@ -50,13 +50,14 @@ def conclude(result: Result, comparisons: t.Sequence[Comparison]) -> dict[str, t
         ``{recommendation, sentence, basis, costs, cautions, next}``: ``recommendation`` is ``on``, ``off``, ``either``, ``by_workload``,
         ``undecided`` or ``not_compared``; ``costs`` and ``cautions`` are lists of sentences; ``next`` names what to measure next, or is None.
     """
-    main = deciding(result, comparisons)
+    curves = streams.curves(result, comparisons)
+    main = deciding(comparisons, curves)
     choice = recommendation(main)
     changed = [*main, *host_comparisons.of_other_arms(comparisons)]
     more = more_to_measure(result, changed)
     return {
         "recommendation": choice,
-        "sentence": _sentence(result, comparisons, main, choice),
+        "sentence": _sentence(result, comparisons, curves, main, choice),
         "basis": _confidence_text(changed or [one for one in comparisons if one["kind"] == "placement"]),
         "costs": [*_costs(result, comparisons), *_observed(result)],
         "cautions": _cautions(result),
@@ -64,9 +65,9 @@ def conclude(result: Result, comparisons: t.Sequence[Comparison]) -> dict[str, t
     }
 
 
-def deciding(result: Result, comparisons: t.Sequence[Comparison]) -> list[Comparison]:
+def deciding(comparisons: t.Sequence[Comparison], curves: t.Iterable[streams.Curve]) -> list[Comparison]:
     """Return the comparisons of SMT off against SMT on that decide: of the whole machine, or where it was not measured, of more streams than cores."""
-    return host_comparisons.of_smt(comparisons) or streams.above_the_cores(result, comparisons)
+    return host_comparisons.of_smt(comparisons) or [one for curve in curves for one in curve.above_the_cores()]
 
 
 def recommendation(main: t.Sequence[Comparison]) -> str:
@@ -91,7 +92,7 @@ def outcome(group: t.Sequence[Comparison]) -> str:
     return BETTER if "gain" in verdicts else EQUAL
 
 
-def _sentence(result: Result, comparisons: t.Sequence[Comparison], main: t.Sequence[Comparison], choice: str) -> str:
+def _sentence(result: Result, comparisons: t.Sequence[Comparison], curves: t.Sequence[streams.Curve], main: t.Sequence[Comparison], choice: str) -> str:
     others = _of_other_arms(result, comparisons)
     if choice == NOT_COMPARED:
         return " ".join([*others, "SMT was not switched."]) if others else _without_comparison(result, comparisons)
@@ -102,7 +103,7 @@ def _sentence(result: Result, comparisons: t.Sequence[Comparison], main: t.Seque
         BY_WORKLOAD: "It depends on the work",
         UNDECIDED: "Not decided",
     }[choice]
-    by_streams = _by_streams(result, comparisons)
+    by_streams = _by_streams(curves)
     if by_streams and not host_comparisons.of_smt(comparisons):
         return " ".join([f"{'It depends on how much runs at once' if choice == BY_WORKLOAD else opening}: {by_streams}.", *others])
     others = [*([f"{_capital(by_streams)}."] if by_streams else []), *others]
@@ -111,19 +112,17 @@ def _sentence(result: Result, comparisons: t.Sequence[Comparison], main: t.Seque
     return " ".join([f"{opening}: with every online thread busy, {clauses}{confounded}.", *others])
 
 
-def _by_streams(result: Result, comparisons: t.Sequence[Comparison]) -> str:
+def _by_streams(curves: t.Sequence[streams.Curve]) -> str:
     """Describe from how many streams on SMT helps, and what it costs at worst; empty where no streams were compared."""
-    of_workloads = streams.of_each_workload(result, comparisons)
     by_text: dict[tuple[bool, str], list[str]] = {}
-    for name, by_streams in of_workloads.items():
-        found = streams.crossover(by_streams, streams.cores(result))
-        known = found.status in (streams.FOUND, streams.NEVER)
-        by_text.setdefault((known, found.text()), []).append(host_comparisons.describe_workload(result, name)["title"])
+    for curve in curves:
+        known = curve.crossover.status in (streams.FOUND, streams.NEVER)
+        by_text.setdefault((known, curve.crossover.text()), []).append(curve.title)
     clauses: list[str] = []
     for (known, text), titles in by_text.items():
         it = "it" if clauses else "SMT"
         clauses.append(f"{it} helps {_join(titles)} {text}" if known else f"whether {it} helps {_join(titles)} is {text}")
-    losses = [(one["ratio"], count, one) for by_streams in of_workloads.values() for count, one in by_streams.items() if one["verdict"] == paired.LOSS]
+    losses = [(one["ratio"], count, one) for curve in curves for count, one in curve.comparisons.items() if one["verdict"] == paired.LOSS]
     if losses:
         ratio, _count, one = min(losses, key=lambda loss: loss[:2])
         clauses.append(f"at worst it costs {percent(1 - ratio)} ({one['title']}, {placements.title(one['placement'])})")
@@ -310,7 +309,7 @@ def _other_side(comparisons: t.Sequence[Comparison]) -> list[str]:
         for one in found
         if not one["confounded"]
     ]
-    return sentences if len(sentences) <= NAMED else [*sentences[:NAMED], f"So it is with {len(sentences) - NAMED} further metrics of workloads."]
+    return sentences if len(sentences) <= NAMED else [*sentences[:NAMED], f"The same holds for {len(sentences) - NAMED} further metrics."]
 
 
 def exposed(result: Result) -> list[str] | None:

@@ -12,7 +12,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion, streams
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison, Result
 
 
@@ -45,7 +45,7 @@ def recommend(result: Result, comparisons: t.Sequence[Comparison], licence: Lice
         one ``{name, title, outcome, reasons, measure}`` for each arm that has nothing to do with SMT, with ``outcome`` from
         :func:`conclusion.outcome`; about these nothing is chosen.
     """
-    main = conclusion.deciding(result, comparisons)
+    main = conclusion.deciding(comparisons, streams.curves(result, comparisons))
     performance = conclusion.recommendation(main)
     others = [*_vulnerabilities(result), *_licence(result, main, licence)]
     sides = {reason["points_to"] for reason in others} - {None}

@@ -52,49 +52,52 @@ class Crossover:
         return f"not known: {wanted}"
 
 
-def compared(comparisons: t.Iterable[Comparison], workload: str, parameter: float | None = None) -> dict[int, Comparison]:
-    """Return the comparisons of SMT on against off by number of streams, in rising order, for the primary metric of a workload.
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """The comparisons of SMT on against off by number of streams, for the primary metric of a workload.
 
-    Args:
-        comparisons: from :func:`comparisons.compare_host`.
-        workload: its name.
-        parameter: the value of its parameter, or None.
+    Attributes:
+        workload: name of the workload.
+        title: of the workload.
+        comparisons: number of streams -> comparison, in rising order.
+        crossover: from which number of streams on SMT helps.
     """
-    found = {}
-    for one in comparisons:
-        streams = placements.numbered(one["placement"])
-        of_workload = one["primary"] and (one["workload"], one.get("parameter")) == (workload, parameter)
-        if of_workload and streams and streams.kind == placements.FREE and one["kind"] == "arm" and host_comparisons.is_of_smt(one):
-            found[streams.workers] = one if one["effect"] == arms.SMT_ON else host_comparisons.turned(one)
-    return dict(sorted(found.items()))
+
+    workload: str
+    title: str
+    comparisons: dict[int, Comparison]
+    crossover: Crossover
+
+    def above_the_cores(self) -> list[Comparison]:
+        """Return the comparisons of SMT off against SMT on with more streams than cores: those that SMT can make a difference to."""
+        core_count = self.crossover.cores
+        return [] if core_count is None else [host_comparisons.turned(one) for count, one in self.comparisons.items() if count > core_count]
+
+    def described(self) -> dict[str, t.Any]:
+        """Return the crossover as plain data: the fields of :class:`Crossover`, with its text, and the name and title of the workload."""
+        return {"workload": self.workload, "title": self.title, "text": self.crossover.text(), **dataclasses.asdict(self.crossover)}
 
 
-def of_each_workload(result: Result, comparisons: t.Sequence[Comparison]) -> dict[str, dict[int, Comparison]]:
-    """Return :func:`compared` of each workload without a parameter that has such comparisons: name of the workload -> number of streams -> comparison."""
-    found = {name: compared(comparisons, name) for name in host_comparisons.primary_metrics(result)}
-    return {name: by_streams for name, by_streams in found.items() if by_streams}
-
-
-def above_the_cores(result: Result, comparisons: t.Sequence[Comparison]) -> list[Comparison]:
-    """Return the comparisons of SMT off against SMT on with more streams than cores: those that SMT can make a difference to."""
-    core_count = cores(result)
-    if core_count is None:
-        return []
-    of_workloads = of_each_workload(result, comparisons).values()
-    return [host_comparisons.turned(one) for by_streams in of_workloads for count, one in by_streams.items() if count > core_count]
-
-
-def described(result: Result, comparisons: t.Sequence[Comparison]) -> list[dict[str, t.Any]]:
-    """Return the crossover of each workload with streams as plain data: the fields of :class:`Crossover`, with the name and title of the workload.
+def curves(result: Result, comparisons: t.Iterable[Comparison]) -> list[Curve]:
+    """Return the curve of each workload without a parameter that was compared at any number of streams.
 
     Args:
         result: a document accepted by :func:`result_files.load`.
         comparisons: from :func:`comparisons.compare_host`.
     """
+    by_workload: dict[str, dict[int, Comparison]] = {name: {} for name in host_comparisons.primary_metrics(result)}
+    for one in comparisons:
+        streams = placements.numbered(one["placement"])
+        of_streams = streams and streams.kind == placements.FREE and one["kind"] == "arm" and host_comparisons.is_of_smt(one)
+        if streams and of_streams and one["primary"] and one.get("parameter") is None:
+            by_workload[one["workload"]][streams.workers] = one if one["effect"] == arms.SMT_ON else host_comparisons.turned(one)
+    core_count = cores(result)
     found = []
-    for name, by_streams in of_each_workload(result, comparisons).items():
-        about = {key: host_comparisons.describe_workload(result, name)[key] for key in ("workload", "title")}
-        found.append({**about, **dataclasses.asdict(crossover(by_streams, cores(result)))})
+    for name, unordered in by_workload.items():
+        if unordered:
+            by_streams = dict(sorted(unordered.items()))
+            title = host_comparisons.describe_workload(result, name)["title"]
+            found.append(Curve(name, title, by_streams, crossover(by_streams, core_count)))
     return found
 
 
@@ -112,7 +115,7 @@ def crossover(by_streams: t.Mapping[int, Comparison], core_count: int | None) ->
     """Return the crossover of one workload.
 
     Args:
-        by_streams: from :func:`compared`.
+        by_streams: the comparisons of a :class:`Curve`.
         core_count: from :func:`cores`.
     """
     measured = tuple(by_streams)

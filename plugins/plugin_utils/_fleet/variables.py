@@ -13,7 +13,11 @@ import typing as t
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.yaml import yaml_load
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import settings as plan_settings
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._topology import placement
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, custom, response_limit
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import WorkloadError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.errors import FleetError
 
 Spec = dict[str, t.Any]
@@ -60,6 +64,16 @@ RANGES: dict[str, tuple[float | None, float | None]] = {
     "smt_report_margin": (0, 0.5),
     "smt_runtime_rollback_after": (0, None),
 }
+# What a value has to be that its type does not say, as the plan on the host checks it: functions that raise one of `_INVALID`.
+_CHECKS: dict[str, t.Callable[[t.Any], object]] = {
+    "smt_eval_cpus": plan_settings.on_cpus,
+    "smt_eval_custom": custom.declarations,
+    "smt_eval_placements": plan_settings.check_placements,
+    "smt_eval_response_limit": response_limit.times,
+    "smt_eval_streams": plan_settings.of_streams,
+    "smt_eval_workloads": catalogue.named,
+}
+_INVALID = (placement.PlacementError, plan_settings.SettingsError, WorkloadError)
 # What the roles set for users to read.
 RESULTS = ("smt_boot_reboot_required", "smt_eval_result", "smt_policy_before", "smt_policy_judged", "smt_report_result")
 # Each host has a status for a bad value of these: `bad_policy`.
@@ -182,9 +196,10 @@ def _malformed(name: str, value: t.Any, spec: Spec) -> str | None:
     number = expected in ("int", "float") and isinstance(value, bool)
     nested = expected in ("str", "path") and isinstance(value, (list, dict))
     used = {key: spec[key] for key in ("type", "elements", "choices", "options") if key in spec}
-    errors = _VALIDATOR({name: used}).validate({name: value}).error_messages
+    validated = _VALIDATOR({name: used}).validate({name: value})
+    errors = validated.error_messages
     if not (errors or number or nested):
-        return _out_of_range(float(value), *RANGES[name]) if name in RANGES else None
+        return _out_of_range(float(value), *RANGES[name]) if name in RANGES else _unusable(name, validated.validated_parameters[name])
     if "options" in spec and isinstance(value, list):
         return "; ".join(errors)
     choices = [str(choice) for choice in spec.get("choices", ())]
@@ -192,6 +207,14 @@ def _malformed(name: str, value: t.Any, spec: Spec) -> str | None:
         allowed = f"{', '.join(choices[:-1])} or {choices[-1]}"
         return f"it must be a list of {allowed}" if expected == "list" else f"it must be {allowed}"
     return f"it must be {_TYPES.get(expected, expected)}"
+
+
+def _unusable(name: str, value: t.Any) -> str | None:
+    try:
+        _CHECKS.get(name, str)(value)
+    except _INVALID as error:
+        return str(error)
+    return None
 
 
 def _out_of_range(value: float, least: float | None, greatest: float | None) -> str | None:

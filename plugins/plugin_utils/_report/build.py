@@ -190,7 +190,7 @@ def summarise(result: dict[str, t.Any], file: str, settings: Settings) -> dict[s
         "recommendation": recommendation.recommend(result, comparisons, settings.licence),
         "comparisons": comparisons,
         "levels": host_comparisons.levels(result, settings.confidence),
-        "crossovers": streams.described(result, comparisons),
+        "crossovers": [curve.described() for curve in streams.curves(result, comparisons)],
         "not_measured": host_comparisons.not_measured(result),
         "failures": host_comparisons.failures(result),
         "restored": result["restored"],

@@ -18,8 +18,7 @@ def lines(document, name="gzip"):
     about = {**host_comparisons.describe_workload(document, name), "parameter_name": ""}
     levels = [one for one in host_comparisons.levels(document) if one["workload"] == name]
     comparisons = host_comparisons.compare_host(document)
-    by_streams = streams.compared(comparisons, name)
-    crossover = streams.crossover(by_streams, streams.cores(document)) if by_streams else None
+    crossover = next((one.described() for one in streams.curves(document, comparisons) if one.workload == name), None)
     return {line[0]: line[1] for line in smt_metrics_part.lines(about, comparisons, levels, samples, crossover)}
 
 

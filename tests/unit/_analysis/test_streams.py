@@ -9,9 +9,12 @@ import studies
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion, recommendation, streams
 
 
+def curve(document, comparisons, workload):
+    return next(one for one in streams.curves(document, comparisons) if one.workload == workload)
+
+
 def crossover(document, workload):
-    compared = streams.compared(host_comparisons.compare_host(document), workload)
-    return streams.crossover(compared, streams.cores(document))
+    return curve(document, host_comparisons.compare_host(document), workload).crossover
 
 
 @pytest.fixture(name="published", scope="module")
@@ -32,14 +35,14 @@ def of_all_tests():
 )
 def test_published_crossovers(published, workload, streams_from, text):
     document, comparisons = published
-    found = streams.crossover(streams.compared(comparisons, workload), streams.cores(document))
+    found = curve(document, comparisons, workload).crossover
     assert (found.streams, found.text()) == (streams_from, text)
     assert found.cores == 4 and found.measured == tuple(range(1, 13))
 
 
 def test_without_any_access_eight_streams_are_equivalent(published):
-    _document, comparisons = published
-    verdicts = {count: one["verdict"] for count, one in streams.compared(comparisons, "none").items()}
+    document, comparisons = published
+    verdicts = {count: one["verdict"] for count, one in curve(document, comparisons, "none").comparisons.items()}
     assert [verdicts[count] for count in (1, 2, 3, 4, 5, 8, 10)] == ["equivalent"] * 4 + ["loss", "equivalent", "gain"]
 
 
@@ -54,7 +57,7 @@ def test_both_sides_of_the_number_of_cores_are_needed():
 def test_streams_of_one_arm_alone_are_no_comparison():
     document = studies.hp((4, 8), tests=["inner"])
     document["samples"] = [one for one in document["samples"] if one["arm"] == "smt_on"]
-    assert streams.compared(host_comparisons.compare_host(document), "inner") == {}
+    assert streams.curves(document, host_comparisons.compare_host(document)) == []
 
 
 def test_the_conclusion_is_that_it_depends_on_how_much_runs_at_once(published):
@@ -96,10 +99,11 @@ def test_a_crossover_does_not_depend_on_which_arm_is_the_baseline():
 
 def test_a_crossover_as_plain_data():
     document = studies.hp((4, 8, 12), tests=["inner", "OUTER"])
-    found, never = streams.described(document, host_comparisons.compare_host(document))
+    found, never = (one.described() for one in streams.curves(document, host_comparisons.compare_host(document)))
     assert found == {
         "workload": "inner",
         "title": "array, inner",
+        "text": "from 8 streams on",
         "status": "found",
         "streams": 8,
         "low": 8,

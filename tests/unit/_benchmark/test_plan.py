@@ -11,13 +11,13 @@ import re
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import base
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import plan, run_directory, selection, stopping_rule
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.placement import PlacementError
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import plan, run_directory, selection, settings as plan_settings, stopping_rule
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectory
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import telemetry
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._topology.placement import PlacementError
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, declaration
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
@@ -61,7 +61,7 @@ def outline(settings, host_facts=None, cores=(HERE,), isolated=(), allowed=HERE,
     topology = Topology(present=cpus, online=online, isolated=isolated, cores=cores, packages=(cpus,), source="sysfs", complete=True)
     origin = dict(ORIGIN, online=list(online), present=list(cpus))
     arms = selection.Arms(settings["arms"], base.Host(host_facts or FACTS, topology, origin))
-    return plan.Outline(arms, topology, allowed, plan.placement_names(settings))
+    return plan.Outline(arms, topology, allowed, plan_settings.placement_names(settings))
 
 
 RATE = {"name": "rate", "unit": "1/s", "better": "higher", "pattern": "rate ([0-9.]+)"}
@@ -164,9 +164,9 @@ def test_placements_in_each_arm():
 
 
 def test_streams_and_explicit_cpus_are_further_placements_each_once():
-    names = plan.placement_names(dict(SETTINGS, placements=["single", "free_2"], streams=["1-3", "8"], cpus=[[0, 1], ["0", "1"], [1, 0]]))
+    names = plan_settings.placement_names(dict(SETTINGS, placements=["single", "free_2"], streams=["1-3", "8"], cpus=[[0, 1], ["0", "1"], [1, 0]]))
     assert names == ["single", "free_2", "free_1", "free_3", "free_8", "cpus_0_1", "cpus_1_0"]
-    plan.check_settings(dict(SETTINGS, placements=[], streams=["4"]))
+    plan_settings.check_settings(dict(SETTINGS, placements=[], streams=["4"]))
 
 
 def test_as_many_streams_run_in_each_arm_on_the_cpus_that_it_has():
@@ -383,5 +383,5 @@ RATE_COMMAND = own("own", "echo rate 1")
     ],
 )
 def test_invalid_settings_are_refused(changed, error):
-    with pytest.raises((base.ArmError, plan.PlanError, PlacementError, declaration.WorkloadError), match=error):
-        plan.check_settings(dict(SETTINGS, **changed))
+    with pytest.raises((base.ArmError, plan_settings.SettingsError, PlacementError, declaration.WorkloadError), match=error):
+        plan_settings.check_settings(dict(SETTINGS, **changed))

@@ -16,9 +16,9 @@ import math
 import random
 import tempfile
 
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import placement
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist as host_cpulist, files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._topology import placement
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.metrics import AGGREGATES
 
 START = datetime.datetime(2026, 1, 2, 3, 4, 5)

@@ -348,7 +348,7 @@ def _read_all(process: "subprocess.Popen[bytes]", name: str, end: float) -> "tup
     """Read both outputs of a tool to their end.
 
     Before Python 3.7.2, communicate() fails when it is called again after a time limit and the tool has closed one of its outputs
-    (https://bugs.python.org/issue35182).
+    (bpo-35182).
     """
     pipes = [pipe for pipe in (process.stdout, process.stderr) if pipe is not None]
     parts: dict[int, list[bytes]] = {pipe.fileno(): [] for pipe in pipes}

@@ -89,7 +89,8 @@ class Format:
     finish: t.Callable[[t.IO[bytes]], contextlib.AbstractContextManager[t.IO[bytes]]] | None = None
 
 
-SAMPLE_COLUMNS = {
+# What identifies a sample.
+_SAMPLE = {
     "run": "VARCHAR",
     "host": "VARCHAR",
     "hardware_class": "VARCHAR",
@@ -98,6 +99,9 @@ SAMPLE_COLUMNS = {
     "arm": "VARCHAR",
     "block": "BIGINT",
     "index": "BIGINT",
+}
+SAMPLE_COLUMNS = {
+    **_SAMPLE,
     "ok": "BOOLEAN",
     "metric": "VARCHAR",
     "primary": "BOOLEAN",
@@ -112,17 +116,8 @@ SAMPLE_COLUMNS = {
     "started": "VARCHAR",
     "error": "VARCHAR",
 }
-
-
 WORKER_COLUMNS = {
-    "run": "VARCHAR",
-    "host": "VARCHAR",
-    "hardware_class": "VARCHAR",
-    "workload": "VARCHAR",
-    "placement": "VARCHAR",
-    "arm": "VARCHAR",
-    "block": "BIGINT",
-    "index": "BIGINT",
+    **_SAMPLE,
     "parameter": "DOUBLE",
     "worker": "BIGINT",
     "cpus": "VARCHAR",
@@ -137,6 +132,12 @@ WORKER_COLUMNS = {
 }
 
 
+def _identity(result: dict[str, t.Any], sample: dict[str, t.Any]) -> list[t.Any]:
+    """Return the values of :data:`_SAMPLE`."""
+    of_run = (result["run"], result["host"], result["facts"].get("hardware_class"))
+    return [*of_run, *(sample[key] for key in ("workload", "placement", "arm", "block")), sample.get("index")]
+
+
 def _worker_rows(result: dict[str, t.Any], sample: dict[str, t.Any], workload: dict[str, t.Any]) -> t.Iterator[list[t.Any]]:
     telemetry = host_comparisons.telemetry_of(sample)
     for number, worker in enumerate(sample.get("workers") or []):
@@ -144,14 +145,7 @@ def _worker_rows(result: dict[str, t.Any], sample: dict[str, t.Any], workload: d
         # Of a worker that had several CPUs it is not known which of them it used.
         own = cpus if cpus.isdigit() else None
         yield [
-            result["run"],
-            result["host"],
-            result["facts"].get("hardware_class"),
-            sample["workload"],
-            sample["placement"],
-            sample["arm"],
-            sample["block"],
-            sample.get("index"),
+            *_identity(result, sample),
             sample.get("parameter"),
             number,
             cpus,
@@ -176,14 +170,7 @@ def _sample_rows(result: dict[str, t.Any], sample: dict[str, t.Any], workload: d
 def _sample_row(result: dict[str, t.Any], sample: dict[str, t.Any], workload: dict[str, t.Any], metric: str) -> list[t.Any]:
     declared = workload["metrics"][metric]
     return [
-        result["run"],
-        result["host"],
-        result["facts"].get("hardware_class"),
-        sample["workload"],
-        sample["placement"],
-        sample["arm"],
-        sample["block"],
-        sample.get("index"),
+        *_identity(result, sample),
         sample["ok"],
         metric,
         metric == workload["primary"],

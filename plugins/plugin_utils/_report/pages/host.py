@@ -12,7 +12,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion, paired, streams
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion, paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame, smt_metrics as smt_metrics_part, telemetry as telemetry_part
 
@@ -142,6 +142,8 @@ def _workloads(result: dict[str, t.Any], summary: dict[str, t.Any]) -> list[dict
     samples: dict[str, list[dict[str, t.Any]]] = {}
     for sample in result["samples"]:
         samples.setdefault(sample["workload"], []).append(sample)
+    crossovers = {one["workload"]: one for one in summary["crossovers"]}
+    titles = _arm_titles(result)
     found = []
     for name in dict.fromkeys(level["workload"] for level in summary["levels"]):
         declared = host_comparisons.declaration(result, name)
@@ -153,9 +155,7 @@ def _workloads(result: dict[str, t.Any], summary: dict[str, t.Any]) -> list[dict
         }
         of_all_metrics = [level for level in summary["levels"] if level["workload"] == name]
         levels = [level for level in of_all_metrics if level["primary"]]
-        titles = _arm_titles(result)
-        by_streams = streams.compared(summary["comparisons"], name)
-        crossover = streams.crossover(by_streams, streams.cores(result)) if by_streams else None
+        crossover = crossovers.get(name)
         found.append(
             {
                 **about,
@@ -241,7 +241,7 @@ def _streams(
     levels: t.Sequence[dict[str, t.Any]],
     titles: t.Sequence[str],
     about: dict[str, t.Any],
-    crossover: streams.Crossover | None,
+    crossover: t.Mapping[str, t.Any] | None,
 ) -> list[charts.Picture]:
     """Draw the metric by number of streams, and beside a rate the time of a stream."""
     rows = [{"x": count, **_span(level)} for level in levels if level["value"] is not None and (count := _free(level["placement"])) is not None]
@@ -250,8 +250,8 @@ def _streams(
     curves = [(_unit(about), rows)]
     if about["better"] == "higher":
         curves.insert(0, ("time of a stream [s]", _time_by_streams(samples, {level["arm"]: level["arm_title"] for level in levels})))
-    helps = "" if crossover is None else f": SMT helps {crossover.text()}"
-    mark = None if crossover is None else crossover.streams
+    helps = "" if crossover is None else f": SMT helps {crossover['text']}"
+    mark = None if crossover is None else crossover["streams"]
     return [charts.streams(drawn, titles, unit, mark, f"{about['title']}, {unit} by number of streams{helps}") for unit, drawn in curves if drawn]
 
 

@@ -7,15 +7,13 @@ from __future__ import annotations
 import typing as t
 from statistics import fmean
 
-from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion, smt_metrics, streams
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements, units
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion, smt_metrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 
 Line = tuple[str, str, str]
 # Response times, the preferred one first.
 RESPONSES = ("latency_p99", "latency_median", "latency_mean")
-# Units of response times -> seconds.
-SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 # Knee of a curve of response times: this multiple of the response time with the fewest clients.
 KNEE = 2.0
 READS = {
@@ -32,7 +30,7 @@ def lines(
     comparisons: t.Sequence[host_comparisons.Comparison],
     levels: t.Sequence[t.Mapping[str, t.Any]],
     samples: t.Sequence[t.Mapping[str, t.Any]],
-    crossover: streams.Crossover | None,
+    crossover: t.Mapping[str, t.Any] | None,
 ) -> list[Line]:
     """Return the SMT metrics that a workload's measurements allow.
 
@@ -42,7 +40,7 @@ def lines(
         comparisons: all of the host.
         levels: of the workload.
         samples: of the workload.
-        crossover: of the workload, or None where no streams were compared.
+        crossover: of the workload, from :meth:`_analysis.streams.Curve.described`, or None where no streams were compared.
 
     Returns:
         ``(name, value with its interval, meaning)`` each.
@@ -69,11 +67,11 @@ def _value(effect: str, metric: t.Mapping[str, t.Any]) -> str:
     return conclusion.estimate(metric["value"], metric["low"], metric["high"])
 
 
-def _of_streams(crossover: streams.Crossover | None) -> list[Line]:
+def _of_streams(crossover: t.Mapping[str, t.Any] | None) -> list[Line]:
     if crossover is None:
         return []
     reads = "from how many streams on SMT helps; in parentheses, from the number where it costs no more to the number where it is called a gain"
-    return [("crossover", crossover.text(), reads)]
+    return [("crossover", crossover["text"], reads)]
 
 
 def _of_clients(about: t.Mapping[str, t.Any], levels: t.Sequence[t.Mapping[str, t.Any]], samples: t.Sequence[t.Mapping[str, t.Any]]) -> list[Line]:
@@ -94,8 +92,8 @@ def _of_clients(about: t.Mapping[str, t.Any], levels: t.Sequence[t.Mapping[str, 
     for placement, by_arm in curves.items():
         means = {arm: {value: fmean(values) for value, values in curve.items()} for arm, curve in by_arm.items()}
         limit, why = KNEE * next(curve[min(curve)] for curve in means.values()), f"twice those of the fewest {counted}"
-        if allowed is not None and unit in SECONDS:
-            limit, why = allowed / SECONDS[unit], "the limit that was set"
+        if allowed is not None and unit in units.SECONDS:
+            limit, why = allowed / units.SECONDS[unit], "the limit that was set"
         text = ", ".join(f"{titles.get(arm, arm)} {_most(curve, limit)}" for arm, curve in means.items())
         reads = f"{counted} before {name.replace('latency_', '')} response times are over {report_text.number(limit)} {unit}, {why}"
         found.append((f"most {counted}, {placements.title(placement)}", text, reads))

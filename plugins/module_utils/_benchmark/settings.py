@@ -1,0 +1,125 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The settings of a plan: which are valid, and the workloads and placements that they name."""
+
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import selection
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._topology import placement
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, custom, response_limit
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import Workload
+
+
+class SettingsError(Exception):
+    """A setting that is not valid; the message names it and gives the allowed values."""
+
+
+def check_settings(settings: "t.Mapping[str, t.Any]") -> None:
+    """Check that a plan's settings are valid.
+
+    Args:
+        settings: as for ``Plan``.
+
+    Raises:
+        SettingsError: a setting is not valid. The message gives the allowed values, as for the other exceptions.
+        ArmError: an arm does not exist.
+        WorkloadError: a workload does not exist, or a user's own command is not valid.
+        PlacementError: a placement does not exist.
+    """
+    names = settings["workloads"]
+    if len(set(names)) < len(names):
+        raise SettingsError(f"workloads has a name twice: {', '.join(names)}")
+    if not chosen(settings):
+        raise SettingsError(f"no workload is given: choose from {', '.join(sorted(catalogue.BUILT_IN))}, or give a command of your own")
+    selection.check(settings["arms"])
+    names_of_placements = placement_names(settings)
+    check_placements(names_of_placements)
+    if not names_of_placements:
+        raise SettingsError(f"no placement is given: choose from {', '.join(placements.CHOICES)}")
+    response_limit.in_seconds(settings["response_limit"], chosen(settings))
+    limits: dict[str, tuple[float, float]] = {
+        "budget": (1, 7 * 24 * 3600),
+        "blocks": (1, 10000),
+        "sample_seconds": (0.05, 600),
+        "settle_seconds": (0, 600),
+        "margin": (0.0001, 0.5),
+    }
+    for name, (least, most) in limits.items():
+        value = settings[name]
+        if value is not None and not least <= value <= most:
+            raise SettingsError(f"{name} is {value}: it must be from {least} to {most}")
+
+
+def chosen(settings: "t.Mapping[str, t.Any]") -> "list[Workload]":
+    """Return the declarations of a plan's workloads, in order.
+
+    Args:
+        settings: as for ``Plan``.
+
+    Raises:
+        WorkloadError: a workload does not exist, or a user's own command is not valid.
+    """
+    return catalogue.named(settings["workloads"]) + custom.declarations(settings["custom"])
+
+
+def placement_names(settings: "t.Mapping[str, t.Any]") -> "list[str]":
+    """Return the names of a plan's placements, each once, in order.
+
+    Args:
+        settings: as for ``Plan``.
+
+    Raises:
+        SettingsError: the numbers of streams, or the CPUs, are not valid.
+    """
+    return list(dict.fromkeys([*settings["placements"], *of_streams(settings["streams"]), *on_cpus(settings["cpus"])]))
+
+
+def of_streams(streams: "t.Iterable[object]") -> "list[str]":
+    """Return the names of the placements of numbers of streams.
+
+    Args:
+        streams: numbers, or ranges such as ``1-12``.
+
+    Raises:
+        SettingsError: a number is not valid.
+    """
+    try:
+        counts = [count for one in streams for count in cpulist.parse(str(one))]
+    except cpulist.CpuListError as error:
+        raise SettingsError(f"streams is not a list of numbers of streams: {error}: give for example 1-12, or [1, 2, 4, 8]") from None
+    if not all(1 <= count <= placement.MOST_WORKERS for count in counts):
+        raise SettingsError(f"streams has numbers that are not from 1 to {placement.MOST_WORKERS}")
+    return [f"{placements.FREE}_{count}" for count in counts]
+
+
+def on_cpus(given: "t.Iterable[t.Sequence[t.Any]]") -> "list[str]":
+    """Return the names of explicit placements.
+
+    Args:
+        given: the CPUs of each placement, one for each worker.
+
+    Raises:
+        SettingsError: the CPUs of a placement are not valid.
+    """
+    names = []
+    for cpus in given:
+        name = placements.on_cpus(cpus)
+        if not cpus or placements.explicit(name) is None:
+            raise SettingsError(
+                f"cpus has the entry {cpus}: give the CPUs of one placement, one for each worker, such as [0, 2]; at most {placements.MOST_EXPLICIT} CPUs"
+            )
+        names.append(name)
+    return names
+
+
+def check_placements(names: "t.Iterable[str]") -> None:
+    """Check names of placements.
+
+    Raises:
+        PlacementError: no placement has this name.
+    """
+    no_host = placement.Placements((), (), ())
+    for name in names:
+        no_host.workers(name)
