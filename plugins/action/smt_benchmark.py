@@ -97,7 +97,9 @@ class ActionModule(FetchingAction):
         lines = self._lines_of_progress(task_vars)
         probe = str(self._task.args.get("probe") or "never")
         if probe != "never":
-            self.ask("smt_probe", "smt_probe", {"mode": probe}, task_vars)
+            # Siblings that are to be measured are, also where the kernel shows some.
+            wanted = "always" if self._task.args.get("siblings") == "measured" else probe
+            self.ask("smt_probe", "smt_probe", {"mode": wanted}, task_vars)
         described = self._step(task_vars, DESCRIBE)
         announced = {key: described[key] for key in ANNOUNCED}
         if self._task.args.get("_step") == DESCRIBE:

@@ -191,6 +191,14 @@ options:
     type: list
     elements: str
     default: [services]
+  siblings:
+    description:
+      - Whose siblings count, for the placements and for the CPUs that go offline.
+      - V(kernel) takes those that the kernel shows. V(measured) takes those that the probe has measured since the host booted, and fails where it was not
+        sure. A list names the CPUs of each core, such as V([[0, 2], [1, 3]]); a CPU that it leaves out is a core of its own.
+      - With other siblings than the kernel's the CPUs go offline one by one, because the kernel's own control knows only its own siblings.
+    type: raw
+    default: kernel
   probe:
     description:
       - Whether to measure before the plan which CPUs share a core, as M(threadwise.smt.smt_probe) does. V(auto) measures only in guests whose hypervisor
@@ -362,6 +370,7 @@ SETTINGS = (
     "settle_seconds",
     "affinity_conflicts",
     "affinity_conflicts_of",
+    "siblings",
 )
 METRIC = {
     "name": {"type": "str", "required": True},
@@ -404,6 +413,7 @@ def main() -> None:
             "settle_seconds": {"type": "float", "default": 1.0},
             "affinity_conflicts": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
             "affinity_conflicts_of": {"type": "list", "elements": "str", "default": ["services"]},
+            "siblings": {"type": "raw", "default": "kernel"},
             # The action reads these three and sends none of them.
             "probe": {"type": "str", "choices": ["auto", "always", "never"], "default": "never"},
             "progress": {"type": "int"},

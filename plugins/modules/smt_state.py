@@ -54,6 +54,14 @@ options:
     type: list
     elements: str
     default: [services]
+  siblings:
+    description:
+      - Whose siblings count: V(kernel) takes those that the kernel shows.
+      - V(measured) takes those that M(threadwise.smt.smt_probe) has measured since the host booted, and fails where it was not
+        sure. A list names the CPUs of each core, such as V([[0, 2], [1, 3]]); a CPU that it leaves out is a core of its own.
+      - Other siblings than the kernel's go offline one by one, because the kernel's own control knows only its own. O(state=restored) does not need them.
+    type: raw
+    default: kernel
   persist:
     description:
       - Keeps the setting over boots without touching boot arguments.
@@ -113,6 +121,12 @@ EXAMPLES = r"""
     affinity_conflicts_of: [services, oracle]
   become: true
 
+- name: One thread per core by the siblings that were measured, in a guest whose hypervisor shows none
+  threadwise.smt.smt_state:
+    state: disabled
+    siblings: measured
+  become: true
+
 - name: Restore the state from before the first change
   threadwise.smt.smt_state:
     state: restored
@@ -163,6 +177,7 @@ def main() -> None:
             "method": {"type": "str", "choices": ["auto", "smt_control", "cpu_online"], "default": "auto"},
             "affinity_conflicts": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
             "affinity_conflicts_of": {"type": "list", "elements": "str", "default": ["services"]},
+            "siblings": {"type": "raw", "default": "kernel"},
             "persist": {"type": "str", "choices": ["none", "tmpfiles", "systemd"], "default": "none"},
             "neutralise_udev_rules": {"type": "bool", "default": False},
             "rollback_after": {"type": "int"},
@@ -186,6 +201,7 @@ def main() -> None:
         given["rollback_after"],
         given["confirm"],
         module.check_mode,
+        given["siblings"],
     )
     change = smt_change.RuntimeChange(request, module.run_command)
     try:

@@ -8,6 +8,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import A
 from ansible_collections.threadwise.smt.plugins.module_utils._host.cpulist import render
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
+from ansible_collections.threadwise.smt.plugins.module_utils._siblings import source as sibling_source
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, restore as smt_restore, state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
@@ -23,10 +24,11 @@ def why_smt_is_not_switched(facts: "t.Mapping[str, t.Any]") -> "str | None":
         facts: ``ansible_facts['smt']``.
     """
     control = facts["control"]
-    if control == "notsupported" or facts["supported"] is False:
+    kernels = facts["source"] not in sibling_source.NOT_THE_KERNELS
+    if kernels and (control == smt_state.NOT_SUPPORTED or facts["supported"] is False):
         return f"this host has no SMT to switch (smt/control reads {control})"
-    if facts["complete"] and facts["threads_per_core"]["max"] == 1 and control not in ("off", "forceoff"):
-        return "no core of this host has a second thread"
+    if facts["complete"] and facts["threads_per_core"]["max"] == 1 and control not in smt_state.OFF:
+        return "no core of this host has a second thread" + ("" if kernels else f" by the siblings {facts['source']}")
     runtime = facts["methods"]["runtime"]
     if runtime["chosen"] is None:
         reasons = "; ".join(f"{method}: {reason}" for method, reason in sorted(runtime["impossible"].items()))
@@ -68,7 +70,7 @@ class _Smt(Arm):
 
     def _enable(self) -> None:
         try:
-            smt_state.enable("/", self.host.topology.cores, origin=self.host.origin)
+            smt_state.enable("/", self.host.topology.cores, sibling_source.method(self.host.topology), origin=self.host.origin)
         except smt_state.StateError as error:
             raise ArmError(str(error)) from error
 
@@ -142,7 +144,7 @@ class SmtOff(_Smt):
     def switch(self) -> None:
         """Switch SMT off."""
         try:
-            smt_state.disable("/", self.host.topology.cores, origin=self.host.origin)
+            smt_state.disable("/", self.host.topology.cores, sibling_source.method(self.host.topology), origin=self.host.origin)
         except smt_state.StateError as error:
             raise ArmError(str(error)) from error
 

@@ -142,9 +142,9 @@ class Plan:
         run_directory: the created RunDirectory.
         outline: an Outline.
         settings: dict with ``workloads``, ``custom`` (the user's own commands), ``placements``, ``streams`` (numbers of streams, as texts that may be
-            ranges), ``cpus`` (the CPUs of explicit placements), ``response_limit`` ({workload: time with its unit}), ``budget`` (seconds), ``blocks``
-            (their maximum number, or None), ``sample_seconds``, ``settle_seconds``, ``margin`` (the equivalence margin), ``sources`` ({file name: C
-            source}).
+            ranges), ``cpus`` (the CPUs of explicit placements), ``siblings`` (whose siblings count), ``response_limit`` ({workload: time with its unit}),
+            ``budget`` (seconds), ``blocks`` (their maximum number, or None), ``sample_seconds``, ``settle_seconds``, ``margin`` (the equivalence margin),
+            ``sources`` ({file name: C source}).
 
     Attributes:
         files: the RunDirectory.

@@ -6,6 +6,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import selection
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._siblings import source as sibling_source
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import placement
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, custom, response_limit
@@ -27,6 +28,7 @@ def check_settings(settings: "t.Mapping[str, t.Any]") -> None:
         ArmError: an arm does not exist.
         WorkloadError: a workload does not exist, or a user's own command is not valid.
         PlacementError: a placement does not exist.
+        SiblingsError: the siblings that are asked for are not valid.
     """
     names = settings["workloads"]
     if len(set(names)) < len(names):
@@ -34,6 +36,7 @@ def check_settings(settings: "t.Mapping[str, t.Any]") -> None:
     if not chosen(settings):
         raise SettingsError(f"no workload is given: choose from {', '.join(sorted(catalogue.BUILT_IN))}, or give a command of your own")
     selection.check(settings["arms"])
+    sibling_source.parse(settings["siblings"])
     names_of_placements = placement_names(settings)
     check_placements(names_of_placements)
     if not names_of_placements:

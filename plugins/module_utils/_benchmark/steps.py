@@ -24,9 +24,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host.files import 
 from ansible_collections.threadwise.smt.plugins.module_utils._host.locks import HostLock, HostLockError
 from ansible_collections.threadwise.smt.plugins.module_utils._host.text import utc_now
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
-from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
+from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache, source as sibling_source
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import restore as smt_restore, state as smt_state, watchdog
-from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache, topology
+from ansible_collections.threadwise.smt.plugins.module_utils._topology import topology
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import declaration
 
 # A plan ends later than its budget, because of its last block and of restoring the host. After this many more seconds it is considered hung.
@@ -61,10 +61,11 @@ def describe(name: str, settings: "t.Mapping[str, t.Any]") -> "dict[str, t.Any]"
         ArmError: an arm does not exist.
         WorkloadError: a workload does not exist, or a user's own command is not valid.
         PlacementError: a placement does not exist.
+        SiblingsError: the siblings that are asked for are not valid, or not known on this host.
     """
     RunDirectory(base_directory(), name)
     plan_settings.check_settings(settings)
-    host = smt_facts.gather(HostFs("/"))
+    host = smt_facts.gather(HostFs("/"), settings["siblings"])
     outline = _outline(host, settings, smt_state.read("/"))
     left_out = _missing(settings)
     lacking = [workload["name"] for workload, _reason in left_out]
@@ -94,8 +95,8 @@ def announcement(host: "t.Mapping[str, t.Any]", outline: plan.Outline, settings:
         f"Sockets: {_known(host['sockets'])}, cores: {_known(host['cores'])}, threads per core: {_known(host['threads_per_core']['max'])}, "
         f"online: CPUs {_known(host['cpus']['online'])}, smt/control: {host['control']}."
     )
-    disagreement: t.Optional[str] = sibling_cache.disagreement(host["measured"])
-    sentences = [summary, *([disagreement] if disagreement else [])]
+    about_siblings: t.Optional[str] = sibling_source.described(outline.topology) or sibling_cache.disagreement(host["measured"])
+    sentences = [summary, *([about_siblings] if about_siblings else [])]
     return [*sentences, *outline.arms.announcement(length)]
 
 
@@ -132,7 +133,7 @@ def _length(seconds: float) -> str:
 
 def _outline(host: "t.Mapping[str, t.Any]", settings: "t.Mapping[str, t.Any]", origin: smt_state.State) -> plan.Outline:
     filesystem = HostFs("/")
-    cores = topology.read_topology(filesystem, topology_cache.load(filesystem))
+    cores = sibling_source.read(filesystem, settings["siblings"])
     selected = settings["affinity_conflicts_of"] if settings["affinity_conflicts"] == "fail" else []
     arms = selection.Arms(settings["arms"], base.Host(host, cores, origin, selected, settings["overcommit_ratio"]))
     return plan.Outline(arms, cores, os.sched_getaffinity(0), plan_settings.placement_names(settings), topology.read_memory_nodes(filesystem))
@@ -153,6 +154,7 @@ def measure(name: str, settings: "t.Mapping[str, t.Any]") -> "dict[str, str | No
         ArmError: an arm does not exist.
         WorkloadError: a workload does not exist, or a user's own command is not valid.
         PlacementError: a placement does not exist.
+        SiblingsError: the siblings that are asked for are not valid, or not known on this host.
         RunDirectoryError: the run's directory cannot be created, or it exists.
         HostLockError: another run holds the host, or a change on it waits to be confirmed.
         WatchdogError: the watchdog cannot be started.
@@ -161,7 +163,7 @@ def measure(name: str, settings: "t.Mapping[str, t.Any]") -> "dict[str, str | No
     files = RunDirectory(base_directory(), name)
     with _alone(f"an evaluation (run {name})") as lock:
         _see_that_no_change_waits(HostFs("/"))
-        host = smt_facts.gather(HostFs("/"))
+        host = smt_facts.gather(HostFs("/"), settings["siblings"])
         outline = _outline(host, settings, smt_state.read("/"))
         arms = outline.arms
         not_root = arms.needs_root()
@@ -288,7 +290,7 @@ def _gather_again(settings: "t.Mapping[str, t.Any]", origin: smt_state.State) ->
     Raises:
         PlanError: the core of a CPU is still unknown.
     """
-    host = smt_facts.gather(HostFs("/"))
+    host = smt_facts.gather(HostFs("/"), settings["siblings"])
     outline = _outline(host, settings, origin)
     if outline.arms.prepare():
         raise plan.PlanError(f"the core of some CPUs is unknown even with SMT switched on: CPUs {host['cpus']['offline']} are offline")

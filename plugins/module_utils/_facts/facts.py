@@ -12,7 +12,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot import detect
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import hypervisor, pending_rollback, vulnerabilities
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, cpulist, files as host_files
-from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
+from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache, source as sibling_source
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology, read_topology
@@ -57,16 +57,22 @@ class Methods(TypedDict):
     impossible: "dict[str, str]"
 
 
-def gather(fs: host_files.HostFs) -> "dict[str, t.Any]":
+def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "dict[str, t.Any]":
     """Read the facts of a host.
 
     Args:
         fs: the host's files
+        siblings: whose siblings they show, as for :func:`sibling_source.parse`; the hardware class is always that of the kernel's
 
     Returns:
-        plain data as smt_facts documents it
+        plain data as smt_facts documents it; with other siblings than the kernel's ``source`` is ``measured`` or ``declared``
+
+    Raises:
+        SiblingsError: the siblings that are asked for are not valid, or not known on this host
     """
-    topology = read_topology(fs, topology_cache.load(fs))
+    kernel = read_topology(fs, topology_cache.load(fs))
+    measured = sibling_cache.load(fs)
+    topology = sibling_source.applied(kernel, siblings, measured)
     control = read_control(fs)
     active = _active(fs, topology)
     loader = boot_detection.find_loader(fs)
@@ -87,12 +93,12 @@ def gather(fs: host_files.HostFs) -> "dict[str, t.Any]":
         "numbering": topology.numbering,
         "source": topology.source,
         "complete": topology.complete,
-        "measured": sibling_cache.load(fs),
+        "measured": measured,
         "boot": boot_facts.read(fs, loader),
         "vulnerabilities": vulnerabilities.read(fs),
         "hypervisor": guest_of,
         "methods": {"runtime": _runtime_methods(fs, control, topology), "boot": boot_facts.methods(loader, _write_blocked_by(fs, ("/boot", "/etc")))},
-        "hardware_class": hardware_class(fs, topology, guest_of),
+        "hardware_class": hardware_class(fs, kernel, guest_of),
         "pending_rollback": pending_rollback.load(fs),
     }
     facts["problems"] = fs.problems
@@ -117,7 +123,7 @@ def _supported(control: str, topology: Topology) -> "bool | None":
 
 def _active(fs: host_files.HostFs, topology: Topology) -> "bool | None":
     """Return whether a core has two siblings online, from smt/active, else from the topology; None if neither shows it."""
-    text = (fs.read(smt_state.ACTIVE) or "").strip(" \t\r\n\0")
+    text = (fs.read(smt_state.ACTIVE) or "").strip(" \t\r\n\0") if topology.source not in sibling_source.NOT_THE_KERNELS else ""
     siblings_online = (topology.threads_per_core["online_max"] or 0) > 1
     if text in ("0", "1"):
         if siblings_online and text == "0":
@@ -131,7 +137,7 @@ def _active(fs: host_files.HostFs, topology: Topology) -> "bool | None":
 
 def _runtime_methods(fs: host_files.HostFs, control: str, topology: Topology) -> Methods:
     """Return the methods that can change the SMT state at run time on this host."""
-    reasons = {"smt_control": _control_blocked_by(fs, control), "cpu_online": _online_blocked_by(fs, control, topology)}
+    reasons = {"smt_control": _control_blocked_by(fs, control, topology), "cpu_online": _online_blocked_by(fs, control, topology)}
     possible = [name for name, reason in reasons.items() if reason is None]
     return {
         "chosen": possible[0] if possible else None,
@@ -140,8 +146,10 @@ def _runtime_methods(fs: host_files.HostFs, control: str, topology: Topology) ->
     }
 
 
-def _control_blocked_by(fs: host_files.HostFs, control: str) -> "str | None":
+def _control_blocked_by(fs: host_files.HostFs, control: str, topology: Topology) -> "str | None":
     """Return the reason why smt/control cannot be used, or None."""
+    if topology.source in sibling_source.NOT_THE_KERNELS:
+        return f"smt/control knows only the kernel's siblings, and these are {topology.source}"
     if control == smt_state.ABSENT:
         return f"this kernel has no {fs.path(smt_state.CONTROL)} (added in Linux 4.19 on x86, later on other architectures)"
     if control == smt_state.FORCE_OFF:

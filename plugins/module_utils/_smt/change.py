@@ -7,6 +7,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import config_files, cpulist, files as host_files, kernel_files, locks
+from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache, source as sibling_source
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
     affinity,
     persistence,
@@ -41,6 +42,7 @@ class Request(t.NamedTuple):
     neutralise: bool = False  # whether udev rules that bring CPUs online are disabled
     rollback_after: "int | None" = None  # seconds until the rollback
     confirm: bool = False  # whether a pending rollback is cancelled
+    siblings: object = sibling_source.KERNEL  # whose siblings count, as in _siblings/source.py
     check: bool = False  # whether nothing is written
 
 
@@ -137,7 +139,10 @@ class RuntimeChange:
             self.topology = topology.read_topology(self.fs, topology_cache.load(self.fs))
         self.saved = smt_snapshot.load(self.fs, persistence.is_kept(self.fs))
         # Cores that were seen in this boot while more CPUs were online than now.
-        self.cores = smt_state.join_cores(self.topology.cores, self.saved["cores"] if self.saved else [])
+        self.kernel_cores = smt_state.join_cores(self.topology.cores, self.saved["cores"] if self.saved else [])
+        self.cores, self.method = self.kernel_cores, self.request.method
+        if self.request.siblings != sibling_source.KERNEL and self.request.state != RESTORED:
+            self._use_other_siblings()
         self.goal = self._goal()
         self.moves = bool(smt_state.differences(self.before, self.goal))
         begins = self.moves and self.request.rollback_after is not None
@@ -145,11 +150,18 @@ class RuntimeChange:
         self.forgets = self.request.state == RESTORED and self.saved is not None
         self.rollback_pending = begins or (self.rollback_timer.is_armed() and not self.ends)
 
+    def _use_other_siblings(self) -> None:
+        """Follow siblings that are not the kernel's. They are not saved: what is saved is what the kernel shows."""
+        topology_used = sibling_source.applied(self.topology, self.request.siblings, sibling_cache.load(self.fs))
+        if self.request.method == "smt_control":
+            raise SmtError(f"the method smt_control switches the kernel's siblings, and these are {topology_used.source}: use the method auto or cpu_online")
+        self.cores, self.method = list(topology_used.cores), sibling_source.method(topology_used)
+
     def _goal(self) -> smt_state.State:
         """Return the requested state, as far as it can be predicted."""
         if self.request.state == RESTORED:
             return {**self.saved["cpu"], "present": self.before["present"]} if self.saved else self.before
-        return smt_state.predict(self.before, self.cores, self._threads(), self.request.method, self._origin(), smt_state.takes_numbers(os.uname().machine))
+        return smt_state.predict(self.before, self.cores, self._threads(), self.method, self._origin(), smt_state.takes_numbers(os.uname().machine))
 
     def _threads(self) -> "int | None":
         return None if self.request.state == ENABLED else 1 if self.request.state == DISABLED else self.request.threads
@@ -217,7 +229,7 @@ class RuntimeChange:
         else:
             saved = self.saved = smt_snapshot.new(self.fs, self.before, captured)
             remove = [smt_snapshot.PATH]
-        saved["cores"] = self.cores
+        saved["cores"] = self.kernel_cores
         smt_snapshot.save(self.fs, saved)
         return saved, {"cpu": self.before, "masks": captured, "remove": remove}
 
@@ -228,12 +240,13 @@ class RuntimeChange:
         if self.request.state == RESTORED:
             after = smt_state.bring_back(self.host.sysroot, saved["cpu"], self.host)
         else:
-            threads, method, sysroot = self._threads(), self.request.method, self.host.sysroot
+            threads, method, sysroot = self._threads(), self.method, self.host.sysroot
             if threads is None:
                 after = smt_state.enable(sysroot, self.cores, method, saved["cpu"], self.host, learned)
             else:
                 after = smt_state.set_threads_per_core(sysroot, self.cores, threads, method, saved["cpu"], self.host, learned)
-            self.cores = saved["cores"] = smt_state.join_cores(self.cores, learned)
+            if learned:
+                self.cores = saved["cores"] = smt_state.join_cores(self.kernel_cores, learned)
         if set(after["online"]) - set(self.before["online"]):
             self.not_restored, saved["masks"] = affinity.restore(self.host, captured, masks, after["online"])
             if not self.topology.complete:

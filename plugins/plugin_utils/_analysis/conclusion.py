@@ -14,7 +14,7 @@ import math
 import typing as t
 from statistics import median
 
-from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
+from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache, source as sibling_source
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired, smt_metrics, streams
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison, Result
@@ -340,6 +340,9 @@ def _cautions(result: Result) -> list[str]:
 
 def _hypervisor(result: Result) -> list[str]:
     """Return cautions about siblings that a hypervisor may report wrongly."""
+    source = result["facts"].get("source")
+    if source in sibling_source.NOT_THE_KERNELS:
+        return [f"The siblings are those {source}, not those that the kernel shows."]
     measured = result["facts"].get("measured")
     disagreement = sibling_cache.disagreement(measured)
     if disagreement:

@@ -10,6 +10,7 @@ import typing as t
 
 from ansible.module_utils.common.yaml import yaml_load
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._siblings import source as sibling_source
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 
@@ -105,7 +106,7 @@ _SMT = schema.whole(
     secondaries=schema.CPU_LIST,
     nodes=schema.mapping(schema.CPU_LIST, 4096, r"^[0-9]{1,5}$"),
     numbering=schema.one_of("split", "adjacent", "mixed", "none"),
-    source=schema.one_of("sysfs", "saved", "cpuinfo", "unknown"),
+    source=schema.one_of("sysfs", "saved", "cpuinfo", "unknown", *sibling_source.NOT_THE_KERNELS),
     complete=schema.BOOL,
     measured=schema.or_null(_MEASURED),
     boot=schema.whole(

@@ -30,6 +30,7 @@ SETTINGS = {
     "placements": ["single", "siblings", "all_threads"],
     "streams": [],
     "cpus": [],
+    "siblings": "kernel",
     "response_limit": {},
     "budget": 3600,
     "blocks": 3,
@@ -47,6 +48,7 @@ FACTS = {
     "control": "on",
     "supported": True,
     "complete": True,
+    "source": "sysfs",
     "threads_per_core": {"max": 2},
     "methods": {"runtime": {"chosen": "smt_control", "possible": ["smt_control"], "impossible": {}}},
 }
@@ -77,7 +79,7 @@ def recorded_toggles(monkeypatch):
     """Record how the plan switches SMT, without switching this machine."""
     wanted = []
     for name, state in (("enable", "on"), ("disable", "off")):
-        monkeypatch.setattr(smt_state, name, lambda sysroot, cores, origin, state=state: wanted.append((state, origin)))
+        monkeypatch.setattr(smt_state, name, lambda sysroot, cores, method, origin, state=state: wanted.append((state, origin)))
     return wanted
 
 

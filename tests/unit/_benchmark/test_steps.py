@@ -21,6 +21,7 @@ SETTINGS = {
     "placements": ["single"],
     "streams": [],
     "cpus": [],
+    "siblings": "kernel",
     "response_limit": {},
     "budget": 600,
     "blocks": 3,

@@ -16,8 +16,8 @@ CORES = numbered_cores(4, 2, "adjacent")
 class Host(FakeKernel):
     """A fake kernel that a request can be sent to."""
 
-    def __init__(self, sysroot, **options):
-        super().__init__(sysroot, CORES, **options)
+    def __init__(self, sysroot, cores=CORES, **options):
+        super().__init__(sysroot, cores, **options)
         self.put("proc/self/mounts", "")
         self.boot("first")
         self.commands = []
@@ -47,6 +47,7 @@ class Host(FakeKernel):
             "rollback_after": None,
             "confirm": False,
             "check": False,
+            "siblings": "kernel",
         }
         given.update(options)
         change = smt_change.RuntimeChange(smt_change.Request(state=state, **given), self.run_command, self.sysroot)
