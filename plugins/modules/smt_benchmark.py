@@ -125,6 +125,48 @@ options:
         elements: dict
         default: []
         suboptions: *metric
+      parameters:
+        description:
+          - Values at which the command is measured, one sample each in a block; the report draws the metrics over them.
+          - In O(custom[].argv) V({parameter}) is replaced by the value.
+        type: dict
+        suboptions:
+          name:
+            description: What the values are, such as V(clients); lower-case letters, digits and C(_).
+            type: str
+            required: true
+          unit:
+            description: Their unit; without it their name.
+            type: str
+          values:
+            description: From 1 to 50 numbers above 0.
+            type: list
+            elements: float
+            required: true
+      placements:
+        description: The placements in which the command is measured, of those that the plan has. Without it all of them.
+        type: list
+        elements: str
+      environment:
+        description: Variables for the command, and for O(custom[].start), O(custom[].ready) and O(custom[].stop), beside C(PATH) and C(LC_ALL).
+        type: dict
+        default: {}
+      start:
+        description:
+          - A command that starts a server, before the samples of each arm and on the CPUs of that arm, in a directory of its own.
+          - It may stay in the foreground, or leave the server in the background and end with 0. All that it started is ended before the next arm.
+          - In this and in the other hooks V({server}) is replaced by the directory, V({cpus}) by the CPU list of the arm, V({threads}) by the number of its
+            CPUs. In O(custom[].argv) V({server}) is the directory too.
+        type: list
+        elements: str
+      ready:
+        description: A command that succeeds when the server is ready. It is tried for two minutes.
+        type: list
+        elements: str
+      stop:
+        description: A command that ends the server. What is left then gets SIGTERM, and SIGKILL after 15 seconds.
+        type: list
+        elements: str
   placements:
     description:
       - Where workers run. V(single) is one worker, V(same_cpu) two on one CPU, V(siblings) two on one core, V(cores) two on two cores,
@@ -389,6 +431,19 @@ CUSTOM = {
     "timeout": {"type": "int", "default": 60},
     "metric": {"type": "dict", "required": True, "options": METRIC},
     "metrics": {"type": "list", "elements": "dict", "default": [], "options": METRIC},
+    "parameters": {
+        "type": "dict",
+        "options": {
+            "name": {"type": "str", "required": True},
+            "unit": {"type": "str"},
+            "values": {"type": "list", "elements": "float", "required": True},
+        },
+    },
+    "placements": {"type": "list", "elements": "str"},
+    "environment": {"type": "dict", "default": {}},
+    "start": {"type": "list", "elements": "str"},
+    "ready": {"type": "list", "elements": "str"},
+    "stop": {"type": "list", "elements": "str"},
 }
 
 

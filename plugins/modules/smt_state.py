@@ -191,17 +191,17 @@ def main() -> None:
     if given["rollback_after"] is not None and not 1 <= given["rollback_after"] <= rollback_timer.LONGEST_SECONDS:
         module.fail_json(msg=f"rollback_after is {given['rollback_after']}: it must be from 1 to {rollback_timer.LONGEST_SECONDS} seconds")
     request = smt_change.Request(
-        states.named(given["state"]),
-        given["threads_per_core"],
-        given["method"],
-        given["affinity_conflicts"],
-        given["affinity_conflicts_of"],
-        given["persist"],
-        given["neutralise_udev_rules"],
-        given["rollback_after"],
-        given["confirm"],
-        module.check_mode,
-        given["siblings"],
+        state=states.named(given["state"]),
+        threads=given["threads_per_core"],
+        method=given["method"],
+        affinity_conflicts=given["affinity_conflicts"],
+        conflicts_of=given["affinity_conflicts_of"],
+        persist=given["persist"],
+        neutralise=given["neutralise_udev_rules"],
+        rollback_after=given["rollback_after"],
+        confirm=given["confirm"],
+        check=module.check_mode,
+        siblings=given["siblings"],
     )
     change = smt_change.RuntimeChange(request, module.run_command)
     try:

@@ -94,6 +94,10 @@ class Outline:
         workers, _reason = self._placements(fewest).workers(placements.SINGLE)
         return workers or [[]]
 
+    def usable(self, arm: str) -> "list[int]":
+        """Return the CPUs that workers can use in an arm, sorted."""
+        return sorted(self._usable(arm))
+
     def _usable(self, arm: str) -> "set[int]":
         # The affinity mask can lack a sibling that is offline now. Once the sibling is online, the mask has it again.
         online: set[int] = self.arms[arm].online()
@@ -259,7 +263,9 @@ class Plan:
                 workload = PreparedWorkload(declaration, self.files, self.settings["sources"], self.settings["sample_seconds"], self.outline.cpus)
                 self.prepared[name] = workload
                 self._choose_placements(workload)
+                workload.enter_arm(self.outline.usable(self.outline.arms.names[0]))
                 self.files.event("calibrated", workload.calibrate(self.outline.alone()))
+                self._leave_arm(workload)
             except (WorkloadError, runner.RunnerError, OSError) as error:
                 self._give_up(name, None, str(error))
 
@@ -328,8 +334,12 @@ class Plan:
                     self._sample(item)
 
     def _switch(self, arm: str) -> None:
+        if arm == self.arm:
+            return
         arms = self.outline.arms
-        if arm != self.arm and arms.compared:
+        for workload in self.prepared.values():
+            self._leave_arm(workload)
+        if arms.compared:
             self.progress(f"switching to {arms[arm].title}")
             arms.switch(arm)
             self.files.event("switched", arm)
@@ -337,6 +347,11 @@ class Plan:
             for observed in arms.observe(arm) if self.block == 0 else ():
                 self.files.append("observations.jsonl", observed)
         self.arm = arm
+        for name, workload in list(self.prepared.items()):
+            try:
+                workload.enter_arm(self.outline.usable(arm))
+            except (WorkloadError, OSError) as error:
+                self._give_up(name, None, str(error))
 
     def _sample(self, item: Item) -> None:
         workload = self.prepared[item.workload]
@@ -404,7 +419,13 @@ class Plan:
     def _close(self, name: str) -> None:
         """End the server of a workload, and record what could not be removed."""
         workload = self.prepared.pop(name, None)
-        left = workload.close() if workload else None
+        self._record_left(workload.close() if workload else None)
+
+    def _leave_arm(self, workload: PreparedWorkload) -> None:
+        """End what runs of a workload in one arm alone."""
+        self._record_left(workload.leave_arm())
+
+    def _record_left(self, left: "str | None") -> None:
         if left:
             # On a full disk the event cannot be written. That error must not hide the first one.
             with contextlib.suppress(RunDirectoryError):

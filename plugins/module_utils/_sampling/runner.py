@@ -10,6 +10,7 @@ import select
 import signal
 import tempfile
 import time
+import types
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 from types import FrameType
@@ -82,6 +83,7 @@ class _Arguments(t.NamedTuple):
     co_runners: int
     owner: "tuple[int, int] | None"
     memory_node: "int | None"
+    variables: "Mapping[str, str]"
 
 
 class _End(t.NamedTuple):
@@ -104,6 +106,7 @@ def run(
     co_runners: int = 0,
     owner: "tuple[int, int] | None" = None,
     memory_node: "int | None" = None,
+    variables: "Mapping[str, str]" = types.MappingProxyType({}),
 ) -> SampleResult:
     """Run one command once per worker; all workers start at the same moment.
 
@@ -123,6 +126,7 @@ def run(
         co_runners: number of processes per CPU list that do nothing but keep its CPUs busy (co-runners).
         owner: (uid, gid) of the user that the workers run as, or None for the user of this process.
         memory_node: the NUMA node that all memory of the workers comes from, or None for the kernel's choice.
+        variables: of the command's environment, beside those of :func:`environment`.
 
     Returns:
         The results of the workers and the CPU usage during the sample.
@@ -134,7 +138,7 @@ def run(
     supervisor = os.fork()
     if supervisor == 0:
         os.close(result_read)
-        _supervise(result_write, _Arguments(argv, cpu_lists, stdin, directory, keep_output, timeout, nice, co_runners, owner, memory_node))
+        _supervise(result_write, _Arguments(argv, cpu_lists, stdin, directory, keep_output, timeout, nice, co_runners, owner, memory_node, variables))
     os.close(result_write)
     try:
         with os.fdopen(result_read, encoding="utf-8") as stream:
@@ -341,7 +345,7 @@ def _become_command(
         os.close(barrier_write)
         os.write(report, b"ready\n")
         os.read(barrier_read, 1)
-        _execute(arguments.argv)
+        _execute(arguments.argv, arguments.variables)
     except (OSError, RunnerError, memory_policy.MemoryPolicyError) as error:
         os.write(report, _reason(error, cpus).encode("utf-8", "replace"))
     finally:
@@ -355,9 +359,9 @@ def _renice(increment: int) -> None:
         raise RunnerError(f"nice {increment}: only root may raise the priority of a process") from None
 
 
-def _execute(argv: "list[str]") -> t.NoReturn:
+def _execute(argv: "list[str]", variables: "Mapping[str, str]") -> t.NoReturn:
     try:
-        os.execvpe(argv[0], argv, environment())
+        os.execvpe(argv[0], argv, {**environment(), **variables})
     except FileNotFoundError:
         raise RunnerError(f"{argv[0]}: command not found on this host") from None
     except OSError as error:

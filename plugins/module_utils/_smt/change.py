@@ -42,8 +42,8 @@ class Request(t.NamedTuple):
     neutralise: bool = False  # whether udev rules that bring CPUs online are disabled
     rollback_after: "int | None" = None  # seconds until the rollback
     confirm: bool = False  # whether a pending rollback is cancelled
-    siblings: object = sibling_source.KERNEL  # whose siblings count, as in _siblings/source.py
     check: bool = False  # whether nothing is written
+    siblings: object = sibling_source.KERNEL  # whose siblings count, as in _siblings/source.py
 
 
 class ShownState(TypedDict):

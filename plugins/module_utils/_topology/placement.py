@@ -9,10 +9,10 @@ from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_form
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.placements import (
     CHOICES,
     FREE,
-    NAMES,
     PACKED,
     REMOTE_MEMORY,
     explicit,
+    is_known,
     numbered,
 )
 
@@ -99,7 +99,7 @@ class Placements:
         """
         count = numbered(name)
         cpus = explicit(name)
-        if name not in NAMES and count is None and cpus is None:
+        if not is_known(name):
             raise PlacementError(f"there is no placement {name[:80]!r}: choose from {', '.join(CHOICES)}")
         if not self.usable:
             return None, "no CPU is usable: none is online, in the affinity mask of this process and not isolated"

@@ -89,6 +89,11 @@ def on_cpus(cpus: "t.Iterable[int]") -> str:
     return "_".join(["cpus", *map(str, cpus)])
 
 
+def is_known(name: str) -> bool:
+    """Return whether a placement has this name."""
+    return name in NAMES or numbered(name) is not None or explicit(name) is not None
+
+
 def rank(name: str) -> "tuple[int, int]":
     """Return the place of a placement in the order in which they are shown."""
     if name in NAMES:

@@ -6,8 +6,9 @@ import os
 import re
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import PLAIN, Metric, Workload, WorkloadError
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import PLAIN, Metric, Parameter, ServerDeclaration, Workload, WorkloadError
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.metrics import AGGREGATES, PER_JOB
 
 NAME = re.compile(r"\A[a-z0-9][a-z0-9_]{0,63}\Z")
@@ -18,6 +19,10 @@ TIMEOUT = (1, 24 * 3600)
 SOURCES = ("pattern", "json", "clock")
 WALL = "wall_seconds"
 CLOCKS = (WALL, "cpu_seconds")
+VARIABLE = re.compile(r"\A[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
+MOST_VARIABLES = 100
+MOST_VALUES = 50
+MOST_VALUE = 1e12
 
 
 def declarations(given: "t.Sequence[t.Mapping[str, t.Any]]") -> "list[Workload]":
@@ -45,14 +50,7 @@ def _declaration(given: "t.Mapping[str, t.Any]") -> Workload:
         raise WorkloadError(f"custom: {name[:80]!r} is not a valid name: use lower-case letters, digits and '_', at most 64 characters")
     if name in BUILT_IN:
         raise WorkloadError(f"custom: {name} is the name of a built-in workload: choose another name")
-    argv: list[str] = given["argv"]
-    # Ansible makes a list of a string: it splits the string at its commas, not at its spaces.
-    if isinstance(argv, str) or (argv and re.search(r"\S\s+\S", argv[0]) and not os.path.exists(argv[0])):
-        raise WorkloadError(f'custom: argv of {name} is a string: give the command and each argument as an item of a list, such as argv: [sleep, "1"]')
-    if not argv or not argv[0] or len(argv) > MOST_ARGUMENTS or any("\0" in argument or len(argument) > MOST_CHARACTERS for argument in argv):
-        raise WorkloadError(
-            f"custom: argv of {name} is not valid: give 1 to {MOST_ARGUMENTS} arguments of at most {MOST_CHARACTERS} characters, the command first"
-        )
+    argv = _argv(name, "argv", given["argv"])
     timeout: float = given.get("timeout") or 60
     if not TIMEOUT[0] <= timeout <= TIMEOUT[1]:
         raise WorkloadError(f"custom: timeout of {name} is {timeout}: it must be from {TIMEOUT[0]} to {TIMEOUT[1]} seconds")
@@ -64,11 +62,86 @@ def _declaration(given: "t.Mapping[str, t.Any]") -> Workload:
         **PLAIN,
         "name": name,
         "title": (given.get("title") or name)[:200],
-        "argv": list(argv),
+        "argv": argv,
+        "placements": _placements(name, given.get("placements")),
+        "parameter": _parameter(name, given.get("parameters")),
+        "environment": _environment(name, given.get("environment") or {}),
+        "server": _server(name, given),
         "multithreaded": bool(given.get("multithreaded")),
         "timeout": timeout,
         "metrics": metrics,
         "custom": True,
+    }
+
+
+def _argv(workload: str, option: str, argv: "list[str]") -> "list[str]":
+    """Return a command with its arguments, or raise WorkloadError."""
+    # Ansible makes a list of a string: it splits the string at its commas, not at its spaces.
+    if isinstance(argv, str) or (argv and re.search(r"\S\s+\S", argv[0]) and not os.path.exists(argv[0])):
+        raise WorkloadError(
+            f'custom: {option} of {workload} is a string: give the command and each argument as an item of a list, such as {option}: [sleep, "1"]'
+        )
+    if not argv or not argv[0] or len(argv) > MOST_ARGUMENTS or any("\0" in argument or len(argument) > MOST_CHARACTERS for argument in argv):
+        raise WorkloadError(
+            f"custom: {option} of {workload} is not valid: give 1 to {MOST_ARGUMENTS} arguments of at most {MOST_CHARACTERS} characters, the command first"
+        )
+    return list(argv)
+
+
+def _placements(workload: str, given: "t.Sequence[str] | None") -> "list[str] | None":
+    """Return the names of the placements in which a command is meaningful, None for all, or raise WorkloadError."""
+    unknown = [name for name in given or () if not placements.is_known(name)]
+    if unknown:
+        raise WorkloadError(f"custom: placements of {workload} has {unknown[0][:80]!r}: choose from {', '.join(placements.CHOICES)}")
+    return list(given) if given else None
+
+
+def _parameter(workload: str, given: "t.Mapping[str, t.Any] | None") -> "Parameter | None":
+    """Return the parameter of a command with its values in rising order, None for a command without one, or raise WorkloadError."""
+    if not given:
+        return None
+    values = given["values"]
+    if not NAME.match(given["name"]):
+        raise WorkloadError(f"custom: the name of the parameters of {workload} must have only lower-case letters, digits and '_', at most 64 characters")
+    if not values or len(values) > MOST_VALUES or not all(0 < value <= MOST_VALUE for value in values):
+        raise WorkloadError(f"custom: parameters of {workload} must have 1 to {MOST_VALUES} values above 0, at most {MOST_VALUE:g}")
+    # A whole number is written as one in the command's arguments.
+    whole = sorted({int(value) if float(value).is_integer() else float(value) for value in values})
+    return {"name": given["name"], "unit": (given.get("unit") or given["name"])[:60], "values": whole}
+
+
+def _environment(workload: str, given: "t.Mapping[str, t.Any]") -> "dict[str, str]":
+    """Return variables of the environment, or raise WorkloadError."""
+    found = {str(name): str(value) for name, value in given.items()}
+    wrong = [name for name, value in found.items() if not VARIABLE.match(name) or "\0" in value or len(value) > MOST_CHARACTERS]
+    if wrong or len(found) > MOST_VARIABLES:
+        about = f"the variable {wrong[0][:80]!r}" if wrong else f"{len(found)} variables"
+        raise WorkloadError(
+            f"custom: environment of {workload} has {about}: at most {MOST_VARIABLES} are allowed, with names of letters, digits and '_', "
+            f"and values of at most {MOST_CHARACTERS} characters"
+        )
+    return found
+
+
+def _server(workload: str, given: "t.Mapping[str, t.Any]") -> "ServerDeclaration | None":
+    """Return the server that a command's hooks start and end in each arm, None without one, or raise WorkloadError."""
+    hooks = {option: _argv(workload, option, given[option]) for option in ("start", "ready", "stop") if given.get(option)}
+    if not hooks:
+        return None
+    if "start" not in hooks or "ready" not in hooks:
+        raise WorkloadError(f"custom: {workload} has {' and '.join(hooks)}: start, and ready, which succeeds when what was started is ready, need each other")
+    return {
+        "folders": [],
+        "commands": [argv[0] for argv in (given["argv"], *hooks.values())],
+        "user": None,
+        "prepare": [],
+        "serve": hooks["start"],
+        "ready": hooks["ready"],
+        "fill": [],
+        "end": hooks.get("stop", []),
+        "in_each_arm": True,
+        "stop": "SIGTERM",
+        "kill": "SIGKILL",
     }
 
 

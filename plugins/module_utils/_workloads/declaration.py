@@ -86,27 +86,33 @@ class Metric(Source):
 
 
 class ServerDeclaration(TypedDict):
-    """The declaration of a server that runs during the samples. ``{server}`` in an argv stands for the server's directory.
+    """The declaration of a server that runs during the samples.
+
+    In an argv ``{server}`` stands for the server's directory, ``{cpus}`` for the CPU list that it may use, and ``{threads}`` for the number of these CPUs.
 
     Attributes:
         folders: globs of the directories to look in before the search path, one directory for each version.
         commands: the commands that must be installed.
-        user: the user who runs the server if the plan runs as root.
+        user: the user who runs the server if the plan runs as root, or None for the user of the plan.
         prepare: list of argv, run before the server starts.
-        serve: the argv of the server.
+        serve: the argv of the server, which may leave it in the background and end with 0.
         ready: an argv that succeeds when the server is ready.
         fill: list of argv, run when the server is ready.
+        end: an argv that ends the server, or empty. What is left of it then gets the signal ``stop``.
+        in_each_arm: whether it is started anew in each arm, on the CPUs of that arm, instead of once for all arms.
         stop: the name of the signal that asks the server to end.
         kill: the name of the signal that the kernel sends to the server if its supervisor dies.
     """
 
     folders: "list[str]"
     commands: "list[str]"
-    user: str
+    user: "str | None"
     prepare: "list[list[str]]"
     serve: "list[str]"
     ready: "list[str]"
     fill: "list[list[str]]"
+    end: "list[str]"
+    in_each_arm: bool
     stop: str
     kill: str
 
@@ -130,6 +136,7 @@ class Defaults(TypedDict):
             wall time of the process. Calibration uses this duration.
         source: the file name of a C source beside the declaration, which is compiled on the host, or None.
         server: the server that runs during the samples, or None.
+        environment: variables for the command and its server, beside the search path and the locale.
         timeout: the time limit of a sample in seconds, or None to derive it from the first run.
         package: the distribution package that provides the command, or None.
         custom: whether it is a user's own command.
@@ -148,6 +155,7 @@ class Defaults(TypedDict):
     timed: "list[str] | None"
     source: "str | None"
     server: "ServerDeclaration | None"
+    environment: "dict[str, str]"
     timeout: "float | None"
     package: "str | None"
     custom: bool
@@ -186,6 +194,7 @@ PLAIN: Defaults = {
     "timed": None,
     "source": None,
     "server": None,
+    "environment": {},
     "timeout": None,
     "package": None,
     "custom": False,

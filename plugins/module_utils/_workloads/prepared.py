@@ -11,7 +11,15 @@ from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_form
 from ansible_collections.threadwise.smt.plugins.module_utils._host import users
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import inputs, metrics as workload_metrics, server
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import Work, Workload, WorkloadError, missing, parameter_values, search_path
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import (
+    ServerDeclaration,
+    Work,
+    Workload,
+    WorkloadError,
+    missing,
+    parameter_values,
+    search_path,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.inputs import INPUT
 
 # A sample that takes this many times as long as one worker alone hangs. An emulated or overloaded host is slow, but not that slow.
@@ -88,8 +96,32 @@ class PreparedWorkload:
         self._command = (shutil.which(declaration["argv"][0], path=path) if declaration["server"] else None) or declaration["argv"][0]
         if declaration["server"]:
             self._owner = server.owner(declaration["server"])
-            folder = files.folder(declaration["name"] + ".server", self._owner)
-            self._server = server.Server(declaration["server"], folder, path)
+            self._environment = {**runner.environment(), "PATH": path, **declaration["environment"]}
+            if not declaration["server"]["in_each_arm"]:
+                self._start_server(declaration["server"], ())
+
+    def enter_arm(self, cpus: "t.Sequence[int]") -> None:
+        """Start a server that runs in each arm anew.
+
+        Args:
+            cpus: the CPUs that workers can use in the arm.
+
+        Raises:
+            WorkloadError: the server did not start.
+            OSError: its directory cannot be created.
+        """
+        declared = self.declaration["server"]
+        if declared and declared["in_each_arm"]:
+            self._start_server(declared, cpus)
+
+    def leave_arm(self) -> "str | None":
+        """End a server that runs in each arm anew.
+
+        Returns:
+            None, or a message about what could not be removed.
+        """
+        declared = self.declaration["server"]
+        return self.close() if declared and declared["in_each_arm"] else None
 
     def close(self) -> "str | None":
         """End the server, if there is one.
@@ -98,6 +130,10 @@ class PreparedWorkload:
             None, or a message about what could not be removed.
         """
         return self._server.stop() if self._server else None
+
+    def _start_server(self, declared: ServerDeclaration, cpus: "t.Sequence[int]") -> None:
+        folder = self._files.folder(self.declaration["name"] + ".server", self._owner)
+        self._server = server.Server(declared, folder, self._environment, cpus)
 
     def applies(self, placement: str) -> bool:
         """Return whether the workload is meaningful in a placement."""
@@ -169,8 +205,9 @@ class PreparedWorkload:
                 timeout=timeout,
                 nice=self.declaration["nice"],
                 co_runners=self.declaration["co_runners"],
-                owner=self._owner if self._server else None,
+                owner=self._owner if self._server and self._server.has_own_user else None,
                 memory_node=memory_node,
+                variables=self.declaration["environment"],
             )
             if taken["timed_out"]:
                 # Not the exit status: a command that is asked to end can end with 0.

@@ -8,6 +8,7 @@ the server and its commands goes to an unnamed file in the run's own directory.
 A separate process, the supervisor, starts the server. It ends the server and removes its directory when it gets SIGTERM, and also when the plan is killed.
 """
 
+import contextlib
 import os
 import pwd
 import select
@@ -19,7 +20,7 @@ import time
 import types
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import processes, users
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, processes, users
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import ServerDeclaration, WorkloadError
 
 # What the supervisor says when the server answers. No reason for a failure reads like this.
@@ -37,33 +38,42 @@ class Server:
     Args:
         declaration: the declaration of the server.
         folder: an empty directory that belongs to the server's user, in a directory that only the user of this process can write. ``stop`` removes it.
-        path: the search path of its commands.
+        environment: of its commands, with their search path ``PATH``.
+        cpus: the CPUs that it may use; none: those of this process.
 
     Attributes:
         folder: the server's directory.
+        has_own_user: whether a user is declared for it, who runs its clients too.
 
     Raises:
         WorkloadError: the server did not start.
     """
 
-    def __init__(self, declaration: ServerDeclaration, folder: str, path: str) -> None:
+    def __init__(self, declaration: ServerDeclaration, folder: str, environment: "t.Mapping[str, str]", cpus: "t.Sequence[int]" = ()) -> None:
         self.folder = folder
+        self.has_own_user = declaration["user"] is not None
         self._owner = owner(declaration)
-        error_read, error_write = os.pipe()
-        self._supervisor: t.Optional[int] = os.fork()
-        if self._supervisor == 0:
-            os.close(error_read)
-            _supervise(declaration, self._owner, folder, path, error_write)
-        os.close(error_write)
-        try:
-            with os.fdopen(error_read, encoding="utf-8", errors="replace") as stream:
-                error = stream.read()
-        except BaseException:
-            self.stop()
-            raise
+        self._supervisor: t.Optional[int] = None
+        with tempfile.TemporaryFile(dir=os.path.dirname(folder)) as log:
+            error = self._start(_Commands(declaration, self._owner, folder, environment, cpus, log))
         if error != READY:
             self.stop()
             raise WorkloadError(error or "the supervisor of the server was killed")
+
+    def _start(self, commands: "_Commands") -> str:
+        """Start the supervisor, and return what it says: ``READY``, or why the server did not start."""
+        error_read, error_write = os.pipe()
+        self._supervisor = os.fork()
+        if self._supervisor == 0:
+            os.close(error_read)
+            _supervise(commands, error_write)
+        os.close(error_write)
+        try:
+            with os.fdopen(error_read, encoding="utf-8", errors="replace") as stream:
+                return stream.read()
+        except BaseException:
+            self.stop()
+            raise
 
     def stop(self) -> "str | None":
         """End the server and remove its directory. A second call does nothing.
@@ -89,7 +99,7 @@ def owner(declaration: ServerDeclaration) -> "tuple[int, int]":
     Raises:
         WorkloadError: the declared user does not exist.
     """
-    if os.geteuid() != 0:
+    if os.geteuid() != 0 or declaration["user"] is None:
         return os.geteuid(), os.getegid()
     try:
         user = pwd.getpwnam(declaration["user"])
@@ -106,7 +116,7 @@ def _raise_ended(_number: int, _frame: t.Optional[types.FrameType]) -> t.NoRetur
     raise _Ended
 
 
-def _supervise(declaration: ServerDeclaration, user: "tuple[int, int]", folder: str, path: str, error_write: int) -> t.NoReturn:
+def _supervise(commands: "_Commands", error_write: int) -> t.NoReturn:
     """Run the supervisor: start the server, wait for SIGTERM, end the server and remove its directory.
 
     The supervisor writes ``READY`` to the pipe when the server is ready, or the reason why it did not start; a supervisor that was killed writes nothing.
@@ -125,7 +135,7 @@ def _supervise(declaration: ServerDeclaration, user: "tuple[int, int]", folder: 
         os.set_blocking(wake_write, False)
         # Without this, a signal that arrives just before select() would be noticed only with the next signal.
         signal.set_wakeup_fd(wake_write)
-        _start(declaration, user, folder, path)
+        commands.start_server()
         os.write(error_write, READY.encode())
         os.close(error_write)
         select.select([wake], [], [])
@@ -136,61 +146,88 @@ def _supervise(declaration: ServerDeclaration, user: "tuple[int, int]", folder: 
     finally:
         try:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            processes.end_children(lambda pid, status, usage: None, first_signal=getattr(signal, declaration["stop"]), time_limit=STOP_SECONDS)
-            status = 0 if users.remove_folder(folder, user) is None else 1
+            commands.end_server()
+            status = 0 if commands.remove_folder() is None else 1
         finally:
             os._exit(status)
-
-
-def _start(declaration: ServerDeclaration, user: "tuple[int, int]", folder: str, path: str) -> None:
-    with tempfile.TemporaryFile(dir=os.path.dirname(folder)) as log:
-        commands = _Commands(declaration, user, folder, path, log)
-        for argv in declaration["prepare"]:
-            commands.run(argv)
-        process = commands.start(declaration["serve"])
-        until = time.monotonic() + READY_SECONDS
-        while not commands.succeeds(declaration["ready"]):
-            if process.poll() is not None or time.monotonic() > until:
-                raise WorkloadError(f"the server {declaration['serve'][0]} did not start: {commands.last_lines()}")
-            time.sleep(0.1)
-        for argv in declaration["fill"]:
-            commands.run(argv)
 
 
 class _Commands:
     """The commands of a server, run as its user, in its directory, with a clean environment and a log."""
 
-    def __init__(self, declaration: ServerDeclaration, user: "tuple[int, int]", folder: str, path: str, log: "t.IO[bytes]") -> None:
+    def __init__(
+        self,
+        declaration: ServerDeclaration,
+        user: "tuple[int, int]",
+        folder: str,
+        environment: "t.Mapping[str, str]",
+        cpus: "t.Sequence[int]",
+        log: "t.IO[bytes]",
+    ) -> None:
+        self._declaration = declaration
         self._owner = user
         self._folder = folder
-        self._path = path
+        self._environment = environment
+        self._cpus = cpus
         self._kill = getattr(signal, declaration["kill"])
         self._log = log
 
+    def start_server(self) -> None:
+        """Start the server and wait until it is ready.
+
+        Raises:
+            WorkloadError: it did not start.
+        """
+        for argv in self._declaration["prepare"]:
+            self.run(argv)
+        process = self.start(self._declaration["serve"])
+        until = time.monotonic() + READY_SECONDS
+        while not self.succeeds(self._declaration["ready"]):
+            # One that goes to the background leaves a process that has ended with 0.
+            if process.poll() or time.monotonic() > until:
+                raise WorkloadError(f"the server {self._declaration['serve'][0]} did not start: {self.last_lines()}")
+            time.sleep(0.1)
+        for argv in self._declaration["fill"]:
+            self.run(argv)
+
+    def end_server(self) -> None:
+        """End the server with all that it has started."""
+        if self._declaration["end"]:
+            # What does not end by its own command is ended all the same.
+            with contextlib.suppress(WorkloadError, OSError):
+                self.run(self._declaration["end"], STOP_SECONDS)
+        processes.end_children(lambda pid, status, usage: None, first_signal=getattr(signal, self._declaration["stop"]), time_limit=STOP_SECONDS)
+
+    def remove_folder(self) -> "str | None":
+        """Remove the server's directory; return a message about what is left, or None."""
+        return users.remove_folder(self._folder, self._owner)
+
     def start(self, argv: "t.Sequence[str]") -> "subprocess.Popen[bytes]":
         """Start a command."""
-        program = shutil.which(argv[0], path=self._path) or argv[0]
-        filled = [program, *(argument.replace("{server}", self._folder) for argument in argv[1:])]
+        words = {"{server}": self._folder, "{cpus}": cpulist.render(self._cpus), "{threads}": str(len(self._cpus))}
+        filled = list(argv)
+        for placeholder, value in words.items():
+            filled = [argument.replace(placeholder, value) for argument in filled]
         return subprocess.Popen(
-            filled,
+            [shutil.which(filled[0], path=self._environment["PATH"]) or filled[0], *filled[1:]],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
             cwd=self._folder,
-            env={"LC_ALL": "C", "PATH": self._path},
+            env=self._environment,
             preexec_fn=self._become_owner,
         )
 
-    def run(self, argv: "t.Sequence[str]") -> None:
+    def run(self, argv: "t.Sequence[str]", seconds: float = STEP_SECONDS) -> None:
         """Run a command and wait for its end.
 
         Raises:
             WorkloadError: the command failed or took too long.
         """
         try:
-            status = self.start(argv).wait(timeout=STEP_SECONDS)
+            status = self.start(argv).wait(timeout=seconds)
         except subprocess.TimeoutExpired:
-            raise WorkloadError(f"{argv[0]} did not end within {STEP_SECONDS} s: {self.last_lines()}") from None
+            raise WorkloadError(f"{argv[0]} did not end within {seconds} s: {self.last_lines()}") from None
         if status != 0:
             raise WorkloadError(f"{argv[0]} failed with exit status {status}: {self.last_lines()}")
 
@@ -208,6 +245,8 @@ class _Commands:
     def _become_owner(self) -> None:
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
+        if self._cpus:
+            os.sched_setaffinity(0, self._cpus)
         users.become(self._owner)
         # After the change of user, which clears this setting.
         processes.die_with_parent(self._kill)

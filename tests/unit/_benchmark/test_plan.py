@@ -225,6 +225,8 @@ def test_a_server_ends_with_the_plan(tmp_path, monkeypatch):
         "user": pwd.getpwuid(os.geteuid()).pw_name,
         "prepare": [],
         "fill": [],
+        "end": [],
+        "in_each_arm": False,
         "stop": "SIGINT",
         "kill": "SIGQUIT",
         "serve": ["sh", "-c", "trap 'exit 0' INT; echo rate $$ > {server}/up; while :; do sleep 0.05; done"],
@@ -387,3 +389,57 @@ RATE_COMMAND = own("own", "echo rate 1")
 def test_invalid_settings_are_refused(changed, error):
     with pytest.raises((base.ArmError, plan_settings.SettingsError, PlacementError, declaration.WorkloadError), match=error):
         plan_settings.check_settings(dict(SETTINGS, **changed))
+
+
+# Goes to the background, as Flink's start-cluster.sh does, and says on which CPUs and for whom.
+BACKGROUND = (
+    "(setsid sleep 1000 >/dev/null 2>&1 &); touch {server}/up; echo start {cpus} {threads} $(awk '/^Cpus_allowed_list/{print $2}' /proc/self/status) $WHO"
+)
+
+
+def with_hooks(log, **changed):
+    return own(
+        "served",
+        f"test -e {{server}}/up && echo $WHO rate {{parameter}} >> {log} && echo rate {{parameter}}",
+        **{
+            "start": ["sh", "-c", f"{BACKGROUND} >> {log}"],
+            "ready": ["test", "-e", "{server}/up"],
+            "stop": ["sh", "-c", f"echo stop >> {log}"],
+            "environment": {"WHO": "me"},
+            "parameters": {"name": "clients", "values": [1, 2.5]},
+            "placements": ["single"],
+            **changed,
+        },
+    )
+
+
+def left_running(pid_of_plan):
+    """Return whether a process of the server is left below this process."""
+    with open(f"/proc/{pid_of_plan}/task/{pid_of_plan}/children", encoding="ascii") as children:
+        return children.read().split()
+
+
+@pytest.mark.skipif(len(HERE) < 2, reason="needs two CPUs as siblings")
+def test_a_server_of_ones_own_is_started_in_each_arm_on_its_cpus(tmp_path, toggles):
+    log = tmp_path / "log"
+    settings = dict(SETTINGS, workloads=[], custom=[with_hooks(log)], blocks=3)
+    done, samples, files = measured(tmp_path, settings)
+    assert done.skipped == [] and len(samples) == 12 and all(sample["ok"] for sample in samples)
+    assert {sample["parameter"] for sample in samples} == {1, 2.5} and {sample["placement"] for sample in samples} == {"single"}
+    assert [sample["metrics"]["rate"]["value"] for sample in samples if sample["block"] == 0] == [1, 2.5] * 2
+    of_both = f"start {HERE[0]}-{HERE[1]} 2 {HERE[0]}-{HERE[1]} me"
+    of_one = f"start {HERE[0]} 1 {HERE[0]} me"
+    lines = log.read_text(encoding="utf-8").splitlines()
+    # For the trial run, then on, off, off, on, on, off: without a restart between blocks that follow each other in the same arm.
+    assert [line for line in lines if line.startswith("start")] == [of_both, of_both, of_one, of_both, of_one]
+    assert [line for line in lines if line == "stop"] == ["stop"] * 5 and lines[-1] == "stop"
+    assert not os.path.exists(files.file("served.server")) and not left_running(os.getpid())
+
+
+def test_a_server_that_does_not_start_in_an_arm_ends_its_workload_alone(tmp_path, toggles):
+    log = tmp_path / "log"
+    once = f"test ! -e {log} && touch {log} {{server}}/up"
+    broken = with_hooks(tmp_path / "other", start=["sh", "-c", once + " || { echo no port >&2; exit 3; }"])
+    done, samples, _files = measured(tmp_path, dict(SETTINGS, workloads=[], custom=[broken, own("fine", "echo rate 1")], blocks=1))
+    assert {sample["workload"] for sample in samples} == {"fine"}
+    assert [(one["workload"], one["arm"], one["reason"]) for one in done.skipped] == [("served", "smt_on", "the server sh did not start: no port")]

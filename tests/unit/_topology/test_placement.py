@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._topology.placement import NAMES, PlacementError, Placements, same_as_earlier
+from ansible_collections.threadwise.smt.plugins.module_utils._topology.placement import PlacementError, Placements, same_as_earlier
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.placements import NAMES
 
 ADJACENT = ((0, 1), (2, 3), (4, 5), (6, 7))
 SPLIT = ((0, 4), (1, 5), (2, 6), (3, 7))

@@ -47,6 +47,18 @@ def test_missing_keys_have_default_values():
     assert declared(**metric(pattern=None, clock="wall_seconds"))["metrics"][0]["clock"] == "wall_seconds"
 
 
+def test_parameters_are_values_in_rising_order_and_written_as_they_are_read():
+    made = declared(argv=["echo", "{parameter} MB/s"], parameters={"name": "clients", "values": [16.0, 1, 2.5, 1.0]})
+    assert made["parameter"] == {"name": "clients", "unit": "clients", "values": [1, 2.5, 16]}
+    assert [str(value) for value in made["parameter"]["values"]] == ["1", "2.5", "16"]
+
+
+def test_hooks_make_a_server_that_is_started_in_each_arm():
+    made = declared(start=["run-it"], ready=["true"], stop=["end-it"])["server"]
+    assert (made["serve"], made["ready"], made["end"], made["in_each_arm"], made["user"]) == (["run-it"], ["true"], ["end-it"], True, None)
+    assert missing(declared(start=["no-such-server"], ready=["true"]), os.environ["PATH"]) == "no-such-server is not installed"
+
+
 @pytest.mark.parametrize(
     ("changed", "error"),
     [
@@ -75,6 +87,21 @@ def test_missing_keys_have_default_values():
         (metric(aggregate="median"), "aggregate one of max, mean, per_job, sum"),
         (metric(pattern=None, clock="sun"), "clock must be one of wall_seconds, cpu_seconds"),
         ({"metrics": [METRIC]}, "two metrics of own have the same name"),
+        ({"placements": ["singel"]}, "placements of own has 'singel': choose from single, "),
+        ({"parameters": {"name": "clients", "values": []}}, "parameters of own must have 1 to 50 values above 0"),
+        ({"parameters": {"name": "clients", "values": [0]}}, "parameters of own must have 1 to 50 values above 0"),
+        ({"parameters": {"name": "clients", "values": [float("inf")]}}, "parameters of own must have 1 to 50 values above 0"),
+        ({"parameters": {"name": "clients", "values": [float("nan")]}}, "parameters of own must have 1 to 50 values above 0"),
+        ({"parameters": {"name": "clients", "values": [1] * 51}}, "parameters of own must have 1 to 50 values above 0"),
+        ({"parameters": {"name": "No Name", "values": [1]}}, "the name of the parameters of own must have only"),
+        ({"environment": {"A B": "1"}}, "environment of own has the variable 'A B'"),
+        ({"environment": {"A": "x" * 4001}}, "environment of own has the variable 'A'"),
+        ({"environment": {f"A{number}": 1 for number in range(101)}}, "environment of own has 101 variables"),
+        ({"start": ["run-it"]}, "own has start: start, and ready, which succeeds when what was started is ready, need each other"),
+        ({"stop": ["end-it"]}, "own has stop: start, and ready"),
+        ({"ready": ["true"], "stop": ["end-it"]}, "own has ready and stop: start, and ready"),
+        ({"start": ["run it all"], "ready": ["true"]}, "start of own is a string"),
+        ({"start": ["run-it"], "ready": ["a\0b"]}, "ready of own is not valid"),
     ],
 )
 def test_an_invalid_command_is_refused_with_the_allowed_values(changed, error):

@@ -29,13 +29,15 @@ SERVER = {
     "ready": ["test", "-e", "{server}/up"],
     "serve": ["sh", "-c", "trap 'exit 0' INT; echo $$ > {server}/pid; touch {server}/up; while :; do sleep 0.05; done"],
     "fill": [["touch", "{server}/filled"]],
+    "end": [],
+    "in_each_arm": False,
     "stop": "SIGINT",
     "kill": "SIGQUIT",
 }
 
 
 def started(server, files):
-    return server_module.Server(server, files.folder("own.server", server_module.owner(server)), PATH)
+    return server_module.Server(server, files.folder("own.server", server_module.owner(server)), {"PATH": PATH})
 
 
 def processes_in(folder):

@@ -40,6 +40,8 @@ POSTGRESQL: ServerDeclaration = {
         ["createdb", "--host={server}", "--username=threadwise", "bench"],
         ["pgbench", "--host={server}", "--username=threadwise", "--initialize", "--quiet", "--scale=4", "bench"],
     ],
+    "end": [],
+    "in_each_arm": False,
     # Fast shutdown, immediate shutdown (PostgreSQL, "Shutting Down the Server").
     "stop": "SIGINT",
     "kill": "SIGQUIT",
