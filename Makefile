@@ -86,6 +86,10 @@ scenarios: setup ## all longer scenarios on guests, more than an hour; not part 
 unit playbooks browser lint sanity: setup ## one step of `make test`
 	python tools/test.py $@
 
+.PHONY: kills
+kills: setup ## rollouts and evaluations that are ended half way, about five minutes; not part of `make test`
+	python tools/test.py $@
+
 .PHONY: hostile
 hostile: setup ## 3,000 answers of compromised hosts beside honest ones, each attack that has a name alone; not part of `make test`
 	tools/debian-packages.sh gzip

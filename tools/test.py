@@ -63,7 +63,9 @@ STEPS = {
         ("fio", "gcc", "gzip", "libc6-dev", "linux-perf", "openssh-client", "postgresql", "procps", "stress-ng", "sysbench", "util-linux"),
     ),
     # One at a time to each worker, so that tests which share a run of a playbook stay together.
-    "playbooks": Step(("python", *PYTEST, *PLAYBOOKS, "tests/playbooks"), OF_PLAYBOOKS),
+    "playbooks": Step(("python", *PYTEST, *PLAYBOOKS, "-m", "not kills", "tests/playbooks"), OF_PLAYBOOKS),
+    # Rollouts and evaluations that are ended half way, and what the next call makes of them.
+    "kills": Step(("python", *PYTEST, *PLAYBOOKS, "-m", "kills", "tests/playbooks"), OF_PLAYBOOKS),
     # The same files with the oldest ansible-core as with that of `make setup`.
     "oldest-core": Step((f".cache/core-{CORES[0]}/bin/python", *PYTEST, *PLAYBOOKS, "tests/cores"), ("gzip",)),
     **{f"core-{core}": Step((f".cache/core-{core}/bin/python", *PYTEST, *PLAYBOOKS, "tests/cores", "tests/playbooks"), OF_PLAYBOOKS) for core in CORES},
@@ -74,7 +76,7 @@ STEPS = {
         (
             ".cache/lowest/bin/python",
             *PYTEST,
-            *(f"tests/unit/{room}" for room in ("_analysis", "_border", "_fleet", "_report", "_run")),
+            *(f"tests/unit/{room}" for room in ("_analysis", "_border", "_conclusion", "_fleet", "_report", "_run")),
         ),
         ("gzip", "sysbench"),
     ),

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired, recommendation
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import libraries, result_files
 

@@ -128,7 +128,7 @@ options:
       parameters:
         description:
           - Values at which the command is measured, one sample each in a block; the report draws the metrics over them.
-          - In O(custom[].argv) V({parameter}) is replaced by the value.
+          - In C(argv) V({parameter}) is replaced by the value.
         type: dict
         suboptions:
           name:
@@ -148,7 +148,7 @@ options:
         type: list
         elements: str
       environment:
-        description: Variables for the command, and for O(custom[].start), O(custom[].ready) and O(custom[].stop), beside C(PATH) and C(LC_ALL).
+        description: Variables for the command, and for C(start), C(ready) and C(stop), beside C(PATH) and C(LC_ALL).
         type: dict
         default: {}
       start:
@@ -156,7 +156,7 @@ options:
           - A command that starts a server, before the samples of each arm and on the CPUs of that arm, in a directory of its own.
           - It may stay in the foreground, or leave the server in the background and end with 0. All that it started is ended before the next arm.
           - In this and in the other hooks V({server}) is replaced by the directory, V({cpus}) by the CPU list of the arm, V({threads}) by the number of its
-            CPUs. In O(custom[].argv) V({server}) is the directory too.
+            CPUs. In C(argv) V({server}) is the directory too.
         type: list
         elements: str
       ready:

@@ -13,5 +13,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "unit" / "support"))
 LONGEST = ("test_policy_fleet.py", "test_playbooks.py", "test_pull.py", "test_archive.py")
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "kills: ends a playbook half way and waits for minutes; `make kills` runs these, `make test` does not")
+
+
 def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))

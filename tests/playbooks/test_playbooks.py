@@ -144,6 +144,7 @@ def test_failures_come_last_each_once_and_the_others_have_their_report(tmp_path)
     assert re.search("^a .*unreachable=0 +failed=0", failures, re.MULTILINE) and re.search("^b .*failed=1", failures, re.MULTILINE), seen
 
 
+@pytest.mark.kills
 def test_ctrl_c_leaves_a_plan_that_can_be_ended_fetched_and_reported(tmp_path):
     # No other test evaluates this machine before the plan has ended.
     with this_machine():

@@ -61,6 +61,7 @@ def kill_in_wave_of(fleet, *hosts):
         time.sleep(0.1)
 
 
+@pytest.mark.kills
 def test_a_rollout_is_checked_done_once_also_when_it_is_killed_and_kept(fleet):
     code, seen = fleet.play("smt_enforce", "--check", **WAVES)
     assert code == 0 and set(table(seen).values()) == {"drifted"}, seen
@@ -101,6 +102,7 @@ def test_a_rollout_is_checked_done_once_also_when_it_is_killed_and_kept(fleet):
     assert code == 0 and set(table(seen).values()) == {"compliant"}, seen
 
 
+@pytest.mark.kills
 def test_a_wave_that_fails_is_rolled_back_also_after_a_kill_and_the_next_run_goes_on(fleet):
     fleet.set("h3", configured=["nosmt"])
     before = dict({host: [] for host in HOSTS}, h1=["nosmt"], h3=["nosmt"])

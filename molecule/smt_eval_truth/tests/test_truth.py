@@ -123,3 +123,14 @@ def test_from_how_many_streams_on_smt_helps(guest):
         assert found["status"] in ("never", "undecided"), found
     else:
         assert found["status"] == "found" and found["low"] <= truth <= found["high"], found
+
+
+def test_usage_promises_room_that_is_not_there():
+    """One core whose siblings share one CPU of this machine: with one of them busy usage says half, and there is no room at all."""
+    report = evaluated(
+        "smt-truth-shared", "headroom", smt_eval_workloads=["load_levels"], smt_eval_placements=["one_per_core", "all_threads"], smt_eval_budget=150
+    )
+    (found,) = [one for one in report["usage"] if (one["placement"], one["parameter"]) == ("one_per_core", 1.0)]
+    print(found)
+    assert found["by_usage"]["low"] <= 1 + LEEWAY and found["by_usage"]["high"] >= 1 - LEEWAY, found
+    assert found["real"]["low"] <= LEEWAY and found["real"]["high"] >= -LEEWAY, found

@@ -4,12 +4,17 @@
 
 import os
 import platform
+import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, files
 
 # Fields of /proc/cpuinfo, the first that there is, by name in the environment.
 _CPUINFO = {"cpu_model": ("model name", "cpu", "Processor"), "microcode": ("microcode",)}
+
+
+# Where a model's name ends with its nominal frequency.
+_NOMINAL = re.compile(r"@ ([0-9]{1,2}\.[0-9]{1,3}) ?GHz")
 
 
 def read(hypervisor: "str | None" = None) -> "dict[str, str | float | None]":
@@ -31,7 +36,20 @@ def read(hypervisor: "str | None" = None) -> "dict[str, str | float | None]":
     }
     for name, names in _CPUINFO.items():
         environment[name] = next(filter(None, map(fields.get, names)), None)
+    environment["nominal_mhz"] = _nominal_mhz(fs, environment["cpu_model"])
     return environment
+
+
+def _nominal_mhz(fs: files.HostFs, model: object) -> "float | None":
+    """Return the nominal frequency of CPU 0 in MHz, or None.
+
+    It is that of intel_pstate and of amd_pstate (base_frequency, in kHz), or the one in the processor's name.
+    """
+    kilohertz = (fs.read("sys/devices/system/cpu/cpu0/cpufreq/base_frequency") or "").strip()
+    if kilohertz.isdecimal() and 0 < int(kilohertz) < 10**9:
+        return int(kilohertz) / 1000
+    named = _NOMINAL.search(str(model))
+    return round(float(named.group(1)) * 1000, 3) if named else None
 
 
 def read_changing() -> "dict[str, str | float | None]":

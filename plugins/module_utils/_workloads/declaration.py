@@ -168,10 +168,10 @@ class Workload(Defaults):
     Attributes:
         name: the name for results.
         title: the name for people.
-        argv: the command and its arguments. Placeholders: ``{work}`` the calibrated amount of work of one worker, ``{total}`` the amount of work of all
-            workers, ``{threads}`` the number of workers, ``{cpus}`` the CPU of each worker (``-1``: not pinned), ``{seconds}`` the length of a sample
-            in whole seconds, ``{parameter}`` the value of the workload's parameter, ``{percent}`` that value times 100, ``{program}`` the compiled
-            program, ``{server}`` the server's directory.
+        argv: the command and its arguments. Placeholders: ``{work}`` the calibrated amount of work of one worker, ``{alone}`` the seconds that it takes
+            one worker alone (0 during the calibration), ``{total}`` the amount of work of all workers, ``{threads}`` the number of workers, ``{cpus}`` the
+            CPU of each worker (``-1``: not pinned), ``{seconds}`` the length of a sample in whole seconds, ``{parameter}`` the value of the workload's
+            parameter, ``{program}`` the compiled program, ``{server}`` the server's directory.
         metrics: the metrics. The first one is the primary metric, which verdicts are about.
     """
 

@@ -83,6 +83,7 @@ class PreparedWorkload:
         self._files = files
         self._seconds = seconds
         self._alone = seconds
+        self._seconds_of_work = 0.0
         self._stdin: t.Optional[str] = None
         self._server: t.Optional[server.Server] = None
         # The user of the workers. The client of a server runs as the server's user: a hostile server could make a client of root reveal root's files.
@@ -172,10 +173,12 @@ class PreparedWorkload:
         self._set_work(amount)
         for _round in range(CALIBRATION_ROUNDS):
             seconds = self._time(alone)
+            pace = seconds / amount
             if self._seconds / CALIBRATION_FACTOR <= seconds <= self._seconds * CALIBRATION_FACTOR:
                 break
             amount = next_work(work, amount, seconds, self._seconds)
             self._set_work(amount)
+        self._seconds_of_work = pace * amount
         inputs.verify(self.declaration, self._stdin)
         return f"{self.declaration['name']}: {self.work} {work['unit']}"
 
@@ -235,12 +238,12 @@ class PreparedWorkload:
     def _argv(self, workers: "t.Sequence[t.Sequence[int]]", parameter: "float | None") -> "list[str]":
         replacements: dict[str, object] = {
             "{work}": self.work,
+            "{alone}": f"{self._seconds_of_work:.9f}",
             "{total}": self.work and self.work * len(workers),
             "{threads}": len(workers),
             "{cpus}": ",".join(str(cpus[0]) if len(cpus) == 1 else "-1" for cpus in workers) if self.declaration["multithreaded"] else None,
             "{seconds}": max(1, math.ceil(self._seconds)),
             "{parameter}": parameter,
-            "{percent}": parameter and round(100 * parameter),
             "{program}": self._program,
             "{server}": self._server and self._server.folder,
         }

@@ -23,8 +23,9 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion, paired, recommendation, streams
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired, streams, usage
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, hardware_classes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import registry
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Format, FormatError, Host, Refused
@@ -191,6 +192,7 @@ def summarise(result: dict[str, t.Any], file: str, settings: Settings) -> dict[s
         "comparisons": comparisons,
         "levels": host_comparisons.levels(result, settings.confidence),
         "crossovers": [curve.described() for curve in streams.curves(result, comparisons)],
+        "usage": usage.described(result, result["samples"], settings.confidence),
         "not_measured": host_comparisons.not_measured(result),
         "failures": host_comparisons.failures(result),
         "restored": result["restored"],

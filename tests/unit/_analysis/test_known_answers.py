@@ -8,7 +8,8 @@ import math
 
 import pytest
 import studies
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion, paired as paired_module, smt_metrics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired as paired_module, smt_metrics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 
 
 def hp_ratios(test):

@@ -102,9 +102,11 @@ def test_what_is_not_there_is_no_column_and_has_its_reason():
     document = result_maker.result(blocks=4, shape=(1, 1, 2))
     for sample in document["samples"]:
         sample["telemetry"].update(perf={"reason": "perf is not installed"}, steal=None, frequency={}, cpu_usage={"0": None})
+    document["environment"]["nominal_mhz"] = None
     assert table(document) is None
     assert telemetry_part.absent(document, [None]) == [
         "usage of the CPUs: the samples have none",
+        "nominal frequency: neither cpufreq nor the model's name has it on this host",
         "frequency: neither cpufreq nor /proc/cpuinfo has it on this host",
         "cycles and instructions: perf is not installed",
         "throttling: this host has no counter for it (thermal_throttle)",

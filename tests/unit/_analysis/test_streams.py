@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import pytest
 import studies
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion, recommendation, streams
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, streams
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, recommendation
 
 
 def curve(document, comparisons, workload):

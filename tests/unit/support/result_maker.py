@@ -235,6 +235,7 @@ def result(
             "load_average": 0.12,
             "cpu_model": "Example CPU 1234",
             "microcode": "0x1",
+            "nominal_mhz": 2500.0,
         },
         "arms": [arm("smt_on", "SMT on", True), arm("smt_off", "SMT off", False)] if compared else [arm("as_found", "as found", True)],
         "arms_left_out": []

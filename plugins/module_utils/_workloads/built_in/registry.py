@@ -5,6 +5,7 @@
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in.array import WORKLOADS as ARRAY
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in.false_sharing import WORKLOADS as FALSE_SHARING
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in.gzip import WORKLOADS as GZIP
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in.load_levels import WORKLOADS as LOAD_LEVELS
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in.memory_pages import WORKLOADS as MEMORY_PAGES
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in.oltp import WORKLOADS as OLTP
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in.stream import WORKLOADS as STREAM
@@ -15,6 +16,7 @@ WORKLOADS = (
     ARRAY,
     FALSE_SHARING,
     GZIP,
+    LOAD_LEVELS,
     MEMORY_PAGES,
     OLTP,
     STREAM,

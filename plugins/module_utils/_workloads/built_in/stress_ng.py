@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""stress-ng: an arithmetic loop, alone and with co-runners, and at rising load."""
+"""stress-ng: an arithmetic loop, alone and with co-runners."""
 
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import PLAIN, Workload, throughput
 
@@ -39,16 +39,4 @@ NICED: Workload = {
     "nice": -20,
 }
 
-LOAD_LEVELS: Workload = {
-    **PLAIN,
-    "name": "load_levels",
-    "title": "integer work at rising load",
-    "description": "integer arithmetic at 7 levels of load of one CPU, on one and on both siblings",
-    "placements": ["single", "siblings"],
-    "argv": ["stress-ng", "--cpu", "1", "--cpu-method", "int64", "--cpu-load", "{percent}", "--timeout", "{seconds}s", "--metrics-brief"],
-    "parameter": {"name": "load", "unit": "of one CPU", "values": [0.14, 0.29, 0.43, 0.57, 0.71, 0.86, 1.0]},
-    "metrics": [THROUGHPUT],
-    "package": "stress-ng",
-}
-
-WORKLOADS: "tuple[Workload, ...]" = (LOOP, WITH_CO_RUNNERS, NICED, LOAD_LEVELS)
+WORKLOADS: "tuple[Workload, ...]" = (LOOP, WITH_CO_RUNNERS, NICED)

@@ -9,7 +9,8 @@ import shutil
 import tempfile
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Format, Host
 
 # Bytes of a metric's lines that stay in memory before they go to disk.

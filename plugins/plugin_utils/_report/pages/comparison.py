@@ -11,7 +11,8 @@ from __future__ import annotations
 import typing as t
 from urllib.parse import quote
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import conclusion, paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import hardware_classes, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame, host as host_page
 

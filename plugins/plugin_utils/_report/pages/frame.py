@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import jinja2
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, plain_charts, text as report_text
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup

@@ -12,7 +12,8 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion, paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired, usage
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame, smt_metrics as smt_metrics_part, telemetry as telemetry_part
 
@@ -171,6 +172,7 @@ def _workloads(result: dict[str, t.Any], summary: dict[str, t.Any]) -> list[dict
                 "repeats": _repeats(result, samples.get(name, []), about),
                 "streams": _streams(samples.get(name, []), levels, titles, about, crossover),
                 "parameters": _parameters(result, samples.get(name, []), levels, about),
+                "load_curve": _load_curve(result, summary, about),
                 "smt_metrics": smt_metrics_part.lines(about, summary["comparisons"], levels, samples.get(name, []), crossover),
                 "telemetry": telemetry_part.table(result, samples.get(name, []), levels),
             }
@@ -299,6 +301,31 @@ def _parameters(
                     "usage": charts.points(used, titles, "CPU usage [%]", along, f"{title}: usage of its busiest core by {along}") if used else None,
                 }
             )
+    return found
+
+
+def _load_curve(result: dict[str, t.Any], summary: dict[str, t.Any], about: dict[str, t.Any]) -> list[charts.Picture]:
+    """Draw the rate, and the rate of one used CPU, over the CPU usage of the whole machine, for a workload that is measured at several loads."""
+    points = [
+        one
+        for one in (usage.Usage(**one) for one in summary["usage"] if one["workload"] == about["workload"])
+        if one.parameter is not None and one.achieved is not None and one.is_of_the_machine(result)
+    ]
+    found = []
+    for which, what in (("rate", _unit(about)), ("achieved", f"{about['unit']} by used CPU")):
+        rows = [
+            {
+                "x": _short(100 * one.share),
+                "arm": f"{host_comparisons.arm_title(result, one.arm)}, {placements.title(one.placement)}",
+                "value": _short(getattr(one, which)),
+                "low": None,
+                "high": None,
+            }
+            for one in points
+        ]
+        label = f"{about['title']}: {what} over the CPU usage of the whole machine; the table has the numbers"
+        if rows:
+            found.append(charts.points(rows, list(dict.fromkeys(str(row["arm"]) for row in rows)), what, "CPU usage of the machine [%]", label))
     return found
 
 

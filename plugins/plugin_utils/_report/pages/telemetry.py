@@ -11,7 +11,8 @@ import dataclasses
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, conclusion, smt_metrics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, smt_metrics, usage
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 
 Sample = dict[str, t.Any]
@@ -20,8 +21,6 @@ Key = tuple[str, str, float | None]
 Cell = tuple[str, float]
 # Reasons for missing quantities that are listed.
 MOST_REASONS = 3
-# The smallest usage for a meaningful rate per CPU.
-LEAST_USAGE = 1e-4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,17 +29,13 @@ class Group:
 
     Attributes:
         samples: the samples.
-        rate: mean rate, summed over workers; None for a metric that is not a rate.
-        used: summed usage of the logical CPUs, 1 for one busy CPU; None where unknown.
-        share: usage as a share of all logical CPUs.
-        capacity: the highest rate with every thread busy in the same arm.
+        usage: their CPU usage against the work, or None where it was not recorded.
+        nominal_mhz: nominal frequency of the host's CPUs, or None.
     """
 
     samples: list[Sample]
-    rate: float | None
-    used: float | None
-    share: float | None
-    capacity: float | None = None
+    usage: usage.Usage | None
+    nominal_mhz: float | None
 
 
 def table(result: host_comparisons.Result, samples: t.Sequence[Sample], levels: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, t.Any] | None:
@@ -87,51 +82,38 @@ def _groups(result: host_comparisons.Result, samples: t.Sequence[Sample], levels
     for sample in samples:
         if host_comparisons.good_value(sample, primary[sample["workload"]]) is not None:
             kinds.setdefault((sample["placement"], sample["arm"], sample.get("parameter")), []).append(sample)
-    groups = {kind: Group(members, _rate(result, members), *_usage(members)) for kind, members in kinds.items() if members}
-    capacities: dict[str, float] = {}
-    for (placement, arm, _parameter), group in groups.items():
-        if group.rate is not None and placement == host_comparisons.sampled_as(result, placements.ALL_THREADS, arm):
-            capacities[arm] = max(group.rate, capacities.get(arm, 0.0))
-    return {kind: dataclasses.replace(group, capacity=capacities.get(kind[1])) for kind, group in groups.items()}
-
-
-def _rate(result: host_comparisons.Result, samples: t.Sequence[Sample]) -> float | None:
-    about = host_comparisons.describe_workload(result, samples[0]["workload"])
-    values = [sample["metrics"][about["metric"]]["value"] for sample in samples]
-    return None if about["better"] == "lower" else sum(values) / len(values)
-
-
-def _usage(samples: t.Sequence[Sample]) -> tuple[float, float] | tuple[None, None]:
-    known = [
-        [share for share in usage.values() if share is not None] for sample in samples if (usage := host_comparisons.telemetry_of(sample).get("cpu_usage"))
-    ]
-    known = [shares for shares in known if shares]
-    if not known:
-        return None, None
-    return sum(map(sum, known)) / len(known), sum(sum(shares) / len(shares) for shares in known) / len(known)
+    used = usage.of_workload(result, samples, samples[0]["workload"]) if samples else {}
+    return {kind: Group(members, used.get(kind), result["environment"].get("nominal_mhz")) for kind, members in kinds.items() if members}
 
 
 def _used(group: Group) -> Cell | None:
-    return None if group.used is None else (f"{group.used:.2f}", group.used)
+    return None if group.usage is None else (f"{group.usage.cpus:.2f}", group.usage.cpus)
 
 
 def _achieved(group: Group) -> Cell | None:
-    if group.rate is None or group.used is None or group.used < LEAST_USAGE:
+    if group.usage is None or group.usage.achieved is None:
         return None
-    value = smt_metrics.achievement_rate(group.rate, group.used)
-    return report_text.number(value), value
+    return report_text.number(group.usage.achieved), group.usage.achieved
 
 
 def _room(which: str) -> t.Callable[[Group], Cell | None]:
     """Return the column of the headroom as a share of the present rate: ``by_usage``, as usage suggests, or ``real``, as measured."""
 
     def value_of(group: Group) -> Cell | None:
-        if group.rate is None or group.capacity is None or group.share is None or not LEAST_USAGE <= group.share <= 1:
+        room = getattr(group.usage, which, None)
+        if room is None:
             return None
-        more = smt_metrics.headroom(group.rate, group.share, group.capacity)[which] / group.rate
-        return conclusion.signed(1 + more), more
+        span = "" if room["low"] is None else f" ({conclusion.signed(1 + room['low'])} to {conclusion.signed(1 + room['high'])})"
+        return conclusion.signed(1 + room["value"]) + span, room["value"]
 
     return value_of
+
+
+def _by_clock(group: Group) -> Cell | None:
+    if group.usage is None or group.usage.rate is None or not group.nominal_mhz:
+        return None
+    value = group.usage.rate / (group.nominal_mhz / 1000)
+    return report_text.number(value), value
 
 
 def _frequency(group: Group) -> Cell | None:
@@ -181,6 +163,7 @@ COLUMNS: dict[str, tuple[str, t.Callable[[Group], Cell | None]]] = {
     "achieved": ("work by used CPU", _achieved),
     "by_usage": ("headroom by usage", _room("by_usage")),
     "real": ("real headroom", _room("real")),
+    "by_clock": ("rate by nominal GHz", _by_clock),
     "frequency": ("MHz", _frequency),
     "ipc": ("IPC of a thread", _ipc),
     "core_cpi": ("CPI of a core", _core_cpi),
@@ -196,6 +179,7 @@ def _why_not_counted(result: host_comparisons.Result) -> str:
 
 ABSENCES: dict[str, tuple[str, t.Callable[[host_comparisons.Result], str]]] = {
     "used": ("usage of the CPUs", lambda _result: "the samples have none"),
+    "by_clock": ("nominal frequency", lambda _result: "neither cpufreq nor the model's name has it on this host"),
     "frequency": ("frequency", lambda _result: "neither cpufreq nor /proc/cpuinfo has it on this host"),
     "ipc": ("cycles and instructions", _why_not_counted),
     "throttled": ("throttling", lambda _result: "this host has no counter for it (thermal_throttle)"),

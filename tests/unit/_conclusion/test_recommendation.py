@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import pytest
 import result_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, recommendation
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.recommendation import Licence
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import recommendation
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.recommendation import Licence
 
 EVEN = {"even": {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "even work"}}
 

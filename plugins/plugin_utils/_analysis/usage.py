@@ -1,0 +1,154 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""CPU usage against work: how much of a machine a workload used, the rate of a used CPU, and how much more work is possible, by usage and in truth."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired, smt_metrics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Result, Sample
+
+# The smallest usage for a meaningful rate per CPU.
+LEAST_USAGE = 1e-4
+# A rate of at least this share of the highest is nearly the highest.
+NEARLY = 0.98
+
+Kind = tuple[str, str, "float | None"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Usage:
+    """The CPU usage of the good samples of one placement, arm and parameter value.
+
+    Attributes:
+        workload: name of the workload.
+        placement: name of the placement.
+        arm: name of the arm.
+        parameter: value of the workload's parameter, or None.
+        cpus: summed usage of the logical CPUs, 1 for one busy CPU.
+        share: usage as a share of all logical CPUs' time, 0 to 1.
+        rate: mean rate, summed over workers; None for a metric that is not a rate.
+        achieved: rate by used CPU; None without a rate.
+        by_usage: headroom that usage suggests, as a share of the rate, ``{value, low, high, n}``; None without a rate.
+        real: headroom as measured with every thread busy in the same arm, likewise; None where that was not measured.
+    """
+
+    workload: str
+    placement: str
+    arm: str
+    parameter: float | None
+    cpus: float
+    share: float
+    rate: float | None
+    achieved: float | None
+    by_usage: dict[str, t.Any] | None
+    real: dict[str, t.Any] | None
+
+    def is_of_the_machine(self, result: Result) -> bool:
+        """Return whether the workers kept all cores busy, or all threads."""
+        return self.placement in {host_comparisons.sampled_as(result, name, self.arm) for name in (placements.ONE_PER_CORE, placements.ALL_THREADS)}
+
+
+def of_workload(result: Result, samples: t.Iterable[Sample], name: str, confidence: float = 0.95) -> dict[Kind, Usage]:
+    """Return the usage of each placement, arm and parameter value of a workload.
+
+    Args:
+        result: a document accepted by :func:`result_files.load`.
+        samples: of the workload.
+        name: of the workload.
+        confidence: of the intervals.
+    """
+    about = host_comparisons.describe_workload(result, name)
+    kinds: dict[Kind, list[Sample]] = {}
+    for sample in samples:
+        if host_comparisons.good_value(sample, about["metric"]) is not None and _shares(sample):
+            kinds.setdefault((sample["placement"], sample["arm"], sample.get("parameter")), []).append(sample)
+    rates = {kind: _by_block(members, lambda one: host_comparisons.good_value(one, about["metric"])) for kind, members in kinds.items()}
+    capacity = {} if about["better"] == "lower" else _capacities(result, rates)
+    found = {}
+    for kind, members in kinds.items():
+        shares = _by_block(members, _share)
+        cpus = _mean([sum(_shares(sample)) for sample in members])
+        rate = None if about["better"] == "lower" else _mean(list(rates[kind].values()))
+        found[kind] = Usage(
+            name,
+            *kind,
+            cpus=cpus,
+            share=_mean(list(shares.values())),
+            rate=rate,
+            achieved=smt_metrics.achievement_rate(rate, cpus) if rate is not None and cpus >= LEAST_USAGE else None,
+            by_usage=None if rate is None else _headroom("by_usage", rates[kind], shares, rates[kind], confidence),
+            real=_headroom("real", rates[kind], shares, capacity.get(kind[1], {}), confidence),
+        )
+    return found
+
+
+def described(result: Result, samples: t.Sequence[Sample], confidence: float) -> list[dict[str, t.Any]]:
+    """Return the usage of all workloads as plain data.
+
+    Args:
+        result: a document accepted by :func:`result_files.load`.
+        samples: of the result.
+        confidence: of the intervals.
+    """
+    by_workload: dict[str, list[Sample]] = {}
+    for sample in samples:
+        by_workload.setdefault(sample["workload"], []).append(sample)
+    return [dataclasses.asdict(one) for name, members in by_workload.items() for one in of_workload(result, members, name, confidence).values()]
+
+
+def _capacities(result: Result, rates: t.Mapping[Kind, dict[int, float]]) -> dict[str, dict[int, float]]:
+    """Return the rates by block with every thread busy at a load above which the rate rises no more, by arm.
+
+    Of the loads with nearly the highest rate it is the highest load: the highest rate itself would be too high by what chance adds to the best of several.
+    """
+    full: dict[str, list[tuple[float, dict[int, float]]]] = {}
+    for (placement, arm, parameter), blocks in rates.items():
+        if placement == host_comparisons.sampled_as(result, placements.ALL_THREADS, arm):
+            full.setdefault(arm, []).append((parameter or 0.0, blocks))
+    found = {}
+    for arm, loads in full.items():
+        most = max(_mean(list(blocks.values())) for _load, blocks in loads)
+        found[arm] = max((load for load in loads if _mean(list(load[1].values())) >= NEARLY * most), key=lambda load: load[0])[1]
+    return found
+
+
+def _headroom(
+    which: str, rates: t.Mapping[int, float], shares: t.Mapping[int, float], capacity: t.Mapping[int, float], confidence: float
+) -> dict[str, t.Any] | None:
+    """Return a headroom as a share of the rate with its interval, from each block by itself: what its samples have in common cancels out."""
+    rooms = [
+        1 + smt_metrics.headroom(rate, shares[block], capacity[block])[which] / rate
+        for block, rate in rates.items()
+        if block in capacity and LEAST_USAGE <= shares[block] <= 1
+    ]
+    if not rooms or not all(paired.LEAST <= room <= paired.MOST for room in rooms):
+        return None
+    level = paired.level(rooms, confidence)
+    return {**level, **{end: None if level[end] is None else level[end] - 1 for end in ("value", "low", "high")}}
+
+
+def _shares(sample: Sample) -> list[float]:
+    """Return the usage of each logical CPU during a sample; none where it was not recorded."""
+    return [share for share in (host_comparisons.telemetry_of(sample).get("cpu_usage") or {}).values() if share is not None]
+
+
+def _share(sample: Sample) -> float:
+    return _mean(_shares(sample))
+
+
+def _by_block(samples: t.Iterable[Sample], value_of: t.Callable[[Sample], float | None]) -> dict[int, float]:
+    """Return the mean over the samples of each block."""
+    blocks: dict[int, list[float]] = {}
+    for sample in samples:
+        value = value_of(sample)
+        if value is not None:
+            blocks.setdefault(sample["block"], []).append(value)
+    return {block: _mean(values) for block, values in blocks.items()}
+
+
+def _mean(values: t.Sequence[float]) -> float:
+    return sum(values) / len(values)

@@ -1,0 +1,107 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""CPU usage against work: what usage promises and what there is, on made machines whose second threads add nothing, a quarter, or everything."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+import result_maker
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, usage
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import host as host_page, telemetry as telemetry_part
+
+CORES = 2
+LEVELS = (0.25, 0.5, 0.75, 1.0)
+
+
+def machine(second_threads, blocks=6, scatter=0.002):
+    """A result of load_levels on a host of two cores with two threads each, whose second threads add so much work to that of the first.
+
+    A worker alone does 100 a second and is busy for its level of the time. Two on one core do 100 x (1 + second_threads) at most.
+    """
+    document = result_maker.result(shape=(1, CORES, 2), blocks=1)
+    template = document["samples"][0]
+    workload = document["plan"]["workloads"][0]
+    workload.update(name="load_levels", title="integer work at rising load", parameter={"name": "load", "unit": "of each CPU", "values": list(LEVELS)})
+    chance = random.Random(4)
+    samples = []
+    for block in range(blocks):
+        for placement, workers in (("one_per_core", CORES), ("all_threads", 2 * CORES)):
+            for level in LEVELS:
+                offered = 100 * level
+                most = 100 if workers == CORES else 50 * (1 + second_threads)
+                rate = min(offered, most)
+                # The core does the same work in more time of its threads when both run.
+                busy = min(1.0, rate / most) if workers > CORES else level
+                value = workers * rate * (1 + chance.uniform(-scatter, scatter))
+                samples.append(
+                    {
+                        **template,
+                        "workload": "load_levels",
+                        "placement": placement,
+                        "arm": "smt_on",
+                        "block": block,
+                        "index": len(samples),
+                        "parameter": level,
+                        "metrics": {workload["primary"]: {**template["metrics"][workload["primary"]], "value": value}},
+                        "telemetry": {**template["telemetry"], "cpu_usage": {str(cpu): busy if cpu < workers else 0.0 for cpu in range(2 * CORES)}},
+                    }
+                )
+    document["samples"] = samples
+    return document
+
+
+def found(document):
+    kinds = usage.of_workload(document, document["samples"], "load_levels")
+    return {(placement, parameter): one for (placement, _arm, parameter), one in kinds.items()}
+
+
+def test_no_room_where_siblings_share_one_cpu_although_usage_says_half():
+    half = found(machine(second_threads=0.0))["one_per_core", 1.0]
+    assert half.share == pytest.approx(0.5) and half.by_usage["value"] == pytest.approx(1.0)
+    assert half.real["low"] <= 0 <= half.real["high"] and half.real["high"] < 0.01
+
+
+def test_usage_promises_more_than_second_threads_give():
+    half = found(machine(second_threads=0.25))["one_per_core", 1.0]
+    assert half.by_usage["value"] == pytest.approx(1.0) and half.real["low"] <= 0.25 <= half.real["high"]
+    two_machines = found(machine(second_threads=1.0))["one_per_core", 1.0]
+    assert two_machines.real["value"] == pytest.approx(two_machines.by_usage["value"], abs=0.01), "without anything shared usage is right"
+
+
+def test_the_rate_of_a_used_cpu_falls_with_load_where_threads_share_a_core():
+    shared, apart = found(machine(0.25)), found(machine(1.0))
+    assert shared["one_per_core", 0.25].achieved == pytest.approx(100, rel=0.01)
+    assert shared["all_threads", 1.0].achieved == pytest.approx(62.5, rel=0.01)
+    assert all(one.achieved == pytest.approx(100, rel=0.01) for one in apart.values())
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_an_interval_needs_two_blocks(blocks):
+    room = found(machine(0.25, blocks=blocks))["one_per_core", 0.5].real
+    assert room["n"] == blocks and (room["low"] is None) is (blocks == 1)
+
+
+def test_a_time_has_no_headroom_and_no_usage_is_no_row():
+    document = machine(0.25)
+    document["plan"]["workloads"][0]["metrics"][document["plan"]["workloads"][0]["primary"]]["better"] = "lower"
+    assert {(one.rate, one.achieved, one.by_usage, one.real) for one in found(document).values()} == {(None, None, None, None)}
+    for sample in document["samples"]:
+        sample["telemetry"] = {**sample["telemetry"], "cpu_usage": {}}
+    assert found(document) == {}
+
+
+def test_results_and_page_have_it():
+    document = machine(0.0)
+    summary = build.summarise(document, "h.json", build.Settings())
+    assert len(summary["usage"]) == 8 and {one["real"]["n"] for one in summary["usage"]} == {6}
+    about = host_comparisons.describe_workload(document, "load_levels")
+    charts = host_page._load_curve(document, summary, about)
+    assert [chart.label.partition(":")[2].split(" over ")[0].strip() for chart in charts] == [f"throughput [{about['unit']}]", f"{about['unit']} by used CPU"]
+    table = telemetry_part.table(document, document["samples"], summary["levels"])
+    real = table["heads"].index("real headroom")
+    (cell,) = [row[real][0] for row in table["rows"] if (row[0][0], row[2][0]) == ("one worker per core", "1")]
+    assert re.fullmatch(r"\S+ % \([−±]\S+ % to [+±]\S+ %\)", cell), cell
