@@ -61,6 +61,17 @@ def test_pythian_two_placements_by_verdict():
     assert cost["value"] == pytest.approx(1 / 3, abs=0.01)
 
 
+# Linux: CPU, core, HyperThread, 2014.
+def test_cpu_time_grows_on_siblings_and_wall_time_alone_on_one_cpu():
+    comparisons = host_comparisons.compare_host(studies.threads_2014())
+    times = {(one["effect"], one["metric"]): one["candidate_value"] / one["baseline_value"] for one in comparisons if one["kind"] == "placement"}
+    assert times["cost_of_sharing", "cpu_time"] == pytest.approx(1.52, abs=0.01) and times["cost_of_sharing", "wall_time"] == pytest.approx(1.52, abs=0.01)
+    assert times["cost_of_one_cpu", "cpu_time"] == pytest.approx(1.00, abs=0.01) and times["cost_of_one_cpu", "wall_time"] == pytest.approx(2.00, abs=0.01)
+    verdicts = {(one["effect"], one["metric"]): one["verdict"] for one in comparisons}
+    assert verdicts["cost_of_sharing", "cpu_time"] == verdicts["cost_of_one_cpu", "wall_time"] == "loss"
+    assert verdicts["cost_of_one_cpu", "cpu_time"] == "equivalent"
+
+
 # Measuring Intel Hyper-Thread overhead, 2016.
 def test_four_cores_and_their_eight_threads():
     assert smt_metrics.smt_yield(5, 4) == 1.25

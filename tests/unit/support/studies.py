@@ -108,3 +108,22 @@ def sap(blocks=6):
             served = {"throughput": {"value": number, "unit": "users", "better": "higher"}, "latency_mean": {"value": time, "unit": "s", "better": "lower"}}
             samples.append({**sample, "parameter": number, **(failed if time is None else {"metrics": served})})
     return {**document, "samples": samples}
+
+
+# Linux: CPU, core, HyperThread, 2014: CPU time of both threads, and average wall time, in ms. Siblings are 0 and 1 here.
+THREADS = {"single": (10697, 10716), "siblings": (32589, 16324), "cores": (21461, 10750), "same_cpu": (21447, 21475)}
+TIMES = {
+    "wall_time": {"unit": "ms", "better": "lower", "aggregate": "mean"},
+    "cpu_time": {"unit": "ms", "better": "lower", "aggregate": "sum"},
+}
+
+
+def threads_2014(blocks=6):
+    """One thread alone, and two on siblings, on two cores and on one CPU, on a machine of two cores."""
+    loop = {
+        "title": "busy loop",
+        "metrics": TIMES,
+        "model": lambda _arm, spot, placed: [THREADS[spot][1]] * len(placed),
+        "further": lambda _arm, spot: {"cpu_time": THREADS[spot][0]},
+    }
+    return result_maker.result(workloads={"loop": loop}, shape=(1, 2, 2), blocks=blocks, noise=0.002, compared=False, names=list(THREADS))
