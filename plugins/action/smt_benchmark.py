@@ -19,13 +19,13 @@ from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import intake, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import progress, result_files, time_limits
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run.fetching import MODULE, FetchingAction, report_call
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run.fetching import COSTS, MODULE, FetchingAction, report_call
 
 ASYNC_STATUS = "ansible.legacy.async_status"
 # The step that reads the host and starts nothing; a task that asks for it alone shows nothing either.
 DESCRIBE = "describe"
 # What this action alone reads of the task's options.
-OF_THE_ACTION = ("probe", "progress", "_fails_later")
+OF_THE_ACTION = ("probe", "progress", "_fails_later", *COSTS)
 # In a play of more hosts than this, each host gets one line before the start and one of progress.
 FEW_HOSTS = 10
 PROGRESS_OF_FEW = 3

@@ -25,6 +25,7 @@ ARGUMENTS = {
     "margin": {"type": "float", "default": 0.01},
     "confidence": {"type": "float", "default": 0.95},
     "before": {"type": "path"},
+    "other_runs": {"type": "list", "elements": "path", "default": []},
     "licence_per": {"type": "str", "choices": ["core", "thread"]},
     "licence_price": {"type": "float"},
     "_evaluated": {"type": "str"},
@@ -95,5 +96,6 @@ class ActionModule(ControllerAction):
         if price is not None and not 0 < price < math.inf:
             raise AnsibleActionFail(f"smt_report: licence_price is {price}: it must be a number above zero")
         before = tuple(result_files.result_paths(arguments["before"])) if arguments["before"] else ()
+        other_runs = tuple(tuple(result_files.result_paths(directory)) for directory in arguments["other_runs"])
         licence = None if price is None else recommendation.Licence(arguments["licence_per"], price)
-        return build.Settings(arguments["margin"], arguments["confidence"], licence, before)
+        return build.Settings(arguments["margin"], arguments["confidence"], licence, before, other_runs)

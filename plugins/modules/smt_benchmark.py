@@ -248,6 +248,13 @@ options:
     type: str
     choices: [auto, always, never]
     default: never
+  price_per_hour:
+    description: Price of the host per hour, above zero, in any currency. M(threadwise.smt.smt_report) sets the work of machines beside their prices.
+    type: float
+  licence_per:
+    description: What the licences of the host's software count. M(threadwise.smt.smt_report) then shows the work per licence.
+    type: str
+    choices: [core, thread, host]
   progress:
     description:
       - How many lines tell how far the plan is, from 0 to 1000. By default 3, and 1 in a play of more than 10 hosts.
@@ -469,8 +476,10 @@ def main() -> None:
             "affinity_conflicts": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
             "affinity_conflicts_of": {"type": "list", "elements": "str", "default": ["services"]},
             "siblings": {"type": "raw", "default": "kernel"},
-            # The action reads these three and sends none of them.
+            # The action reads these five and sends none of them.
             "probe": {"type": "str", "choices": ["auto", "always", "never"], "default": "never"},
+            "price_per_hour": {"type": "float"},
+            "licence_per": {"type": "str", "choices": ["core", "thread", "host"]},
             "progress": {"type": "int"},
             "_fails_later": {"type": "bool", "default": False},
             "_sources": {"type": "dict", "default": {}},

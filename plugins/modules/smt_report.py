@@ -38,6 +38,13 @@ options:
       - Directory of an earlier run over the same hosts, for instance from before a kernel update.
       - With it C(compare.html) says what changed from that run to this one.
     type: path
+  other_runs:
+    description:
+      - Directories of other runs. C(machines.html) then sets their machines beside those of this run, by the work of each per core, per CPU, per nominal GHz,
+        per licence and per unit of money. Without it the page is made where this run has several hosts.
+    type: list
+    elements: path
+    default: []
   licence_per:
     description: What the licences of the hosts' software count. With O(licence_price) it is a reason in the recommendation.
     type: str

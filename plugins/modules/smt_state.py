@@ -56,7 +56,7 @@ options:
     default: [services]
   siblings:
     description:
-      - Whose siblings count: V(kernel) takes those that the kernel shows.
+      - Whose siblings count. V(kernel) takes those that the kernel shows.
       - V(measured) takes those that M(threadwise.smt.smt_probe) has measured since the host booted, and fails where it was not
         sure. A list names the CPUs of each core, such as V([[0, 2], [1, 3]]); a CPU that it leaves out is a core of its own.
       - Other siblings than the kernel's go offline one by one, because the kernel's own control knows only its own. O(state=restored) does not need them.

@@ -246,6 +246,15 @@ SCHEMA = schema.published(
             schema.items(schema.text(100, RUN_NAME), 100),
             "Names of earlier runs of the host that the controller fetched first, because no controller had; their results are beside this run's directory.",
         ),
+        costs=schema.about(
+            schema.or_null(
+                schema.strict(
+                    price_per_hour=schema.about(_NUMBER_OR_NULL, "Price of the host per hour, in any currency; null where none was given."),
+                    licence_per=schema.about(schema.one_of("core", "thread", "host", None), "What the host's licences count; null where nothing was given."),
+                )
+            ),
+            "What the controller's user says of the host's price.",
+        ),
         outcome=schema.about(schema.one_of("completed", "failed", "interrupted"), "How the plan ended."),
         message=schema.about(_TEXT_OR_NULL, "Why it did not complete; null where it did."),
         facts=schema.about(facts.SMT, "Facts of the host before the run, as the module smt_facts returns them."),

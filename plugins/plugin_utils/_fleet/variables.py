@@ -57,6 +57,7 @@ RANGES: dict[str, tuple[float | None, float | None]] = {
     "smt_eval_budget": (1, 604800),
     "smt_eval_margin": (0.0001, 0.5),
     "smt_eval_overcommit_ratio": (0, None),
+    "smt_eval_price_per_hour": (1e-9, 1e9),
     "smt_eval_progress": (0, 1000),
     "smt_eval_sample": (1, None),
     "smt_eval_sample_seconds": (0.05, 600),

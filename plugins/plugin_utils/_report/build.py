@@ -23,13 +23,18 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired, streams, usage
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, machines, paired, streams, usage
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, hardware_classes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import registry
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Format, FormatError, Host, Refused
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import comparison as comparison_page, fleet as fleet_page, host as host_page
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
+    comparison as comparison_page,
+    fleet as fleet_page,
+    host as host_page,
+    machines as machines_page,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import libraries, result_files
 
 # Up to so many hosts charts are rendered here; beyond, the browser renders them, which is fifty times as fast to build.
@@ -41,7 +46,7 @@ AHEAD = 4
 # Bytes of a combined file that stay in memory before it goes to disk.
 MOST_HELD = 4 * 1024 * 1024
 # The pages of a whole run.
-INDEX, COMPARISON = "index.html", "compare.html"
+INDEX, COMPARISON, MACHINES = "index.html", "compare.html", "machines.html"
 # Longest host name in a message.
 MOST_TEXT = 160
 
@@ -55,12 +60,14 @@ class Settings:
         confidence: family-wise confidence of the verdicts.
         licence: the price of licensed software, or None.
         before: results of an earlier run for a comparison.
+        other_runs: results of each of other runs, whose machines are set beside those of this one.
     """
 
     margin: float = 0.01
     confidence: float = 0.95
     licence: recommendation.Licence | None = None
     before: tuple[Path, ...] = ()
+    other_runs: tuple[tuple[Path, ...], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +135,13 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
         if not alone or refused:
             keep(INDEX, fleet_page.render(rows, refused, settings.margin, settings.confidence))
         if settings.before:
-            keep(COMPARISON, comparison_page.render(_earlier(settings, refused), rows, (settings.margin, settings.confidence)))
+            keep(
+                COMPARISON,
+                comparison_page.render(_rows_of(settings.before, settings, refused, "the earlier run"), rows, (settings.margin, settings.confidence)),
+            )
+        others = [row for paths in settings.other_runs for row in _rows_of(paths, settings, refused, "another run")]
+        if len(rows) + len(others) > 1:
+            keep(MACHINES, machines_page.render([*rows, *others]))
         if later:
             keep("charts.js", charts.browser_script())
         before = result_files.read_text(run_dir / "summary.md") or ""
@@ -172,6 +185,7 @@ def summarise(result: dict[str, t.Any], file: str, settings: Settings) -> dict[s
         settings: of the report.
     """
     comparisons = host_comparisons.compare_host(result, settings.margin, settings.confidence)
+    measured = host_comparisons.levels(result, settings.confidence)
     reboot = (result["facts"].get("boot") or {}).get("reboot_required") if isinstance(result["facts"].get("boot"), dict) else None
     return {
         "host": result["host"],
@@ -190,8 +204,9 @@ def summarise(result: dict[str, t.Any], file: str, settings: Settings) -> dict[s
         "conclusion": conclusion.conclude(result, comparisons),
         "recommendation": recommendation.recommend(result, comparisons, settings.licence),
         "comparisons": comparisons,
-        "levels": host_comparisons.levels(result, settings.confidence),
+        "levels": measured,
         "crossovers": [curve.described() for curve in streams.curves(result, comparisons)],
+        "capacities": [dataclasses.asdict(one) for one in machines.capacities(result, measured)],
         "usage": usage.described(result, result["samples"], settings.confidence),
         "not_measured": host_comparisons.not_measured(result),
         "failures": host_comparisons.failures(result),
@@ -224,12 +239,12 @@ def _host(result: dict[str, t.Any], summary: dict[str, t.Any], settings: Setting
     return _Host(hardware_classes.row(summary, page), host_page.render(result, summary, alone, later), parts)
 
 
-def _earlier(settings: Settings, refused: list[Refused]) -> list[hardware_classes.Row]:
-    """Return the rows of the earlier run; add its unusable results to ``refused``."""
+def _rows_of(paths: t.Sequence[Path], settings: Settings, refused: list[Refused], whose: str) -> list[hardware_classes.Row]:
+    """Return the rows of results of another run; add the unusable ones to ``refused``."""
     rows = []
-    for one in _accepted(_each(settings.before, functools.partial(_row, settings=settings))):
+    for one in _accepted(_each(paths, functools.partial(_row, settings=settings))):
         if isinstance(one, Refused):
-            refused.append(Refused(one.file, f"of the earlier run: {one.reason}"))
+            refused.append(Refused(one.file, f"of {whose}: {one.reason}"))
         else:
             rows.append(one)
     return rows

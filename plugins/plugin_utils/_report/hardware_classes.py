@@ -52,6 +52,7 @@ def row(summary: dict[str, t.Any], page: str) -> Row:
         "sentence": summary["conclusion"]["sentence"],
         "basis": summary["conclusion"]["basis"],
         "environment": _environment(summary),
+        "capacities": summary["capacities"],
         "restored": summary["restored"].get("ok") if summary["restored"] else None,
         "differences": (summary["restored"] or {}).get("differences") or [],
         "workloads": {

@@ -15,6 +15,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action impo
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
 DEST = "smt_eval_results"
+# What a user says of a host's price, which the result keeps.
+COSTS = ("price_per_hour", "licence_per")
 MODULE = "smt_benchmark"
 
 
@@ -53,7 +55,14 @@ class FetchingAction(HostAction):
             if error:
                 raise HostFailedError({"msg": f"{error} ({failure})"}) from failure
             raise
-        of_the_controller = {"host": host, "collected": _now(), "fetched": list(fetched), **({"message": text.showable(error)} if error else {})}
+        costs = {name: self._task.args.get(name) for name in COSTS}
+        of_the_controller = {
+            "host": host,
+            "collected": _now(),
+            "fetched": list(fetched),
+            "costs": costs,
+            **({"message": text.showable(error)} if error else {}),
+        }
         result = results.accept({**document, **of_the_controller}, host)
         if result["run"] != run:
             raise results.ResultError(f"{host}: it sent run {result['run']} instead of run {run}")

@@ -186,7 +186,7 @@ def test_ids_of_a_page_are_unique(usual):
 
 def test_several_hosts_get_a_page_each_and_an_overview(tmp_path):
     files, _refused = built(tmp_path, result_maker.result(host="a/b", blocks=4, shape=(1, 2, 2)), result_maker.result(host="plain", blocks=4, shape=(1, 2, 2)))
-    assert set(files) == FILES | {"a%2Fb.html", "plain.html"}
+    assert set(files) == FILES | {"a%2Fb.html", "plain.html", "machines.html"}
     links = [attributes["href"] for tag, attributes in Page(files["index.html"]).elements if tag == "a"]
     assert "a%252Fb.html" in links and "plain.html" in links
     assert "SMT on: 2" in Page(files["index.html"]).text()
@@ -286,7 +286,7 @@ def test_a_hostile_host_among_many_stays_data(tmp_path):
     evil = result_maker.hostile(ATTACK)
     evil["host"] = "</script><script>alert(1)</script>"
     files, refused = built(tmp_path, evil, *hosts)
-    assert refused == [] and sum(name.endswith(".html") for name in files) == 13 and "charts.js" in files
+    assert refused == [] and sum(name.endswith(".html") for name in files) == 14 and "charts.js" in files
     for name in (name for name in files if name.endswith(".html")):
         page = Page(files[name])
         assert page.stack == [] and len(page.scripts) == 1 and "alert" not in page.scripts[0]
@@ -560,3 +560,50 @@ def test_the_task_names_what_it_cannot_use(tmp_path):
 def test_a_page_names_the_earlier_runs_that_were_fetched(tmp_path):
     files, _refused = built(tmp_path, {**result_maker.result(blocks=4), "fetched": ["before-the-crash"]})
     assert "samples of earlier runs that no controller had collected: before-the-crash." in files["index.html"]
+
+
+# ---- machines beside each other ----------------------------------------------------------------------------------------------------------------------
+
+
+def of_machine(directory, host, **changes):
+    """Save the result of a machine of four cores with two threads each."""
+    document = {**result_maker.result(noise=0.001, shape=(1, 4, 2), blocks=4), "host": host, **changes}
+    directory.mkdir(exist_ok=True)
+    (directory / f"{host}.json").write_text(json.dumps(document), encoding="utf-8")
+    return document
+
+
+def test_machines_are_set_beside_each_other_by_what_they_have_and_cost(tmp_path):
+    of_machine(tmp_path / "a", "dear", run="a", costs={"price_per_hour": 2.0, "licence_per": "core"})
+    of_machine(tmp_path / "b", "cheap", run="b", costs={"price_per_hour": 0.5, "licence_per": "host"})
+    free = of_machine(tmp_path / "c", "free", run="c")
+    others = tuple(tuple((tmp_path / name).glob("*.json")) for name in "bc")
+    built = build.build((tmp_path / "a").glob("*.json"), tmp_path / "a", build.Settings(other_runs=others))
+    assert not built.refused and str(tmp_path / "a" / "machines.html") in built.written
+    page = Page((tmp_path / "a" / "machines.html").read_text(encoding="utf-8")).text()
+    assert "What does each of 3 machines do" in page and "runs: a, b, c" in page
+    assert "per unit of money: cheap (b), SMT on:" in page and "per licence: cheap (b), SMT on:" in page and "per core:" in page
+    results = json.loads((tmp_path / "a" / "results.json").read_text(encoding="utf-8"))
+    on, off = results["hosts"][0]["capacities"]
+    assert (on["cores"], on["cpus"], off["cores"], off["cpus"]) == (4, 8, 4, 4)
+    assert on["per_core"] == pytest.approx(on["rate"] / 4) and on["per_cpu"] == pytest.approx(on["rate"] / 8) and off["per_cpu"] == off["per_core"]
+    assert on["per_licence"] == on["per_core"] and on["per_money"] == pytest.approx(on["rate"] * 1800)
+    assert on["per_ghz"] == pytest.approx(on["rate"] / (free["environment"]["nominal_mhz"] / 1000))
+    (unpriced,) = {(one["per_money"], one["per_licence"]) for one in build.summarise(free, "free.json", build.Settings())["capacities"]}
+    assert unpriced == (None, None)
+
+
+def test_one_machine_alone_has_no_such_page(tmp_path):
+    of_machine(tmp_path / "a", "alone")
+    built = build.build((tmp_path / "a").glob("*.json"), tmp_path / "a")
+    assert not any(path.endswith("machines.html") for path in built.written)
+
+
+def test_the_same_host_in_two_runs_is_two_machines_and_a_damaged_result_is_named(tmp_path):
+    of_machine(tmp_path / "a", "h", run="a")
+    of_machine(tmp_path / "b", "h", run="b")
+    (tmp_path / "b" / "broken.json").write_text("{", encoding="utf-8")
+    others = (tuple(sorted((tmp_path / "b").glob("*.json"))),)
+    built = build.build((tmp_path / "a").glob("*.json"), tmp_path / "a", build.Settings(other_runs=others))
+    assert [one.reason.startswith("of another run: ") for one in built.refused] == [True]
+    assert "What does each of 2 machines do" in Page((tmp_path / "a" / "machines.html").read_text(encoding="utf-8")).text()

@@ -1,0 +1,108 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a whole machine does, by what it has and costs: work per core, per CPU, per nominal GHz, per licence and per unit of money, in each arm."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Result
+
+SECONDS_AN_HOUR = 3600.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Capacity:
+    """The work of a whole machine in one arm. What cannot be known is None.
+
+    Attributes:
+        workload: name of the workload.
+        title: of the workload.
+        unit: of the rate.
+        arm: name of the arm.
+        arm_title: of the arm.
+        rate: with a worker on every online thread; of a workload with a parameter, the highest rate.
+        low: lower end of the rate's interval.
+        high: upper end of it.
+        cores: number of cores with an online thread.
+        cpus: number of online logical CPUs that work.
+        per_core: rate by core.
+        per_cpu: rate by logical CPU.
+        per_ghz: rate by nominal GHz of a CPU.
+        per_licence: rate by licence, as ``smt_eval_licence_per`` counts them.
+        per_money: work for one unit of money, by ``smt_eval_price_per_hour``; for a rate by second.
+    """
+
+    workload: str
+    title: str
+    unit: str
+    arm: str
+    arm_title: str
+    rate: float
+    low: float | None
+    high: float | None
+    cores: int | None
+    cpus: int | None
+    per_core: float | None
+    per_cpu: float | None
+    per_ghz: float | None
+    per_licence: float | None
+    per_money: float | None
+
+
+def capacities(result: Result, levels: t.Iterable[t.Mapping[str, t.Any]]) -> list[Capacity]:
+    """Return the capacity of a host for each workload whose primary metric is a rate, in each arm.
+
+    Args:
+        result: a document accepted by :func:`result_files.load`.
+        levels: from :func:`comparisons.levels`.
+    """
+    best: dict[tuple[str, str], t.Mapping[str, t.Any]] = {}
+    for level in levels:
+        if level["primary"] and level["placement"] == placements.ALL_THREADS and level["value"] is not None:
+            key = (level["workload"], level["arm"])
+            best[key] = max(level, best.get(key, level), key=lambda one: one["value"])
+    return [made for level in best.values() if (made := _capacity(result, level))]
+
+
+def _capacity(result: Result, level: t.Mapping[str, t.Any]) -> Capacity | None:
+    about = host_comparisons.describe_workload(result, level["workload"])
+    if about["better"] != "higher":
+        return None
+    used = _cpus(result, level["arm"])
+    cores = len([core for core in host_comparisons.cores_of(result["facts"]) if used.intersection(core)]) or None
+    cpus = len(used) or None
+    costs = result.get("costs") or {}
+    licences = {"core": cores, "thread": cpus, "host": 1}.get(costs.get("licence_per") or "")
+    price, nominal = costs.get("price_per_hour"), result["environment"].get("nominal_mhz")
+    rate = level["value"]
+
+    def by(amount: float | None) -> float | None:
+        return rate / amount if amount else None
+
+    return Capacity(
+        workload=level["workload"],
+        title=about["title"],
+        unit=about["unit"],
+        arm=level["arm"],
+        arm_title=level["arm_title"],
+        rate=rate,
+        low=level["low"],
+        high=level["high"],
+        cores=cores,
+        cpus=cpus,
+        per_core=by(cores),
+        per_cpu=by(cpus),
+        per_ghz=by(nominal and nominal / 1000),
+        per_licence=by(licences),
+        per_money=by(price and price / SECONDS_AN_HOUR),
+    )
+
+
+def _cpus(result: Result, arm: str) -> set[int]:
+    """Return the CPUs of the workers that keep every online thread busy in an arm."""
+    spot = (((result["plan"].get("placements") or {}).get(arm)) or {}).get(placements.ALL_THREADS) or {}
+    return {cpu for cpus in spot.get("workers") or [] for cpu in host_comparisons.cpus_of(cpus)}

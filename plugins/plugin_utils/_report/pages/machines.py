@@ -1,0 +1,82 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The page that sets machines beside each other: what each does in all, and by core, CPU, nominal GHz, licence and unit of money, with SMT on and off."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import hardware_classes, text as report_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
+
+FIRST_ROWS = 100
+# Column -> its title.
+FIGURES = {
+    "rate": "whole machine",
+    "per_core": "per core",
+    "per_cpu": "per CPU",
+    "per_ghz": "per nominal GHz",
+    "per_licence": "per licence",
+    "per_money": "per unit of money",
+}
+
+
+def render(rows: t.Sequence[hardware_classes.Row]) -> str:
+    """Render the page.
+
+    Args:
+        rows: of all hosts, of one run or of several.
+    """
+    lines = [_line(row, one) for row in rows for one in row["capacities"]]
+    heads = [("machine", False), ("run", False), ("processor", False), ("cores", True), ("CPUs", True), ("workload", False), ("arm", False), ("unit", False)]
+    return frame.render(
+        "machines.html.j2",
+        hosts=len({(row["run"], row["host"]) for row in rows}),
+        runs=sorted({row["run"] for row in rows}),
+        heads=[*heads, *((title, True) for title in FIGURES.values())],
+        lines=lines,
+        first_rows=FIRST_ROWS,
+        best=_best(rows),
+    )
+
+
+def _line(row: hardware_classes.Row, one: t.Mapping[str, t.Any]) -> list[t.Any]:
+    return [
+        row["host"],
+        row["run"],
+        row["environment"].get("cpu_model", "unknown"),
+        _count(one["cores"]),
+        _count(one["cpus"]),
+        one["title"],
+        one["arm_title"],
+        one["unit"],
+        *(_figure(one[name]) for name in FIGURES),
+    ]
+
+
+def _count(value: int | None) -> t.Any:
+    return "" if value is None else [str(value), value, ""]
+
+
+def _figure(value: float | None) -> t.Any:
+    """Return a cell; what is not known, such as a price, is an empty one."""
+    return "" if value is None else [report_text.number(value), float(f"{value:.6g}"), ""]
+
+
+def _best(rows: t.Sequence[hardware_classes.Row]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return, for each workload, the machine and arm with the most work by each figure that several of them have."""
+    by_workload: dict[tuple[str, str], list[tuple[hardware_classes.Row, t.Mapping[str, t.Any]]]] = {}
+    for row in rows:
+        for one in row["capacities"]:
+            by_workload.setdefault((one["title"], one["unit"]), []).append((row, one))
+    found = []
+    for (title, unit), members in by_workload.items():
+        firsts = []
+        for name, what in FIGURES.items():
+            known = [(one[name], row, one) for row, one in members if one[name] is not None]
+            if len({(row["run"], row["host"]) for _value, row, _one in known}) > 1:
+                value, row, one = max(known, key=lambda entry: entry[0])
+                firsts.append((what, f"{row['host']} ({row['run']}), {one['arm_title']}: {report_text.number(value)} {unit}"))
+        if firsts:
+            found.append((title, firsts))
+    return found
