@@ -8,7 +8,7 @@ import math
 
 import pytest
 import studies
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired as paired_module, smt_metrics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired as paired_module, smt_metrics, usage
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 
 
@@ -138,6 +138,13 @@ def test_achievement_rate_is_constant_without_smt_and_falls_with_it():
     core_limit = 125.0
     smt = [smt_metrics.achievement_rate(min(100 * 2 * load, core_limit), 2 * load) for load in loads]
     assert smt == sorted(smt, reverse=True) and smt[-1] < 0.7 * smt[0]
+
+
+def test_fourteen_more_requests_by_usage_and_four_in_truth():
+    document = studies.arm()
+    light = next(one for one in usage.of_workload(document, document["samples"], "requests").values() if one.parameter == 0.3)
+    assert light.rate * light.by_usage["value"] == pytest.approx(14, rel=0.01) and light.rate * light.real["value"] == pytest.approx(4, rel=0.02)
+    assert light.real["low"] < 4 / 6 < light.real["high"] < light.by_usage["low"]
 
 
 def test_headroom_that_usage_suggests_is_not_there():

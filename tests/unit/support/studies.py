@@ -127,3 +127,21 @@ def threads_2014(blocks=6):
         "further": lambda _arm, spot: {"cpu_time": THREADS[spot][0]},
     }
     return result_maker.result(workloads={"loop": loop}, shape=(1, 2, 2), blocks=blocks, noise=0.002, compared=False, names=list(THREADS))
+
+
+# Arm's sketch of headroom: 6 requests a second at 30 % usage, and 10 with every thread busy.
+ARM = {0.3: (6.0, 0.3), 1.0: (10.0, 1.0)}
+
+
+def arm(blocks=6):
+    """Two loads on all threads of a core with two of them."""
+    requests = {"title": "requests", "metrics": RATES, "model": lambda _arm, _spot, placed: [1.0] * len(placed)}
+    document = result_maker.result(workloads={"requests": requests}, shape=(1, 1, 2), blocks=blocks, noise=0.002, compared=False, names=["all_threads"])
+    document["plan"]["workloads"][0].update(parameter={"name": "load", "unit": "of each CPU", "values": list(ARM)})
+    samples = []
+    for sample in document["samples"]:
+        for worker, (load, (rate, usage)) in zip(sample["workers"], ARM.items()):
+            value = {"throughput": {"value": rate * worker["value"], "unit": "MB/s", "better": "higher"}}
+            telemetry = {**sample["telemetry"], "cpu_usage": {"0": usage, "1": usage}}
+            samples.append({**sample, "parameter": load, "metrics": value, "telemetry": telemetry})
+    return {**document, "samples": samples}
