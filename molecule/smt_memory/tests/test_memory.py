@@ -139,7 +139,8 @@ def probe(host, mib):
     return json.loads(
         host.check_output(
             "cd /usr/local/lib && python3 -c %s",
-            f"import json; from memory import overcommit_test as m; print(json.dumps([m.allocatable(), m.run({mib} << 20, touch=True, confine=32 << 20)]))",
+            "import json; from memory._memory import overcommit_test as m; "
+            f"print(json.dumps([m.allocatable(), m.run({mib} << 20, touch=True, confine=32 << 20)]))",
         )
     )
 

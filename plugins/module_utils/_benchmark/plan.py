@@ -168,6 +168,7 @@ class Plan:
         samples_done: the number of samples so far.
         largest: the highest number of bytes that a block has added to the result.
         arm: the current arm, or None before the first switch.
+        serving: the workload that was sampled last in this arm, whose server runs if it has one in each arm; None before the first sample.
     """
 
     def __init__(self, run_directory: RunDirectory, outline: Outline, settings: "t.Mapping[str, t.Any]") -> None:
@@ -188,6 +189,7 @@ class Plan:
         self.samples_done = 0
         self.largest = 0
         self.arm: t.Optional[str] = None
+        self.serving: t.Optional[str] = None
 
     def header(self, facts: "t.Mapping[str, t.Any]", host_environment: "t.Mapping[str, t.Any]", run: str) -> "dict[str, t.Any]":
         """Return the part of a result that is known before the first sample.
@@ -265,7 +267,7 @@ class Plan:
                 self._choose_placements(workload)
                 workload.enter_arm(self.outline.usable(self.outline.arms.names[0]))
                 self.files.event("calibrated", workload.calibrate(self.outline.alone()))
-                self._leave_arm(workload)
+                self._record_left(workload.leave_arm())
             except (WorkloadError, runner.RunnerError, OSError) as error:
                 self._give_up(name, None, str(error))
 
@@ -331,14 +333,15 @@ class Plan:
                         f"({MOST_BYTES // 1024 // 1024} MiB): measure fewer workloads, placements or parameter values on this host"
                     )
                 if item.workload in self.prepared:
+                    self._serve(item.workload)
+                if item.workload in self.prepared:
                     self._sample(item)
 
     def _switch(self, arm: str) -> None:
         if arm == self.arm:
             return
         arms = self.outline.arms
-        for workload in self.prepared.values():
-            self._leave_arm(workload)
+        self._serve(None)
         if arms.compared:
             self.progress(f"switching to {arms[arm].title}")
             arms.switch(arm)
@@ -347,9 +350,17 @@ class Plan:
             for observed in arms.observe(arm) if self.block == 0 else ():
                 self.files.append("observations.jsonl", observed)
         self.arm = arm
-        for name, workload in list(self.prepared.items()):
+
+    def _serve(self, name: "str | None") -> None:
+        """Start what a workload starts in each arm, and end that of another one: it would disturb the samples."""
+        if name == self.serving:
+            return
+        if self.serving in self.prepared:
+            self._record_left(self.prepared[self.serving].leave_arm())
+        self.serving = name
+        if name is not None and self.arm is not None:
             try:
-                workload.enter_arm(self.outline.usable(arm))
+                self.prepared[name].enter_arm(self.outline.usable(self.arm))
             except (WorkloadError, OSError) as error:
                 self._give_up(name, None, str(error))
 
@@ -420,10 +431,6 @@ class Plan:
         """End the server of a workload, and record what could not be removed."""
         workload = self.prepared.pop(name, None)
         self._record_left(workload.close() if workload else None)
-
-    def _leave_arm(self, workload: PreparedWorkload) -> None:
-        """End what runs of a workload in one arm alone."""
-        self._record_left(workload.leave_arm())
 
     def _record_left(self, left: "str | None") -> None:
         if left:

@@ -5,7 +5,7 @@
 Each measurement is made by a child process with an oom_score_adj of 1000, so that the OOM killer selects it first. The child ends by _exit:
 it must not flush or clean up anything of the caller.
 
-This file can be run on a host without the collection: it imports only errors.py, by a relative import.
+This file can be run on a host without the collection: it imports only errors.py and typing_forms.py, by relative imports.
 """
 
 import contextlib
@@ -20,8 +20,7 @@ import time
 import typing as t
 from collections.abc import Callable
 
-from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
-
+from .._compat.typing_forms import TypedDict
 from .errors import MemoryPolicyError
 
 MIB = 1 << 20

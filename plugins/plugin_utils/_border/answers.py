@@ -150,10 +150,18 @@ def accept(name: str, stdout: str) -> dict[str, t.Any]:
     answer = text.parse(document)
     if not isinstance(answer, dict):
         raise text.BorderError("it is not a JSON object")
-    texts = (one.get("msg") if isinstance(one, dict) else one for one in _list(answer.get("warnings")))
+    texts = map(_warning, _list(answer.get("warnings")))
     warnings = [text.line(one) for one in itertools.islice((one for one in texts if isinstance(one, str)), MOST_WARNINGS)]
     found = _failure(kind, answer) if answer.get("failed") else _success(kind, answer)
     return {**found, "warnings": warnings} if warnings else found
+
+
+def _warning(one: t.Any) -> t.Any:
+    """Return the text of a warning: modules send it as it is, and those of ansible-core 2.19 and later inside an event."""
+    if not isinstance(one, dict):
+        return one
+    event = one.get("event")
+    return event.get("msg") if isinstance(event, dict) else one.get("msg")
 
 
 class NoAnswerError(text.BorderError):

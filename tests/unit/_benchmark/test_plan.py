@@ -245,7 +245,7 @@ def test_a_workload_with_a_parameter_is_sampled_for_each_value(tmp_path, monkeyp
         declaration.PLAIN,
         name="levels",
         title="levels",
-        argv=["echo", "rate", "{percent}"],
+        argv=["echo", "rate", "{parameter}"],
         metrics=[dict(RATE, aggregate="sum")],
         package="coreutils",
         placements=["single"],
@@ -254,10 +254,10 @@ def test_a_workload_with_a_parameter_is_sampled_for_each_value(tmp_path, monkeyp
     monkeypatch.setitem(catalogue.BUILT_IN, "levels", levels)
     done, samples, files = measured(tmp_path, dict(SETTINGS, arms=["as_found"], workloads=["levels"], placements=["single", "all_threads"], blocks=2))
     assert [(sample["block"], sample["placement"], sample["parameter"], sample["metrics"]["rate"]["value"]) for sample in samples] == [
-        (0, "single", 0.5, 50.0),
-        (0, "single", 1.0, 100.0),
-        (1, "single", 1.0, 100.0),
-        (1, "single", 0.5, 50.0),
+        (0, "single", 0.5, 0.5),
+        (0, "single", 1.0, 1.0),
+        (1, "single", 1.0, 1.0),
+        (1, "single", 0.5, 0.5),
     ]
     assert done.skipped == []
     files.write("header.json", done.header({}, {}, "r"))
@@ -443,3 +443,18 @@ def test_a_server_that_does_not_start_in_an_arm_ends_its_workload_alone(tmp_path
     done, samples, _files = measured(tmp_path, dict(SETTINGS, workloads=[], custom=[broken, own("fine", "echo rate 1")], blocks=1))
     assert {sample["workload"] for sample in samples} == {"fine"}
     assert [(one["workload"], one["arm"], one["reason"]) for one in done.skipped] == [("served", "smt_on", "the server sh did not start: no port")]
+
+
+def test_only_the_server_of_the_workload_that_is_sampled_runs(tmp_path, toggles):
+    """Two servers at once would disturb each other, or want the same port."""
+    log, running = tmp_path / "log", tmp_path / "running"
+    alone = {
+        "start": ["sh", "-c", f"mkdir {running} && touch {{server}}/up"],
+        "stop": ["rmdir", str(running)],
+        "parameters": None,
+    }
+    custom = [{**with_hooks(log, **alone), "name": name, "argv": ["sh", "-c", f"test -d {running} && echo rate 1"]} for name in ("one", "other")]
+    custom.append(own("without", f"test ! -d {running} && echo rate 1", placements=["single"]))
+    done, samples, _files = measured(tmp_path, dict(SETTINGS, workloads=[], custom=custom, blocks=2))
+    assert done.skipped == [] and {sample["error"] for sample in samples} == {None}
+    assert {sample["workload"] for sample in samples} == {"one", "other", "without"} and not running.exists()

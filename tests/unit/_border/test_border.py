@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tracemalloc
 
 import pytest
@@ -66,6 +68,21 @@ def test_warnings_are_lines_for_a_terminal():
     actual = answers.accept("smt_facts", answer(warnings=[ESCAPE, {"msg": ESCAPE}, 7, *["x"] * 1000]))
     assert len(actual["warnings"]) == answers.MOST_WARNINGS and all(one.isprintable() for one in actual["warnings"])
     assert "warnings" not in answers.accept("smt_facts", answer(warnings=[None, 7, {"msg": None}, {}]))
+
+
+def test_the_warning_of_a_real_module_arrives():
+    """Modules of ansible-core 2.19 and later send the text inside of an event."""
+    program = (
+        "from ansible.module_utils.testing import patch_module_args\n"
+        "with patch_module_args({}):\n"
+        "    from ansible.module_utils.basic import AnsibleModule\n"
+        "    module = AnsibleModule({})\n"
+        "    module.warn('the disk is nearly full')\n"
+        "    module.exit_json(changed=False)\n"
+    )
+    printed = json.loads(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout)
+    assert answers.accept("smt_facts", answer(warnings=printed["warnings"]))["warnings"] == ["the disk is nearly full"]
+    assert "warnings" not in answers.accept("smt_facts", answer(warnings=[{"event": None}, {"event": {"msg": 7}}]))
 
 
 @pytest.mark.parametrize("printed", ["", "sh: 1: python3: not found", "x" * 100, "}"])

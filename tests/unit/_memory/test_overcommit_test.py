@@ -48,11 +48,11 @@ def test_a_process_that_hangs_is_killed(measure):
 
 
 def test_it_runs_on_a_host_without_the_collection(tmp_path):
-    source = pathlib.Path(overcommit_test.__file__).parent
-    (tmp_path / "alone").mkdir()
-    for name in ("errors.py", "overcommit_test.py"):
-        shutil.copy(source / name, tmp_path / "alone")
-    code = "from alone import overcommit_test as m; print(m.run(1 << 60)['outcome'], issubclass(m.OvercommitTestError, m.MemoryPolicyError))"
+    source = pathlib.Path(overcommit_test.__file__).parents[1]
+    for name in ("_compat/typing_forms.py", "_memory/errors.py", "_memory/overcommit_test.py"):
+        (tmp_path / "alone" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source / name, tmp_path / "alone" / name)
+    code = "from alone._memory import overcommit_test as m; print(m.run(1 << 60)['outcome'], issubclass(m.OvercommitTestError, m.MemoryPolicyError))"
     done = subprocess.run(
         [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}"], capture_output=True, text=True, check=False
     )
