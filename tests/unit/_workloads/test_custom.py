@@ -134,18 +134,27 @@ def test_the_examples_in_the_docs_are_valid(given):
     assert custom.declarations([given])[0]["name"] == given["name"]
 
 
-def test_there_is_an_example_for_fio_and_for_a_stream_processor():
-    assert {"fio_randread", "nexmark_q5"} <= {given["name"] for given in examples()}
+def test_there_is_an_example_for_fio_and_for_a_server():
+    assert {"fio_randread", "http_files"} <= {given["name"] for given in examples()}
 
 
-def test_the_example_for_nexmark_reads_the_output_of_nexmark(tmp_path):
-    """The row is from the README of Nexmark: query, events, cores, time, cores x time, throughput per core."""
-    given = next(one for one in examples() if one["name"] == "nexmark_q5")
-    row = "|q5                 |100,000,000        |10.8               |418.242            |4516.930           |22.14 K/s          |"
+def test_the_example_of_nexmark_reads_what_its_queries_print(tmp_path):
+    """What query 5 printed on a machine with two busy CPUs."""
+    (play,) = yaml.safe_load((ROOT / "examples" / "nexmark" / "nexmark.yml").read_text(encoding="utf-8"))
+    given = play["vars"]["smt_eval_custom"]
+    assert [one["name"] for one in given] == ["nexmark_q0", "nexmark_q1", "nexmark_q2", "nexmark_q5"]
+    printed = '{"records": 80000, "seconds": 7.425, "records_per_second": 10774.411, "cores": 1.9973, "per_core": 5394.571}'
     files = RunDirectory(str(tmp_path / "runs"), "r")
     files.create()
-    taken = prepared.PreparedWorkload(custom.declarations([dict(given, argv=["echo", row])])[0], files, {}, 0.05, 2).sample([[]], None)
-    assert taken["metrics"] == {"time": {"value": 418.242, "unit": "s", "better": "lower"}}
+    for made in custom.declarations(given):
+        assert made["parameter"]["values"] == [20000, 100000, 500000] and made["server"]["in_each_arm"]
+        echo = {**made, "argv": ["echo", printed], "server": None}
+        taken = prepared.PreparedWorkload(echo, files, {}, 0.05, 2).sample([[], []], 20000)
+        assert {name: one["value"] for name, one in taken["metrics"].items()} == {
+            "throughput": 10774.411,
+            "throughput_per_core": 5394.571,
+            "used_cores": 1.9973,
+        }
 
 
 def test_the_example_for_fio_measures(tmp_path):
