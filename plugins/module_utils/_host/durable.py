@@ -10,7 +10,17 @@ This file is copied to a host as part of the rollback program: it imports nothin
 
 import contextlib
 import errno
+import fcntl
 import os
+import select
+import signal
+import typing as t
+
+# linux/fs.h: _IOWR('X', 119, int) and _IOWR('X', 120, int), on the architectures whose _IOC encoding is the generic one, and on powerpc.
+_FREEZE, _THAW = 0xC0045877, 0xC0045878
+# Freezing writes what is left of the file system to disk. After this time a process of its own thaws it whatever happens.
+_MOST_FROZEN_SECONDS = 60
+_FREEZING, _DONE = b"f", b"t"
 
 
 def sync(descriptor: int) -> None:
@@ -94,3 +104,57 @@ def make_folders(path: str, mode: int) -> None:
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, mode)
     sync_names(os.path.dirname(path))
+
+
+def settle(path: str) -> None:
+    """Write a file's name, size and place to where they belong on the disk, for readers that do not replay the journal of a file system.
+
+    After fsync(2) they may be in the journal alone: the kernel finds them there after a power failure, but GRUB reads ext4 and XFS without it (grub-core/fs,
+    "We do not do a journal replay"). Freezing and thawing the file system empties the journal. Where that is not possible, nothing is done.
+
+    Args:
+        path: the file, or its directory.
+    """
+    # What is dirty is written before, so that others wait for the frozen file system as short as possible.
+    os.sync()
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return
+    watch_read, watch_write = os.pipe()
+    watcher = os.fork()
+    if watcher == 0:
+        _thaw_in_time(descriptor, watch_read, watch_write)
+    try:
+        os.write(watch_write, _FREEZING)
+        # Not root, no such operation (FAT, tmpfs), or frozen by somebody else: thawing it would undo what is theirs.
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(descriptor, _FREEZE, 0)
+            fcntl.ioctl(descriptor, _THAW, 0)
+        os.write(watch_write, _DONE)
+    finally:
+        for end in (watch_read, watch_write, descriptor):
+            os.close(end)
+        os.waitpid(watcher, 0)
+
+
+def _thaw_in_time(descriptor: int, watch_read: int, watch_write: int) -> t.NoReturn:
+    """Thaw a file system whose freezing process was killed: a frozen one stops all who write to it, for ever."""
+    try:
+        os.setsid()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        os.close(watch_write)
+        said = b""
+        while said != _DONE:
+            late = not select.select([watch_read], [], [], _MOST_FROZEN_SECONDS)[0]
+            heard = b"" if late else os.read(watch_read, 1)
+            if not heard and said == _FREEZING:
+                # It is not frozen yet, or not any more.
+                with contextlib.suppress(OSError):
+                    fcntl.ioctl(descriptor, _THAW, 0)
+            if not heard and not late:
+                break
+            said = heard or said
+    finally:
+        os._exit(0)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A change of files that is made completely or undone, and what else loaders share: termination signals, and running of tools."""
 
+import contextlib
 import hashlib
 import os
 import re
@@ -192,6 +193,22 @@ class Undo:
         return self
 
     def __exit__(self, kind: "type[BaseException] | None", error: "BaseException | None", traceback: t.Optional[types.TracebackType]) -> None:
+        try:
+            self._end(kind, error)
+        finally:
+            self._settle()
+
+    def _settle(self) -> None:
+        """See that a boot loader finds the files after a power failure, once for each file system: it may not replay a journal."""
+        folders = {os.path.dirname(backup.target) for backup in self._backups if not backup.target.startswith(self._fs.path("etc") + "/")}
+        found: dict[int, str] = {}
+        for folder in sorted(folders):
+            with contextlib.suppress(OSError):
+                found.setdefault(os.stat(folder).st_dev, folder)
+        for folder in found.values():
+            durable.settle(folder)
+
+    def _end(self, kind: "type[BaseException] | None", error: "BaseException | None") -> None:
         if kind is None:
             remaining = [text for text in (_removal_error(backup.copy) for backup in self._backups) if text]
             if remaining:
