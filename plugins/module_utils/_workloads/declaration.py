@@ -39,10 +39,13 @@ class Parameter(_Parameter, total=False):
         unit: its unit.
         values: its values in rising order.
         per_cpu: its values as multiples of the number of CPUs.
+        per_worker: whether it is the load that each worker is offered. Below the highest value more workers then do more by that alone, so only the highest
+            one is compared.
     """
 
     values: "list[float]"
     per_cpu: "list[float]"
+    per_worker: bool
 
 
 class Source(TypedDict, total=False):
@@ -245,7 +248,13 @@ def described(workload: Workload, cpus: int) -> "dict[str, t.Any]":
         "memory": workload["memory"],
         "primary": workload["metrics"][0]["name"],
         "metrics": {metric["name"]: {"unit": metric["unit"], "better": metric["better"], "aggregate": metric["aggregate"]} for metric in workload["metrics"]},
-        "parameter": parameter and {"name": parameter["name"], "unit": parameter["unit"], "values": list(parameter_values(workload, cpus))},
+        "parameter": parameter
+        and {
+            "name": parameter["name"],
+            "unit": parameter["unit"],
+            "values": list(parameter_values(workload, cpus)),
+            "per_worker": parameter.get("per_worker", False),
+        },
     }
 
 

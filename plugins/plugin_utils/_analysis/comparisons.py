@@ -78,15 +78,21 @@ def compare_host(result: Result, margin: float = 0.01, confidence: float = 0.95)
         ``{arm, arm_title, placement}``. The primary metrics of all workloads form one family for the correction of one effect and placement, and the
         other metrics another one.
     """
-    samples = _by_key(result)
+    samples = _comparable(result, _by_key(result))
     # Across boots only whole boots are paired.
-    of_arms = _by_key(result, "pair") if (result["plan"].get("boots") or 0) > 1 else samples
+    of_arms = _comparable(result, _by_key(result, "pair")) if (result["plan"].get("boots") or 0) > 1 else samples
     found: list[Comparison] = []
     for pair in _pairs(result, samples):
         keyed = of_arms if pair[0] == "arm" else samples
         for subjects in _families(result, keyed):
             found += _family(result, keyed, pair, subjects, margin, confidence)
     return found
+
+
+def _comparable(result: Result, samples: dict[Key, dict[int, list[Sample]]]) -> dict[Key, dict[int, list[Sample]]]:
+    """Return the samples without those of loads at which more workers do more only because each is offered the same load."""
+    highest = {one["name"]: max(one["parameter"]["values"]) for one in result["plan"].get("workloads") or [] if (one.get("parameter") or {}).get("per_worker")}
+    return {key: blocks for key, blocks in samples.items() if key[3] == highest.get(key[0], key[3])}
 
 
 def of_smt(comparisons: t.Iterable[Comparison], every_metric: bool = False) -> list[Comparison]:

@@ -151,6 +151,7 @@ _WORKLOAD = schema.strict(
     parameter=schema.about(
         schema.or_null(
             schema.whole(
+                per_worker=schema.about(schema.BOOL, "Whether it is the load that each worker is offered: only the highest value is compared."),
                 name=schema.about(schema.NAME, "Name of the parameter."),
                 unit=schema.about(_TEXT_OR_NULL, "Its unit; null without one."),
                 values=schema.about(schema.items(schema.NUMBER, 1000), "Its values, in its unit."),

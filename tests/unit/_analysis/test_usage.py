@@ -13,19 +13,22 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import co
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import host as host_page, telemetry as telemetry_part
 
-CORES = 2
+# More than two: on a machine of two cores, one worker per core is measured as two workers on two cores.
+CORES = 4
 LEVELS = (0.25, 0.5, 0.75, 1.0)
 
 
 def machine(second_threads, blocks=6, scatter=0.002):
-    """A result of load_levels on a host of two cores with two threads each, whose second threads add so much work to that of the first.
+    """A result of load_levels on a host of four cores with two threads each, whose second threads add so much work to that of the first.
 
     A worker alone does 100 a second and is busy for its level of the time. Two on one core do 100 x (1 + second_threads) at most.
     """
     document = result_maker.result(shape=(1, CORES, 2), blocks=1)
     template = document["samples"][0]
     workload = document["plan"]["workloads"][0]
-    workload.update(name="load_levels", title="integer work at rising load", parameter={"name": "load", "unit": "of each CPU", "values": list(LEVELS)})
+    workload.update(
+        name="load_levels", title="integer work at rising load", parameter={"name": "load", "unit": "of each CPU", "values": list(LEVELS), "per_worker": True}
+    )
     chance = random.Random(4)
     samples = []
     for block in range(blocks):
@@ -105,3 +108,11 @@ def test_results_and_page_have_it():
     real = table["heads"].index("real headroom")
     (cell,) = [row[real][0] for row in table["rows"] if (row[0][0], row[2][0]) == ("one worker per core", "1")]
     assert re.fullmatch(r"\S+ % \([−±]\S+ % to [+±]\S+ %\)", cell), cell
+
+
+def test_only_the_full_load_is_compared():
+    """Below it twice as many workers do twice the work because each is offered as much: that says nothing about second threads."""
+    comparisons = host_comparisons.compare_host(machine(0.25))
+    assert {(one["effect"], one["parameter"]) for one in comparisons} == {("smt_yield", 1.0)}
+    (one,) = comparisons
+    assert one["ratio"] == pytest.approx(1.25, rel=0.01)

@@ -239,7 +239,7 @@ def test_thousands_of_workloads_are_refused():
 @pytest.mark.parametrize("values", [[1.0, 1.0000000000001], [1, 1.0]])
 def test_parameter_values_that_look_the_same_are_refused(values):
     document = result_maker.result(blocks=1)
-    document["plan"]["workloads"][0]["parameter"] = {"name": "load", "unit": None, "values": values}
+    document["plan"]["workloads"][0]["parameter"] = {"name": "load", "unit": None, "values": values, "per_worker": False}
     assert "is listed twice" in refusal(document)
 
 

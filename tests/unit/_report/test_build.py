@@ -436,7 +436,7 @@ def test_a_workload_with_a_parameter_is_compared_at_each_and_drawn_against_them(
                 }
             )
     document["samples"] = samples
-    document["plan"]["workloads"][0].update(parameter={"name": "load", "unit": "CPUs", "values": [0.25, 1.0]})
+    document["plan"]["workloads"][0].update(parameter={"name": "load", "unit": "CPUs", "values": [0.25, 1.0], "per_worker": False})
     files, _refused = built(tmp_path, document)
     actual = json.loads(files["results.json"])["hosts"][0]
     main = [one for one in actual["comparisons"] if one["effect"] == "smt_off" and one["placement"] == "all_threads"]

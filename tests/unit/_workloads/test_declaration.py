@@ -55,6 +55,7 @@ def test_the_part_of_a_declaration_in_a_result():
         "name": "load",
         "unit": "of each CPU",
         "values": [0.25, 0.5, 0.75, 1.0],
+        "per_worker": True,
     }
     gzip = declaration.described(BUILT_IN["gzip"], 4)
     assert gzip["argv"] == ["gzip", "-6", "-c"]

@@ -100,7 +100,7 @@ def sap(blocks=6):
     }
     users = {"title": "SAP SD", "metrics": metrics, "model": lambda _arm, _spot, placed: [1.0] * len(placed)}
     document = result_maker.result(workloads={"sap": users}, shape=(1, 4, 2), blocks=blocks, noise=0.002, names=["all_threads"])
-    document["plan"]["workloads"][0].update(parameter={"name": "users", "unit": "users", "values": [550, 650]}, response_limit=2.0)
+    document["plan"]["workloads"][0].update(parameter={"name": "users", "unit": "users", "values": [550, 650], "per_worker": False}, response_limit=2.0)
     samples = []
     for sample in document["samples"]:
         for number, time in SAP[sample["arm"]].items():
@@ -137,7 +137,7 @@ def arm(blocks=6):
     """Two loads on all threads of a core with two of them."""
     requests = {"title": "requests", "metrics": RATES, "model": lambda _arm, _spot, placed: [1.0] * len(placed)}
     document = result_maker.result(workloads={"requests": requests}, shape=(1, 1, 2), blocks=blocks, noise=0.002, compared=False, names=["all_threads"])
-    document["plan"]["workloads"][0].update(parameter={"name": "load", "unit": "of each CPU", "values": list(ARM)})
+    document["plan"]["workloads"][0].update(parameter={"name": "load", "unit": "of each CPU", "values": list(ARM), "per_worker": False})
     samples = []
     for sample in document["samples"]:
         for worker, (load, (rate, usage)) in zip(sample["workers"], ARM.items()):

@@ -15,7 +15,7 @@ WORKLOADS: "tuple[Workload, ...]" = (
         "timed": ["seconds"],
         "argv": ["{program}", "{work}", "{alone}", "{parameter}"],
         "work": {"unit": "pieces", "start": 100, "step": 10, "limit": 1_000_000_000},
-        "parameter": {"name": "load", "unit": "of each CPU", "values": [0.25, 0.5, 0.75, 1.0]},
+        "parameter": {"name": "load", "unit": "of each CPU", "values": [0.25, 0.5, 0.75, 1.0], "per_worker": True},
         "metrics": [
             throughput("pieces/s", {"json": ["pieces_per_second"]}),
             {"name": "wall_time", "unit": "s", "better": "lower", "aggregate": "mean", "json": ["seconds"]},

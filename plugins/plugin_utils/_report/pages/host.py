@@ -316,7 +316,7 @@ def _load_curve(result: dict[str, t.Any], summary: dict[str, t.Any], about: dict
         rows = [
             {
                 "x": _short(100 * one.share),
-                "arm": f"{host_comparisons.arm_title(result, one.arm)}, {placements.title(one.placement)}",
+                "arm": f"{host_comparisons.arm_title(result, one.arm)}, {placements.short_title(one.placement)}",
                 "value": _short(getattr(one, which)),
                 "low": None,
                 "high": None,

@@ -27,23 +27,25 @@ def render(rows: t.Sequence[hardware_classes.Row]) -> str:
     Args:
         rows: of all hosts, of one run or of several.
     """
-    lines = [_line(row, one) for row in rows for one in row["capacities"]]
-    heads = [("machine", False), ("run", False), ("processor", False), ("cores", True), ("CPUs", True), ("workload", False), ("arm", False), ("unit", False)]
+    runs = sorted({row["run"] for row in rows})
+    lines = [_line(row, one, len(runs) > 1) for row in rows for one in row["capacities"]]
+    of_runs = [("run", False)] if len(runs) > 1 else []
+    heads = [("machine", False), *of_runs, ("processor", False), ("cores", True), ("CPUs", True), ("workload", False), ("arm", False), ("unit", False)]
     return frame.render(
         "machines.html.j2",
         hosts=len({(row["run"], row["host"]) for row in rows}),
-        runs=sorted({row["run"] for row in rows}),
+        runs=runs,
         heads=[*heads, *((title, True) for title in FIGURES.values())],
         lines=lines,
         first_rows=FIRST_ROWS,
-        best=_best(rows),
+        best=_best(rows, len(runs) > 1),
     )
 
 
-def _line(row: hardware_classes.Row, one: t.Mapping[str, t.Any]) -> list[t.Any]:
+def _line(row: hardware_classes.Row, one: t.Mapping[str, t.Any], with_run: bool) -> list[t.Any]:
     return [
         row["host"],
-        row["run"],
+        *([row["run"]] if with_run else []),
         row["environment"].get("cpu_model", "unknown"),
         _count(one["cores"]),
         _count(one["cpus"]),
@@ -63,7 +65,7 @@ def _figure(value: float | None) -> t.Any:
     return "" if value is None else [report_text.number(value), float(f"{value:.6g}"), ""]
 
 
-def _best(rows: t.Sequence[hardware_classes.Row]) -> list[tuple[str, list[tuple[str, str]]]]:
+def _best(rows: t.Sequence[hardware_classes.Row], with_run: bool) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return, for each workload, the machine and arm with the most work by each figure that several of them have."""
     by_workload: dict[tuple[str, str], list[tuple[hardware_classes.Row, t.Mapping[str, t.Any]]]] = {}
     for row in rows:
@@ -76,7 +78,10 @@ def _best(rows: t.Sequence[hardware_classes.Row]) -> list[tuple[str, list[tuple[
             known = [(one[name], row, one) for row, one in members if one[name] is not None]
             if len({(row["run"], row["host"]) for _value, row, _one in known}) > 1:
                 value, row, one = max(known, key=lambda entry: entry[0])
-                firsts.append((what, f"{row['host']} ({row['run']}), {one['arm_title']}: {report_text.number(value)} {unit}"))
+                where = f"{row['host']} ({row['run']})" if with_run else row["host"]
+                # Money buys work, not a rate.
+                amount = unit.removesuffix("/s") if name == "per_money" else unit
+                firsts.append((what, f"{where}, {one['arm_title']}: {report_text.number(value)} {amount}"))
         if firsts:
             found.append((title, firsts))
     return found

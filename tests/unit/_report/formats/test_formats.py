@@ -49,7 +49,7 @@ def test_samples_can_be_asked_in_sql(tmp_path):
     document = result_maker.result(host="=cmd|x", blocks=5)
     document["samples"][0].update(ok=False, error='a "quoted"\nline, with =1', metrics={})
     document["plan"]["workloads"].append(
-        {**document["plan"]["workloads"][0], "name": "served", "parameter": {"name": "clients", "unit": "clients", "values": [8]}}
+        {**document["plan"]["workloads"][0], "name": "served", "parameter": {"name": "clients", "unit": "clients", "values": [8], "per_worker": False}}
     )
     document["samples"][1].update(workload="served", parameter=8)
     built(tmp_path, document, result_maker.result(host="plain", blocks=4))
