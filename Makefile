@@ -79,7 +79,7 @@ bare: ## the proof before a release: `make eval` and `make test` on a bare Debia
 	$(PYTHON) lab/bare.py
 
 .PHONY: scenarios
-scenarios: setup ## all longer scenarios on guests, more than an hour; not part of `make test`
+scenarios: setup ## all longer scenarios on guests, and `make kills`, hours; not part of `make test`
 	python tools/test.py scenarios
 
 .PHONY: unit playbooks browser lint sanity

@@ -100,7 +100,7 @@ class Group:
 GROUPS = {
     # CI has two cores, and a guest leaves one of them to another step for most of the time. The one that takes longest begins first.
     "test": Group(("smt_eval", "unit", "playbooks", "hostile", "sanity", "smt_facts", "lint", "lowest", "oldest-core", "browser"), side_by_side=2),
-    "scenarios": Group(LONG_SCENARIOS),
+    "scenarios": Group((*LONG_SCENARIOS, "kills")),
     "cores": Group(tuple(f"core-{core}" for core in CORES)),
 }
 

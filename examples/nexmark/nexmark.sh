@@ -4,6 +4,7 @@
 #
 # A Flink cluster on the loopback address of this host, and one query on it. install.yml puts it into /opt/nexmark.
 #
+#   nexmark.sh build                         compiles the queries
 #   nexmark.sh cluster DIRECTORY THREADS     runs a cluster with so many slots until it is ended
 #   nexmark.sh ready THREADS                 succeeds when all slots are there
 #   nexmark.sh run QUERY RATE SECONDS        runs q0, q1, q2 or q5 at so many bids a second, and prints JSON
@@ -18,6 +19,9 @@ done
 jars=$(find "$home/env/" -path '*/pyflink/lib/*.jar' | tr '\n' ':')
 
 case ${1:-} in
+build)
+  exec javac -cp "$jars" -d "$home/classes" "$home/Nexmark.java"
+  ;;
 cluster)
   mkdir -p "$2/conf"
   # The task manager does not work out its memory by itself: Flink's own scripts, which the package lacks, do that.

@@ -21,6 +21,7 @@ _FREEZE, _THAW = 0xC0045877, 0xC0045878
 # Freezing writes what is left of the file system to disk. After this time a process of its own thaws it whatever happens.
 _MOST_FROZEN_SECONDS = 60
 _FREEZING, _DONE = b"f", b"t"
+_KEPT_SUFFIX = "-kept"
 
 
 def sync(descriptor: int) -> None:
@@ -75,6 +76,36 @@ def replace(new: str, target: str) -> None:
     """
     os.replace(new, target)
     sync_names(os.path.dirname(target))
+
+
+def replace_for_boot_loaders(new: str, target: str) -> None:
+    """Rename a flushed file over another one in the same directory, so that at any moment a reader that replays no journal finds one of the two, whole.
+
+    Such a reader can see the directory as it was, and the file that it names as deleted and empty: seen with GRUB and ext4 after a power cut. Therefore the
+    new file is settled before it gets the name, and the old one is deleted only when the name is settled.
+
+    Args:
+        new: path of the flushed file.
+        target: path of the file to replace.
+
+    Raises:
+        OSError: it could not be renamed, or the directory could not be flushed.
+    """
+    folder = os.path.dirname(target)
+    kept = new + _KEPT_SUFFIX
+    settle(folder)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(kept)
+    # There is nothing to keep, or the file system has no second names (FAT), and no journal either.
+    with contextlib.suppress(OSError):
+        os.link(target, kept)
+    try:
+        replace(new, target)
+        settle(folder)
+    finally:
+        # One that is left is removed by the next call.
+        with contextlib.suppress(OSError):
+            unlink(kept)
 
 
 def unlink(path: str) -> None:

@@ -96,7 +96,7 @@ def _placements(workload: str, given: "t.Sequence[str] | None") -> "list[str] | 
     return list(given) if given else None
 
 
-def _parameter(workload: str, given: "t.Mapping[str, t.Any] | None") -> "Parameter | None":
+def _parameter(workload: str, given: "t.Mapping[str, t.Any] | None") -> t.Optional[Parameter]:
     """Return the parameter of a command with its values in rising order, None for a command without one, or raise WorkloadError."""
     if not given:
         return None
@@ -123,7 +123,7 @@ def _environment(workload: str, given: "t.Mapping[str, t.Any]") -> "dict[str, st
     return found
 
 
-def _server(workload: str, given: "t.Mapping[str, t.Any]") -> "ServerDeclaration | None":
+def _server(workload: str, given: "t.Mapping[str, t.Any]") -> t.Optional[ServerDeclaration]:
     """Return the server that a command's hooks start and end in each arm, None without one, or raise WorkloadError."""
     hooks = {option: _argv(workload, option, given[option]) for option in ("start", "ready", "stop") if given.get(option)}
     if not hooks:

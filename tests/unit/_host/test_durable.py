@@ -82,3 +82,23 @@ def test_a_slow_freeze_is_thawed_after_a_while(tmp_path, ioctls, monkeypatch):
     ioctls.before = staticmethod(hang)
     durable.settle(str(tmp_path))
     assert ioctls.seen()[0] == (True, "freeze") and (False, "thaw") in ioctls.seen() and ioctls.seen()[-1][1] == "thaw"
+
+
+def test_a_boot_loader_finds_one_of_both_files_at_any_moment(tmp_path, ioctls):
+    """What the disk may show is what was settled last, and what was done since in any order: the old file is not deleted before the name is settled."""
+    target, new = tmp_path / "grub.cfg", tmp_path / ".new"
+    target.write_text("old")
+    new.write_text("new")
+    old = os.stat(target).st_ino
+    seen = []
+    ioctls.before = staticmethod(lambda request: seen.append((target.read_text(), old in {entry.inode() for entry in os.scandir(tmp_path)})))
+    durable.replace_for_boot_loaders(str(new), str(target))
+    assert seen == [("old", True), ("old", True), ("new", True), ("new", True)]
+    assert [entry.name for entry in os.scandir(tmp_path) if entry.name != "log"] == ["grub.cfg"] and target.read_text() == "new"
+
+
+def test_a_first_file_and_what_an_earlier_run_left(tmp_path, ioctls):
+    (tmp_path / ".new").write_text("new")
+    (tmp_path / ".new-kept").write_text("left")
+    durable.replace_for_boot_loaders(str(tmp_path / ".new"), str(tmp_path / "grub.cfg"))
+    assert sorted(entry.name for entry in os.scandir(tmp_path) if entry.name != "log") == ["grub.cfg"]

@@ -119,14 +119,23 @@ def replace(fs: host_files.HostFs, path: str, text: "str | None") -> None:
             newline="",
         ) as stream:
             stream.write(text)
-        install(new, target)
+        install(new, target, boots=not path.startswith("etc/"))
     except OSError as error:
         remove_quietly(new)
         raise BootLoaderError(f"{target} cannot be written: {error.strerror}") from error
 
 
-def install(new: str, target: str) -> None:
-    """Rename a file durably over another one, with the owner and mode of that one, after its content has reached the disk. Raises OSError."""
+def install(new: str, target: str, boots: bool) -> None:
+    """Rename a file durably over another one, with the owner and mode of that one, after its content has reached the disk.
+
+    Args:
+        new: path of the file.
+        target: path of the file to replace.
+        boots: whether a boot loader reads it.
+
+    Raises:
+        OSError: It could not be renamed or flushed.
+    """
     with open(new, "rb") as stream:
         try:
             status = os.stat(target)
@@ -135,7 +144,7 @@ def install(new: str, target: str) -> None:
         except FileNotFoundError:
             os.fchmod(stream.fileno(), 0o644)
         os.fsync(stream.fileno())
-    durable.replace(new, target)
+    (durable.replace_for_boot_loaders if boots else durable.replace)(new, target)
 
 
 def remove(full: str) -> None:
@@ -200,13 +209,17 @@ class Undo:
 
     def _settle(self) -> None:
         """See that a boot loader finds the files after a power failure, once for each file system: it may not replay a journal."""
-        folders = {os.path.dirname(backup.target) for backup in self._backups if not backup.target.startswith(self._fs.path("etc") + "/")}
+        folders = {os.path.dirname(backup.target) for backup in self._backups if self._boots(backup.target)}
         found: dict[int, str] = {}
         for folder in sorted(folders):
             with contextlib.suppress(OSError):
                 found.setdefault(os.stat(folder).st_dev, folder)
         for folder in found.values():
             durable.settle(folder)
+
+    def _boots(self, target: str) -> bool:
+        """Return whether a boot loader reads a file: settings that a tool makes its files of are in /etc."""
+        return not target.startswith(self._fs.path("etc") + "/")
 
     def _end(self, kind: "type[BaseException] | None", error: "BaseException | None") -> None:
         if kind is None:
@@ -238,6 +251,8 @@ class Undo:
             try:
                 if copy is None:
                     remove(target)
+                elif self._boots(target):
+                    durable.replace_for_boot_loaders(copy, target)
                 else:
                     durable.replace(copy, target)
             except OSError as error:
