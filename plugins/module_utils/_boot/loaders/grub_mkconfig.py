@@ -221,7 +221,7 @@ class GrubMkconfig:
     def _replace_cfg(self, new: str, target: str, desired: boot_arguments.DesiredArguments) -> None:
         try:
             self._check(new, desired)
-            transaction.install(new, target, boots=True)
+            transaction.install(new, target, transaction.boots(self._fs, target))
         except OSError as error:
             raise BootLoaderError(f"{target} cannot be replaced: {error.strerror}") from error
 

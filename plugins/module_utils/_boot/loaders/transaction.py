@@ -119,19 +119,24 @@ def replace(fs: host_files.HostFs, path: str, text: "str | None") -> None:
             newline="",
         ) as stream:
             stream.write(text)
-        install(new, target, boots=not path.startswith("etc/"))
+        install(new, target, boots(fs, target))
     except OSError as error:
         remove_quietly(new)
         raise BootLoaderError(f"{target} cannot be written: {error.strerror}") from error
 
 
-def install(new: str, target: str, boots: bool) -> None:
+def boots(fs: host_files.HostFs, target: str) -> bool:
+    """Return whether a boot loader of this host reads a file. Settings that a tool makes its files of are in /etc; other trees are not booted."""
+    return fs.is_host and not target.startswith(fs.path("etc") + "/")
+
+
+def install(new: str, target: str, is_booted: bool) -> None:
     """Rename a file durably over another one, with the owner and mode of that one, after its content has reached the disk.
 
     Args:
         new: path of the file.
         target: path of the file to replace.
-        boots: whether a boot loader reads it.
+        is_booted: from :func:`boots`.
 
     Raises:
         OSError: It could not be renamed or flushed.
@@ -144,7 +149,7 @@ def install(new: str, target: str, boots: bool) -> None:
         except FileNotFoundError:
             os.fchmod(stream.fileno(), 0o644)
         os.fsync(stream.fileno())
-    (durable.replace_for_boot_loaders if boots else durable.replace)(new, target)
+    (durable.replace_for_boot_loaders if is_booted else durable.replace)(new, target)
 
 
 def remove(full: str) -> None:
@@ -209,17 +214,13 @@ class Undo:
 
     def _settle(self) -> None:
         """See that a boot loader finds the files after a power failure, once for each file system: it may not replay a journal."""
-        folders = {os.path.dirname(backup.target) for backup in self._backups if self._boots(backup.target)}
+        folders = {os.path.dirname(backup.target) for backup in self._backups if boots(self._fs, backup.target)}
         found: dict[int, str] = {}
         for folder in sorted(folders):
             with contextlib.suppress(OSError):
                 found.setdefault(os.stat(folder).st_dev, folder)
         for folder in found.values():
             durable.settle(folder)
-
-    def _boots(self, target: str) -> bool:
-        """Return whether a boot loader reads a file: settings that a tool makes its files of are in /etc."""
-        return not target.startswith(self._fs.path("etc") + "/")
 
     def _end(self, kind: "type[BaseException] | None", error: "BaseException | None") -> None:
         if kind is None:
@@ -251,7 +252,7 @@ class Undo:
             try:
                 if copy is None:
                     remove(target)
-                elif self._boots(target):
+                elif boots(self._fs, target):
                     durable.replace_for_boot_loaders(copy, target)
                 else:
                     durable.replace(copy, target)

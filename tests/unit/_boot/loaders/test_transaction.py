@@ -214,3 +214,11 @@ def test_a_backup_never_has_a_wider_mode_than_its_original(tmp_path, mode):
         os.umask(umask)
     assert mode in seen and all(found & ~mode == 0 for found in seen), [oct(found) for found in seen]
     assert copy.read_text() == "first as it was\n" and copy.stat().st_mtime_ns == 10**18 + 7
+
+
+def test_only_files_that_this_host_boots_from_are_settled(tmp_path):
+    """A recorded tree lies on a file system of the machine that reads it, which is not to be frozen."""
+    here, tree = host_files.HostFs("/"), host_files.HostFs(tmp_path)
+    assert transaction.boots(here, "/boot/grub/grub.cfg") and transaction.boots(here, "/boot/efi/loader/entries/a.conf")
+    assert not transaction.boots(here, "/etc/default/grub.d/zz-threadwise-smt.cfg")
+    assert not transaction.boots(tree, str(tmp_path / "boot" / "grub" / "grub.cfg"))
