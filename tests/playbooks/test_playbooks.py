@@ -127,19 +127,19 @@ def test_the_terminal_of_an_evaluation_is_short_and_ends_with_the_answer_and_the
     assert "The plan goes on until about" in seen and "threadwise.smt.smt_eval_stop" in seen
 
 
-# No regular expression: the host refuses it.
-BROKEN = {"name": "broken", "argv": ["true"], "metric": {"name": "value", "unit": "1", "better": "higher", "pattern": "("}}
+# Only the host knows that it has no such CPU.
+BROKEN = [[0, 4000]]
 
 
 def test_failures_come_last_each_once_and_the_others_have_their_report(tmp_path):
     local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-    hosts = {"a": local, "b": {**local, "smt_eval_custom": [BROKEN]}, "c": {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}}
+    hosts = {"a": local, "b": {**local, "smt_eval_siblings": BROKEN}, "c": {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}}
     (tmp_path / "inventory.json").write_text(json.dumps({"all": {"hosts": hosts}}))
     code, seen = play(tmp_path, "threadwise.smt.smt_eval", inventory="inventory.json", smt_eval_run="one", smt_eval_serial="34%", **SHORT)
     assert code in (2, 4), seen
     report, _path, failures = seen.partition("The report: ")
     assert (tmp_path / "smt_eval_results/one/a.json").is_file() and (tmp_path / "smt_eval_results/one/index.html").is_file()
-    assert "fatal" not in report and len(re.findall(r"^fatal: \[b\].*broken", failures, re.MULTILINE)) == 1, seen
+    assert "fatal" not in report and len(re.findall(r"^fatal: \[b\].*siblings names CPU 4000, which this host does not have", failures, re.MULTILINE)) == 1, seen
     assert len(re.findall("^fatal: .*UNREACHABLE", failures, re.MULTILINE)) == 1, seen
     assert re.search("^a .*unreachable=0 +failed=0", failures, re.MULTILINE) and re.search("^b .*failed=1", failures, re.MULTILINE), seen
 
