@@ -261,7 +261,7 @@ def test_a_workload_with_a_parameter_is_sampled_for_each_value(tmp_path, monkeyp
     ]
     assert done.skipped == []
     files.write("header.json", done.header({}, {}, "r"))
-    assert files.read("header.json")["plan"]["workloads"][0]["parameter"] == {"name": "load", "unit": "of one CPU", "values": [0.5, 1.0]}
+    assert files.read("header.json")["plan"]["workloads"][0]["parameter"] == {"name": "load", "unit": "of one CPU", "values": [0.5, 1.0], "per_worker": False}
 
 
 @pytest.mark.skipif(len(HERE) < 2, reason="needs two CPUs as siblings")
