@@ -139,7 +139,9 @@ def test_failures_come_last_each_once_and_the_others_have_their_report(tmp_path)
     assert code in (2, 4), seen
     report, _path, failures = seen.partition("The report: ")
     assert (tmp_path / "smt_eval_results/one/a.json").is_file() and (tmp_path / "smt_eval_results/one/index.html").is_file()
-    assert "fatal" not in report and len(re.findall(r"^fatal: \[b\].*siblings names CPU 4000, which this host does not have", failures, re.MULTILINE)) == 1, seen
+    assert "fatal" not in report and len(re.findall(r"^fatal: \[b\].*siblings names CPU 4000, which this host does not have", failures, re.MULTILINE)) == 1, (
+        seen
+    )
     assert len(re.findall("^fatal: .*UNREACHABLE", failures, re.MULTILINE)) == 1, seen
     assert re.search("^a .*unreachable=0 +failed=0", failures, re.MULTILINE) and re.search("^b .*failed=1", failures, re.MULTILINE), seen
 
