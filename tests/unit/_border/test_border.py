@@ -73,12 +73,12 @@ def test_warnings_are_lines_for_a_terminal():
 def test_the_warning_of_a_real_module_arrives():
     """Modules of ansible-core 2.19 and later send the text inside of an event."""
     program = (
-        "from ansible.module_utils.testing import patch_module_args\n"
-        "with patch_module_args({}):\n"
-        "    from ansible.module_utils.basic import AnsibleModule\n"
-        "    module = AnsibleModule({})\n"
-        "    module.warn('the disk is nearly full')\n"
-        "    module.exit_json(changed=False)\n"
+        "from ansible.module_utils import basic\n"
+        "basic._ANSIBLE_ARGS = b'{\"ANSIBLE_MODULE_ARGS\": {}}'\n"
+        "basic._ANSIBLE_PROFILE = 'legacy'\n"
+        "module = basic.AnsibleModule({})\n"
+        "module.warn('the disk is nearly full')\n"
+        "module.exit_json(changed=False)\n"
     )
     printed = json.loads(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout)
     assert answers.accept("smt_facts", answer(warnings=printed["warnings"]))["warnings"] == ["the disk is nearly full"]
