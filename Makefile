@@ -87,7 +87,7 @@ unit playbooks browser lint sanity: setup ## one step of `make test`
 	python tools/test.py $@
 
 .PHONY: kills
-kills: setup ## rollouts and evaluations that are ended half way, about five minutes; not part of `make test`
+kills: setup ## rollouts and evaluations that are ended half way, minutes each; not part of `make test`
 	python tools/test.py $@
 
 .PHONY: hostile

@@ -81,7 +81,7 @@ def _capacity(result: Result, level: t.Mapping[str, t.Any]) -> Capacity | None:
     rate = level["value"]
 
     def by(amount: float | None) -> float | None:
-        return rate / amount if amount else None
+        return rate / amount if amount and amount > 0 else None
 
     return Capacity(
         workload=level["workload"],
