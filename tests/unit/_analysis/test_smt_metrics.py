@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 import result_maker
 import studies
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, streams
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, streams, usage
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import smt_metrics as smt_metrics_part, telemetry as telemetry_part
 
 GZIP = "gzip of a fixed stream"
@@ -23,7 +23,8 @@ def lines(document, name="gzip"):
 
 
 def table(document):
-    return telemetry_part.table(document, document["samples"], host_comparisons.levels(document))
+    used = usage.of_workload(document, document["samples"], document["samples"][0]["workload"])
+    return telemetry_part.table(document, document["samples"], host_comparisons.levels(document), used)
 
 
 def rows(document):

@@ -102,9 +102,10 @@ def test_results_and_page_have_it():
     summary = build.summarise(document, "h.json", build.Settings())
     assert len(summary["usage"]) == 8 and {one["real"]["n"] for one in summary["usage"]} == {6}
     about = host_comparisons.describe_workload(document, "load_levels")
-    charts = host_page._load_curve(document, summary, about)
+    used = usage.of_workload(document, document["samples"], "load_levels")
+    charts = host_page._load_curve(document, used.values(), about)
     assert [chart.label.partition(":")[2].split(" over ")[0].strip() for chart in charts] == [f"throughput [{about['unit']}]", f"{about['unit']} by used CPU"]
-    table = telemetry_part.table(document, document["samples"], summary["levels"])
+    table = telemetry_part.table(document, document["samples"], summary["levels"], used)
     real = table["heads"].index("real headroom")
     (cell,) = [row[real][0] for row in table["rows"] if (row[0][0], row[2][0]) == ("one worker per core", "1")]
     assert re.fullmatch(r"\S+ % \([−±]\S+ % to [+±]\S+ %\)", cell), cell

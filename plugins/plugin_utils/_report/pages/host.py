@@ -157,6 +157,7 @@ def _workloads(result: dict[str, t.Any], summary: dict[str, t.Any]) -> list[dict
         of_all_metrics = [level for level in summary["levels"] if level["workload"] == name]
         levels = [level for level in of_all_metrics if level["primary"]]
         crossover = crossovers.get(name)
+        used = {(one["placement"], one["arm"], one["parameter"]): usage.Usage(**one) for one in summary["usage"] if one["workload"] == name}
         found.append(
             {
                 **about,
@@ -172,9 +173,9 @@ def _workloads(result: dict[str, t.Any], summary: dict[str, t.Any]) -> list[dict
                 "repeats": _repeats(result, samples.get(name, []), about),
                 "streams": _streams(samples.get(name, []), levels, titles, about, crossover),
                 "parameters": _parameters(result, samples.get(name, []), levels, about),
-                "load_curve": _load_curve(result, summary, about),
+                "load_curve": _load_curve(result, used.values(), about),
                 "smt_metrics": smt_metrics_part.lines(about, summary["comparisons"], levels, samples.get(name, []), crossover),
-                "telemetry": telemetry_part.table(result, samples.get(name, []), levels),
+                "telemetry": telemetry_part.table(result, samples.get(name, []), levels, used),
             }
         )
     return found
@@ -304,13 +305,9 @@ def _parameters(
     return found
 
 
-def _load_curve(result: dict[str, t.Any], summary: dict[str, t.Any], about: dict[str, t.Any]) -> list[charts.Picture]:
+def _load_curve(result: dict[str, t.Any], used: t.Iterable[usage.Usage], about: dict[str, t.Any]) -> list[charts.Picture]:
     """Draw the rate, and the rate of one used CPU, over the CPU usage of the whole machine, for a workload that is measured at several loads."""
-    points = [
-        one
-        for one in (usage.Usage(**one) for one in summary["usage"] if one["workload"] == about["workload"])
-        if one.parameter is not None and one.achieved is not None and one.is_of_the_machine(result)
-    ]
+    points = [one for one in used if one.parameter is not None and one.achieved is not None and one.is_of_the_machine(result)]
     found = []
     for which, what in (("rate", _unit(about)), ("achieved", f"{about['unit']} by used CPU")):
         rows = [

@@ -38,19 +38,22 @@ class Group:
     nominal_mhz: float | None
 
 
-def table(result: host_comparisons.Result, samples: t.Sequence[Sample], levels: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, t.Any] | None:
+def table(
+    result: host_comparisons.Result, samples: t.Sequence[Sample], levels: t.Sequence[t.Mapping[str, t.Any]], used: t.Mapping[Key, usage.Usage]
+) -> dict[str, t.Any] | None:
     """Make the table of a workload's telemetry.
 
     Args:
         result: a document accepted by :func:`result_files.load`.
         samples: of one workload.
         levels: from :func:`host_comparisons.levels`; the rows have their order.
+        used: the workload's usage, from :func:`usage.of_workload`.
 
     Returns:
         ``{columns, text_columns, heads, rows}``: the names of the columns with any value, the number of text columns before them, all titles,
         and one row of cells ``(text, sort key)`` per placement, arm and parameter value; None without telemetry.
     """
-    groups = _groups(result, samples, levels)
+    groups = _groups(result, samples, levels, used)
     figures = [{name: value_of(group) for name, (_title, value_of) in COLUMNS.items()} for group in groups.values()]
     columns = [name for name in COLUMNS if any(one[name] for one in figures)]
     if not columns:
@@ -76,13 +79,14 @@ def absent(result: host_comparisons.Result, tables: t.Iterable[dict[str, t.Any] 
     return [f"{what}: {why(result)}" for name, (what, why) in ABSENCES.items() if name not in present]
 
 
-def _groups(result: host_comparisons.Result, samples: t.Sequence[Sample], levels: t.Sequence[t.Mapping[str, t.Any]]) -> dict[Key, Group]:
+def _groups(
+    result: host_comparisons.Result, samples: t.Sequence[Sample], levels: t.Sequence[t.Mapping[str, t.Any]], used: t.Mapping[Key, usage.Usage]
+) -> dict[Key, Group]:
     primary = host_comparisons.primary_metrics(result)
     kinds: dict[Key, list[Sample]] = {(one["placement"], one["arm"], one["parameter"]): [] for one in levels}
     for sample in samples:
         if host_comparisons.good_value(sample, primary[sample["workload"]]) is not None:
             kinds.setdefault((sample["placement"], sample["arm"], sample.get("parameter")), []).append(sample)
-    used = usage.of_workload(result, samples, samples[0]["workload"]) if samples else {}
     return {kind: Group(members, used.get(kind), result["environment"].get("nominal_mhz")) for kind, members in kinds.items() if members}
 
 
