@@ -44,6 +44,7 @@ LONG_SCENARIOS = (
     "smt_memory",
     "smt_probe",
     "smt_eval_truth",
+    "smt_studies",
     "smt_eval_faults",
     "smt_eval_boots",
     "smt_workloads",
