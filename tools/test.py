@@ -53,7 +53,7 @@ LONG_SCENARIOS = (
     "smt_hostile_host",
     "smt_two_controllers",
 )
-PLAYBOOKS = ("--dist", "loadgroup", "--maxschedchunk", "1")
+PLAYBOOKS = ("--dist", "load", "--maxschedchunk", "1")
 # What whole playbooks need beside Ansible.
 OF_PLAYBOOKS = ("git", "gzip", "openssh-client", "sysbench")
 # Environments with another release of ansible-core than that of `make setup`: the oldest one that is supported comes first.
@@ -63,7 +63,7 @@ STEPS = {
         ("python", *PYTEST, "tests/unit"),
         ("fio", "gcc", "gzip", "libc6-dev", "linux-perf", "openssh-client", "postgresql", "procps", "stress-ng", "sysbench", "util-linux"),
     ),
-    # One at a time to each worker, so that tests which share a run of a playbook stay together.
+    # One at a time to each worker: they differ much in what they take.
     "playbooks": Step(("python", *PYTEST, *PLAYBOOKS, "-m", "not kills", "tests/playbooks"), OF_PLAYBOOKS),
     # Rollouts and evaluations that are ended half way, and what the next call makes of them.
     "kills": Step(("python", *PYTEST, *PLAYBOOKS, "-m", "kills", "tests/playbooks"), OF_PLAYBOOKS),

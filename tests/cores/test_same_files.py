@@ -17,7 +17,6 @@ import subprocess
 import sys
 
 import memory_tree
-import pytest
 import result_maker
 from simulated_fleet import Fleet
 from this_machine import SHORT, this_machine
@@ -206,7 +205,6 @@ def form(value):
     return re.sub(r"\d+(\.\d+)?", "N", value) if isinstance(value, str) else type(value).__name__ * (not isinstance(value, (int, float))) or "N"
 
 
-@pytest.mark.xdist_group("this machine")
 def test_an_evaluation_but_for_what_it_measures(tmp_path):
     trees = with_both(tmp_path, measured)
     assert sorted(trees["tried"]) == sorted(trees["usual"]) and "smt_eval_results/one/index.html" in trees["usual"]

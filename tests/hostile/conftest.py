@@ -5,9 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import json
-import os
 import pathlib
 import sys
 
@@ -16,6 +14,7 @@ import pytest
 HERE = pathlib.Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "unit" / "support"), str(HERE.parent / "playbooks")]
 
+import one_run
 import recorded
 
 # What makes and reads documents that are nested deeply has to go deeper than what is tried with them, from wherever pytest calls it.
@@ -25,11 +24,8 @@ sys.setrecursionlimit(10_000)
 @pytest.fixture(scope="session", name="recordings")
 def _recordings(tmp_path_factory):
     """What real modules answered, recorded once for all workers."""
-    worker = os.environ.get("PYTEST_XDIST_WORKER")
-    shared = tmp_path_factory.getbasetemp().parent if worker else tmp_path_factory.getbasetemp()
-    with (shared / "recordings.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        return recorded.Recordings.of(shared / "recordings")
+    with one_run.shared(tmp_path_factory, "recorded") as directory:
+        return recorded.Recordings.of(directory / "recordings")
 
 
 @pytest.fixture(name="figure")

@@ -10,6 +10,7 @@ import os
 import arena
 import gauntlet
 import named
+import one_run
 import pytest
 
 # Alone is how it was asked for; together is how all are tried in a minute, and alone again where that did harm.
@@ -29,17 +30,21 @@ for _case in named.CASES:
 @pytest.fixture(scope="session", name="found")
 def _found(tmp_path_factory, recordings):
     """What the cases of a group did: {host: case}, what hosts did by their names, the cost."""
-    runs = gauntlet.Gauntlet(tmp_path_factory.mktemp("named"), recordings)
 
     @functools.cache
     def faults(name):
         hosts = {f"third{number}": one for number, one in enumerate(GROUPS[name])}
-        return hosts, *runs.faults(GROUPS[name][0].play, [arena.Host(host, one.answers(recordings)) for host, one in hosts.items()])
+
+        def tried(directory):
+            runs = gauntlet.Gauntlet(directory, recordings)
+            return runs.faults(GROUPS[name][0].play, [arena.Host(host, one.answers(recordings)) for host, one in hosts.items()])
+
+        return hosts, *one_run.once(tmp_path_factory, f"named {name}", tried)
 
     return faults
 
 
-@pytest.mark.parametrize("one", [pytest.param(one, id=str(one), marks=pytest.mark.xdist_group(group(one))) for one in named.CASES])
+@pytest.mark.parametrize("one", named.CASES, ids=str)
 def test_it_harms_nobody_but_itself(one, found, figure):
     hosts, reported, cost = found(group(one))
     figure(f"named, {one.play.name}", group(one), cost)

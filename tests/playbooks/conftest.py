@@ -19,3 +19,6 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+    # Those that share an evaluation wait for it: one begins early, and the others come when it is there.
+    sharing = [item for item in items if "evaluated" in item.fixturenames]
+    items[:] = [item for item in items if item not in sharing[1:]] + sharing[1:]

@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 import jsonschema_rs
+import one_run
 import pytest
 from this_machine import SHORT, this_machine
 
@@ -37,13 +38,15 @@ def call(directory, playbook, *arguments, inventory=ROOT / "tools/this-machine.y
 @pytest.fixture(scope="module", name="evaluated")
 def evaluation(tmp_path_factory):
     """A directory in which an evaluation was called. Gives it, and what a person saw."""
-    directory = tmp_path_factory.mktemp("evaluated")
-    code, seen = play(directory, "threadwise.smt.smt_eval", smt_eval_run="one", **SHORT)
-    assert code == 0, seen
-    return directory, seen
+
+    def make(directory):
+        code, seen = play(directory, "threadwise.smt.smt_eval", smt_eval_run="one", **SHORT)
+        assert code == 0, seen
+        return directory, seen
+
+    return one_run.once(tmp_path_factory, "evaluated", make)
 
 
-@pytest.mark.xdist_group("evaluated")
 @pytest.mark.parametrize(("name", "schema"), [("localhost.json", "host"), ("results.json", "results")])
 def test_what_an_evaluation_leaves_for_programs_is_as_its_published_schema_says(evaluated, name, schema):
     published = json.loads((ROOT / f"docs/{schema}.schema.json").read_text(encoding="utf-8"))
@@ -57,12 +60,10 @@ def assert_it_left_a_report(directory, seen):
     assert "smt_eval_results/one/index.html" in seen
 
 
-@pytest.mark.xdist_group("evaluated")
 def test_an_evaluation_leaves_its_report_below_the_directory_of_the_call(evaluated):
     assert_it_left_a_report(*evaluated)
 
 
-@pytest.mark.xdist_group("evaluated")
 @pytest.mark.parametrize("arguments", [(), ("--check",)])
 def test_an_evaluation_under_the_name_of_an_earlier_one_is_refused(evaluated, arguments):
     directory = evaluated[0]
@@ -88,7 +89,6 @@ ASKED = {
 }
 
 
-@pytest.mark.xdist_group("evaluated")
 def test_results_can_be_asked_by_json_query_as_they_are(tmp_path, evaluated):
     """By the filter that playbooks use, on the result of a host and on the report's."""
     results = evaluated[0] / "smt_eval_results/one"
@@ -116,7 +116,6 @@ def test_results_can_be_asked_by_json_query_as_they_are(tmp_path, evaluated):
     assert all(isinstance(answer, int) for answer in answers.values()), answers
 
 
-@pytest.mark.xdist_group("evaluated")
 def test_the_terminal_of_an_evaluation_is_short_and_ends_with_the_answer_and_the_path(evaluated):
     seen = evaluated[1]
     assert len(seen.splitlines()) <= 30 and "skipping" not in seen, seen

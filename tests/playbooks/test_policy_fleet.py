@@ -13,6 +13,7 @@ import time
 import pytest
 import result_maker
 from simulated_fleet import Fleet
+from this_machine import this_machine
 
 HOSTS = ["h1", "h2", "h3", "h4", "h5"]
 WAVES = {"smt_policy": "disabled", "smt_enforce_waves": [1, 2, 3], "smt_policy_scope": "both"}
@@ -230,7 +231,8 @@ def test_module_defaults_of_the_group_reach_the_modules(tmp_path):
 def test_hosts_that_are_evaluated_one_after_the_other_are_one_run_and_a_failed_one_stops_nobody(tmp_path):
     # In check mode the host is only read: the one that is not there fails at the end of the play, and the other one is announced.
     fleet = Fleet(tmp_path, {"h1": GONE, "h2": {}})
-    code, seen = fleet.play("smt_eval", "--check", smt_eval_serial=1)
+    with this_machine():
+        code, seen = fleet.play("smt_eval", "--check", smt_eval_serial=1)
     assert code == 4 and recap(seen, "unreachable") == {"h1"} and recap(seen, "failed") == set() and seen.count("PLAY [Evaluate SMT]") == 1, seen
     assert seen.index("h2: Sockets: ") < seen.index("fatal: [h1]"), seen
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -18,23 +19,24 @@ INVENTORY = f"[all:vars]\nansible_connection=local\nansible_python_interpreter={
 RECOMMENDED = ["duckdb", "jsonschema_rs", "vl_convert"]
 
 
-def preflight(directory, without=(), **arguments):
-    """Call the module in a directory, on a controller without some Python packages. Returns (whether it succeeded, its result)."""
+def preflights(directory, asked, without=()):
+    """Call the module with each of these arguments in one play, in a directory, on a controller without some Python packages. Returns the results."""
     hidden = directory / "hidden"
     hidden.mkdir(exist_ok=True)
     for name in without:
         (hidden / f"{name}.py").write_text(f"raise ModuleNotFoundError('No module named {name}', name={name!r})", encoding="ascii")
     (directory / "hosts").write_text(INVENTORY, encoding="ascii")
-    asked = {"threadwise.smt.smt_preflight": arguments, "run_once": True, "register": "result", "ignore_errors": True}
-    kept = {"ansible.builtin.copy": {"dest": str(directory / "result.json"), "mode": "0600", "content": "{{ result | to_json }}"}, "run_once": True}
-    play = [{"hosts": "all", "gather_facts": False, "tasks": [asked, kept]}]
-    (directory / "play.yml").write_text(json.dumps(play), encoding="ascii")
+    tasks = []
+    for number, arguments in enumerate(asked):
+        tasks.append({"threadwise.smt.smt_preflight": arguments, "run_once": True, "register": f"result{number}", "ignore_errors": True})
+    content = f"{{{{ [{', '.join(f'result{number}' for number in range(len(asked)))}] | to_json }}}}"
+    tasks.append({"ansible.builtin.copy": {"dest": str(directory / "results.json"), "mode": "0600", "content": content}, "run_once": True})
+    (directory / "play.yml").write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": tasks}]), encoding="ascii")
     path = os.pathsep.join([str(hidden), os.environ.get("PYTHONPATH", "")])
     call = [ANSIBLE_PLAYBOOK, "-i", "hosts", "play.yml"]
     done = subprocess.run(call, cwd=directory, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 0, done.stdout
-    result = json.loads((directory / "result.json").read_text(encoding="utf-8"))
-    return not result["failed"], result
+    return json.loads((directory / "results.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(
@@ -45,49 +47,47 @@ def preflight(directory, without=(), **arguments):
     ],
 )
 def test_missing_packages_are_named_with_the_command_that_installs_them(tmp_path, without, arguments, packages):
-    succeeded, result = preflight(tmp_path, without, **arguments)
-    assert not succeeded
-    assert result["msg"].endswith(f"-m pip install {packages}"), result["msg"]
+    (result,) = preflights(tmp_path, [arguments], without)
+    assert result["failed"] and result["msg"].endswith(f"-m pip install {packages}"), result["msg"]
 
 
 def test_a_survey_needs_no_packages_of_the_report(tmp_path):
-    assert preflight(tmp_path, ["numpy", "scipy", *RECOMMENDED])[0]
+    assert not preflights(tmp_path, [{}], ["numpy", "scipy", *RECOMMENDED])[0]["failed"]
 
 
 # The report without these packages is in tests/unit/test_scipy_alone.py.
 def test_without_recommended_packages_an_evaluation_starts(tmp_path):
-    assert preflight(tmp_path, RECOMMENDED, run="one")[0]
+    assert not preflights(tmp_path, [{"run": "one"}], RECOMMENDED)[0]["failed"]
+
+
+def test_a_run_that_cannot_be_saved_is_refused(tmp_path):
+    refused = {"'a b/c' is not a valid run name": {"run": "a b/c"}, "/proc: results cannot be written here": {"run": "one", "dest": "/proc/results"}}
+    for message, result in zip(refused, preflights(tmp_path, refused.values())):
+        assert result["failed"] and result["msg"].count(message) == 1, result
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [({"run": "a b/c"}, "'a b/c' is not a valid run name"), ({"run": "one", "dest": "/proc/results"}, "/proc: results cannot be written here")],
-)
-def test_a_run_that_cannot_be_saved_is_refused(tmp_path, arguments, message):
-    succeeded, result = preflight(tmp_path, **arguments)
-    assert not succeeded and result["msg"].count(message) == 1
-
-
-@pytest.mark.parametrize(
-    ("variable", "value", "allowed"),
+    "told",
     [
-        ("smt_eval_boots", "zwei", "it must be a whole number"),
-        ("smt_eval_boots", "-1", "it must be 0 or more"),
-        ("smt_eval_boots", "1.5", "it must be a whole number"),
-        ("smt_eval_boots", "", "it must be a whole number"),
-        ("smt_eval_sample", 0, "it must be 1 or more"),
-        ("smt_eval_margin", 1, "it must be from 0.0001 to 0.5"),
-        ("smt_report_confidence", 95, "it must be from 0.5 to 0.9999"),
+        {
+            ("smt_eval_boots", "zwei"): "it must be a whole number",
+            ("smt_eval_sample", 0): "it must be 1 or more",
+            ("smt_eval_margin", 1): "it must be from 0.0001 to 0.5",
+            ("smt_report_confidence", 95): "it must be from 0.5 to 0.9999",
+        },
+        {("smt_eval_boots", "-1"): "it must be 0 or more", ("smt_eval_sample", "1.5"): "it must be a whole number"},
+        {("smt_eval_boots", ""): "it must be a whole number"},
     ],
+    ids=["many", "two", "empty"],
 )
-def test_a_number_that_cannot_be_used_is_refused_before_any_host_is_contacted(tmp_path, variable, value, allowed):
+def test_a_number_that_cannot_be_used_is_refused_before_any_host_is_contacted(tmp_path, told):
     (tmp_path / "hosts").write_text("db1 ansible_host=127.0.0.1 ansible_port=1\n", encoding="ascii")
-    call = [ANSIBLE_PLAYBOOK, "-i", "hosts", "threadwise.smt.smt_eval", "--check", "-e", json.dumps({variable: value})]
+    call = [ANSIBLE_PLAYBOOK, "-i", "hosts", "threadwise.smt.smt_eval", "--check", "-e", json.dumps(dict(told.keys()))]
     done = subprocess.run(call, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    assert done.returncode == 2, done.stdout
-    shown = repr(value)
-    assert f"{variable} is {shown} (set in" in done.stdout and allowed in done.stdout, done.stdout
-    assert "UNREACHABLE" not in done.stdout, done.stdout
+    assert done.returncode == 2 and "UNREACHABLE" not in done.stdout, done.stdout
+    said = " ".join(done.stdout.split())
+    for (variable, value), allowed in told.items():
+        assert re.search(rf"{variable} is {re.escape(repr(value))} \(set in [^)]+\): {re.escape(allowed)}", said), done.stdout
 
 
 def test_what_decides_which_tasks_there_are_has_to_be_an_extra_variable(tmp_path):
@@ -98,13 +98,14 @@ def test_what_decides_which_tasks_there_are_has_to_be_an_extra_variable(tmp_path
     assert done.returncode == 2 and "smt_eval_sample is set in the inventory: it has to be an extra variable" in " ".join(done.stdout.split()), done.stdout
 
 
-@pytest.mark.parametrize(("serial", "at_once"), [(None, 0), ("1", 1), ("7", 7), ("50%", 1), ("1%", 1), ("100%", 2)])
-def test_a_share_of_the_hosts_is_a_number_of_them(tmp_path, serial, at_once):
-    succeeded, result = preflight(tmp_path, run="one", **({"serial": serial} if serial else {}))
-    assert succeeded and result["at_once"] == at_once, result
+def test_a_share_of_the_hosts_is_a_number_of_them(tmp_path):
+    shares = {None: 0, "1": 1, "7": 7, "50%": 1, "1%": 1, "100%": 2}
+    results = preflights(tmp_path, [{"run": "one", **({"serial": serial} if serial else {})} for serial in shares])
+    assert dict(zip(shares, (result.get("at_once") for result in results))) == shares
 
 
-@pytest.mark.parametrize("serial", ["0", "-1", "1.5", "0%", "101%", "all", "5 %", "[1, 2]"])
-def test_what_is_no_number_of_hosts_is_refused(tmp_path, serial):
-    succeeded, result = preflight(tmp_path, run="one", serial=serial)
-    assert not succeeded and f"smt_eval_serial is {serial}: it must be a number of hosts, 1 or more, or a share of them such as 10%" in result["msg"]
+def test_what_is_no_number_of_hosts_is_refused(tmp_path):
+    refused = ["0", "-1", "1.5", "0%", "101%", "all", "5 %", "[1, 2]"]
+    for serial, result in zip(refused, preflights(tmp_path, [{"run": "one", "serial": serial} for serial in refused])):
+        said = f"smt_eval_serial is {serial}: it must be a number of hosts, 1 or more, or a share of them such as 10%"
+        assert result["failed"] and said in result["msg"], result

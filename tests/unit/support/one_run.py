@@ -1,0 +1,39 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What takes long is made once for all workers of a test run.
+
+The groups of xdist do not hold with pytest 9.2, which does not read the name that xdist gives a test.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pathlib
+import pickle
+
+
+@contextlib.contextmanager
+def shared(tmp_path_factory, name):
+    """A directory of this test run, which one worker has at a time."""
+    base = tmp_path_factory.getbasetemp()
+    directory = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / name
+    directory.mkdir(exist_ok=True)
+    with (directory / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield directory
+
+
+def once(tmp_path_factory, name, make):
+    """Return what `make` returns for a directory; it is called by the first worker that needs it."""
+    with shared(tmp_path_factory, name) as directory:
+        kept = directory / "kept.pickle"
+        if not kept.exists():
+            made = directory / "made"
+            made.mkdir()
+            found = pickle.dumps(make(made))
+            partial = pathlib.Path(f"{kept}.partial")
+            partial.write_bytes(found)
+            partial.rename(kept)
+        return pickle.loads(kept.read_bytes())
