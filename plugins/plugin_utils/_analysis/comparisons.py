@@ -91,8 +91,13 @@ def compare_host(result: Result, margin: float = 0.01, confidence: float = 0.95)
 
 def _comparable(result: Result, samples: dict[Key, dict[int, list[Sample]]]) -> dict[Key, dict[int, list[Sample]]]:
     """Return the samples without those of loads at which more workers do more only because each is offered the same load."""
-    highest = {one["name"]: max(one["parameter"]["values"]) for one in result["plan"].get("workloads") or [] if (one.get("parameter") or {}).get("per_worker")}
-    return {key: blocks for key, blocks in samples.items() if key[3] == highest.get(key[0], key[3])}
+    full = full_loads(result)
+    return {key: blocks for key, blocks in samples.items() if key[3] == full.get(key[0], key[3])}
+
+
+def full_loads(result: Result) -> dict[str, float]:
+    """Return the highest load of each workload whose parameter is the load that each worker is offered: name -> value."""
+    return {one["name"]: max(one["parameter"]["values"]) for one in result["plan"].get("workloads") or [] if (one.get("parameter") or {}).get("per_worker")}
 
 
 def of_smt(comparisons: t.Iterable[Comparison], every_metric: bool = False) -> list[Comparison]:

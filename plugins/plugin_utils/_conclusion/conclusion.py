@@ -354,12 +354,13 @@ def _hypervisor(result: Result) -> list[str]:
 
 
 def _background_load(result: Result) -> list[str]:
-    """Return a caution when background load used the measured CPUs."""
+    """Return a caution when background load used the measured CPUs, as workers show that have a CPU each, and work that does not pause."""
+    full = host_comparisons.full_loads(result)
     shares = [
         worker["cpu_seconds"] / worker["wall_seconds"]
         for sample in result["samples"]
-        if sample["ok"] and sample["placement"] != placements.SAME_CPU
-        for worker in sample.get("workers") or []
+        if sample["ok"] and sample.get("parameter") == full.get(sample["workload"], sample.get("parameter")) and _has_a_cpu_for_each_worker(sample)
+        for worker in sample["workers"]
         if worker.get("cpu_seconds") is not None and worker.get("wall_seconds")
     ]
     typical = median(shares) if shares else 1.0
@@ -373,6 +374,11 @@ def _background_load(result: Result) -> list[str]:
             "Measure again when it is quiet."
         )
     ]
+
+
+def _has_a_cpu_for_each_worker(sample: t.Mapping[str, t.Any]) -> bool:
+    cpus = [worker["cpus"] for worker in sample.get("workers") or []]
+    return len(set(cpus)) == len(cpus) and all(cpu.isdecimal() for cpu in cpus)
 
 
 def more_to_measure(result: Result, main: t.Sequence[Comparison]) -> dict[str, t.Any] | None:

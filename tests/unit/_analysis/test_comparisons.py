@@ -228,6 +228,25 @@ def test_a_host_that_others_keep_busy_is_called_so():
     assert "tells nothing of sharing a core" in actual["sentence"]
 
 
+def test_workers_that_share_cpus_or_pause_do_not_make_a_host_busy():
+    """Two workers on one CPU get half of it, as do more streams than CPUs, and a load level below the highest pauses on purpose."""
+    levels = {"name": "load", "unit": "of each CPU", "values": [0.25, 1.0], "per_worker": True}
+    work = {"work": {**result_maker.GZIP, "model": lambda _arm, _spot, placed: [1.0] * len(placed)}}
+    result = result_maker.result(workloads=work, blocks=4, names=["same_cpu", "free_8"], shape=(1, 2, 2))
+    paused = result_maker.result(blocks=4, names=["one_per_core"], shape=(1, 2, 2))
+    paused["plan"]["workloads"][0]["parameter"] = levels
+    for sample in paused["samples"]:
+        sample["parameter"] = 0.25
+    for document in (result, paused):
+        for sample in document["samples"]:
+            for worker in sample["workers"]:
+                worker["cpu_seconds"] = 0.3 * worker["wall_seconds"]
+        assert not any("too busy" in words for words in conclusion.conclude(document, host_comparisons.compare_host(document))["cautions"])
+    for sample in paused["samples"]:
+        sample["parameter"] = 1.0
+    assert any("too busy" in words for words in conclusion.conclude(paused, host_comparisons.compare_host(paused))["cautions"])
+
+
 def test_cores_that_a_hypervisor_calls_two_and_that_are_one():
     result = result_maker.result(compared=False, reason="no SMT", shape=(1, 2, 1))
     for sample in result["samples"]:
