@@ -42,6 +42,13 @@ class Scope(t.NamedTuple):
         return f"{self.kind}_{self.value}" if self.value else self.kind
 
     @property
+    def given(self) -> "dict[str, str | int] | None":
+        """The scope as :func:`parse` takes it: plain data for options of smt_state and for results."""
+        if self.kind == _ALL:
+            return None
+        return {self.kind: int(self.value) if self.kind in (NODE, PACKAGE) else self.value}
+
+    @property
     def title(self) -> str:
         """The scope for people: ``CPUs 0-7``, ``node 0``."""
         return f"CPUs {self.value}" if self.kind == CPUS else f"{self.kind} {self.value}".strip()
