@@ -415,6 +415,17 @@ def test_measured_siblings_of_a_part(host):
     assert done["after"]["online"] == "0-4,6-7"
 
 
+def test_whether_a_unit_has_all_cores_is_a_question_of_the_siblings_that_count(host):
+    unit = "sys/fs/cgroup/system.slice/db.service"
+    host.put("proc/self/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n")
+    for name in ("cpuset.cpus", "cpuset.cpus.effective"):
+        host.put(f"{unit}/{name}", "0-3\n")
+    request = {"cores": {"unit": "db.service"}, "affinity_conflicts": "warn", "check": True}
+    assert host.ask("disabled", **request)["after"]["online"] == "0,2,4-7"
+    with pytest.raises(HostError, match=r"unit db.service may run on every core of this host"):
+        host.ask("disabled", siblings=[[0, 4], [1, 5], [2, 6], [3, 7]], **request)
+
+
 def test_a_unit_names_the_same_cores_after_its_siblings_went_offline(host):
     unit = "sys/fs/cgroup/system.slice/db.service"
     host.put("proc/self/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n")
