@@ -112,7 +112,7 @@ ansible_facts:
           type: str
         source:
           description:
-            - Where the cores come from - V(sysfs), V(saved) when the map that was saved while all CPUs were online was needed, V(cpuinfo), or
+            - Where the cores come from - V(sysfs), V(saved) when a map that was saved while more CPUs were online was needed, V(cpuinfo), or
               V(unknown).
           type: str
         complete:
@@ -152,6 +152,12 @@ ansible_facts:
               their numbering, and the hypervisor. Null when C(complete) is false.
           type: str
           sample: x86_64-2s18c36t-split-1f0a9c3e
+        online_before:
+          description:
+            - The CPUs that were online before this collection changed the running SMT state for the first time, as a CPU list. Null where it did not, or where
+              that cannot be read, which takes root.
+          type: str
+          sample: "0-7"
         pending_rollback:
           description:
             - What leads back to the state before a change of a rollout that was interrupted before the host was found healthy, as C(before) of

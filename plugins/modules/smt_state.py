@@ -30,6 +30,30 @@ options:
       - So many threads of each core are online, the first ones. V(1) is the same as O(state=disabled).
       - Mutually exclusive with O(state).
     type: int
+  cores:
+    description:
+      - The cores to which O(state=disabled) or O(threads_per_core) applies, by one of the suboptions. Every other core gets all its threads, as with
+        O(state=enabled), so that the state of the whole host is the same, whatever it was before. Without it, all cores.
+      - Naming one thread of a core names the core.
+      - The kernel's own control switches all cores, so the siblings go offline one by one, and the control reads C(on).
+      - Not with the other states, nor with O(method=smt_control).
+    type: dict
+    suboptions:
+      cpus:
+        description: The cores of these CPUs, a CPU list such as V(0-7).
+        type: str
+      node:
+        description: The cores of this NUMA node.
+        type: int
+      package:
+        description: The cores of this package (socket). They count from 0 by their first CPU, as in the fact C(packages) of M(threadwise.smt.smt_facts).
+        type: int
+      unit:
+        description:
+          - The cores that this systemd unit may run on, by its full name, such as V(postgresql.service), from its cpuset, else from its tasks' CPU masks.
+            A unit that may run on every core is refused.
+          - The unit's own cpuset and tasks lose CPUs, which is an affinity conflict; it takes O(affinity_conflicts=warn).
+        type: str
   method:
     description:
       - V(smt_control) writes C(/sys/devices/system/cpu/smt/control), V(cpu_online) takes the CPUs off and on one by one.
@@ -127,6 +151,13 @@ EXAMPLES = r"""
     siblings: measured
   become: true
 
+- name: One thread per core on the second socket, all threads on the others
+  threadwise.smt.smt_state:
+    state: disabled
+    cores:
+      package: 1
+  become: true
+
 - name: Restore the state from before the first change
   threadwise.smt.smt_state:
     state: restored
@@ -174,6 +205,12 @@ def main() -> None:
         argument_spec={
             "state": {"type": "str", "choices": ["enabled", "disabled", "restored", "on", "off"]},
             "threads_per_core": {"type": "int"},
+            "cores": {
+                "type": "dict",
+                "options": {"cpus": {"type": "str"}, "node": {"type": "int"}, "package": {"type": "int"}, "unit": {"type": "str"}},
+                "mutually_exclusive": [("cpus", "node", "package", "unit")],
+                "required_one_of": [("cpus", "node", "package", "unit")],
+            },
             "method": {"type": "str", "choices": ["auto", "smt_control", "cpu_online"], "default": "auto"},
             "affinity_conflicts": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
             "affinity_conflicts_of": {"type": "list", "elements": "str", "default": ["services"]},
@@ -202,6 +239,7 @@ def main() -> None:
         confirm=given["confirm"],
         check=module.check_mode,
         siblings=given["siblings"],
+        cores=given["cores"] and {kind: value for kind, value in given["cores"].items() if value is not None},
     )
     change = smt_change.RuntimeChange(request, module.run_command)
     try:

@@ -15,7 +15,8 @@ description:
   - Nothing is written and the facts are not kept.
 options:
   policy:
-    description: V(enabled), V(disabled), V(auto), or a mapping C(threads_per_core) to a number.
+    description:
+      - V(enabled), V(disabled), V(auto), a mapping C(threads_per_core) to a number, or a mapping C(disabled_on) to one of C(node), C(package) and C(cpus).
     type: raw
   scope:
     description:
@@ -80,7 +81,9 @@ compliance:
   type: dict
   contains:
     status:
-      description: V(compliant), V(drifted), V(bad_policy) where no policy is set or it is not valid, or V(unknown) where facts or a decision are missing.
+      description:
+        - V(compliant), V(drifted), V(bad_policy) where no policy is set, it is not valid or the host lacks what it names, or V(unknown) where facts or a
+          decision are missing.
       type: str
     sentence:
       description: The differences from the policy; on a compliant host that there is no SMT or that a reboot is pending, else empty.

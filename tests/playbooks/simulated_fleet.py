@@ -67,8 +67,11 @@ module.exit_json(changed=False, ansible_facts={"smt": {
 """,
     "smt_state": r"""
 module = AnsibleModule({"state": {}, "threads_per_core": {"type": "int"}, "method": {}, "affinity_conflicts": {}, "affinity_conflicts_of": {}, "persist": {},
-                        "neutralise_udev_rules": {"type": "bool"}, "siblings": {"type": "raw"}}, supports_check_mode=True)
+                        "neutralise_udev_rules": {"type": "bool"}, "siblings": {"type": "raw"}, "cores": {"type": "dict"}}, supports_check_mode=True)
 now = {"control": "on", "active": True, "online": "0-3"}
+if module.params["cores"]:
+    with open(os.environ["SMT_HOST"] + "/log", "a") as stream:
+        stream.write("cores %s\n" % json.dumps(module.params["cores"]))
 end(module, "smt", module.params["state"] == "enabled" or module.params["threads_per_core"] == 2, before=now, after=now, affinity_conflicts=[], not_restored=[],
     rollback_pending=False, diff=[])
 """,

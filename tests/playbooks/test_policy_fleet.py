@@ -175,6 +175,20 @@ def test_a_controller_without_ssh_says_so_once_for_all_hosts_and_asks_the_others
     assert "Unable to execute" not in seen and recap(seen, "failed") == set() and recap(seen, "unreachable") == {"h1", "h3"}
 
 
+def test_a_policy_for_a_part_of_the_machine(tmp_path):
+    """It reaches smt_state as it was written. A host that does not have the part gets a sentence, and others are changed."""
+    policies = {"h1": {"disabled_on": {"package": 0}}, "h2": {"disabled_on": {"node": 3}}, "h3": "disabled", "h4": {"disabled_on": {"unit": "db.service"}}}
+    fleet = Fleet(tmp_path, {host: {"smt_policy": policy, "smt_runtime_cores": {"cpus": "0-1"}} for host, policy in policies.items()})
+    code, seen = fleet.play("smt_enforce", smt_enforce_waves=["100%"])
+    assert code == 2 and fleet.changes() == {"h1": ['cores {"package": 0}', "smt false"], "h3": ["smt false"]}, seen
+    assert table(seen) == {"h1": "compliant", "h2": "bad_policy", "h3": "compliant", "h4": "bad_policy"}, seen
+    assert "disabled_on: there is no node 3 on this host: it has nodes 0" in seen
+    assert "a policy is compared with the facts of a host, which have no units" in seen
+    fleet.calls()
+    fleet.play("smt_compliance")
+    assert fleet.calls()["h4"] == 0, "what no host could have takes no call"
+
+
 def test_each_host_that_is_not_as_wanted_fails_itself_and_no_other(tmp_path, monkeypatch):
     monkeypatch.setenv("ANSIBLE_STRATEGY", "free")
     policies = {"h1": "disabled", "h2": "enabled", "h3": "disabledd", "h4": "auto", "h5": None, "h6": "enabled", "h7": "enabled"}

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What can go wrong on the way, on one guest, after test_state.py has left all CPUs online. The last leaves a guest that only a reboot leads out of."""
+"""What can go wrong on the way, on one guest, after the tests of states have left all CPUs online. The last leaves a guest that only a reboot leads out of."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_form
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import hypervisor, pending_rollback, vulnerabilities
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, cpulist, files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache, source as sibling_source
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import persistence, snapshot as smt_snapshot, state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology, read_topology
 
@@ -70,7 +70,8 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
     Raises:
         SiblingsError: the siblings that are asked for are not valid, or not known on this host
     """
-    kernel = read_topology(fs, topology_cache.load(fs))
+    saved = _snapshot(fs)
+    kernel = _with_seen(read_topology(fs, topology_cache.load(fs)), saved["cores"] if saved else [])
     measured = sibling_cache.load(fs)
     topology = sibling_source.applied(kernel, siblings, measured)
     control = read_control(fs)
@@ -99,10 +100,33 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
         "hypervisor": guest_of,
         "methods": {"runtime": _runtime_methods(fs, control, topology), "boot": boot_facts.methods(loader, _write_blocked_by(fs, ("/boot", "/etc")))},
         "hardware_class": hardware_class(fs, kernel, guest_of),
+        "online_before": cpulist.render(saved["cpu"]["online"]) if saved else None,
         "pending_rollback": pending_rollback.load(fs),
     }
     facts["problems"] = fs.problems
     return facts
+
+
+def _snapshot(fs: host_files.HostFs) -> "smt_snapshot.Snapshot | None":
+    """Return the snapshot from before this collection first changed the host; None if it did not, or if the snapshot cannot be read."""
+    try:
+        return smt_snapshot.load(fs, persistence.is_kept(fs))
+    except smt_snapshot.SmtSnapshotError as error:
+        fs.note(f"Which CPUs were off on purpose is not known: {error}.")
+        return None
+
+
+def _with_seen(topology: Topology, seen: smt_state.Cores) -> Topology:
+    """Return a topology with the cores that a change has seen in this boot, for CPUs that are offline now. Their packages are those of their siblings."""
+    present = frozenset(topology.present)
+    known = ([cpu for cpu in core if cpu in present] for core in seen)
+    cores = smt_state.join_cores(topology.cores, [core for core in known if core])
+    if tuple(cores) == topology.cores:
+        return topology
+    core_of = {cpu: core for core in cores for cpu in core}
+    packages = tuple(tuple(sorted({sibling for cpu in package for sibling in core_of[cpu]})) for package in topology.packages)
+    placed = {cpu for package in packages for cpu in package} if packages else set(core_of)
+    return topology._replace(cores=tuple(cores), packages=packages, source="saved", complete=placed >= present)
 
 
 def read_control(fs: host_files.HostFs) -> str:

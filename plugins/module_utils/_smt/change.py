@@ -5,14 +5,15 @@
 import os
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import config_files, cpulist, files as host_files, kernel_files, locks
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache, source as sibling_source
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
-    affinity,
     persistence,
     restore as smt_restore,
     rollback_timer,
+    scope as smt_scope,
     snapshot as smt_snapshot,
     state as smt_state,
     udev_rules,
@@ -44,6 +45,7 @@ class Request(t.NamedTuple):
     confirm: bool = False  # whether a pending rollback is cancelled
     check: bool = False  # whether nothing is written
     siblings: object = sibling_source.KERNEL  # whose siblings count, as in _siblings/source.py
+    cores: object = None  # which cores get one thread, or so many, as in scope.py; None: all
 
 
 class ShownState(TypedDict):
@@ -100,6 +102,7 @@ class RuntimeChange:
             raise SmtError(str(error)) from error
 
     def _run(self) -> Result:
+        self._check_request()
         self._read_host()
         if self.request.check or not self._has_to_act():
             self._check_may_begin()
@@ -110,6 +113,15 @@ class RuntimeChange:
             self._read_host(self.before)
             self._check_may_begin()
             return self._act(lock)
+
+    def _check_request(self) -> None:
+        request = self.request
+        self.scope = smt_scope.parse(request.cores)
+        if request.cores is not None and self._threads() is None:
+            raise ChangeRefusedError(
+                f"cores names a part of the host ({self.scope.title}), and {request.state} is a state of all of it: "
+                "give cores only with the state disabled, or with threads_per_core"
+            )
 
     def _has_to_act(self) -> bool:
         return self.moves or self.forgets or self.request.confirm or self.ends or bool(not self.rollback_pending and self._file_changes(self.goal))
@@ -143,6 +155,7 @@ class RuntimeChange:
         self.cores, self.method = self.kernel_cores, self.request.method
         if self.request.siblings != sibling_source.KERNEL and self.request.state != RESTORED:
             self._use_other_siblings()
+        self.only = smt_scope.resolve(self.scope, self.topology._replace(cores=tuple(map(tuple, self.cores))), self.fs)
         self.goal = self._goal()
         self.moves = bool(smt_state.differences(self.before, self.goal))
         begins = self.moves and self.request.rollback_after is not None
@@ -161,10 +174,11 @@ class RuntimeChange:
         """Return the requested state, as far as it can be predicted."""
         if self.request.state == RESTORED:
             return {**self.saved["cpu"], "present": self.before["present"]} if self.saved else self.before
-        return smt_state.predict(self.before, self.cores, self._threads(), self.method, self._origin(), smt_state.takes_numbers(os.uname().machine))
+        numeric = smt_state.takes_numbers(os.uname().machine)
+        return smt_state.predict(self.before, self.cores, self._threads(), self.method, self._origin(), numeric, self.only)
 
     def _threads(self) -> "int | None":
-        return None if self.request.state == ENABLED else 1 if self.request.state == DISABLED else self.request.threads
+        return 1 if self.request.state == DISABLED else self.request.threads
 
     def _origin(self) -> "smt_state.State | None":
         return self.saved["cpu"] if self.saved else None
@@ -244,7 +258,7 @@ class RuntimeChange:
             if threads is None:
                 after = smt_state.enable(sysroot, self.cores, method, saved["cpu"], self.host, learned)
             else:
-                after = smt_state.set_threads_per_core(sysroot, self.cores, threads, method, saved["cpu"], self.host, learned)
+                after = smt_state.set_threads_per_core(sysroot, self.cores, threads, method, saved["cpu"], self.host, learned, self.only)
             if learned:
                 self.cores = saved["cores"] = smt_state.join_cores(self.kernel_cores, learned)
         if set(after["online"]) - set(self.before["online"]):

@@ -128,9 +128,13 @@ _SMT = schema.whole(
         runtime=schema.about(_METHODS, "Methods that change SMT now."), boot=schema.about(_METHODS, "Methods that change it from the next boot on.")
     ),
     hardware_class=schema.or_null(schema.text(100, r"^[a-z0-9_]{1,20}-[0-9]{1,5}s[0-9]{1,5}c[0-9]{1,5}t-[a-z]{1,10}-[0-9a-f]{8}$")),
+    online_before=schema.or_null(schema.CPU_LIST),
     pending_rollback=schema.or_null(_PENDING_ROLLBACK),
     problems=_SENTENCES,
 )
+
+# Facts that results of earlier versions of the collection do not have.
+_LATER = ("online_before",)
 
 # Such as C(text) and V(text).
 _MARKUP = re.compile(r"\b[A-Z]\(([^)]*)\)")
@@ -155,7 +159,8 @@ def with_documented(known: schema.Schema, documentation: t.Mapping[str, t.Any]) 
     more = {name: _BY_TYPE[entry["type"]] for name, entry in documentation.items() if name not in known["properties"] and entry["type"] in _BY_TYPE}
     fields: dict[str, schema.Schema] = {**known["properties"], **more}
     described = {name: _plain(entry["description"]) for name, entry in documentation.items() if "description" in entry}
-    return schema.whole(**{name: schema.about(part, described[name]) if name in described else part for name, part in fields.items()})
+    required = [name for name in fields if name not in _LATER]
+    return schema.strict(required, **{name: schema.about(part, described[name]) if name in described else part for name, part in fields.items()})
 
 
 def _plain(description: str | list[str]) -> str:
@@ -241,6 +246,7 @@ def check(facts: dict[str, t.Any]) -> None:
         left -= len(_cpus(cpus, "nodes", min(left, schema.MOST_CPUS)))
     for name in ("primaries", "secondaries"):
         _disjoint([facts[name]], name)
+    _disjoint([facts.get("online_before") or ""], "online_before")
     if facts["measured"]:
         for name in ("cpus", "singles", "unclear"):
             _disjoint([facts["measured"][name]], f"measured.{name}")

@@ -14,7 +14,8 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import scope as smt_scope, state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import fields, policy
 
 COMPLIANT, DRIFTED, BAD_POLICY, UNKNOWN, UNREACHABLE = "compliant", "drifted", "bad_policy", "unknown", "unreachable"
@@ -56,8 +57,12 @@ def judge(facts: t.Any, desired: policy.DesiredState, scope: str, memory: t.Mapp
     """
     if not isinstance(facts, dict):
         return refused("it returned no facts", wanted=str(desired), scope=scope)
+    try:
+        now = running(facts, desired) if scope in (policy.RUNTIME, policy.BOTH) else None
+    except smt_scope.ScopeError as error:
+        return refused(f"{policy.DISABLED_ON}: {error}", BAD_POLICY, wanted=str(desired), scope=scope, hardware_class=_text(facts.get("hardware_class")))
     aspects = {
-        "running": running(facts, desired) if scope in (policy.RUNTIME, policy.BOTH) else None,
+        "running": now,
         "configured": configured(facts, desired) if scope in (policy.BOOT, policy.BOTH) else None,
         "memory": None,
         "memory_configured": None,
@@ -113,7 +118,11 @@ def without_smt(facts: Facts) -> bool:
 
 
 def running(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
-    """Compare the running system: drifted where `smt_state` would change a CPU or the control."""
+    """Compare the running system: drifted where `smt_state` would change a CPU or the control.
+
+    Raises:
+        ScopeError: the host does not have the part of a machine that the policy names.
+    """
     if desired.anything:
         return _aspect(COMPLIANT)
     if without_smt(facts) and (desired.state or desired.threads == 1):
@@ -123,10 +132,11 @@ def running(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
     cpus = fields.mapping(facts, "cpus")
     try:
         now = smt_state.of(fields.if_text(facts.get("control")), facts["active"], fields.if_text(cpus.get("online")), fields.if_text(cpus.get("present")))
-        cores = [cpulist.parse(core) for core in fields.items(facts, "sibling_groups")[: cpulist.MAX_CPU + 1]]
+        shape = _topology(facts, now)
         threads = {policy.ENABLED: None, policy.DISABLED: 1}[desired.state] if desired.state else desired.threads
         numeric = smt_state.takes_numbers(_text(facts.get("hardware_class")) or "")
-        goal = smt_state.predict(now, cores, threads, numeric=numeric)
+        only = smt_scope.resolve(desired.cores, shape, None)
+        goal = smt_state.predict(now, shape.cores, threads, origin=_origin(facts, now), numeric=numeric, only=only)
     except cpulist.CpuListError as error:
         return _aspect(UNKNOWN, [str(error)])
     except smt_state.StateError as error:
@@ -135,6 +145,20 @@ def running(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
         return _aspect(DRIFTED if known else UNKNOWN, [str(error)], blocked_by=str(error))
     differences = smt_state.differences(now, goal)
     return _aspect(DRIFTED, _differences(goal, now), _blocked_by(facts, "runtime")) if differences else _aspect(COMPLIANT)
+
+
+def _topology(facts: Facts, now: smt_state.State) -> Topology:
+    """Return what the facts say of a host's cores, packages and nodes; raise CpuListError when a list is not valid."""
+    groups = {name: tuple(cpulist.parse(cpus) for cpus in fields.items(facts, name)[: cpulist.MAX_CPU + 1]) for name in ("sibling_groups", "packages")}
+    nodes = {int(node): cpulist.parse(cpus) for node, cpus in fields.mapping(facts, "nodes").items() if _NUMBER.fullmatch(str(node))}
+    present, online = tuple(now["present"]), tuple(now["online"])
+    return Topology(present=present, online=online, cores=groups["sibling_groups"], packages=groups["packages"], nodes=nodes)
+
+
+def _origin(facts: Facts, now: smt_state.State) -> smt_state.State | None:
+    """Return the state before the first change of this host: the CPUs that were off on purpose are those that were offline in it."""
+    before = fields.if_text(facts.get("online_before"))
+    return {**now, "online": list(cpulist.parse(before))} if before else None
 
 
 def configured(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
@@ -176,6 +200,11 @@ def boot_state(facts: Facts, desired: policy.DesiredState) -> str:
     Raises:
         PolicyError: no boot argument has this effect.
     """
+    if desired.is_part:
+        raise policy.PolicyError(
+            f"no boot argument turns SMT off on a part of the machine ({desired.cores.title}): use smt_policy_scope runtime, with smt_runtime_persist "
+            "to keep it over boots"
+        )
     if desired.state:
         return desired.state
     most = fields.mapping(facts, "threads_per_core").get("max")
@@ -217,7 +246,8 @@ def _change(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
         boot = {"smt": boot_state(facts, desired)}
     except policy.PolicyError:
         boot = None
-    return {"running": {"state": desired.state} if desired.state else {"threads_per_core": desired.threads}, "configured": boot}
+    part = {"cores": desired.cores.given} if desired.is_part else {}
+    return {"running": {"state": desired.state, **part} if desired.state else {"threads_per_core": desired.threads}, "configured": boot}
 
 
 def _running_rollback(facts: Facts) -> dict[str, str]:

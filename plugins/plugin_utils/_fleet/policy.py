@@ -8,9 +8,10 @@ import dataclasses
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import scope as smt_scope
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.errors import FleetError
 
-ENABLED, DISABLED, AUTO, THREADS = "enabled", "disabled", "auto", "threads_per_core"
+ENABLED, DISABLED, AUTO, THREADS, DISABLED_ON = "enabled", "disabled", "auto", "threads_per_core", "disabled_on"
 # The decision of an evaluation without a relevant difference.
 ANY = "any"
 RUNTIME, BOOT, BOTH = "runtime", "boot", "both"
@@ -36,11 +37,18 @@ class DesiredState:
         state: ``enabled`` or ``disabled``; None for a number of threads or for any state.
         threads: threads per core, or None.
         decided_by: the evaluations behind an automatic decision and their age, as a sentence; None for an explicit policy.
+        cores: the part of the machine that ``disabled`` applies to; every other core has all its threads.
     """
 
     state: str | None = None
     threads: int | None = None
     decided_by: str | None = None
+    cores: smt_scope.Scope = smt_scope.WHOLE
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it applies to a part of the machine."""
+        return self.cores != smt_scope.WHOLE
 
     @property
     def anything(self) -> bool:
@@ -51,6 +59,8 @@ class DesiredState:
         """Return the desired state for display."""
         if self.anything:
             return "as it is"
+        if self.is_part:
+            return f"{self.state} on {self.cores.title}"
         return self.state or f"threads_per_core: {self.threads}"
 
 
@@ -65,7 +75,7 @@ def desired_state(
     """Return the desired state of one host.
 
     Args:
-        value: of ``smt_policy``: ``enabled``, ``disabled``, ``auto`` or ``{threads_per_core: N}``; None where it is not set.
+        value: of ``smt_policy``: ``enabled``, ``disabled``, ``auto``, ``{threads_per_core: N}`` or ``{disabled_on: {node: N}}``; None where it is not set.
         classes: of ``smt_policy_classes``: hardware class -> such a value, which overrides ``value``; None where it is not set.
         hardware_class: of this host, None where unknown.
         decisions: hardware class -> a decision of `decisions.decisions`; None where no results are configured.
@@ -117,7 +127,22 @@ def _explicit(chosen: t.Any) -> DesiredState:
         return DesiredState(state=str(chosen))
     if isinstance(chosen, dict) and list(chosen) == [THREADS]:
         return DesiredState(threads=_threads(chosen[THREADS]))
-    raise PolicyError(f"smt_policy is {cpulist.quoted(chosen)}: it must be enabled, disabled, auto or a mapping with only threads_per_core")
+    if isinstance(chosen, dict) and list(chosen) == [DISABLED_ON]:
+        return DesiredState(state=DISABLED, cores=_cores(chosen[DISABLED_ON]))
+    raise PolicyError(f"smt_policy is {cpulist.quoted(chosen)}: it must be enabled, disabled, auto or a mapping with only threads_per_core or disabled_on")
+
+
+def _cores(value: t.Any) -> smt_scope.Scope:
+    """Return the part of the machine that a policy names."""
+    try:
+        cores = smt_scope.parse({} if value is None else value)
+    except smt_scope.ScopeError as error:
+        raise PolicyError(f"{DISABLED_ON}: {error}") from None
+    if cores.kind == smt_scope.UNIT:
+        raise PolicyError(
+            f"{DISABLED_ON} names {cores.title}: a policy is compared with the facts of a host, which have no units: name cpus, a node or a package"
+        )
+    return cores
 
 
 def scope(value: t.Any) -> str:

@@ -16,6 +16,7 @@ from ansible.module_utils.common.yaml import yaml_load
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import settings as plan_settings
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import source as sibling_source
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import scope
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import placement
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, custom, response_limit
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import WorkloadError
@@ -75,9 +76,10 @@ _CHECKS: dict[str, t.Callable[[t.Any], object]] = {
     "smt_eval_siblings": sibling_source.parse,
     "smt_eval_streams": plan_settings.of_streams,
     "smt_eval_workloads": catalogue.named,
+    "smt_runtime_cores": lambda given: scope.parse(given or None),
     "smt_runtime_siblings": sibling_source.parse,
 }
-_INVALID = (placement.PlacementError, plan_settings.SettingsError, sibling_source.SiblingsError, WorkloadError)
+_INVALID = (placement.PlacementError, plan_settings.SettingsError, scope.ScopeError, sibling_source.SiblingsError, WorkloadError)
 # What the roles set for users to read.
 RESULTS = ("smt_boot_reboot_required", "smt_eval_result", "smt_policy_before", "smt_policy_judged", "smt_report_result")
 # Each host has a status for a bad value of these: `bad_policy`.

@@ -243,6 +243,17 @@ def test_parameter_values_that_look_the_same_are_refused(values):
     assert "is listed twice" in refusal(document)
 
 
+@pytest.mark.parametrize("before", ["0-3", "", None])
+def test_results_of_earlier_versions_lack_a_fact(before):
+    document = result_maker.result(blocks=1)
+    assert "online_before" not in document["facts"]
+    facts.accept(document["facts"])
+    facts.accept(dict(document["facts"], online_before=before))
+    for wrong in ("0-x", "3-1", ["0"], 7):
+        with pytest.raises(text.BorderError, match=r"^online_before: "):
+            facts.accept(dict(document["facts"], online_before=wrong))
+
+
 def test_a_documented_fact_needs_no_schema_of_its_own():
     known = schema.whole(a=schema.BOOL)
     found = facts.with_documented(known, {"a": {"type": "str"}, "b": {"type": "list"}, "c": {"type": "dict"}, "d": {"type": "str"}})

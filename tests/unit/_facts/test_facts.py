@@ -11,8 +11,11 @@ import sysfs_tree
 from ansible.module_utils import basic
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts_module, hypervisor, vulnerabilities
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import snapshot as smt_snapshot
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache, topology
 from ansible_collections.threadwise.smt.plugins.modules import smt_facts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts as border
+from fake_host import Host
 from sysfs_tree import CPU, Machine
 
 MACHINE = Machine(packages=2, cores=9)
@@ -51,6 +54,7 @@ def test_all_documented_keys_exist(tmp_path):
         "hypervisor",
         "methods",
         "hardware_class",
+        "online_before",
         "pending_rollback",
         "problems",
     }
@@ -63,6 +67,34 @@ def test_all_documented_keys_exist(tmp_path):
     assert facts["threads_per_core"] == {"min": 2, "max": 2, "online_max": 2}
     assert facts["nodes"] == {"0": "0-8,18-26", "1": "9-17,27-35"}
     assert facts["measured"] is None and facts["problems"] == []
+
+
+def test_which_cpus_were_online_before_the_first_change(tmp_path):
+    host = Host(tmp_path, offline=[7])
+    fs = host_files.HostFs(host.sysroot)
+    assert smt_facts_module.gather(fs)["online_before"] is None
+    host.ask("disabled")
+    host.ask(threads=2)
+    assert smt_facts_module.gather(fs)["online_before"] == "0-6"
+    host.boot("second")
+    assert smt_facts_module.gather(fs)["online_before"] is None
+    host.put(smt_snapshot.PATH, "[]")
+    facts = smt_facts_module.gather(fs)
+    assert facts["online_before"] is None and "Which CPUs were off on purpose is not known: " in facts["problems"][0]
+
+
+def test_cores_that_a_change_has_seen_are_known(tmp_path):
+    """CPU 1 is off from the start, so that no topology cache is saved; without the snapshot the siblings that a change took offline have no core."""
+    host = Host(tmp_path, offline=[1])
+    fs = host_files.HostFs(host.sysroot)
+    host.ask("disabled")
+    facts = smt_facts_module.gather(fs)
+    assert (facts["sibling_groups"], facts["packages"], facts["source"], facts["complete"]) == (["0", "2-3", "4-5", "6-7"], ["0,2-7"], "saved", False)
+    host.ask(threads=2)
+    host.ask("disabled")
+    facts = smt_facts_module.gather(fs)
+    assert (facts["sibling_groups"], facts["packages"], facts["complete"]) == (["0-1", "2-3", "4-5", "6-7"], ["0-7"], True)
+    assert border.accept(facts) is facts
 
 
 def test_siblings_off_without_a_topology_cache_is_unknown_not_no_smt(tmp_path):

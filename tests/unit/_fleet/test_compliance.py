@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import string
 
@@ -14,13 +15,16 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot import change
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.scope import Scope
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, policy
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.policy import DesiredState
 from fake_host import Host
 from fake_kernel import numbered_cores
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-DESIRED_STATES = [DesiredState("enabled"), DesiredState("disabled"), DesiredState(threads=1), DesiredState(threads=2), DesiredState(threads=4)]
+WHOLE_STATES = [DesiredState("enabled"), DesiredState("disabled"), DesiredState(threads=1), DesiredState(threads=2), DesiredState(threads=4)]
+PARTS = [DesiredState("disabled", cores=Scope("cpus", cpus)) for cpus in ("0", "5", "0-3", "4-7", "0,2,4,6")]
+DESIRED_STATES = WHOLE_STATES + PARTS
 SWITCHABLE = {"runtime": {"chosen": "smt_control"}, "boot": {"chosen": "grub_debian"}}
 
 
@@ -55,7 +59,7 @@ def test_compliant_is_where_smt_state_would_change_nothing(tmp_path, state, offl
 def _asked(host, desired):
     """Return whether smt_state would change something, or why it refuses: ``(changed, reason)``, one of them None."""
     try:
-        return host.ask(desired.state, threads=desired.threads, check=True, affinity_conflicts="warn")["changed"], None
+        return host.ask(desired.state, threads=desired.threads, cores=desired.cores.given, check=True, affinity_conflicts="warn")["changed"], None
     except smt_state.StateError as error:
         return None, str(error)
 
@@ -67,6 +71,81 @@ def _host(root, cores, options):
     host.boot("first")
     host.commands = []
     return host
+
+
+@pytest.mark.parametrize("options", [{"modern": True}, {"control": None}])
+@pytest.mark.parametrize("offline", [(), (1,)])
+def test_compliant_is_where_smt_state_would_change_nothing_whatever_it_changed_before(tmp_path, options, offline):
+    """From each state to each other one: what was off on purpose is what was off before the first change, not before the last."""
+    steps = [DesiredState("enabled"), DesiredState("disabled"), DesiredState(threads=2), PARTS[1], PARTS[2], PARTS[4]]
+    for number, (first, second) in enumerate(itertools.product(steps, steps)):
+        host = _host(tmp_path / str(number), numbered_cores(4, 2, "adjacent"), dict(options, offline=offline))
+        fs = host_files.HostFs(host.sysroot)
+        host.ask(first.state, threads=first.threads, cores=first.cores.given)
+        changes, reason = _asked(host, second)
+        found = smt_facts.gather(fs)
+        assert reason is None and compliance.running(found, second)["status"] == ("drifted" if changes else "compliant"), (first, second)
+        host.ask(second.state, threads=second.threads, cores=second.cores.given)
+        assert compliance.running(smt_facts.gather(fs), second)["status"] == "compliant", (first, second)
+
+
+TWO_PACKAGES = sysfs_tree.Machine(packages=2, cores=2, threads=2, numbering="adjacent")
+ON_PACKAGE_1 = DesiredState("disabled", cores=Scope("package", "1"))
+
+
+@pytest.mark.parametrize(
+    ("offline", "cores", "sentence"),
+    [
+        ((5, 7), Scope("package", "1"), ""),
+        ((5, 7), Scope("node", "1"), ""),
+        ((5, 7), Scope("cpus", "4,7"), ""),
+        # One sibling came back, and one went offline elsewhere after the first change.
+        ((5,), Scope("package", "1"), "running: CPUs 7 are online"),
+        ((3, 5, 7), Scope("package", "1"), "running: CPUs 3 are offline"),
+        ((), Scope("node", "0"), "running: CPUs 1,3 are online"),
+    ],
+)
+def test_a_part_of_the_machine(tmp_path, offline, cores, sentence):
+    found = known(tmp_path, TWO_PACKAGES)
+    cpus = found["cpus"]
+    cpus.update(offline=",".join(map(str, offline)), online=",".join(str(cpu) for cpu in range(8) if cpu not in offline))
+    verdict = judge(dict(found, online_before="0-7"), DesiredState("disabled", cores=cores), "runtime")
+    assert (verdict["sentence"], verdict["wanted"]) == (sentence, f"disabled on {cores.title}")
+    assert verdict["change"]["running"] == ({"state": "disabled", "cores": cores.given} if sentence else None)
+    assert verdict["status"] == ("drifted" if sentence else "compliant")
+
+
+def test_without_a_change_of_its_own_what_is_offline_elsewhere_is_off_on_purpose(tmp_path):
+    found = known(tmp_path, sysfs_tree.Machine(packages=2, cores=2, threads=2, numbering="adjacent", offline=(3, 5, 7)))
+    found["sibling_groups"] = ["0-1", "2-3", "4-5", "6-7"]
+    assert judge(found, ON_PACKAGE_1, "runtime")["status"] == "compliant"
+    assert judge(dict(found, online_before="0-7"), ON_PACKAGE_1, "runtime")["status"] == "drifted"
+
+
+def test_smt_off_on_the_whole_machine_is_not_off_on_a_part(tmp_path):
+    found = known(tmp_path, TWO_PACKAGES, control="off", active=False)
+    found["cpus"].update(online="0,2,4,6", offline="1,3,5,7")
+    assert judge(found, ON_PACKAGE_1, "runtime")["sentence"] == "running: smt/control reads 'off' instead of on; CPUs 1,3 are offline"
+
+
+@pytest.mark.parametrize(
+    ("cores", "sentence"),
+    [
+        (Scope("node", "3"), "disabled_on: there is no node 3 on this host: it has nodes 0-1"),
+        (Scope("package", "2"), "disabled_on: there is no package 2 on this host: it has packages 0-1"),
+        (Scope("cpus", "6-9"), "disabled_on: there is no CPU 8 on this host: it has CPUs 0-7"),
+    ],
+)
+def test_a_part_that_the_host_does_not_have_is_a_bad_policy(tmp_path, cores, sentence):
+    verdict = judge(known(tmp_path, TWO_PACKAGES), DesiredState("disabled", cores=cores))
+    assert (verdict["status"], verdict["sentence"], verdict["change"]) == ("bad_policy", sentence, None)
+    assert verdict["hardware_class"].startswith("x86_64-2s4c8t-adjacent")
+
+
+def test_no_boot_argument_turns_smt_off_on_a_part(tmp_path):
+    verdict = judge(known(tmp_path, TWO_PACKAGES), ON_PACKAGE_1, "boot")
+    assert verdict["status"] == "unknown" and "no boot argument turns SMT off on a part of the machine (package 1)" in verdict["sentence"]
+    assert judge(known(tmp_path, TWO_PACKAGES), ON_PACKAGE_1, "both")["change"]["configured"] is None
 
 
 @pytest.mark.parametrize("configured", ["", "nosmt", "nosmt=force", "maxcpus=4", "nr_cpus=4", "mitigations=auto,nosmt", "mds=full,nosmt", "nosmt nosmt"])
@@ -263,6 +342,7 @@ JSON = st.recursive(
     max_leaves=6,
 )
 FIELDS = ["supported", "control", "active", "threads_per_core", "cpus", "sibling_groups", "boot", "methods", "hardware_class", "complete", "pending_rollback"]
+FIELDS += ["nodes", "packages", "online_before"]
 
 
 @pytest.fixture(scope="module", name="usual")
@@ -271,7 +351,11 @@ def _usual(tmp_path_factory):
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(change=st.dictionaries(st.sampled_from(FIELDS), JSON), desired=st.sampled_from([*DESIRED_STATES, DesiredState()]), scope=st.sampled_from(policy.SCOPES))
+@given(
+    change=st.dictionaries(st.sampled_from(FIELDS), JSON),
+    desired=st.sampled_from([*DESIRED_STATES, ON_PACKAGE_1, DesiredState()]),
+    scope=st.sampled_from(policy.SCOPES),
+)
 def test_facts_of_any_shape_get_a_verdict(usual, change, desired, scope):
     for found in (change, dict(usual, **change)):
         verdict = judge(found, desired, scope)

@@ -8,6 +8,7 @@ import datetime
 
 import pytest
 import result_maker
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.scope import Scope
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import decisions, policy
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.policy import DesiredState
@@ -27,6 +28,9 @@ def decided(decision, sentence="Because."):
         ("disabled", DesiredState("disabled")),
         ({"threads_per_core": 2}, DesiredState(threads=2)),
         ({"threads_per_core": "2"}, DesiredState(threads=2)),
+        ({"disabled_on": {"node": 0}}, DesiredState("disabled", cores=Scope("node", "0"))),
+        ({"disabled_on": {"package": "1"}}, DesiredState("disabled", cores=Scope("package", "1"))),
+        ({"disabled_on": {"cpus": "0-3,4"}}, DesiredState("disabled", cores=Scope("cpus", "0-4"))),
     ],
 )
 def test_a_value_becomes_a_desired_state(value, wanted):
@@ -49,6 +53,7 @@ def test_a_value_becomes_a_desired_state(value, wanted):
         {"threads_per_core": "x" * 10**6},
         {"threads_per_core": 2, "more": 1},
         {"enabled": True},
+        {"disabled_on": {"node": 0}, "threads_per_core": 2},
     ],
 )
 def test_what_is_no_policy_is_refused(value):
@@ -56,6 +61,24 @@ def test_what_is_no_policy_is_refused(value):
         policy.desired_state(value, None, CLASS, None)
     with pytest.raises(policy.PolicyError, match="must be"):
         policy.check(value, None)
+
+
+@pytest.mark.parametrize(
+    ("cores", "reason"),
+    [
+        (None, "disabled_on: {} does not name cores"),
+        ({}, "disabled_on: {} does not name cores"),
+        ("node", "disabled_on: 'node' does not name cores"),
+        ({"node": 0, "package": 0}, "does not name cores"),
+        ({"node": "x"}, "disabled_on: node is 'x': it must be a number"),
+        ({"cpus": "0-"}, "disabled_on: cpus: '0-' is not a valid CPU list"),
+        ({"unit": "db.service"}, "disabled_on names unit db.service: a policy is compared with the facts of a host, which have no units"),
+    ],
+)
+def test_what_is_no_part_of_a_machine_is_refused(cores, reason):
+    with pytest.raises(policy.PolicyError) as refused:
+        policy.check({"disabled_on": cores}, None)
+    assert reason in str(refused.value)
 
 
 @pytest.mark.parametrize(("value", "classes"), [("enabled", None), ("auto", {}), ({"threads_per_core": 2}, None), (None, {CLASS: "disabled"})])

@@ -70,6 +70,8 @@ MALFORMED = [
     ("smt_enforce_max_fail_percentage", "10%", "smt_enforce_max_fail_percentage is '10%': it must be a number"),
     ("smt_enforce_waves", {"a": 1}, "smt_enforce_waves is {'a': 1}: it must be a list"),
     ("smt_policy_reboot_ok", "ja", "smt_policy_reboot_ok is 'ja': it must be true or false"),
+    ("smt_runtime_cores", "node_0", "smt_runtime_cores is 'node_0': it must be a mapping"),
+    ("smt_runtime_cores", {"socket": 0}, "smt_runtime_cores is {'socket': 0}: {'socket': 0} does not name cores: give one of cpus, node, package and unit"),
     ("smt_eval_streams", "0-4", "smt_eval_streams is '0-4': streams has numbers that are not from 1 to 1024"),
     ("smt_eval_streams", "many", "smt_eval_streams is 'many': streams is not a list of numbers of streams:"),
     ("smt_eval_cpus", [[0, "x"]], "smt_eval_cpus is [[0, 'x']]: cpus has the entry [0, 'x']: give the CPUs of one placement"),
@@ -115,6 +117,8 @@ def test_the_tables_are_as_long_as_promised():
         ("smt_eval_custom", [{"name": "a", "argv": ["true"], "metric": {"name": "m", "unit": "1/s", "better": "higher", "clock": "wall_seconds"}}]),
         ("smt_eval_run", 20260301),
         ("smt_report_before", None),
+        ("smt_runtime_cores", {}),
+        ("smt_runtime_cores", {"unit": "db.service"}),
         # Each host gets a status for these.
         ("smt_policy", "disabledd"),
         ("smt_policy_scope", "bot"),

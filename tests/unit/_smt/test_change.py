@@ -293,3 +293,148 @@ def test_the_topology_is_saved_once_all_cpus_are_online(tmp_path, reads):
     host.ask("enabled")
     assert [seen.complete for seen in reads] == [False, True]
     assert topology_cache.load(host_files.HostFs(host.sysroot)).cores == reads[-1].cores
+
+
+# Part of the host ---------------------------------------------------------------------------------------------------------------
+
+
+PART = {"cpus": "4-7"}
+
+
+@pytest.fixture(params=[{}, {"modern": True}, {"control": None}, {"numeric": True}], ids=["old", "modern", "no control", "power"], name="any_host")
+def hosts_of_each_kernel(request, tmp_path):
+    return Host(tmp_path, **request.param)
+
+
+def test_part_of_the_host_and_back(any_host):
+    before = smt_state.read(files=any_host)
+    predicted = any_host.ask("disabled", cores=PART, check=True)
+    assert any_host.writes == []
+    done = any_host.ask("disabled", cores=PART)
+    assert (done["after"]["online"], done["diff"]) == ("0-4,6", predicted["diff"])
+    assert [path for path, _text in any_host.writes] == [f"{smt_state.CPU_DIRECTORY}/cpu{cpu}/online" for cpu in (5, 7)]
+    any_host.writes.clear()
+    assert any_host.ask("disabled", cores={"cpus": "5,6"})["changed"] is False, "one thread names its core"
+    assert any_host.writes == []
+    assert any_host.ask("restored")["changed"] is True
+    assert (smt_state.read(files=any_host), any_host.saved()) == (before, None)
+
+
+def test_parts_replace_each_other(any_host):
+    any_host.write(smt_state.CPU_DIRECTORY + "/cpu1/online", "0")
+    before = smt_state.read(files=any_host)
+    for request, online in (
+        ({"state": "disabled", "cores": {"cpus": "2"}}, "0,2,4-7"),
+        ({"state": "disabled", "cores": {"cpus": "7"}}, "0,2-6"),
+        ({"state": "disabled"}, "0,2,4,6"),
+        ({"threads": 1, "cores": {"cpus": "4-5"}}, "0,2-4,6-7"),
+        ({"threads": 2, "cores": {"cpus": "0"}}, "0-7"),
+        ({"state": "enabled"}, "0,2-7"),
+    ):
+        any_host.ask(**request)
+        assert any_host.ask(**request)["after"]["online"] == online, request
+    assert smt_state.read(files=any_host) == before
+    any_host.ask("disabled", cores={"cpus": "2"})
+    any_host.ask("restored")
+    assert (smt_state.read(files=any_host), any_host.saved()) == (before, None)
+
+
+@pytest.mark.parametrize("cpu", [5, 7])
+@pytest.mark.parametrize("start", [None, {"cpus": "0-3"}])
+def test_a_part_refused_at_each_cpu_is_undone(any_host, start, cpu):
+    if start:
+        any_host.ask("disabled", cores=start)
+    before = smt_state.read(files=any_host)
+    any_host.refusals = {(cpu, False): errno.EBUSY}
+    with pytest.raises(smt_state.StateError, match=f"CPU {cpu}: EBUSY.*the previous state was restored"):
+        any_host.ask("disabled", cores=PART)
+    assert smt_state.read(files=any_host) == before
+    any_host.refusals = {}
+    any_host.ask("restored")
+    assert smt_state.read(files=any_host)["online"] == ALL
+
+
+@pytest.mark.parametrize("state", ["enabled", "restored"])
+def test_a_part_has_no_such_state(host, state):
+    with pytest.raises(smt_change.ChangeRefusedError, match=rf"cores names a part of the host \(CPUs 4-7\), and {state} is a state of all of it"):
+        host.ask(state, cores=PART)
+    assert host.writes == []
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"cores": {"cpus": "8"}}, "there is no CPU 8"),
+        ({"cores": {"node": 0}}, "there is no node 0"),
+        ({"cores": {}}, "does not name cores"),
+        ({"cores": PART, "method": "smt_control"}, "switches the siblings of all cores"),
+    ],
+)
+def test_a_part_that_is_refused(host, options, reason):
+    with pytest.raises(HostError, match=reason):
+        host.ask("disabled", **options)
+    assert (host.writes, host.saved()) == ([], None)
+
+
+def test_only_conflicts_of_cpus_that_go_offline_count(host):
+    put_task(host, 0, "/system.slice/db.service", 4294967295)
+    with pytest.raises(smt_change.ChangeRefusedError, match=r"pinned to 3 alone"):
+        host.ask("disabled", cores={"cpus": "2"})
+    assert host.ask("disabled", cores=PART)["affinity_conflicts"] == []
+
+
+@pytest.mark.parametrize("control", ["on", None])
+def test_a_part_kept_over_boots(tmp_path, control):
+    host = Host(tmp_path, control=control)
+    host.ask("disabled", cores=PART, persist="tmpfiles")
+    lines = [line.split() for line in (host.read(persistence.TMPFILES_PATH) or "").splitlines()[1:]]
+    assert [line[1:2] + line[-1:] for line in lines] == [["/" + smt_state.CONTROL, "on"]] * bool(control) + [
+        [f"/{smt_state.CPU_DIRECTORY}/cpu{cpu}/online", "0"] for cpu in (5, 7)
+    ]
+    again = Host(tmp_path, control="off" if control else None)
+    again.boot("second")
+    for line in lines:
+        again.write(line[1][1:], line[-1])
+    assert smt_state.read(files=again)["online"] == [0, 1, 2, 3, 4, 6]
+    assert again.ask("disabled", cores=PART, persist="tmpfiles")["changed"] is False
+    assert again.ask("restored")["changed"] is True
+    assert (smt_state.read(files=again)["online"], again.exists(persistence.TMPFILES_PATH)) == (ALL, False)
+
+
+def test_a_part_is_confirmed_and_rolled_back_like_any_change(host):
+    (host_files.HostFs(host.sysroot)).write("run/systemd/system/x", "")
+    assert host.ask("disabled", cores=PART, rollback_after=60)["rollback_pending"] is True
+    assert host.ask("disabled", cores=PART, confirm=True)["rollback_pending"] is False
+    with pytest.raises(smt_change.ChangeRefusedError, match=r"the host is not in the state asked for"):
+        host.ask("disabled", cores={"cpus": "0"}, confirm=True)
+
+
+def test_measured_siblings_of_a_part(host):
+    """Siblings that a user names: the part names those cores."""
+    done = host.ask("disabled", siblings=[[0, 4], [1, 5], [2, 6], [3, 7]], cores={"cpus": "5"})
+    assert done["after"]["online"] == "0-4,6-7"
+
+
+def test_whether_a_unit_has_all_cores_is_a_question_of_the_siblings_that_count(host):
+    unit = "sys/fs/cgroup/system.slice/db.service"
+    host.put("proc/self/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n")
+    for name in ("cpuset.cpus", "cpuset.cpus.effective"):
+        host.put(f"{unit}/{name}", "0-3\n")
+    request = {"cores": {"unit": "db.service"}, "affinity_conflicts": "warn", "check": True}
+    assert host.ask("disabled", **request)["after"]["online"] == "0,2,4-7"
+    with pytest.raises(HostError, match=r"unit db.service may run on every core of this host"):
+        host.ask("disabled", siblings=[[0, 4], [1, 5], [2, 6], [3, 7]], **request)
+
+
+def test_a_unit_names_the_same_cores_after_its_siblings_went_offline(host):
+    unit = "sys/fs/cgroup/system.slice/db.service"
+    host.put("proc/self/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n")
+    host.put(unit + "/cpuset.cpus", "4-7\n")
+    host.put(unit + "/cpuset.cpus.effective", "4-7\n")
+    host.put("sys/fs/cgroup/system.slice/cpuset.cpus", "\n")
+    request = {"cores": {"unit": "db.service"}, "affinity_conflicts": "warn"}
+    done = host.ask("disabled", **request)
+    assert done["after"]["online"] == "0-4,6"
+    assert [text for text in done["affinity_conflicts"] if "db.service" in text and "would shrink to 4,6" in text]
+    host.put(unit + "/cpuset.cpus.effective", "4,6\n")
+    assert host.ask("disabled", **request)["changed"] is False

@@ -63,8 +63,11 @@ def wait_until(is_true):
     pytest.fail("did not come true")
 
 
-@pytest.mark.parametrize("writes", range(5))
-def test_killed_between_two_writes(tmp_path, writes):
+@pytest.mark.parametrize(
+    ("only", "online", "writes", "ends"),
+    [(None, [0, 2, 4, 6], writes, writes == 4) for writes in range(5)] + [(frozenset({3, 4}), [0, 1, 2, 4, 6, 7], writes, writes == 2) for writes in range(3)],
+)
+def test_killed_between_two_writes(tmp_path, only, online, writes, ends):
     kernel = Dying(tmp_path, CORES, control=None)
     kernel.left = writes
     before = smt_state.read(tmp_path)
@@ -75,12 +78,12 @@ def test_killed_between_two_writes(tmp_path, writes):
             return smt_state.restore("", before, files=fresh(tmp_path))
 
         with watchdog.Watchdog(str(tmp_path), before, str(log), restore=restore):
-            smt_state.disable("", CORES, files=kernel)
+            smt_state.disable("", CORES, files=kernel, only=only)
 
     status = in_child(change)
-    if writes == 4:
+    if ends:
         assert status == 0
-        assert smt_state.read(tmp_path)["online"] == [0, 2, 4, 6]
+        assert smt_state.read(tmp_path)["online"] == online
         assert log.read_text() == ""
         return
     assert os.WTERMSIG(status) == signal.SIGKILL

@@ -48,6 +48,7 @@ class Host(FakeKernel):
             "confirm": False,
             "check": False,
             "siblings": "kernel",
+            "cores": None,
         }
         given.update(options)
         change = smt_change.RuntimeChange(smt_change.Request(state=state, **given), self.run_command, self.sysroot)
