@@ -25,6 +25,8 @@ Comparison = dict[str, t.Any]
 Key = tuple[str, str, str, float | None]
 # workload, parameter value, metric
 Subject = tuple[str, float | None, str]
+# Samples by key, and by block or pair of boots.
+Samples = dict[Key, dict[int, list[Sample]]]
 # kind, effect, placement, then (placement, arm) of baseline and candidate
 Pair = tuple[str, str, str, tuple[str, str], tuple[str, str]]
 
@@ -88,13 +90,13 @@ def compare_host(result: Result, margin: float = 0.01, confidence: float = 0.95,
     of_arms = _comparable(result, _by_key(result, "pair")) if (result["plan"].get("boots") or 0) > 1 else samples
     found: list[Comparison] = []
     for pairs in _pairs(result, samples, compare):
-        keyed = of_arms if pairs[0][0] == "arm" else samples
-        for subjects in _families(result, keyed):
-            found += _family(result, keyed, pairs, subjects, margin, confidence)
+        keyed = [(pair, of_arms if pair[0] == "arm" else samples) for pair in pairs]
+        for subjects in _families(result, samples):
+            found += _family(result, keyed, subjects, margin, confidence)
     return found
 
 
-def _comparable(result: Result, samples: dict[Key, dict[int, list[Sample]]]) -> dict[Key, dict[int, list[Sample]]]:
+def _comparable(result: Result, samples: Samples) -> Samples:
     """Return the samples without those of loads at which more workers do more only because each is offered the same load."""
     highest = {one["name"]: max(one["parameter"]["values"]) for one in result["plan"].get("workloads") or [] if (one.get("parameter") or {}).get("per_worker")}
     return {key: blocks for key, blocks in samples.items() if key[3] == highest.get(key[0], key[3])}
@@ -245,14 +247,14 @@ def telemetry_of(sample: Sample) -> dict[str, t.Any]:
     return sample.get("telemetry") or {}
 
 
-def _by_key(result: Result, unit: str = "block") -> dict[Key, dict[int, list[Sample]]]:
+def _by_key(result: Result, unit: str = "block") -> Samples:
     """Group samples by key and block.
 
     Args:
         result: a document accepted by :func:`result_files.load`.
         unit: the field that groups samples: ``block``, or ``pair`` (of boots).
     """
-    found: dict[Key, dict[int, list[Sample]]] = {}
+    found: Samples = {}
     for sample in result["samples"]:
         blocks = found.setdefault((sample["workload"], sample["placement"], sample["arm"], sample.get("parameter")), {})
         blocks.setdefault(sample["block"] if sample.get(unit) is None else sample[unit], []).append(sample)
@@ -327,12 +329,10 @@ def _families(result: Result, samples: dict[Key, t.Any]) -> tuple[list[Subject],
     return primary, others
 
 
-def _family(
-    result: Result, samples: dict[Key, dict[int, list[Sample]]], pairs: t.Sequence[Pair], subjects: t.Sequence[Subject], margin: float, confidence: float
-) -> list[Comparison]:
-    """Compare the two sides of each pair for each workload and metric that has both, as one family."""
+def _family(result: Result, pairs: t.Sequence[tuple[Pair, Samples]], subjects: t.Sequence[Subject], margin: float, confidence: float) -> list[Comparison]:
+    """Compare the two sides of each pair, in the samples beside it, for each workload and metric that has both, as one family."""
     family, values = [], []
-    for pair, (workload, parameter, metric) in itertools.product(pairs, subjects):
+    for (pair, samples), (workload, parameter, metric) in itertools.product(pairs, subjects):
         kind, effect, placement, baseline, candidate = pair
         sides = [samples.get((workload, sampled_as(result, *side), side[1], parameter)) for side in (baseline, candidate)]
         if sides[0] is None or sides[1] is None or sides[0] is sides[1] or (effect in UNEQUAL_SIDES and not _adds_up(result, workload, metric)):

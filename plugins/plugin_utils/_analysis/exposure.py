@@ -94,8 +94,9 @@ def siblings(name: str) -> str | None:
 def _of_arm(result: Result, arm: dict[str, t.Any], read: dict[str, t.Any] | None) -> Exposure:
     before = {name: _state(entry) for name, entry in sorted(result["facts"]["vulnerabilities"].items())}
     what = siblings(arm["name"])
-    if what == BY_CPUS:
-        what = _by_cpus(result, arm["name"])
+    if what in (PARTLY, BY_CPUS):
+        # A part may be the whole machine.
+        what = _by_cpus(result, arm["name"]) or (PARTLY if what == PARTLY else None)
     if read is not None:
         states = {name: _state(entry) for name, entry in sorted(read.items())}
         states = {name: OPENED if (state, before.get(name)) == (VULNERABLE, MITIGATED) else state for name, state in states.items()}
@@ -106,13 +107,21 @@ def _of_arm(result: Result, arm: dict[str, t.Any], read: dict[str, t.Any] | None
 
 
 def _by_cpus(result: Result, name: str) -> str | None:
-    """Return what an arm does to siblings, by the CPUs that were online in it; None where these are not known."""
-    everything = ((result["plan"].get("placements") or {}).get(name) or {}).get(placements.ALL_THREADS) or {}
-    online = {cpu for worker in everything.get("workers") or [] for cpu in cpus_of(worker)}
+    """Return what an arm does to siblings, by the CPUs that were used in it with every online thread busy; None where these do not tell."""
     cores = cores_of(result["facts"])
-    if not online or not cores:
+    by_arm = {arm: _used(spots) for arm, spots in (result["plan"].get("placements") or {}).items()}
+    used = by_arm.get(name)
+    if not used or not cores:
         return None
-    return PARTLY if any(len(online & set(core)) > 1 for core in cores) else OFFLINE
+    if any(len(used & set(core)) > 1 for core in cores):
+        return PARTLY
+    # A plan that may not use some CPUs of the host does not show whether they are online.
+    return OFFLINE if set().union(*by_arm.values()) >= set().union(*cores) else None
+
+
+def _used(spots: dict[str, t.Any]) -> set[int]:
+    everything = spots.get(placements.ALL_THREADS) or {}
+    return {cpu for worker in everything.get("workers") or [] for cpu in cpus_of(worker)}
 
 
 def _state(entry: dict[str, t.Any]) -> str:

@@ -65,6 +65,16 @@ def test_whether_maxcpus_closes_it_is_said_by_the_cpus_that_were_online(tmp_path
     result, _found = arms_of(tmp_path, ["smt_on", "maxcpus_2"])
     result["plan"]["placements"]["maxcpus_2"]["all_threads"]["workers"] = cpus
     assert {one.name: one for one in exposure.of_arms(result)}["maxcpus_2"].states["mds"] == state
+    # A plan that may use only a part of the CPUs shows nothing of the others.
+    result["plan"]["placements"]["smt_on"]["all_threads"]["workers"] = ["0", "2"]
+    assert {one.name: one for one in exposure.of_arms(result)}["maxcpus_2"].states["mds"] != "smt_closed"
+
+
+def test_a_part_that_is_the_whole_machine_closes_it(tmp_path):
+    result, found = arms_of(tmp_path, ["smt_on", "smt_off_on_node_0"], shape=(1, 2, 2))
+    assert found["smt_off_on_node_0"].states["mds"] == "smt_open"
+    result["plan"]["placements"]["smt_off_on_node_0"]["all_threads"]["workers"] = ["0", "2"]
+    assert {one.name: one for one in exposure.of_arms(result)}["smt_off_on_node_0"].states["mds"] == "smt_closed"
 
 
 def test_without_mitigations_all_that_was_mitigated_is_open(tmp_path):
