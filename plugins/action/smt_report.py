@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
@@ -26,6 +26,7 @@ ARGUMENTS = {
     "confidence": {"type": "float", "default": 0.95},
     "before": {"type": "path"},
     "other_runs": {"type": "list", "elements": "path", "default": []},
+    "compare": {"type": "str", "choices": list(host_comparisons.COMPARE), "default": host_comparisons.BASELINE},
     "licence_per": {"type": "str", "choices": ["core", "thread"]},
     "licence_price": {"type": "float"},
     "_evaluated": {"type": "str"},
@@ -98,4 +99,4 @@ class ActionModule(ControllerAction):
         before = tuple(result_files.result_paths(arguments["before"])) if arguments["before"] else ()
         other_runs = tuple(tuple(result_files.result_paths(directory)) for directory in arguments["other_runs"])
         licence = None if price is None else recommendation.Licence(arguments["licence_per"], price)
-        return build.Settings(arguments["margin"], arguments["confidence"], licence, before, other_runs)
+        return build.Settings(arguments["margin"], arguments["confidence"], licence, before, other_runs, arguments["compare"])

@@ -30,7 +30,7 @@ options:
     type: float
     default: 0.01
   confidence:
-    description: Confidence of the verdicts of all workloads of a host together, from 0.5 to 0.9999.
+    description: Confidence of the verdicts of all workloads and arms of a host together, from 0.5 to 0.9999.
     type: float
     default: 0.95
   before:
@@ -45,6 +45,13 @@ options:
     type: list
     elements: path
     default: []
+  compare:
+    description:
+      - Which arms are compared. V(baseline) compares each other arm with the first one, V(all) also the others among each other, in the same family.
+      - With more than two arms only V(all) can find that another arm than the baseline is the best. It needs larger effects for each verdict.
+    type: str
+    choices: [baseline, all]
+    default: baseline
   licence_per:
     description: What the licences of the hosts' software count. With O(licence_price) it is a reason in the recommendation.
     type: str
@@ -80,6 +87,12 @@ EXAMPLES = r"""
   threadwise.smt.smt_report:
     run_dir: smt_eval_results/20260102T030405Z
     margin: 0.02
+  run_once: true
+
+- name: Compare every two arms of the run, to find the best one
+  threadwise.smt.smt_report:
+    run_dir: smt_eval_results/20260102T030405Z
+    compare: all
   run_once: true
 
 - name: Compare with the run before the new kernel

@@ -84,7 +84,7 @@ def join(run: str, results: t.Sequence[BootResult], boots: int, before: dict[str
             "order": "boots in the order A B, B A, ..., nothing switched within one",
         },
         "samples": samples,
-        "observations": [],
+        "observations": _observations(results),
         "skipped": [{**skip, "arm": one.arm} for one in results for skip in one.result.get("skipped") or []],
         "events": [event for one in results for event in _events(one)],
         "restored": None if after is None else proof(before, after),
@@ -100,6 +100,12 @@ def _samples(results: t.Sequence[BootResult]) -> t.Iterator[dict[str, t.Any]]:
             about = {"arm": one.arm, "boot": one.number, "pair": pair}
             yield from ({**sample, **about, "block": begin + sample["block"]} for sample in one.result["samples"])
         begin += 1 + max((sample["block"] for one in both for sample in one.result["samples"]), default=0)
+
+
+def _observations(results: t.Sequence[BootResult]) -> list[dict[str, t.Any]]:
+    """Return what the kernel said of vulnerabilities in the first boot of each arm."""
+    first = {one.arm: one.result["facts"]["vulnerabilities"] for one in reversed(results)}
+    return [{"arm": arm, "vulnerabilities": first[arm]} for arm in ARMS if first.get(arm)]
 
 
 def _error(one: BootResult) -> str:

@@ -9,6 +9,7 @@ are candidate / baseline, turned so that above 1 is better whichever direction t
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
@@ -24,10 +25,15 @@ Comparison = dict[str, t.Any]
 Key = tuple[str, str, str, float | None]
 # workload, parameter value, metric
 Subject = tuple[str, float | None, str]
+# Samples by key, and by block or pair of boots.
+Samples = dict[Key, dict[int, list[Sample]]]
 # kind, effect, placement, then (placement, arm) of baseline and candidate
 Pair = tuple[str, str, str, tuple[str, str], tuple[str, str]]
 
 OF_SMT = (SMT_ON, SMT_OFF)
+# Which arms are compared with each other: each one with the baseline, or every two of them.
+BASELINE, ALL = "baseline", "all"
+COMPARE = (BASELINE, ALL)
 WHOLE_MACHINE = placements.ALL_THREADS
 # From all CPUs to one worker: arms other than SMT's are compared at the widest measured placement. Those of a number of workers rank before two workers.
 WIDEST_FIRST = (
@@ -63,33 +69,34 @@ UNEQUAL_SIDES = ("smt_yield", "second_core", "core_yield", "cost_of_sharing_alon
 ADDING_UP = ("sum", workload_metrics.PER_JOB)
 
 
-def compare_host(result: Result, margin: float = 0.01, confidence: float = 0.95) -> list[Comparison]:
-    """Compute every comparison that a host's samples allow: each other arm with the baseline, and placements with each other, for each metric.
+def compare_host(result: Result, margin: float = 0.01, confidence: float = 0.95, compare: str = BASELINE) -> list[Comparison]:
+    """Compute every comparison that a host's samples allow: arms with each other, and placements with each other, for each metric.
 
     Args:
         result: a document accepted by :func:`result_files.load`.
         margin: effects within this share of 1 count as none.
         confidence: family-wise confidence of the verdicts, from 0.5 to 0.9999.
+        compare: one of :data:`COMPARE`: each other arm with the baseline, or also the other arms among each other.
 
     Returns:
         One ``{workload, title, metric, primary, unit, better, kind, effect, placement, confounded, baseline, candidate, baseline_value,
         candidate_value, dropped_blocks, ...fields of smt_compare}`` each, with ``parameter`` for a workload with a parameter. ``kind`` is ``arm`` or
         ``placement``; ``effect`` is the candidate's arm, or one of :data:`EFFECTS`; ``baseline`` and ``candidate`` are
-        ``{arm, arm_title, placement}``. The primary metrics of all workloads form one family for the correction of one effect and placement, and the
-        other metrics another one.
+        ``{arm, arm_title, placement}``; of two arms the earlier one of the result is the baseline. One family for the correction are the primary metrics
+        of all workloads with all arms that are compared at one placement, or with one effect of placements; the other metrics are another one.
     """
     samples = _comparable(result, _by_key(result))
     # Across boots only whole boots are paired.
     of_arms = _comparable(result, _by_key(result, "pair")) if (result["plan"].get("boots") or 0) > 1 else samples
     found: list[Comparison] = []
-    for pair in _pairs(result, samples):
-        keyed = of_arms if pair[0] == "arm" else samples
-        for subjects in _families(result, keyed):
-            found += _family(result, keyed, pair, subjects, margin, confidence)
+    for pairs in _pairs(result, samples, compare):
+        keyed = [(pair, of_arms if pair[0] == "arm" else samples) for pair in pairs]
+        for subjects in _families(result, samples):
+            found += _family(result, keyed, subjects, margin, confidence)
     return found
 
 
-def _comparable(result: Result, samples: dict[Key, dict[int, list[Sample]]]) -> dict[Key, dict[int, list[Sample]]]:
+def _comparable(result: Result, samples: Samples) -> Samples:
     """Return the samples without those of loads at which more workers do more only because each is offered the same load."""
     full = full_loads(result)
     return {key: blocks for key, blocks in samples.items() if key[3] == full.get(key[0], key[3])}
@@ -115,7 +122,7 @@ def of_smt(comparisons: t.Iterable[Comparison], every_metric: bool = False) -> l
 
 def is_of_smt(one: Comparison) -> bool:
     """Return whether a comparison has SMT on and SMT off on its sides."""
-    return {one["baseline"]["arm"], one["candidate"]["arm"]} == set(OF_SMT)
+    return set(sides_of(one)) == set(OF_SMT)
 
 
 def turned(one: Comparison) -> Comparison:
@@ -136,17 +143,37 @@ def turned(one: Comparison) -> Comparison:
 
 
 def of_other_arms(comparisons: t.Iterable[Comparison], every_metric: bool = False) -> list[Comparison]:
-    """Return the comparison of each workload and arm other than SMT on against off, at the widest measured placement.
+    """Return the comparison of each workload and two arms other than SMT on against off, at the widest measured placement.
 
     Args:
         comparisons: from :func:`compare_host`.
         every_metric: False for those of primary metrics, which decide.
     """
-    widest: dict[tuple[str, float | None, str, str], Comparison] = {}
-    others = [one for one in comparisons if one["kind"] == "arm" and not is_of_smt(one) and (every_metric or one["primary"])]
-    for one in sorted(others, key=lambda one: _narrowness(one["placement"])):
-        widest.setdefault((one["workload"], one.get("parameter"), one["effect"], one["metric"]), one)
+    return [one for one in at_widest(comparisons, every_metric) if not is_of_smt(one)]
+
+
+def at_widest(comparisons: t.Iterable[Comparison], every_metric: bool = False) -> list[Comparison]:
+    """Return the comparison of each workload and two arms at the widest measured placement; arguments as in :func:`of_other_arms`."""
+    widest: dict[tuple[t.Any, ...], Comparison] = {}
+    of_arms = [one for one in comparisons if one["kind"] == "arm" and (every_metric or one["primary"])]
+    for one in sorted(of_arms, key=lambda one: _narrowness(one["placement"])):
+        widest.setdefault((one["workload"], one.get("parameter"), sides_of(one), one["metric"]), one)
     return list(widest.values())
+
+
+def sides_of(one: Comparison) -> tuple[str, str]:
+    """Return the arms of a comparison: the baseline's, and the candidate's."""
+    return one["baseline"]["arm"], one["candidate"]["arm"]
+
+
+def against_baseline(comparisons: t.Iterable[Comparison], arms: t.Sequence[t.Mapping[str, t.Any]]) -> list[Comparison]:
+    """Return the comparisons of arms with the baseline of a result.
+
+    Args:
+        comparisons: of arms.
+        arms: of the result, the baseline first.
+    """
+    return [one for one in comparisons if one["baseline"]["arm"] == arms[0]["name"]]
 
 
 def _narrowness(placement: str) -> tuple[int, int]:
@@ -183,9 +210,9 @@ def other_arms(result: Result) -> dict[str, str]:
 
 
 def concerns_smt(result: Result) -> bool:
-    """Return whether a run is about SMT: it has an arm of SMT, or measures the placements alone."""
+    """Return whether a run asks for SMT on or off: it has both arms, or no other arm than these."""
     names = {arm["name"] for arm in [*result["arms"], *result["arms_left_out"]]}
-    return bool(names & set(OF_SMT)) or not other_arms(result)
+    return names >= set(OF_SMT) or not other_arms(result)
 
 
 def sampled_as(result: Result, placement: str, arm: str) -> str:
@@ -225,14 +252,14 @@ def telemetry_of(sample: Sample) -> dict[str, t.Any]:
     return sample.get("telemetry") or {}
 
 
-def _by_key(result: Result, unit: str = "block") -> dict[Key, dict[int, list[Sample]]]:
+def _by_key(result: Result, unit: str = "block") -> Samples:
     """Group samples by key and block.
 
     Args:
         result: a document accepted by :func:`result_files.load`.
         unit: the field that groups samples: ``block``, or ``pair`` (of boots).
     """
-    found: dict[Key, dict[int, list[Sample]]] = {}
+    found: Samples = {}
     for sample in result["samples"]:
         blocks = found.setdefault((sample["workload"], sample["placement"], sample["arm"], sample.get("parameter")), {})
         blocks.setdefault(sample["block"] if sample.get(unit) is None else sample[unit], []).append(sample)
@@ -244,18 +271,23 @@ def _values(blocks: dict[int, list[Sample]], metric: str) -> dict[int, list[floa
     return {block: [value for sample in samples if (value := good_value(sample, metric)) is not None] for block, samples in blocks.items()}
 
 
-def _pairs(result: Result, samples: dict[Key, t.Any]) -> list[Pair]:
-    """Return the families of comparisons that this result may contain."""
+def _pairs(result: Result, samples: dict[Key, t.Any], compare: str) -> list[list[Pair]]:
+    """Return what this result may compare; pairs in one list are of one family."""
     measured = {arm for _workload, _placement, arm, _parameter in samples}
     baseline, *candidates = (arm["name"] for arm in result["arms"])
-    pairs: list[Pair] = [
-        ("arm", candidate, placement, (placement, baseline), (placement, candidate))
-        for candidate in candidates
-        if {baseline, candidate} <= measured
-        for placement in _placements_of(result, samples, baseline)
-    ]
+    of_arms: dict[str, list[Pair]] = {}
+    # The pairs with the baseline come first, so that a family has the same order with and without the others.
+    both = [(baseline, candidate) for candidate in candidates] + (list(itertools.combinations(candidates, 2)) if compare == ALL else [])
+    for base, candidate in both:
+        for placement in _placements_of(result, samples, base) if {base, candidate} <= measured else []:
+            of_arms.setdefault(placement, []).append(("arm", candidate, placement, (placement, base), (placement, candidate)))
     # Placements are compared where all siblings are online.
-    arm = SMT_ON if SMT_ON in measured else baseline
+    return [*of_arms.values(), *([pair] for pair in _placement_pairs(result, samples, SMT_ON if SMT_ON in measured else baseline))]
+
+
+def _placement_pairs(result: Result, samples: dict[Key, t.Any], arm: str) -> list[Pair]:
+    """Return the pairs of placements that are compared within an arm."""
+    pairs: list[Pair] = []
     planned = (result["plan"].get("placements") or {}).get(arm) or {}
     one_core = bool((planned.get(placements.CORES) or {}).get("reason"))
     for (candidate, base), effect in PLACEMENT_PAIRS.items():
@@ -302,13 +334,11 @@ def _families(result: Result, samples: dict[Key, t.Any]) -> tuple[list[Subject],
     return primary, others
 
 
-def _family(
-    result: Result, samples: dict[Key, dict[int, list[Sample]]], pair: Pair, subjects: t.Sequence[Subject], margin: float, confidence: float
-) -> list[Comparison]:
-    """Compare the two sides of a pair for each workload and metric that has both."""
-    kind, effect, placement, baseline, candidate = pair
+def _family(result: Result, pairs: t.Sequence[tuple[Pair, Samples]], subjects: t.Sequence[Subject], margin: float, confidence: float) -> list[Comparison]:
+    """Compare the two sides of each pair, in the samples beside it, for each workload and metric that has both, as one family."""
     family, values = [], []
-    for workload, parameter, metric in subjects:
+    for (pair, samples), (workload, parameter, metric) in itertools.product(pairs, subjects):
+        kind, effect, placement, baseline, candidate = pair
         sides = [samples.get((workload, sampled_as(result, *side), side[1], parameter)) for side in (baseline, candidate)]
         if sides[0] is None or sides[1] is None or sides[0] is sides[1] or (effect in UNEQUAL_SIDES and not _adds_up(result, workload, metric)):
             continue

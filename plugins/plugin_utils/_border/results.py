@@ -176,6 +176,9 @@ _OBSERVATION = schema.strict(
     ("arm",),
     arm=schema.about(_ARM, "Name of the arm."),
     settings=schema.about(_SETTINGS, "Name of a sysctl -> its value."),
+    vulnerabilities=schema.about(
+        schema.or_null(facts.VULNERABILITIES), "What the kernel said of vulnerabilities in this arm, where the host was booted in it."
+    ),
     headroom_bytes=schema.about(_NUMBER_OR_NULL, "Memory that can still be committed, in bytes."),
     asked_bytes=schema.about(_NUMBER_OR_NULL, "Memory that the overcommit test asked for, in bytes."),
     allocatable=schema.about(
@@ -318,7 +321,9 @@ SCHEMA = schema.published(
             ),
             "What the plan names and could not be measured.",
         ),
-        observations=schema.about(schema.or_null(schema.items(_OBSERVATION, 100)), "What was seen of the memory policy, one entry for each arm of it."),
+        observations=schema.about(
+            schema.or_null(schema.items(_OBSERVATION, 100)), "What was seen in an arm beside its samples, at most one entry for each arm."
+        ),
         events=schema.about(
             schema.items(
                 schema.strict(

@@ -16,11 +16,12 @@ from statistics import median
 
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache, source as sibling_source
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired, smt_metrics, streams
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, exposure, paired, smt_metrics, streams
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison, Result
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import outcomes
 
-ON, OFF, EITHER, BY_WORKLOAD, UNDECIDED, NOT_COMPARED = "on", "off", "either", "by_workload", "undecided", "not_compared"
-WORSE, BETTER, EQUAL = "worse", "better", "equal"
+ON, OFF, EITHER = "on", "off", "either"
+BY_WORKLOAD, UNDECIDED, NOT_COMPARED = outcomes.BY_WORKLOAD, outcomes.UNDECIDED, outcomes.NOT_COMPARED
 
 # Shares of stolen time above this are reported.
 NOTABLE_SHARE = 0.01
@@ -51,7 +52,7 @@ def conclude(result: Result, comparisons: t.Sequence[Comparison]) -> dict[str, t
         ``undecided`` or ``not_compared``; ``costs`` and ``cautions`` are lists of sentences; ``next`` names what to measure next, or is None.
     """
     curves = streams.curves(result, comparisons)
-    main = deciding(comparisons, curves)
+    main = outcomes.deciding(comparisons, curves)
     choice = recommendation(main)
     changed = [*main, *host_comparisons.of_other_arms(comparisons)]
     more = more_to_measure(result, changed)
@@ -65,37 +66,19 @@ def conclude(result: Result, comparisons: t.Sequence[Comparison]) -> dict[str, t
     }
 
 
-def deciding(comparisons: t.Sequence[Comparison], curves: t.Iterable[streams.Curve]) -> list[Comparison]:
-    """Return the comparisons of SMT off against SMT on that decide: of the whole machine, or where it was not measured, of more streams than cores."""
-    return host_comparisons.of_smt(comparisons) or [one for curve in curves for one in curve.above_the_cores()]
-
-
 def recommendation(main: t.Sequence[Comparison]) -> str:
     """Combine the comparisons of SMT off against SMT on that decide into a recommendation, as in :func:`conclude`."""
-    said = outcome(main)
-    return {WORSE: ON, BETTER: OFF, EQUAL: EITHER}.get(said, said)
-
-
-def outcome(group: t.Sequence[Comparison]) -> str:
-    """Combine the verdicts of comparisons: ``worse``, ``better``, ``equal``, ``by_workload``, ``undecided`` or ``not_compared``."""
-    verdicts = {one["verdict"] for one in group}
-    if not verdicts:
-        return NOT_COMPARED
-    if any(one["confounded"] for one in group):
-        return UNDECIDED
-    if {"gain", "loss"} <= verdicts:
-        return BY_WORKLOAD
-    if "inconclusive" in verdicts:
-        return UNDECIDED
-    if "loss" in verdicts:
-        return WORSE
-    return BETTER if "gain" in verdicts else EQUAL
+    said = outcomes.outcome(main)
+    return {outcomes.WORSE: ON, outcomes.BETTER: OFF, outcomes.EQUAL: EITHER}.get(said, said)
 
 
 def _sentence(result: Result, comparisons: t.Sequence[Comparison], curves: t.Sequence[streams.Curve], main: t.Sequence[Comparison], choice: str) -> str:
     others = _of_other_arms(result, comparisons)
+    standing = outcomes.standing(result, comparisons)
+    best = _of_best(result, standing)
     if choice == NOT_COMPARED:
-        return " ".join([*others, "SMT was not switched."]) if others else _without_comparison(result, comparisons)
+        unchanged = all(exposure.siblings(arm["name"]) in (None, exposure.ONLINE) for arm in result["arms"])
+        return " ".join([*best, *others, *(["SMT was not switched."] if unchanged else [])]) if others else _without_comparison(result, comparisons)
     opening = {
         ON: "Leave SMT on",
         OFF: "Turn SMT off",
@@ -103,13 +86,16 @@ def _sentence(result: Result, comparisons: t.Sequence[Comparison], curves: t.Seq
         BY_WORKLOAD: "It depends on the work",
         UNDECIDED: "Not decided",
     }[choice]
+    # Another arm may do better than both.
+    if set(standing.better) - set(host_comparisons.OF_SMT):
+        opening = f"Of SMT on and off alone, {opening[:1].lower()}{opening[1:]}"
     by_streams = _by_streams(curves)
     if by_streams and not host_comparisons.of_smt(comparisons):
-        return " ".join([f"{'It depends on how much runs at once' if choice == BY_WORKLOAD else opening}: {by_streams}.", *others])
+        return " ".join([*best, f"{'It depends on how much runs at once' if choice == BY_WORKLOAD else opening}: {by_streams}.", *others])
     others = [*([f"{_capital(by_streams)}."] if by_streams else []), *others]
     clauses = _clauses(main, "turning it off", "that" if choice == OFF else "turning it off", _undecided)
     confounded = ", all of it confounded with the reboot between" if any(one["confounded"] for one in main) else ""
-    return " ".join([f"{opening}: with every online thread busy, {clauses}{confounded}.", *others])
+    return " ".join([*best, f"{opening}: with every online thread busy, {clauses}{confounded}.", *others])
 
 
 def _by_streams(curves: t.Sequence[streams.Curve]) -> str:
@@ -121,7 +107,7 @@ def _by_streams(curves: t.Sequence[streams.Curve]) -> str:
     clauses: list[str] = []
     for (known, text), titles in by_text.items():
         it = "it" if clauses else "SMT"
-        clauses.append(f"{it} helps {_join(titles)} {text}" if known else f"whether {it} helps {_join(titles)} is {text}")
+        clauses.append(f"{it} helps {join(titles)} {text}" if known else f"whether {it} helps {join(titles)} is {text}")
     losses = [(one["ratio"], count, one) for curve in curves for count, one in curve.comparisons.items() if one["verdict"] == paired.LOSS]
     if losses:
         ratio, _count, one = min(losses, key=lambda loss: loss[:2])
@@ -129,7 +115,13 @@ def _by_streams(curves: t.Sequence[streams.Curve]) -> str:
     return "; ".join(clauses)
 
 
-def _clauses(group: t.Sequence[Comparison], loser: str, winner: str, undecided: t.Callable[[t.Sequence[Comparison]], str]) -> str:
+def _clauses(
+    group: t.Sequence[Comparison],
+    loser: str,
+    winner: str,
+    undecided: t.Callable[[t.Sequence[Comparison]], str],
+    effect: t.Callable[[Comparison], str] | None = None,
+) -> str:
     """Describe the verdicts of comparisons as clauses.
 
     Args:
@@ -137,13 +129,14 @@ def _clauses(group: t.Sequence[Comparison], loser: str, winner: str, undecided: 
         loser: subject of a clause about a loss.
         winner: subject of a clause about a gain.
         undecided: makes the text for inconclusive comparisons.
+        effect: makes the text for a decided one; None for :func:`_effect`.
     """
     by = {verdict: [one for one in group if one["verdict"] == verdict] for verdict in ("loss", "gain", "equivalent", "inconclusive")}
     parts = []
     if by["loss"]:
-        parts.append(f"{loser} costs {_effects(by['loss'])}")
+        parts.append(f"{loser} costs {_effects(by['loss'], effect or _effect)}")
     if by["gain"]:
-        parts.append(f"{winner} gives {_effects(by['gain'])}")
+        parts.append(f"{winner} gives {_effects(by['gain'], effect or _effect)}")
     if by["equivalent"]:
         parts.append(f"{_named(by['equivalent'])} {_verb(by['equivalent'], 'stays', 'stay')} within {percent(group[0]['margin'])} either way")
     if by["inconclusive"]:
@@ -155,12 +148,25 @@ def _verb(group: t.Sequence[t.Any], one: str, many: str) -> str:
     return one if len(group) == 1 else many
 
 
-def _effects(group: t.Sequence[Comparison]) -> str:
+def _effects(group: t.Sequence[Comparison], effect: t.Callable[[Comparison], str]) -> str:
     """Return ``gzip 20 % (18 to 22 %)`` for a few workloads, their range for many."""
     if len(group) > NAMED:
         shares = sorted(abs(one["ratio"] - 1) for one in group)
         return f"{len(group)} workloads {_span(shares[0], shares[-1])}"
-    return _join([f"{one['title']} {estimate(abs(one['ratio'] - 1), *sorted(abs(one[end] - 1) for end in ('ci_low', 'ci_high')))}" for one in group])
+    return join([effect(one) for one in group])
+
+
+def _effect(one: Comparison) -> str:
+    return f"{one['title']} {estimate(abs(one['ratio'] - 1), *sorted(abs(one[end] - 1) for end in ('ci_low', 'ci_high')))}"
+
+
+def _effect_as_measured(one: Comparison) -> str:
+    """Return the same in the direction of the metric: where less is better, ``oltp latency_p99 −31 % (−35 to −27 %)``."""
+    if one["better"] == "higher":
+        return _effect(one)
+    ends = {"ci_low": 1 / one["ci_high"], "ci_high": 1 / one["ci_low"]}
+    low, high = (signed(ends[end], ends).removesuffix(" %") for end in ("ci_low", "ci_high"))
+    return f"{one['title']} {one['metric']} {signed(1 / one['ratio'], ends)} ({low} to {high} %)"
 
 
 def _undecided(group: t.Sequence[Comparison]) -> str:
@@ -176,24 +182,83 @@ def _undecided_text(one: Comparison) -> str:
 
 
 def _named(group: t.Sequence[Comparison]) -> str:
-    return f"{len(group)} workloads" if len(group) > NAMED else _join([one["title"] for one in group])
+    return f"{len(group)} workloads" if len(group) > NAMED else join([one["title"] for one in group])
+
+
+def _of_best(result: Result, standing: outcomes.Standing) -> list[str]:
+    """Say which of three or more arms is best, or which are better than the baseline and why none is called best."""
+    names = [arm["name"] for arm in result["arms"]]
+    if len(names) < 3 or not standing.outcomes:
+        return []
+    baseline = host_comparisons.arm_title(result, names[0])
+    if standing.best == names[0]:
+        return [f"{_capital(baseline)}, the baseline, is the best of the {len(names)} arms: each other one costs."]
+    if standing.best:
+        return [f"{_capital(host_comparisons.arm_title(result, standing.best))} is the best of the {len(names)} arms: it is better than each other one."]
+    if not standing.better:
+        return [f"No arm is called better than {baseline}."]
+    better = [host_comparisons.arm_title(result, name) for name in standing.better]
+    why = "none of the arms is better than each other one" if standing.complete else "which arm is best was not compared (smt_report_compare: all)"
+    return [f"Better than {baseline}: {join(better)}; {why}."]
 
 
 def _of_other_arms(result: Result, comparisons: t.Sequence[Comparison]) -> list[str]:
-    """Describe the effect of each arm that has nothing to do with SMT, in one sentence each."""
-    by_arm: dict[tuple[str, str], list[Comparison]] = {}
-    for one in host_comparisons.of_other_arms(comparisons):
-        by_arm.setdefault((one["candidate"]["arm"], one["baseline"]["arm"]), []).append(one)
+    """Describe the effect of each arm against the baseline, other than SMT off against on: one arm in a sentence, several in one for each placement."""
+    found = host_comparisons.against_baseline(host_comparisons.of_other_arms(comparisons), result["arms"])
+    by_arm: dict[str, dict[str, list[Comparison]]] = {}
+    by_placement: dict[str, dict[str, list[Comparison]]] = {}
+    for one in found:
+        by_arm.setdefault(one["effect"], {}).setdefault(one["placement"], []).append(one)
+        by_placement.setdefault(one["placement"], {}).setdefault(one["effect"], []).append(one)
+    baseline = host_comparisons.arm_title(result, result["arms"][0]["name"])
+    if len(by_arm) > 1:
+        return [
+            f"Against {baseline}, with {placements.title(placement)}: {'; '.join(map(_of_arm, sorted(groups.values(), key=_rank)))}."
+            for placement, groups in by_placement.items()
+        ]
     sentences = []
-    for names, of_arm in by_arm.items():
+    for groups in by_arm.values():
         clauses = []
-        for placement in dict.fromkeys(one["placement"] for one in of_arm):
-            group = [one for one in of_arm if one["placement"] == placement]
-            said = _clauses(group, "it", "it", lambda open_ones: f"{_named(open_ones)} {_verb(open_ones, 'is', 'are')} not decided")
+        for placement, group in groups.items():
+            said = _clauses(group, "it", "it", lambda open_ones: f"{_named(open_ones)} {_verb(open_ones, 'is', 'are')} not decided", _effect_as_measured)
             clauses.append(f"with {placements.title(placement)}: {said}")
-        candidate, baseline = (host_comparisons.arm_title(result, name) for name in names)
+            candidate = group[0]["candidate"]["arm_title"]
         sentences.append(f"{_capital(candidate)} against {baseline}, {'; '.join(clauses)}.")
     return sentences
+
+
+def _rank(group: t.Sequence[Comparison]) -> int:
+    """Return the place of an arm among others: first what may be chosen."""
+    return (outcomes.BETTER, outcomes.BY_WORKLOAD, outcomes.EQUAL, outcomes.UNDECIDED, outcomes.WORSE).index(outcomes.outcome(group))
+
+
+def _of_arm(group: t.Sequence[Comparison]) -> str:
+    """Describe what one of several arms does as a clause: ``isolated gives gzip 5 % (4 to 6 %) and costs oltp latency_p99 +9 % (+7 to +11 %)``."""
+    by = {verdict: [one for one in group if one["verdict"] == verdict] for verdict in ("gain", "loss", "equivalent", "inconclusive")}
+    within = f"within {percent(group[0]['margin'])}"
+    parts = [f"{verb} {_effects(by[verdict], _effect_as_measured)}" for verdict, verb in (("gain", "gives"), ("loss", "costs")) if by[verdict]]
+    if by["equivalent"]:
+        unchanged = len(by["equivalent"]) == len(group)
+        parts.append(f"changes nothing: {within} for {_named(group)}" if unchanged else f"leaves {_named(by['equivalent'])} {within}")
+    if by["inconclusive"]:
+        parts.append(f"is not decided for {_named_open(by['inconclusive'])}")
+    confounded = ", confounded with the reboot between" if any(one["confounded"] for one in group) else ""
+    return f"{group[0]['candidate']['arm_title']} {join(parts)}{confounded}"
+
+
+def _named_open(group: t.Sequence[Comparison]) -> str:
+    """Name undecided workloads with what would decide them."""
+    if len(group) > NAMED:
+        return f"{len(group)} workloads"
+    return join([f"{one['title']} ({_what_would_decide(one)})" for one in group])
+
+
+def _what_would_decide(one: Comparison) -> str:
+    if one["n"] < paired.LEAST_BLOCKS:
+        return f"{one['n']} of at least {paired.LEAST_BLOCKS} blocks"
+    needs = _blocks_needed(one)
+    more = f"about {needs} blocks would decide" if needs and needs <= MOST_BLOCKS else "it scatters too much for more blocks to decide"
+    return f"{signed(one['ci_low'])} to {signed(one['ci_high'])}; {more}"
 
 
 def _observed(result: Result) -> list[str]:
@@ -212,7 +277,8 @@ def _without_comparison(result: Result, comparisons: t.Sequence[Comparison]) -> 
     reason = host_comparisons.why_not_compared(result)
     if host_comparisons.is_compared(result):
         reason = f"no block has good samples {'with every online thread busy ' if smt else ''}on both sides"
-    what = "SMT on and off were" if smt else f"{_capital(_join(list(host_comparisons.other_arms(result).values())))} was"
+    others = list(host_comparisons.other_arms(result).values())
+    what = "SMT on and off were" if smt else f"{_capital(join(others))} {_verb(others, 'was', 'were')}"
     return f"{what} not compared here: {_clause(reason)}. {_from_placements(result, comparisons)}"
 
 
@@ -226,7 +292,7 @@ def _from_placements(result: Result, comparisons: t.Sequence[Comparison]) -> str
         group = [one for one in comparisons if one["effect"] == effect and one["primary"] and one["n"] >= paired.LEAST_BLOCKS]
         if group:
             parts = [f"{_times(one)} {base} ({one['title']})" for one in group[:1]] + [f"{_times(one)} ({one['title']})" for one in group[1:NAMED]]
-            return f"As it is now, {subject} {_join(parts)}."
+            return f"As it is now, {subject} {join(parts)}."
     if _background_load(result):
         return "The measurement tells nothing of sharing a core, because of background load on the CPUs."
     return _second_core(comparisons) or "Nothing could be measured here about sharing a core."
@@ -261,7 +327,8 @@ def _confidence_text(used: t.Sequence[Comparison]) -> str:
         return "There is no comparison to be sure of."
     blocks = sorted({one["n"] for one in used})
     number = f"{blocks[0]}" if len(blocks) == 1 else f"{blocks[0]} to {blocks[-1]}"
-    family = f" for the {used[0]['family']} workloads combined" if used[0]["family"] > 1 else ""
+    counted = "workloads" if len(set(map(host_comparisons.sides_of, used))) == 1 else "comparisons"
+    family = f" for the {used[0]['family']} {counted} combined" if used[0]["family"] > 1 else ""
     sentences = [
         (
             f"{number} interleaved {'block' if blocks[-1] == 1 else 'blocks'}, paired; {percent(used[0]['confidence'])} confidence{family};"
@@ -289,9 +356,13 @@ def _costs(result: Result, comparisons: t.Sequence[Comparison]) -> list[str]:
         if (one["kind"], one["placement"]) == ("arm", placements.SINGLE) and one["primary"] and one["verdict"] in ("gain", "loss") and not one["confounded"]
     )
     costs += _other_side(comparisons)
-    names = exposed(result)
+    names = exposure.exposed(result)
     if names:
-        costs.append(f"With SMT on the kernel calls this host vulnerable to {_join(names)}; speed says nothing about that.")
+        costs.append(f"With SMT on the kernel calls this host vulnerable to {join(names)}; speed says nothing about that.")
+    for arm in exposure.of_arms(result):
+        opened = [name for name, state in arm.states.items() if state == exposure.OPENED]
+        if opened:
+            costs.append(f"{_capital(arm.title)} ends the mitigation of {join(opened)} ({arm.basis}); speed says nothing about that.")
     return costs
 
 
@@ -310,12 +381,6 @@ def _other_side(comparisons: t.Sequence[Comparison]) -> list[str]:
         if not one["confounded"]
     ]
     return sentences if len(sentences) <= NAMED else [*sentences[:NAMED], f"The same holds for {len(sentences) - NAMED} further metrics."]
-
-
-def exposed(result: Result) -> list[str] | None:
-    """Return the vulnerabilities that are open because siblings are online, or None when the kernel lists none at all."""
-    known = result["facts"]["vulnerabilities"]
-    return sorted(name for name, entry in known.items() if entry["smt"] == "vulnerable") if known else None
 
 
 def _cautions(result: Result) -> list[str]:
@@ -392,7 +457,10 @@ def more_to_measure(result: Result, main: t.Sequence[Comparison]) -> dict[str, t
         None where nothing is undecided, else ``{blocks, seconds, text}``; a number that cannot be estimated is None.
     """
     if any(one["confounded"] for one in main):
-        advice = f"One boot in each state cannot tell SMT from what else differs between two boots: measure several (smt_eval_boots: {paired.LEAST_BLOCKS})."
+        state, what = ("state", "SMT") if all(map(host_comparisons.is_of_smt, main)) else ("arm", "the arms")
+        advice = (
+            f"One boot in each {state} cannot tell {what} from what else differs between two boots: measure several (smt_eval_boots: {paired.LEAST_BLOCKS})."
+        )
         return {"blocks": None, "seconds": None, "text": advice}
     open_ones = [one for one in main if one["verdict"] == "inconclusive"]
     if not open_ones:
@@ -492,5 +560,6 @@ def _clause(text: str) -> str:
     return text.strip().rstrip(".")
 
 
-def _join(parts: t.Sequence[str]) -> str:
+def join(parts: t.Sequence[str]) -> str:
+    """Return ``a``, ``a and b`` or ``a, b and c``."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}" if parts else ""

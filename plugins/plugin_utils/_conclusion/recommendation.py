@@ -12,9 +12,9 @@ import dataclasses
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, streams
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, exposure, streams
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison, Result
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, outcomes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,14 +39,16 @@ def recommend(result: Result, comparisons: t.Sequence[Comparison], licence: Lice
         licence: the price of licensed software, or None.
 
     Returns:
-        ``{choice, decided_by, agreed, reasons, measure, arms}``. ``choice`` is a value of :mod:`conclusion`; ``decided_by`` is
+        ``{choice, decided_by, agreed, reasons, measure, arms, best, better_than_baseline, pairs}``.
+        ``choice`` is a value of :mod:`conclusion`; ``decided_by`` is
         ``performance``, ``other reasons`` or None; ``agreed`` is true when a side is chosen and no reason points to the other one; each reason
         is ``{about, points_to, text, ...}`` with ``about`` one of ``performance``, ``vulnerability``, ``licence`` and ``points_to`` ``on``,
         ``off`` or None; ``measure`` is None or ``{blocks, seconds, text}``, how much more to measure, with None for unknown numbers. ``arms`` has
         one ``{name, title, outcome, reasons, measure}`` for each arm that has nothing to do with SMT, with ``outcome`` from
-        :func:`conclusion.outcome`; about these nothing is chosen.
+        :func:`outcomes.outcome`; about these nothing is chosen. ``best``,
+        ``better_than_baseline`` and ``pairs`` are those of :class:`outcomes.Standing`, of all arms.
     """
-    main = conclusion.deciding(comparisons, streams.curves(result, comparisons))
+    main = outcomes.deciding(comparisons, streams.curves(result, comparisons))
     performance = conclusion.recommendation(main)
     others = [*_vulnerabilities(result), *_licence(result, main, licence)]
     sides = {reason["points_to"] for reason in others} - {None}
@@ -62,16 +64,18 @@ def recommend(result: Result, comparisons: t.Sequence[Comparison], licence: Lice
         "reasons": reasons,
         "measure": conclusion.more_to_measure(result, main),
         "arms": [_arm(result, comparisons, *arm) for arm in host_comparisons.other_arms(result).items()],
+        **outcomes.standing(result, comparisons).described(),
     }
 
 
 def _arm(result: Result, comparisons: t.Sequence[Comparison], name: str, title: str) -> dict[str, t.Any]:
-    """Return the outcome of an arm that has nothing to do with SMT."""
-    group = [one for one in host_comparisons.of_other_arms(comparisons) if one["effect"] == name]
+    """Return the outcome of an arm other than SMT on and off against the baseline."""
+    found = host_comparisons.against_baseline(host_comparisons.of_other_arms(comparisons), result["arms"])
+    group = [one for one in found if one["effect"] == name]
     return {
         "name": name,
         "title": title,
-        "outcome": conclusion.outcome(group),
+        "outcome": outcomes.outcome(group),
         "reasons": [_performance(result, one) for one in group],
         "measure": conclusion.more_to_measure(result, group),
     }
@@ -94,7 +98,7 @@ def _performance(result: Result, one: Comparison) -> dict[str, t.Any]:
 def _vulnerabilities(result: Result) -> list[dict[str, t.Any]]:
     return [
         {"about": "vulnerability", "name": name, "points_to": conclusion.OFF, "text": f"with SMT on the kernel calls this host vulnerable to {name}"}
-        for name in conclusion.exposed(result) or ()
+        for name in exposure.exposed(result) or ()
     ]
 
 

@@ -23,7 +23,7 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, machines, paired, streams, usage
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, exposure, machines, paired, streams, usage
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, hardware_classes
@@ -61,6 +61,7 @@ class Settings:
         licence: the price of licensed software, or None.
         before: results of an earlier run for a comparison.
         other_runs: results of each of other runs, whose machines are set beside those of this one.
+        compare: which arms are compared, one of ``comparisons.COMPARE``.
     """
 
     margin: float = 0.01
@@ -68,6 +69,7 @@ class Settings:
     licence: recommendation.Licence | None = None
     before: tuple[Path, ...] = ()
     other_runs: tuple[tuple[Path, ...], ...] = ()
+    compare: str = host_comparisons.BASELINE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,7 +186,7 @@ def summarise(result: dict[str, t.Any], file: str, settings: Settings) -> dict[s
         file: name of the result file.
         settings: of the report.
     """
-    comparisons = host_comparisons.compare_host(result, settings.margin, settings.confidence)
+    comparisons = host_comparisons.compare_host(result, settings.margin, settings.confidence, settings.compare)
     measured = host_comparisons.levels(result, settings.confidence)
     reboot = (result["facts"].get("boot") or {}).get("reboot_required") if isinstance(result["facts"].get("boot"), dict) else None
     return {
@@ -211,7 +213,8 @@ def summarise(result: dict[str, t.Any], file: str, settings: Settings) -> dict[s
         "not_measured": host_comparisons.not_measured(result),
         "failures": host_comparisons.failures(result),
         "restored": result["restored"],
-        "vulnerable": conclusion.exposed(result),
+        "vulnerable": exposure.exposed(result),
+        "exposure": [dataclasses.asdict(one) for one in exposure.of_arms(result)],
         "reboot_required": reboot if isinstance(reboot, bool) else None,
         "disagreement": sibling_cache.disagreement(result["facts"].get("measured")),
     }

@@ -39,6 +39,9 @@ VERDICTS = {
     "equivalent": ("var(--even)", "square"),
     "inconclusive": ("var(--unsure)", "circle"),
 }
+# The look of a row of a forest plot that stands for what the rows below it are compared with.
+BASELINE = "baseline"
+LOOKS = {**VERDICTS, BASELINE: (INK, "diamond")}
 # Colour and shape of each arm in the order of the result, the baseline first; no two colours differ by red and green alone.
 ARM_COLOURS = ("var(--on)", "var(--off)", "var(--arm-3)", "var(--arm-4)", "var(--arm-5)", "var(--arm-6)", "var(--arm-7)", "var(--arm-8)")
 ARM_SHAPES = ("circle", "diamond", "square", "triangle-up", "cross", "triangle-down", "triangle-left", "triangle-right")
@@ -135,7 +138,7 @@ def _colour(**more: t.Any) -> Spec:
 
 
 def _by_verdict(place: int) -> Spec:
-    return {"field": "verdict", "type": "nominal", "legend": None, "scale": {"domain": list(VERDICTS), "range": [look[place] for look in VERDICTS.values()]}}
+    return {"field": "verdict", "type": "nominal", "legend": None, "scale": {"domain": list(LOOKS), "range": [look[place] for look in LOOKS.values()]}}
 
 
 def _label(**more: t.Any) -> Spec:
@@ -194,6 +197,13 @@ def _forest() -> Spec:
             {"data": {"values": [{}]}, "mark": {"type": "rule", "opacity": 0, "color": INK}, "encoding": {"x": {"value": WIDTH}, "x2": {"value": "@end"}}},
             _head("'← ' + left", "right", WIDTH / 2, -8),
             _head("right + ' →'", "left", WIDTH / 2, 8),
+            # The last layer, because the order of rows is that in which the layers name them.
+            {
+                "data": _data(),
+                "transform": [{"filter": f"datum.verdict == '{BASELINE}'"}],
+                "mark": {"type": "rule", "color": MUTED, "strokeWidth": 1},
+                "encoding": {"y": {**y, "bandPosition": 0}, "x": {"value": 0}, "x2": {"value": WIDTH}},
+            },
         ],
     }
 
@@ -458,7 +468,7 @@ def forest(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: 
     """Draw ratios with their intervals on a log axis, with the line at 1 and the margin band.
 
     Args:
-        rows: ``{label, ratio, low, high, verdict, text}`` each.
+        rows: ``{label, ratio, low, high, verdict, text}`` each; the verdict :data:`BASELINE` begins a group with what the others of it are compared with.
         margin: half width of the band.
         sides: the meaning of the sides left and right of 1.
         label: the alternative text.

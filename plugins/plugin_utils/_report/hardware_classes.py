@@ -21,7 +21,7 @@ else:
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import selection
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, outcomes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 
 # With fewer hosts quartiles are meaningless.
@@ -40,14 +40,16 @@ def row(summary: dict[str, t.Any], page: str) -> Row:
     """Return the overview's row of one host, small enough for thousands: its conclusion and its comparisons of the whole machine."""
     keep = ("effect", "ratio", "ci_low", "ci_high", "verdict", "baseline_value", "candidate_value", "better", "margin", "confounded")
     recommended = summary["recommendation"]
-    subject = None if summary["concerns_smt"] else " and ".join(dict.fromkeys(_arm_title(arm["name"]) for arm in recommended["arms"]))
-    others = host_comparisons.of_other_arms(summary["comparisons"])
+    arm_titles = list(dict.fromkeys(_arm_title(arm["name"]) for arm in recommended["arms"]))
+    subject = None if summary["concerns_smt"] else " and ".join(arm_titles)
+    others = host_comparisons.against_baseline(host_comparisons.of_other_arms(summary["comparisons"]), summary["arms"])
     return {
         **{key: summary[key] for key in ("host", "run", "outcome", "hardware_class", "vulnerable", "reboot_required", "disagreement", "file")},
         "page": page,
         "recommendation": recommended["choice"],
         "agreed": recommended["agreed"],
         "subject": subject,
+        "arms": arm_titles,
         "title": _conclusion_title(subject, recommended["choice"], others),
         "sentence": summary["conclusion"]["sentence"],
         "basis": summary["conclusion"]["basis"],
@@ -56,7 +58,7 @@ def row(summary: dict[str, t.Any], page: str) -> Row:
         "restored": summary["restored"].get("ok") if summary["restored"] else None,
         "differences": (summary["restored"] or {}).get("differences") or [],
         "workloads": {
-            series(one): {"title": _title(one), "name": one["title"], **{key: one[key] for key in keep}}
+            series(one): {"title": _title(one), "name": one["title"], "of_smt": host_comparisons.is_of_smt(one), **{key: one[key] for key in keep}}
             for one in [*host_comparisons.of_smt(summary["comparisons"]), *others]
         },
     }
@@ -67,7 +69,14 @@ def _arm_title(name: str) -> str:
 
 
 def _conclusion_title(subject: str | None, choice: str, others: t.Sequence[dict[str, t.Any]]) -> str:
-    return report_text.RECOMMENDATION_TITLES[choice] if subject is None else report_text.outcome_title(subject, conclusion.outcome(others))
+    """Return a short title: what is chosen about SMT, and the outcome of each other arm."""
+    by_arm: dict[str, list[dict[str, t.Any]]] = {}
+    for one in others:
+        by_arm.setdefault(one["effect"], []).append(one)
+    found = [report_text.outcome_title(_arm_title(arm), outcomes.outcome(group)) for arm, group in by_arm.items()]
+    if subject is None:
+        return ", ".join([report_text.RECOMMENDATION_TITLES[choice], *found])
+    return ", ".join(found) or report_text.outcome_title(subject, outcomes.outcome([]))
 
 
 def _environment(summary: dict[str, t.Any]) -> dict[str, str]:
@@ -78,17 +87,22 @@ def _environment(summary: dict[str, t.Any]) -> dict[str, str]:
 
 
 def series(one: dict[str, t.Any]) -> str:
-    """Return the key of a comparison: its workload, parameter value and, for an arm other than SMT off, placement and arm."""
+    """Return the key of a comparison: its workload, parameter value and, for other arms than SMT off against on, placement and arms."""
     name = one["workload"] if one.get("parameter") is None else f"{one['workload']} {one['parameter']:g}"
-    return str(name if one["effect"] == arms.SMT_OFF else f"{name}, {one['placement']}, {one['effect']}")
+    return str(name if host_comparisons.is_of_smt(one) else f"{name}, {one['placement']}, {one['effect']}{_against(one, one['baseline']['arm'])}")
+
+
+def _against(one: dict[str, t.Any], baseline: str) -> str:
+    """Name the baseline where it is not the host as it was found."""
+    return "" if one["baseline"]["arm"] == arms.AS_FOUND else f" against {baseline}"
 
 
 def _title(one: dict[str, t.Any]) -> str:
     """Return the display title of a comparison."""
-    if one["effect"] == arms.SMT_OFF:
+    if host_comparisons.is_of_smt(one):
         return str(one["title"])
     where = [] if one["placement"] == host_comparisons.WHOLE_MACHINE else [placements.title(one["placement"])]
-    return ", ".join([one["title"], *where, _arm_title(one["effect"])])
+    return ", ".join([one["title"], *where, f"{_arm_title(one['effect'])}{_against(one, _arm_title(one['baseline']['arm']))}"])
 
 
 def subjects(rows: t.Sequence[Row]) -> list[str | None]:
@@ -100,7 +114,12 @@ def compared(rows: t.Sequence[Row]) -> str:
     """Describe what the comparisons of these hosts compare."""
     found = subjects(rows)
     parts = ["SMT off against SMT on with every online thread busy"] if not found or None in found else []
-    return "; ".join([*parts, *(f"{subject} against the baseline" for subject in found if subject)])
+    return "; ".join([*parts, *(f"{title} against the baseline" for title in [*beside_smt(rows), *filter(None, found)])])
+
+
+def beside_smt(rows: t.Sequence[Row]) -> list[str]:
+    """Return the titles of the other arms of runs that are about SMT."""
+    return sorted({title for row in rows if row["subject"] is None for title in row["arms"]})
 
 
 def by_class(rows: t.Sequence[Row], margin: float, confidence: float) -> list[dict[str, t.Any]]:
@@ -136,15 +155,16 @@ def _class(name: str | None, subject: str | None, members: t.Sequence[Row], marg
     # The order of boots is the same on all hosts: more hosts do not separate the change from the reboot.
     confounded = [any(one["confounded"] for _host, one in hosts[key]) for key in found]
     judged = [{**one, "confounded": mixed} for one, mixed in zip(paired.compare_family(family, margin, confidence), confounded)]
-    effects = [hosts[key][0][1]["effect"] for key in found]
-    recommendation = conclusion.recommendation([one for one, effect in zip(judged, effects) if effect == arms.SMT_OFF])
+    first = [hosts[key][0][1] for key in found]
+    recommendation = conclusion.recommendation([one for one, about in zip(judged, first) if about["of_smt"]])
+    others = [{**one, "effect": about["effect"]} for one, about in zip(judged, first) if not about["of_smt"]]
     return {
         "hardware_class": name,
         "subject": subject,
         "hosts": len(members),
         "recommendation": recommendation,
         "counts": counts,
-        "title": _conclusion_title(subject, recommendation, judged),
+        "title": _conclusion_title(subject, recommendation, others),
         "vulnerable": sum(1 for one in members if one["vulnerable"]),
         "reboot_required": sum(1 for one in members if one["reboot_required"]),
         "workloads": [{**_spread(key, hosts[key]), **one} for key, one in zip(found, judged)],
@@ -156,7 +176,7 @@ def _spread(key: str, hosts: t.Sequence[tuple[str, dict[str, t.Any]]]) -> dict[s
     logs = numpy.log(list(ratios.values()))
     return {
         "workload": key,
-        **{name: hosts[0][1][name] for name in ("title", "name")},
+        **{name: hosts[0][1][name] for name in ("title", "name", "of_smt")},
         "ratios": list(ratios.values()),
         "least": min(ratios.values()),
         "most": max(ratios.values()),

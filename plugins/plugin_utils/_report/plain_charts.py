@@ -209,7 +209,10 @@ def _forest(canvas: _Canvas, picture: charts.Picture) -> None:
     left, top, place = _ratio_frame(canvas, picture.params, height)
     for number, row in enumerate(rows):
         y = top + height * (number + 0.5) / len(rows)
-        colour, shape = charts.VERDICTS[row["verdict"]]
+        colour, shape = charts.LOOKS[row["verdict"]]
+        if row["verdict"] == charts.BASELINE:
+            above = top + height * number / len(rows)
+            canvas.line((left, above), (left + charts.WIDTH, above), charts.MUTED)
         canvas.text(left - 8, y, row["key"].partition(charts.MARK)[2], "end")
         canvas.line((place(row["low"]), y), (place(row["high"]), y), colour, 3)
         canvas.symbol(shape, place(row["ratio"]), y, 6, colour)

@@ -10,7 +10,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, outcomes
 
 EFFECT_TITLES = {
     "cost_of_sharing": "two workers on one core against two on two cores",
@@ -24,6 +24,8 @@ EFFECT_TITLES = {
     "packing": "workers on siblings first against as many on separate cores first",
     "other_cpus": "workers on other CPUs against as many on the first ones",
 }
+# Arms beyond this number are counted in a question, not named.
+MOST_ASKED = 4
 SIDES_OF_SMT = ("better with SMT on", "better with SMT off")
 SIDES_OF_ARMS = ("worse than the baseline", "better than the baseline")
 RECOMMENDATION_TITLES = {
@@ -35,21 +37,38 @@ RECOMMENDATION_TITLES = {
     conclusion.NOT_COMPARED: "not compared",
 }
 OUTCOME_TITLES = {
-    conclusion.WORSE: "worse",
-    conclusion.BETTER: "better",
-    conclusion.EQUAL: "no difference",
+    outcomes.WORSE: "worse",
+    outcomes.BETTER: "better",
+    outcomes.EQUAL: "no difference",
     conclusion.BY_WORKLOAD: "by workload",
     conclusion.UNDECIDED: "not decided",
     conclusion.NOT_COMPARED: "not compared",
 }
 
 
+def question(summary: dict[str, t.Any]) -> str:
+    """Return the question that a host's evaluation was to answer."""
+    others = [arm["title"] for arm in summary["recommendation"]["arms"]]
+    asked = {arm["name"]: arm["title"] for arm in [*summary["arms"], *summary["arms_left_out"]]}
+    if not others:
+        return "Should SMT be on here?"
+    if len(asked) < 3:
+        return f"What does {' and '.join(others)} do here?"
+    return f"Which of {conclusion.join(list(asked.values()))} is best here?" if len(asked) <= MOST_ASKED else f"Which of these {len(asked)} arms is best here?"
+
+
+def is_of_smt_alone(summary: dict[str, t.Any]) -> bool:
+    """Return whether a host's evaluation has no other arm than those of SMT, or none at all."""
+    return not summary["recommendation"]["arms"]
+
+
 def conclusion_title(summary: dict[str, t.Any]) -> str:
     """Return a short title for what a host's summary concludes, about SMT or about the other arms of its run."""
     recommendation = summary["recommendation"]
-    if summary["concerns_smt"]:
-        return RECOMMENDATION_TITLES[recommendation["choice"]]
-    return ", ".join(outcome_title(arm["title"], arm["outcome"]) for arm in recommendation["arms"])
+    if not is_of_smt_alone(summary) and len(summary["arms"]) > 2 and recommendation["best"]:
+        return f"{next(arm['title'] for arm in summary['arms'] if arm['name'] == recommendation['best'])} is best"
+    of_smt = [RECOMMENDATION_TITLES[recommendation["choice"]]] if summary["concerns_smt"] else []
+    return ", ".join([*of_smt, *(outcome_title(arm["title"], arm["outcome"]) for arm in recommendation["arms"])])
 
 
 def outcome_title(arm: str, outcome: str) -> str:
@@ -102,6 +121,12 @@ def change_and_interval(one: dict[str, t.Any]) -> str:
         return f"{conclusion.signed(one['ratio'])} (no interval)"
     value, low, high = (conclusion.signed(one[name], one) for name in ("ratio", "ci_low", "ci_high"))
     return f"{value} ({low.removesuffix(' %')} to {high})"
+
+
+def ratio_row(one: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Return a comparison as a row of :func:`charts.forest`, without a label."""
+    ends = {"low": one["ci_low"] or one["ratio"], "high": one["ci_high"] or one["ratio"]}
+    return {"ratio": one["ratio"], **ends, "verdict": one["verdict"], "text": change_and_interval(one)}
 
 
 def cpu_list(value: t.Any) -> str:

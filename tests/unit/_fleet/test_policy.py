@@ -215,6 +215,9 @@ def test_a_result_is_read_as_its_report_reads_it():
     assert (one.host, one.hardware_class, one.run) == ("web01", CLASS, result["run"])
     assert one.choice in (conclusion.ON, conclusion.OFF, conclusion.EITHER, conclusion.BY_WORKLOAD, conclusion.UNDECIDED)
     assert decisions.conclude(result_maker.policy_result(), NOW) is None
+    assert decisions.conclude(result_maker.result(arms={"smt_on": 1.0, "isolated": 1.2}, blocks=5), NOW) is None
+    many = result_maker.result(arms={"smt_on": 1.0, "smt_off": 1.0, "isolated": 1.2}, blocks=8)
+    assert decisions.conclude(many, NOW).choice == conclusion.ON
     result["facts"]["hardware_class"] = None
     assert decisions.conclude(result, NOW) is None
 

@@ -77,9 +77,9 @@ def usual_fixture(tmp_path_factory):
     return built(tmp_path_factory.mktemp("usual"), result_maker.result(workloads={"gzip": result_maker.GZIP, "even": EVEN}))
 
 
-@pytest.fixture(scope="module", name="attacked")
-def attacked_fixture(tmp_path_factory):
-    return built(tmp_path_factory.mktemp("attacked"), result_maker.hostile(ATTACK))
+@pytest.fixture(scope="module", name="attacked", params=[None, dict.fromkeys(("smt_on", "smt_off", "isolated", "mitigations_off"), 1.0)], ids=["two", "four"])
+def attacked_fixture(request, tmp_path_factory):
+    return built(tmp_path_factory.mktemp("attacked"), result_maker.hostile(ATTACK, arms=request.param), compare="all")
 
 
 def test_the_page_says_how_to_measure_the_same_again(tmp_path):
@@ -546,6 +546,19 @@ def test_the_task_says_what_it_changes_and_changes_nothing_twice(tmp_path):
     assert first["hosts"][0]["recommendation"] == "on"
     _process, second = played(tmp_path, smt_report_run_dir=str(run_dir))
     assert second["changed"] is False and second["files"] == []
+
+
+def test_the_task_compares_every_two_arms_where_that_is_asked_for(tmp_path):
+    run_dir = tmp_path / "run"
+    result_files.save(run_dir, result_maker.result(arms={"as_found": 1.0, "overcommit_strict": 1.2, "panic_on_oom": 0.9}, blocks=6, shape=(1, 2, 2)))
+    best = {}
+    for asked in ({}, {"smt_report_compare": "all"}):
+        process, _registered = played(tmp_path, smt_report_run_dir=str(run_dir), **asked)
+        assert process.returncode == 0, process.stdout + process.stderr
+        best[asked.get("smt_report_compare")] = json.loads((run_dir / "results.json").read_text())["hosts"][0]["recommendation"]["best"]
+    assert best == {None: None, "all": "overcommit_strict"}
+    process, _registered = played(tmp_path, smt_report_run_dir=str(run_dir), smt_report_compare="some")
+    assert process.returncode != 0 and "must be one of: baseline, all, got: some" in process.stdout
 
 
 def test_the_task_names_what_it_cannot_use(tmp_path):

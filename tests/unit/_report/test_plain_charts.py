@@ -24,7 +24,7 @@ def curve(draw, values, *more):
 
 def pictures(values):
     """A chart of each kind of these values, all above zero."""
-    ratios = [{"label": ATTACK, "ratio": 0.9, "low": 0.8, "high": 20.0, "verdict": one, "text": ATTACK} for one in charts.VERDICTS]
+    ratios = [{"label": ATTACK, "ratio": 0.9, "low": 0.8, "high": 20.0, "verdict": one, "text": ATTACK} for one in charts.LOOKS]
     many = [{"label": ATTACK, "ratios": [0.5, 1.0, 1.2], "ratio": 1.0, "verdict": one, "text": ATTACK} for one in charts.VERDICTS]
     sampled = [{"arm": arm, "value": value} for arm in ARMS for value in values]
     levels = [{"label": ATTACK, "arm": arm, "value": value, "low": value / 2, "high": value * 9, "text": ATTACK} for arm in ARMS for value in values]

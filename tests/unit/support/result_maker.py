@@ -16,6 +16,7 @@ import math
 import random
 import tempfile
 
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import order as block_order, selection
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist as host_cpulist, files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import placement
@@ -23,6 +24,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads.metrics 
 
 START = datetime.datetime(2026, 1, 2, 3, 4, 5)
 ORDER = ("single", "same_cpu", "siblings", "cores", "one_per_core", "all_threads")
+# Arms in which one thread of each core is online.
+ONE_THREAD = ("smt_off", "nosmt", "nosmt_force", "mitigations_auto_nosmt")
 GZIP = {"rate": 100.0, "share": 0.625, "unit": "MB/s", "title": "gzip of a fixed stream"}
 
 
@@ -41,6 +44,11 @@ def machine(sockets=2, cores=2, threads=2):
 def arm(name, title, baseline):
     """An arm of a result."""
     return {"name": name, "title": title, "baseline": baseline, "settings": {}}
+
+
+def title_of(name):
+    """The title of an arm."""
+    return selection.title(name) or name.replace("_", " ")
 
 
 def cpulist(cpus):
@@ -112,6 +120,7 @@ def result(
     compared=True,
     reason="no core of this host has a second thread",
     names=ORDER,
+    arms=None,
     **changes,
 ):
     """A result document.
@@ -129,6 +138,7 @@ def result(
         compared: whether SMT was switched
         reason: why SMT was not switched, where it was not
         names: of the placements
+        arms: other arms than SMT on and off, the baseline first: name -> what it multiplies each worker's value by, a number or one for each workload
         changes: top-level fields to replace
     """
     workloads = {"gzip": GZIP} if workloads is None else workloads
@@ -137,24 +147,28 @@ def result(
     everything = [cpu for group in groups for cpu in group]
     primaries = [group[0] for group in groups]
     online = {"smt_on": everything, "smt_off": primaries} if compared else {"as_found": everything}
+    if arms:
+        online = {name: primaries if name in ONE_THREAD else everything for name in arms}
     plan = {name: spots(groups, packages, usable, names) for name, usable in online.items()}
     order = []
     for block in range(blocks):
         items = [
             (arm_name, name, spot)
-            for arm_name in online
+            for arm_name in (block_order.of_block(list(online), block) if arms else online)
             for name in workloads
             for spot in names
             if plan[arm_name][spot]["workers"] and not plan[arm_name][spot]["same_as"]
         ]
-        order += [(block, item) for item in (items if block % 2 == 0 else reversed(items))]
+        order += [(block, item) for item in (items if arms or block % 2 == 0 else reversed(items))]
     samples = []
     for index, (block, (arm_name, name, spot)) in enumerate(order):
         workers = [list(host_cpulist.parse(cpus)) for cpus in plan[arm_name][spot]["workers"]]
         level = drift * index / max(1, len(order) - 1)
         workload = workloads[name]
         model = workload.get("model", functools.partial(modelled, groups, workload))
-        values = [value * math.exp(level + source.gauss(0, noise)) for value in model(arm_name, spot, workers)]
+        factor = (arms or {}).get(arm_name, 1.0)
+        factor = factor.get(name, 1.0) if isinstance(factor, dict) else factor
+        values = [factor * value * math.exp(level + source.gauss(0, noise)) for value in model(arm_name, spot, workers)]
         metric, primary = next(iter(declared(workload).items()))
         busy = {str(cpu) for worker in workers for cpu in worker}
         samples.append(
@@ -237,7 +251,7 @@ def result(
             "microcode": "0x1",
             "nominal_mhz": 2500.0,
         },
-        "arms": [arm("smt_on", "SMT on", True), arm("smt_off", "SMT off", False)] if compared else [arm("as_found", "as found", True)],
+        "arms": [arm(name, title_of(name), name == next(iter(online))) for name in online],
         "arms_left_out": []
         if compared
         else [{"name": name, "title": title, "reason": reason} for name, title in (("smt_on", "SMT on"), ("smt_off", "SMT off"))],
@@ -324,13 +338,14 @@ def spoilt(value, attack):
     return attack if isinstance(value, str) else value
 
 
-def hostile(attack, host="evil"):
-    """A result whose every free text is an attack."""
-    document = spoilt(result(host=f"{host}{attack}", workloads={"gzip": {**GZIP, "title": attack, "unit": attack}}, blocks=5), attack)
+def hostile(attack, host="evil", **options):
+    """A result whose every free text is an attack; options as for :func:`result`."""
+    document = spoilt(result(host=f"{host}{attack}", workloads={"gzip": {**GZIP, "title": attack, "unit": attack}}, blocks=5, **options), attack)
     document["outcome"] = "failed"
     document["facts"].update(control=attack[:100], hypervisor=attack[:100])
     document["arms_left_out"] = [{"name": "overcommit_strict", "title": attack[:255] or "x", "reason": attack}]
-    document["arms"][0]["title"] = attack[:255] or "x"
+    for one in document["arms"]:
+        one["title"] = attack[:255] or "x"
     document["samples"][0].update(ok=False, metrics={}, error=attack)
     for sample in document["samples"][1:]:
         sample["metrics"]["throughput"]["unit"] = attack

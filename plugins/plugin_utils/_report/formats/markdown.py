@@ -31,7 +31,14 @@ def _host(host: Host) -> str:
     """Format the conclusion for a host with its numbers, for a pull request."""
     summary = host.summary
     concluded = summary["conclusion"]
-    lines = [f"## {code(summary['host'])}", "", f"**{plain(concluded['sentence'])}**", "", plain(concluded["basis"]), ""]
+    lines = [
+        f"## {code(summary['host'])}: {plain(report_text.question(summary))}",
+        "",
+        f"**{plain(concluded['sentence'])}**",
+        "",
+        plain(concluded["basis"]),
+        "",
+    ]
     sentences = [*filter(None, [concluded["next"]]), *concluded["cautions"], *concluded["costs"], report_text.restored(summary["restored"])]
     lines += [f"- {plain(one)}" for one in sentences]
     lines.append("")
@@ -41,6 +48,10 @@ def _host(host: Host) -> str:
             title = ", ".join(filter(None, [one["title"], report_text.metric(one)]))
             cells = [title, report_text.compared(one), report_text.change_and_interval(one)]
             lines.append(f"| {' | '.join(map(plain, cells))} | {one['verdict']} | {one['n']} |")
+        lines.append("")
+    if summary["exposure"]:
+        lines += ["What each arm leaves open of the kernel's list of vulnerabilities:", ""]
+        lines += [f"- {plain(one['title'])}: {plain(one['text'])} ({one['basis']})" for one in summary["exposure"]]
         lines.append("")
     missing = [*summary["not_measured"], *summary["failures"]]
     if missing:
@@ -55,4 +66,4 @@ def _tail(refused: t.Sequence[Refused]) -> str:
     return "\n".join(["## Refused", "", *(f"- {code(one.file)}: {plain(one.reason)}" for one in refused), ""]) if refused else ""
 
 
-FORMAT = Format(name="summary.md", head="# Should SMT be on here?\n\n", host=_host, tail=_tail)
+FORMAT = Format(name="summary.md", head="# What was evaluated, by host\n\n", host=_host, tail=_tail)

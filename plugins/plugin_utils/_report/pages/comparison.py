@@ -32,7 +32,7 @@ def render(before: t.Sequence[hardware_classes.Row], after: t.Sequence[hardware_
     pairs = [(earlier[row["host"]], row) for row in after if row["host"] in earlier]
     lines = [line for pair in pairs for line in _lines(*pair)]
     compared = hardware_classes.compared([row for _before, row in pairs])
-    effect = "SMT" if not any(row["subject"] for _before, row in pairs) else "what was switched"
+    effect = "SMT" if not any(row["arms"] for _before, row in pairs) else "what was switched"
     return frame.render(
         "compare.html.j2",
         hosts=len(pairs),
@@ -109,7 +109,7 @@ def _workloads(pairs: t.Sequence[tuple[hardware_classes.Row, hardware_classes.Ro
         return None
     family = [([old["ratio"] for old, _new in hosts], [new["ratio"] for _old, new in hosts], "higher") for hosts in both.values()]
     judged = [{"title": hosts[0][1]["title"], **one} for hosts, one in zip(both.values(), paired.compare_family(family, margin, confidence))]
-    rows = [{"label": one["title"], **host_page.ratio_row(one)} for one in judged]
+    rows = [{"label": one["title"], **report_text.ratio_row(one)} for one in judged]
     return {"judged": judged, "chart": host_page.forest(rows, judged, ("does worse than before", "does better than before"))}
 
 

@@ -60,37 +60,43 @@ def render(rows: t.Sequence[hardware_classes.Row], refused: t.Sequence[Refused],
 
 def _question(rows: t.Sequence[hardware_classes.Row]) -> str:
     found = hardware_classes.subjects(rows)
-    others = " and ".join(subject for subject in found if subject)
-    questions = [*(["Should SMT be on?"] if not found or None in found else []), *([f"What does {others} do?"] if others else [])]
+    others = [*hardware_classes.beside_smt(rows), *filter(None, found)]
+    does = "does" if len(others) == 1 else "do"
+    questions = [*(["Should SMT be on?"] if not found or None in found else []), *([f"What {does} {' and '.join(others)} do?"] if others else [])]
     return " ".join(questions)
 
 
 def _charts(rows: t.Sequence[hardware_classes.Row], classes: t.Sequence[dict[str, t.Any]]) -> list[tuple[str, charts.Picture]]:
-    """Return a title and a chart for each subject."""
+    """Return a title and a chart for each subject, with SMT off against on apart from other arms of the same runs."""
     found = []
     for subject in hardware_classes.subjects(rows):
-        sides = report_text.SIDES_OF_ARMS if subject else report_text.SIDES_OF_SMT
-        chart = _chart([row for row in rows if row["subject"] == subject], [one for one in classes if one["subject"] == subject], sides)
-        if chart:
-            found.append((f"{subject} against the baseline" if subject else "SMT off against SMT on", chart))
+        members = [row for row in rows if row["subject"] == subject], [one for one in classes if one["subject"] == subject]
+        kinds = [(True, report_text.SIDES_OF_SMT, "SMT off against SMT on")] if subject is None else []
+        for of_smt, sides, title in [*kinds, (False, report_text.SIDES_OF_ARMS, f"{subject or 'other arms'} against the baseline")]:
+            chart = _chart(*members, sides, of_smt)
+            if chart:
+                found.append((title, chart))
     return found
 
 
-def _chart(rows: t.Sequence[hardware_classes.Row], classes: t.Sequence[dict[str, t.Any]], sides: tuple[str, str]) -> charts.Picture | None:
-    """Draw few hosts one by one, many as the spread of each class."""
+def _chart(rows: t.Sequence[hardware_classes.Row], classes: t.Sequence[dict[str, t.Any]], sides: tuple[str, str], of_smt: bool) -> charts.Picture | None:
+    """Draw few hosts one by one, many as the spread of each class; either what is of SMT off against on, or all else."""
+    hosts = [(row["host"], one) for row in rows for one in row["workloads"].values() if one["of_smt"] == of_smt]
+    # With several arms a line has to say which one it is of.
+    name = "name" if len({one["effect"] for _host, one in hosts}) < 2 else "title"
     if len(rows) <= MOST_HOSTS_DRAWN:
-        hosts = [(row["host"], one) for row in rows for one in row["workloads"].values()]
-        lines = [{"label": f"{host}: {one['name']}", **host_page.ratio_row(one)} for host, one in hosts]
+        lines = [{"label": f"{host}: {one[name]}", **report_text.ratio_row(one)} for host, one in hosts]
         return host_page.forest(lines, [one for _host, one in hosts], sides)
     shown = [
         {
-            "label": f"{one['hardware_class'] or 'unknown class'}: {workload['name']}",
+            "label": f"{one['hardware_class'] or 'unknown class'}: {workload[name]}",
             **{key: workload[key] for key in ("ratios", "ratio", "verdict")},
             "text": f"{report_text.change_and_interval(workload)}, {report_text.counted(len(workload['ratios']), 'host')}",
             "margin": workload["margin"],
         }
         for one in classes
         for workload in one["workloads"]
+        if workload["of_smt"] == of_smt
     ][: host_page.MOST_ROWS_DRAWN]
     if not shown:
         return None

@@ -15,7 +15,12 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogu
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired, usage
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame, smt_metrics as smt_metrics_part, telemetry as telemetry_part
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
+    arms as arms_part,
+    frame,
+    smt_metrics as smt_metrics_part,
+    telemetry as telemetry_part,
+)
 
 # A page shows this many samples at most; the CSV has all.
 MOST_SAMPLES_SHOWN = 3000
@@ -59,10 +64,11 @@ def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, lat
         later: whether the browser renders the charts, with ``charts.js`` beside the page.
     """
     comparisons = summary["comparisons"]
+    several = len(result["arms"]) > 2
     of_smt, of_others = host_comparisons.of_smt(comparisons), host_comparisons.of_other_arms(comparisons)
-    main = [*of_smt, *of_others]
-    shown = {(host_comparisons.is_of_smt(one), one["placement"]) for one in of_smt} | set(map(id, of_others))
-    sides = report_text.SIDES_OF_SMT if of_smt and not of_others else report_text.SIDES_OF_ARMS
+    main, among = (arms_part.against_baseline(summary), arms_part.among_others(summary)) if several else ([*of_smt, *of_others], [])
+    shown = set(map(id, [*main, *among])) | (set() if several else {(True, one["placement"]) for one in of_smt})
+    sides = report_text.SIDES_OF_SMT if of_smt and not of_others and not several else report_text.SIDES_OF_ARMS
     baseline, *candidates = (arm["title"] for arm in result["arms"])
     workloads = _workloads(result, summary)
     between_arms = [one for one in comparisons if one["kind"] == "arm"]
@@ -74,15 +80,18 @@ def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, lat
         alone=alone,
         later=later,
         main=main,
-        main_chart=forest([{"label": _label(one, len(candidates) > 1), **ratio_row(one)} for one in main], main, sides),
-        compared=f"{', '.join(candidates)} against {baseline}" if candidates else None,
-        several=len(candidates) > 1,
+        among=among,
+        main_charts=arms_part.forests(main) if several else [forest([{"label": one["title"], **report_text.ratio_row(one)} for one in main], main, sides)],
+        compared=f"{'each other arm' if several else candidates[0]} against {baseline}" if candidates else None,
+        several=several,
         why_not=host_comparisons.why_not_compared(result),
         sides=sides,
         others=[one for one in between_arms if one["primary"] and id(one) not in shown and (host_comparisons.is_of_smt(one), one["placement"]) not in shown],
         further=[one for one in comparisons if not one["primary"]],
         busy=" or ".join(dict.fromkeys(placements.title(one["placement"]) for one in main)),
-        subject=None if summary["concerns_smt"] else " and ".join(arm["title"] for arm in summary["recommendation"]["arms"]),
+        question=report_text.question(summary),
+        of_smt_alone=report_text.is_of_smt_alone(summary),
+        exposure=arms_part.exposures(summary),
         effects=_effects(comparisons),
         workloads=workloads,
         machine=_machine(result),
@@ -97,17 +106,6 @@ def render(result: dict[str, t.Any], summary: dict[str, t.Any], alone: bool, lat
         samples=[_sample_cells(result, place, sample) for place, sample in enumerate(result["samples"][:MOST_SAMPLES_SHOWN])],
         facts=json.dumps(result["facts"], indent=1, sort_keys=True, ensure_ascii=False),
     )
-
-
-def _label(one: dict[str, t.Any], several: bool) -> str:
-    """Return the label of a comparison in the main chart, with its arm where there are several."""
-    return f"{one['title']}, {one['candidate']['arm_title']}" if several else str(one["title"])
-
-
-def ratio_row(one: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Return a comparison as a row of :func:`charts.forest`, without a label."""
-    ends = {"low": one["ci_low"] or one["ratio"], "high": one["ci_high"] or one["ratio"]}
-    return {"ratio": one["ratio"], **ends, "verdict": one["verdict"], "text": report_text.change_and_interval(one)}
 
 
 def forest(
@@ -129,7 +127,8 @@ def _effects(comparisons: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]
         if group:
             several = len({(one["candidate"]["placement"], one["baseline"]["placement"]) for one in group}) > 1
             rows = [
-                {"label": f"{one['title']}, {placements.title(one['candidate']['placement'])}" if several else one["title"], **ratio_row(one)} for one in group
+                {"label": f"{one['title']}, {placements.title(one['candidate']['placement'])}" if several else one["title"], **report_text.ratio_row(one)}
+                for one in group
             ]
             found.append({"effect": effect, "comparisons": group, "several": several, "chart": forest(rows, group, ("worse", "better"))})
     return found

@@ -1,0 +1,170 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What each arm leaves open of the kernel's list of vulnerabilities.
+
+What the kernel said while the host was in an arm is taken as it was read. For other arms it is inferred from what the kernel said before the run: with one
+online thread a core the part that depends on SMT is closed; a single core with two online threads keeps it open (``sched_smt_active`` of
+arch/x86/kernel/cpu/bugs.c), also where the measured work has only one of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import AS_FOUND
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Result, cores_of, cpus_of, is_compared
+
+# States of a vulnerability in an arm; of several that hold, the worst.
+NOT_AFFECTED, MITIGATED, SMT_OPEN, SMT_CLOSED = "not_affected", "mitigated", "smt_open", "smt_closed"
+VULNERABLE, OPENED, NOT_KNOWN = "vulnerable", "opened", "not_known"
+# Whether the states of an arm were read in it or are inferred.
+READ, INFERRED = "read", "inferred"
+
+# What an arm does to siblings: offline on all cores or on some, online but idle for the measured work, online.
+OFFLINE, PARTLY, IDLE, ONLINE, BY_CPUS = "offline", "partly", "idle", "online", "by_cpus"
+# Names of arms -> what they do to siblings, the first match. Other arms leave siblings and mitigations as they were found.
+_SIBLINGS = (
+    (r"smt_off|nosmt|nosmt_force|threads_per_core_1|mitigations_auto_nosmt", OFFLINE),
+    (r"smt_off_.+|threads_per_core_\d+", PARTLY),
+    (r"(one_thread_per_core|isolated)(_.+)?", IDLE),
+    (r"smt_on|mitigations_.+", ONLINE),
+    (r"maxcpus_\d+", BY_CPUS),
+)
+_NO_MITIGATIONS = "mitigations_off"
+_DEFAULT_MITIGATIONS = re.compile(r"mitigations_auto(_nosmt)?")
+_REMARKS = {
+    OFFLINE: "one thread of each core is online",
+    PARTLY: "some cores have two online threads, so it is not closed by this arm",
+    IDLE: "siblings stay online for other work, so it is not closed by this arm",
+    ONLINE: "siblings are online",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Exposure:
+    """What one arm leaves open.
+
+    Attributes:
+        name: of the arm.
+        title: of the arm.
+        basis: ``read`` where the kernel was asked in this arm, else ``inferred``.
+        states: vulnerability -> ``not_affected``, ``mitigated``, ``smt_open``, ``smt_closed`` (nothing but the part that depends on SMT was open, and this arm
+            closes it), ``vulnerable``, ``opened`` (this arm ends its mitigation) or ``not_known``.
+        text: the same in one sentence.
+    """
+
+    name: str
+    title: str
+    basis: str
+    states: dict[str, str]
+    text: str
+
+
+def exposed(result: Result) -> list[str] | None:
+    """Return the vulnerabilities that are open because siblings are online, or None when the kernel lists none at all."""
+    known = result["facts"]["vulnerabilities"]
+    return sorted(name for name, entry in known.items() if entry["smt"] == "vulnerable") if known else None
+
+
+def of_arms(result: Result) -> list[Exposure]:
+    """Return what each arm leaves open that changes siblings or mitigations, the baseline first.
+
+    Args:
+        result: a document accepted by :func:`result_files.load`.
+
+    Returns:
+        Empty where the kernel lists no vulnerabilities, nothing was compared, or no arm changes what they depend on.
+    """
+    known = result["facts"]["vulnerabilities"]
+    read = {one["arm"]: one["vulnerabilities"] for one in result.get("observations") or [] if one.get("vulnerabilities")}
+    changing = [arm for arm in result["arms"] if arm["name"] in read or siblings(arm["name"])]
+    if not known or not changing or not is_compared(result):
+        return []
+    return [_of_arm(result, arm, read.get(arm["name"])) for arm in result["arms"] if arm["baseline"] or arm in changing]
+
+
+def siblings(name: str) -> str | None:
+    """Return what an arm does to siblings; None where it leaves them and the mitigations as they were found."""
+    return next((what for pattern, what in _SIBLINGS if re.fullmatch(pattern, name)), None)
+
+
+def _of_arm(result: Result, arm: dict[str, t.Any], read: dict[str, t.Any] | None) -> Exposure:
+    before = {name: _state(entry) for name, entry in sorted(result["facts"]["vulnerabilities"].items())}
+    what = siblings(arm["name"])
+    if what in (PARTLY, BY_CPUS):
+        # A part may be the whole machine.
+        what = _by_cpus(result, arm["name"]) or (PARTLY if what == PARTLY else None)
+    if read is not None:
+        states = {name: _state(entry) for name, entry in sorted(read.items())}
+        states = {name: OPENED if (state, before.get(name)) == (VULNERABLE, MITIGATED) else state for name, state in states.items()}
+    else:
+        states = {name: _inferred(result, arm["name"], state, what) for name, state in before.items()}
+    basis = READ if read is not None or arm["name"] == AS_FOUND else INFERRED
+    return Exposure(arm["name"], arm["title"], basis, states, _text(states, None if read is not None else what))
+
+
+def _by_cpus(result: Result, name: str) -> str | None:
+    """Return what an arm does to siblings, by the CPUs that were used in it with every online thread busy; None where these do not tell."""
+    cores = cores_of(result["facts"])
+    by_arm = {arm: _used(spots) for arm, spots in (result["plan"].get("placements") or {}).items()}
+    used = by_arm.get(name)
+    if not used or not cores:
+        return None
+    if any(len(used & set(core)) > 1 for core in cores):
+        return PARTLY
+    # A plan that may not use some CPUs of the host does not show whether they are online.
+    return OFFLINE if set().union(*by_arm.values()) >= set().union(*cores) else None
+
+
+def _used(spots: dict[str, t.Any]) -> set[int]:
+    everything = spots.get(placements.ALL_THREADS) or {}
+    return {cpu for worker in everything.get("workers") or [] for cpu in cpus_of(worker)}
+
+
+def _state(entry: dict[str, t.Any]) -> str:
+    """Return the state that the kernel's own words mean."""
+    status = entry["status"] or ""
+    if status.startswith("Not affected"):
+        return NOT_AFFECTED
+    if status.startswith("Vulnerable"):
+        return VULNERABLE
+    by_smt = {"vulnerable": SMT_OPEN, "disabled": SMT_CLOSED, "mitigated": MITIGATED, "unknown": NOT_KNOWN}
+    return by_smt.get(entry["smt"], MITIGATED if "Mitigation" in status else NOT_KNOWN)
+
+
+def _inferred(result: Result, name: str, state: str, what: str | None) -> str:
+    """Return the state in an arm of what had a state before the run."""
+    if state == NOT_AFFECTED or name == AS_FOUND:
+        return state
+    if name == _NO_MITIGATIONS:
+        return state if state == VULNERABLE else OPENED
+    # What the kernel said with other mitigations than its own choice does not tell what it says with these.
+    if _DEFAULT_MITIGATIONS.fullmatch(name) and re.search(r"\bmitigations=", str(result["environment"].get("cmdline") or "")):
+        return NOT_KNOWN
+    if state in (SMT_OPEN, SMT_CLOSED):
+        if what == OFFLINE:
+            return SMT_CLOSED
+        # With siblings online again it may be vulnerable or mitigated; a lever that leaves SMT alone leaves the state.
+        return NOT_KNOWN if siblings(name) and (state == SMT_CLOSED or what is None) else state
+    return state
+
+
+def _text(states: dict[str, str], what: str | None) -> str:
+    """Return what an arm leaves open in one sentence."""
+    by_state = {state: ", ".join(name for name, found in states.items() if found == state) for state in set(states.values())}
+    why = f" ({_REMARKS[what]})" if what else ""
+    parts = [
+        f"{words} {by_state[state]}{why if state in (SMT_OPEN, SMT_CLOSED) else ''}"
+        for state, words in (
+            (OPENED, "ends the mitigation of"),
+            (VULNERABLE, "leaves vulnerable as a whole"),
+            (SMT_OPEN, "leaves open the part that depends on SMT, of"),
+            (SMT_CLOSED, "closes the part that depends on SMT, of"),
+            (NOT_KNOWN, "not known for"),
+        )
+        if state in by_state
+    ]
+    return "; ".join(parts) or "leaves nothing open that the kernel lists"

@@ -1,0 +1,94 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which arm does better than which: the outcome of each two arms that were compared, and the best of all arms.
+
+An arm is better than another when a workload gains, after the correction, and none loses or stays undecided. The best arm is better than each other arm of the
+run; where it was not compared with one of them, or not in each workload, there is no best arm, however large its effect.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, streams
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison, Result
+
+BY_WORKLOAD, UNDECIDED, NOT_COMPARED = "by_workload", "undecided", "not_compared"
+WORSE, BETTER, EQUAL = "worse", "better", "equal"
+
+
+@dataclasses.dataclass(frozen=True)
+class Standing:
+    """How the arms of a run stand to each other.
+
+    Attributes:
+        outcomes: (candidate, baseline) -> outcome of that pair, of pairs that were compared.
+        best: the arm that is better than each other arm, or None.
+        better: the arms that are better than the baseline of the run.
+        complete: whether every two arms were compared.
+    """
+
+    outcomes: dict[tuple[str, str], str]
+    best: str | None
+    better: tuple[str, ...]
+    complete: bool
+
+    def described(self) -> dict[str, t.Any]:
+        """Return the standing as plain data."""
+        pairs = [{"arm": arm, "against": against, "outcome": outcome} for (arm, against), outcome in self.outcomes.items()]
+        return {"best": self.best, "better_than_baseline": list(self.better), "pairs": pairs}
+
+
+def outcome(group: t.Sequence[Comparison]) -> str:
+    """Combine the verdicts of comparisons: ``worse``, ``better``, ``equal``, ``by_workload``, ``undecided`` or ``not_compared``."""
+    verdicts = {one["verdict"] for one in group}
+    if not verdicts:
+        return NOT_COMPARED
+    if any(one["confounded"] for one in group):
+        return UNDECIDED
+    if {"gain", "loss"} <= verdicts:
+        return BY_WORKLOAD
+    if "inconclusive" in verdicts:
+        return UNDECIDED
+    if "loss" in verdicts:
+        return WORSE
+    return BETTER if "gain" in verdicts else EQUAL
+
+
+def deciding(comparisons: t.Sequence[Comparison], curves: t.Iterable[streams.Curve]) -> list[Comparison]:
+    """Return the comparisons of SMT off against SMT on that decide: of the whole machine, or where it was not measured, of more streams than cores."""
+    return host_comparisons.of_smt(comparisons) or [one for curve in curves for one in curve.above_the_cores()]
+
+
+def standing(result: Result, comparisons: t.Sequence[Comparison]) -> Standing:
+    """Return how the arms of a run stand to each other.
+
+    Args:
+        result: a document accepted by :func:`result_files.load`.
+        comparisons: from :func:`host_comparisons.compare_host`.
+    """
+    groups: dict[tuple[str, str], list[Comparison]] = {}
+    for one in [*deciding(comparisons, streams.curves(result, comparisons)), *host_comparisons.of_other_arms(comparisons)]:
+        baseline, candidate = host_comparisons.sides_of(one)
+        groups.setdefault((candidate, baseline), []).append(one)
+    outcomes = {pair: _of_pair(group, set(map(_subject, itertools.chain(*groups.values())))) for pair, group in groups.items()}
+    names = [arm["name"] for arm in result["arms"]]
+    beaten = {pair for pair, found in outcomes.items() if found == BETTER} | {(against, arm) for (arm, against), found in outcomes.items() if found == WORSE}
+    best = [name for name in names if len(names) > 1 and all((name, other) in beaten for other in names if other != name)]
+    return Standing(
+        outcomes,
+        best[0] if best else None,
+        tuple(name for name in names if (name, names[0]) in beaten),
+        len({frozenset(pair) for pair in outcomes}) == len(names) * (len(names) - 1) // 2,
+    )
+
+
+def _of_pair(group: t.Sequence[Comparison], subjects: set[tuple[str, float | None]]) -> str:
+    """Return the outcome of a pair; undecided where it lacks what other pairs were compared with, since that may be what would have lost."""
+    return outcome(group) if set(map(_subject, group)) == subjects else UNDECIDED
+
+
+def _subject(one: Comparison) -> tuple[str, float | None]:
+    return one["workload"], one.get("parameter")

@@ -1,0 +1,99 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Three and more arms: which are compared with which, in one family, and what two arms are compared like."""
+
+from __future__ import annotations
+
+import pytest
+import result_maker
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired
+
+EVEN = {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "sysbench cpu"}
+BOTH = {"gzip": result_maker.GZIP, "even": EVEN}
+ARMS = {"smt_on": 1.0, "smt_off": 1.0, "isolated": 0.9, "threads_per_core_2": 1.0}
+
+
+def measured(**options):
+    return result_maker.result(**{"arms": ARMS, "workloads": BOTH, "blocks": 6, "shape": (1, 2, 2), "names": ("single", "all_threads"), **options})
+
+
+def of_arms(comparisons, placement="all_threads"):
+    return [one for one in comparisons if one["kind"] == "arm" and one["placement"] == placement]
+
+
+def pairs(comparisons):
+    return list(dict.fromkeys(map(host_comparisons.sides_of, comparisons)))
+
+
+def test_all_arms_and_workloads_of_a_placement_are_one_family():
+    found = of_arms(host_comparisons.compare_host(measured()))
+    assert pairs(found) == [("smt_on", "smt_off"), ("smt_on", "isolated"), ("smt_on", "threads_per_core_2")]
+    assert len(found) == 6 and {one["family"] for one in found} == {6}
+    p_values = [one["p_value"] for one in found]
+    assert [one["p_adjusted"] for one in found] == pytest.approx(paired.holm(p_values))
+    assert {one["family"] for one in of_arms(host_comparisons.compare_host(measured()), "single")} == {6}
+
+
+def test_on_demand_the_others_are_compared_among_each_other_in_the_same_family():
+    found = of_arms(host_comparisons.compare_host(measured(), compare="all"))
+    assert pairs(found) == [
+        ("smt_on", "smt_off"),
+        ("smt_on", "isolated"),
+        ("smt_on", "threads_per_core_2"),
+        ("smt_off", "isolated"),
+        ("smt_off", "threads_per_core_2"),
+        ("isolated", "threads_per_core_2"),
+    ]
+    assert len(found) == 12 and {one["family"] for one in found} == {12}
+    last = found[-2]
+    assert last["effect"] == "threads_per_core_2" and last["ratio"] == pytest.approx(1 / 0.9, rel=0.01)
+    assert last["baseline"] == {"arm": "isolated", "arm_title": result_maker.title_of("isolated"), "placement": "all_threads"}
+
+
+def test_two_arms_are_compared_as_they_were():
+    result = result_maker.result(workloads=BOTH)
+    comparisons = host_comparisons.compare_host(result)
+    assert host_comparisons.compare_host(result, compare="all") == comparisons
+    whole = of_arms(comparisons)
+    samples = {
+        arm: [
+            [one["metrics"]["throughput"]["value"]]
+            for one in result["samples"]
+            if (one["workload"], one["arm"], one["placement"]) == ("gzip", arm, {"smt_on": "all_threads", "smt_off": "one_per_core"}[arm])
+        ]
+        for arm in ("smt_on", "smt_off")
+    }
+    alone = paired.compare(samples["smt_on"], samples["smt_off"])
+    assert {one["family"] for one in whole} == {2} and whole[0]["ratio"] == alone["ratio"] and whole[0]["p_value"] == alone["p_value"]
+
+
+def test_other_metrics_are_a_family_of_their_own():
+    latency = {"latency_p99": {"unit": "ms", "better": "lower", "aggregate": "max"}}
+    gzip = {
+        **result_maker.GZIP,
+        "metrics": {"throughput": {"unit": "MB/s", "better": "higher", "aggregate": "sum"}, **latency},
+        "further": lambda arm, spot: {"latency_p99": 2.0},
+    }
+    found = of_arms(host_comparisons.compare_host(measured(workloads={"gzip": gzip})))
+    assert {(one["metric"], one["family"]) for one in found} == {("throughput", 3), ("latency_p99", 3)} and len(found) == 6
+
+
+def test_an_arm_that_was_not_measured_is_compared_with_none():
+    result = measured()
+    result["samples"] = [one for one in result["samples"] if one["arm"] != "isolated"]
+    found = of_arms(host_comparisons.compare_host(result, compare="all"))
+    assert {arm for pair in pairs(found) for arm in pair} == {"smt_on", "smt_off", "threads_per_core_2"} and {one["family"] for one in found} == {6}
+
+
+@pytest.mark.parametrize(
+    ("arms", "concerned"),
+    [
+        (["smt_on", "smt_off"], True),
+        (["smt_on", "smt_off", "isolated"], True),
+        (["as_found"], True),
+        (["smt_on", "isolated"], False),
+        (["as_found", "overcommit_strict"], False),
+    ],
+)
+def test_a_run_concerns_smt_when_it_asks_for_on_and_off(arms, concerned):
+    assert host_comparisons.concerns_smt(measured(arms=dict.fromkeys(arms, 1.0))) is concerned
