@@ -66,14 +66,18 @@ def find(host: kernel_files.KernelFiles, online: "t.Iterable[int]", going: "t.It
     before, lost = frozenset(online), frozenset(going)
     if not lost:
         return []
+    found = find_of_work(host, before, lost)
+    return found + _interrupt_conflicts(host, before, lost) + _isolation_conflicts(host, lost) + _node_conflicts(host, before, lost)
+
+
+def find_of_work(host: kernel_files.KernelFiles, online: "frozenset[int]", lost: "frozenset[int]") -> "list[Finding]":
+    """Return the affinity conflicts of tasks, cpusets, units and guests when they lose the CPUs ``lost``, whether or not these stay online for others."""
     sets = cpusets.find(host)
-    tasks = [task for task in host_tasks.restricted(host, before) if task.mask & lost]
-    found = _cpuset_conflicts(host, sets, lost) + _task_conflicts(host, tasks, [entry for entry in sets if entry.cpus & lost], before, lost)
+    tasks = [task for task in host_tasks.restricted(host, online) if task.mask & lost]
+    found = _cpuset_conflicts(host, sets, lost) + _task_conflicts(host, tasks, [entry for entry in sets if entry.cpus & lost], online, lost)
     found += _bound_conflicts(bindings.units(host), lost) + _kubelet_conflicts(host, lost)
     # A guest may have the same pinning in several files.
-    found += dict.fromkeys(_bound_conflicts(bindings.guests(host), lost))
-    found += _interrupt_conflicts(host, before, lost) + _isolation_conflicts(host, lost) + _node_conflicts(host, before, lost)
-    return found
+    return found + list(dict.fromkeys(_bound_conflicts(bindings.guests(host), lost)))
 
 
 def selected(findings: "t.Iterable[Finding]", whose: "t.Container[str]") -> "list[Finding]":

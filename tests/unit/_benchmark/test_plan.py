@@ -78,8 +78,9 @@ def own(name, line, **changed):
 def recorded_toggles(monkeypatch):
     """Record how the plan switches SMT, without switching this machine."""
     wanted = []
-    for name, state in (("enable", "on"), ("disable", "off")):
-        monkeypatch.setattr(smt_state, name, lambda sysroot, cores, method, origin, state=state: wanted.append((state, origin)))
+    monkeypatch.setattr(smt_state, "enable", lambda sysroot, cores, method, origin, files: wanted.append(("on", origin)))
+    monkeypatch.setattr(smt_state, "set_threads_per_core", lambda sysroot, cores, threads, method, origin, files: wanted.append(("off", origin)))
+    monkeypatch.setattr(smt_state, "predict", lambda state, *wanted: state)
     return wanted
 
 
@@ -87,6 +88,7 @@ def measured(tmp_path, settings, **kwargs):
     files = RunDirectory(str(tmp_path), "r")
     files.create()
     done = plan.Plan(files, outline(settings, **kwargs), settings)
+    done.outline.arms.begin(done.outline.arms.save())
     done.measure()
     return done, files.read_lines("samples.jsonl"), files
 
