@@ -5,10 +5,11 @@
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm, ArmError, Host
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
 from ansible_collections.threadwise.smt.plugins.module_utils._host.cpulist import render
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import source as sibling_source
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, restore as smt_restore, state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import restore as smt_restore, state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
 

@@ -94,6 +94,11 @@ def kubelet_is_static(host: kernel_files.KernelFiles) -> bool:
     return isinstance(state, dict) and state.get("policyName") == "static"
 
 
+def online(host: kernel_files.KernelFiles) -> "frozenset[int]":
+    """Return the CPUs that are online."""
+    return cpulist.parse_or_empty(host.read(_CPU_DIRECTORY + "/online"))
+
+
 def isolated(host: kernel_files.KernelFiles) -> "list[Binding]":
     """Return the CPUs isolated at boot, with the boot argument."""
     arguments = (("isolated", "isolcpus="), ("nohz_full", "nohz_full="))

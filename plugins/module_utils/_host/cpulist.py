@@ -62,6 +62,15 @@ def parse_or_empty(text: object) -> "frozenset[int]":
         return frozenset()
 
 
+def is_cpus(value: object) -> bool:
+    """Return whether ``value``, for example from a file, is a list of CPU numbers."""
+    return (
+        isinstance(value, list)
+        and len(value) <= MAX_CPU + 1
+        and all(isinstance(cpu, int) and not isinstance(cpu, bool) and 0 <= cpu <= MAX_CPU for cpu in value)
+    )
+
+
 def _bounds(part: str, text: str) -> "tuple[int, int]":
     match = _RANGE.fullmatch(part.strip())
     if match is None:

@@ -13,9 +13,10 @@ import math
 import sys
 import typing as t
 
+from .._bindings import affinity
 from .._compat.typing_forms import TypedDict
 from .._host import durable, files, kernel_files, locks, state_file
-from . import affinity, state as smt_state
+from . import state as smt_state
 
 PENDING = state_file.StateFile("var/lib/threadwise-smt/timer-rollback.json", limit=files.LARGE)
 ROLLED_BACK = state_file.StateFile("var/lib/threadwise-smt/rolled-back.json", limit=files.LARGE)

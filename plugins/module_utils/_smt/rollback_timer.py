@@ -11,7 +11,7 @@ import shutil
 import sys
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._bindings import bindings, cpusets, tasks
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity, bindings, cpusets, tasks
 from ansible_collections.threadwise.smt.plugins.module_utils._compat import typing_forms
 from ansible_collections.threadwise.smt.plugins.module_utils._host import (
     cpulist,
@@ -23,7 +23,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import (
     state_file,
     text as host_text,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, errors, restore as smt_restore, state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import errors, restore as smt_restore, state as smt_state
 
 PROGRAM = "var/lib/threadwise-smt/restore"
 PACKAGE = "threadwise_smt"
@@ -44,8 +44,8 @@ MODULES = (
     tasks,
     cpusets,
     bindings,
-    smt_state,
     affinity,
+    smt_state,
     smt_restore,
 )
 LONGEST_SECONDS = 7 * 24 * 3600

@@ -8,9 +8,10 @@ Only if the setting is persistent (persistence.py) are the CPUs of a snapshot fr
 
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
-from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, state_file, text as host_text
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files, state_file, text as host_text
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.errors import SmtError
 
 PATH = "var/lib/threadwise-smt/smt-snapshot.json"
@@ -87,5 +88,5 @@ def _checked(document: t.Any) -> Snapshot:
 
 def _check_cores(cores: "t.Sequence[t.Sequence[int]]") -> None:
     cpus = [cpu for core in cores for cpu in core]
-    if not smt_state.is_cpus(cpus) or len(set(cpus)) != len(cpus):
+    if not cpulist.is_cpus(cpus) or len(set(cpus)) != len(cpus):
         raise ValueError("its cores are not valid")

@@ -269,23 +269,14 @@ def _exactly(state: State, now: State) -> Target:
     return Target(online, offline, (), 0)
 
 
-def is_cpus(value: object) -> bool:
-    """Return whether ``value``, for example from a file, is a list of CPU numbers."""
-    return (
-        isinstance(value, list)
-        and len(value) <= cpulist.MAX_CPU + 1
-        and all(isinstance(cpu, int) and not isinstance(cpu, bool) and 0 <= cpu <= cpulist.MAX_CPU for cpu in value)
-    )
-
-
 def check(state: object) -> None:
     """Check a state, for example from a file; raise ValueError when ``state`` is not a valid state."""
     if not (
         isinstance(state, dict)
         and isinstance(state.get("control"), str)
         and ("active" in state and isinstance(state["active"], (bool, type(None))))
-        and is_cpus(state.get("online"))
-        and is_cpus(state.get("present"))
+        and cpulist.is_cpus(state.get("online"))
+        and cpulist.is_cpus(state.get("present"))
     ):
         raise ValueError(f"not a saved SMT state: {state!r:.80}")
 

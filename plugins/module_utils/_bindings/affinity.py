@@ -15,10 +15,9 @@ This file is copied to a host as part of the rollback program: it imports only f
 import errno
 import typing as t
 
-from .._bindings import bindings, cpusets, tasks as host_tasks
 from .._compat.typing_forms import TypedDict
 from .._host import cpulist, kernel_files, text as host_text
-from . import state as smt_state
+from . import bindings, cpusets, tasks as host_tasks
 
 # Lines in a message for a person. The module's result has all of them.
 MOST_LINES = 20
@@ -135,7 +134,7 @@ def masks_now(host: kernel_files.KernelFiles, captured: Captured) -> "dict[int, 
     A mask that holds all CPUs available to the task is left out. The kernel widens the mask of a task that wakes up without an online CPU at any time,
     not only at the moment when the CPUs go offline (select_fallback_rq).
     """
-    online = frozenset(smt_state.read(files=host)["online"])
+    online = bindings.online(host)
     masks = {}
     for task in captured["tasks"]:
         mask = _current_mask(host, task)
@@ -192,7 +191,7 @@ def check(captured: t.Any) -> None:
     have_pids = isinstance(tasks, list) and all(isinstance(task, dict) and isinstance(task.get("pid"), int) and task["pid"] > 0 for task in tasks)
     if not (have_pids and all(isinstance(task.get(key), str) for task in tasks for key in ("start", "name", "mask"))):
         raise ValueError("its list of tasks is not valid")
-    if not all(is_mapping_to_text(captured[kind]) for kind in ("cpusets", "partitions", "interrupts")) or not smt_state.is_cpus(captured["online"]):
+    if not all(is_mapping_to_text(captured[kind]) for kind in ("cpusets", "partitions", "interrupts")) or not cpulist.is_cpus(captured["online"]):
         raise ValueError("its cpusets, partitions, interrupts or CPUs are not valid")
 
 

@@ -8,9 +8,8 @@ import errno
 import json
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._bindings import tasks
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity, tasks
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity
 
 ONLINE = range(8)
 GOING = (1, 3, 5, 7)
