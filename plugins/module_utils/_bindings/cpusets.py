@@ -75,11 +75,16 @@ def effective_cpus(host: kernel_files.KernelFiles, pid: int, online: "frozenset[
     return online
 
 
-def _mounts(host: kernel_files.KernelFiles) -> "list[tuple[str, int]]":
-    """Return the mount points below the sysroot of hierarchies with cpusets, each with its cgroup version."""
+def unit_mounts(host: kernel_files.KernelFiles) -> "list[str]":
+    """Return the mount points below the sysroot of hierarchies in which systemd keeps its units."""
+    return [mount for mount, _version in _mounts(host, "name=systemd")]
+
+
+def _mounts(host: kernel_files.KernelFiles, option: str = "cpuset") -> "list[tuple[str, int]]":
+    """Return the mount points below the sysroot of hierarchies with cpusets, or another ``option`` of cgroup v1, each with its cgroup version."""
     found = []
     for line in (host.read("proc/self/mounts") or "").splitlines():
         fields = line.split(" ")
-        if len(fields) > 3 and (fields[2] == "cgroup2" or (fields[2] == "cgroup" and "cpuset" in fields[3].split(","))):
+        if len(fields) > 3 and (fields[2] == "cgroup2" or (fields[2] == "cgroup" and option in fields[3].split(","))):
             found.append((fields[1].lstrip("/"), 2 if fields[2] == "cgroup2" else 1))
     return found

@@ -79,6 +79,7 @@ class StateError(SmtError):
 
 _OnRefusal = t.Callable[[StateError], None]
 _Learned = t.Optional[t.List[t.Tuple[int, ...]]]
+_Only = t.Optional[t.FrozenSet[int]]
 
 
 def is_switchable(control: str) -> bool:
@@ -135,9 +136,26 @@ def differences(before: State, after: State) -> "list[str]":
     return found
 
 
-def disable(sysroot: str, cores: Cores, method: str = "auto", origin: "State | None" = None, files: "KernelFiles | None" = None) -> State:
+class _Request(t.NamedTuple):
+    """What is asked for: the arguments of :func:`set_threads_per_core`; ``threads`` is None for :func:`enable`."""
+
+    threads: "int | None"
+    method: str
+    origin: "State | None"
+    only: "frozenset[int] | None"
+
+
+def disable(
+    sysroot: str,
+    cores: Cores,
+    method: str = "auto",
+    origin: "State | None" = None,
+    files: "KernelFiles | None" = None,
+    learned: _Learned = None,
+    only: _Only = None,
+) -> State:
     """Keep one thread of each core online; see :func:`set_threads_per_core`."""
-    return set_threads_per_core(sysroot, cores, 1, method, origin, files)
+    return set_threads_per_core(sysroot, cores, 1, method, origin, files, learned, only)
 
 
 def enable(
@@ -148,13 +166,23 @@ def enable(
     A thread was off on purpose if it was offline while other cores had more than one thread online. Arguments, result and errors are those of
     :func:`set_threads_per_core`.
     """
-    return _transaction(files or KernelFiles(sysroot), cores, None, method, origin, learned)
+    return _transaction(files or KernelFiles(sysroot), cores, _Request(None, method, origin, None), learned)
 
 
 def set_threads_per_core(
-    sysroot: str, cores: Cores, threads: int, method: str = "auto", origin: "State | None" = None, files: "KernelFiles | None" = None, learned: _Learned = None
+    sysroot: str,
+    cores: Cores,
+    threads: int,
+    method: str = "auto",
+    origin: "State | None" = None,
+    files: "KernelFiles | None" = None,
+    learned: _Learned = None,
+    only: _Only = None,
 ) -> State:
     """Keep the first ``threads`` threads of each core in use online, as one transaction.
+
+    With ``only`` the state of the whole host is requested too, whatever it was before: every other core gets the threads that :func:`enable` would give it.
+    The control cannot be off then, so the siblings go offline one CPU at a time.
 
     Args:
         sysroot: root of the host's files
@@ -164,6 +192,7 @@ def set_threads_per_core(
         origin: the state before the first change of this host: cores that were completely offline in it stay offline
         files: the host's files, instead of those below ``sysroot``
         learned: list that receives the cores of CPUs whose core was unknown and that were brought online to find it out
+        only: CPUs; the cores that have one of them get ``threads`` threads. None, or CPUs of all cores in use: the whole machine.
 
     Returns:
         the state after the change
@@ -171,7 +200,7 @@ def set_threads_per_core(
     Raises:
         StateError: when the host cannot have that state, or the kernel refused a write; the previous state is restored then.
     """
-    return _transaction(files or KernelFiles(sysroot), cores, threads, method, origin, learned)
+    return _transaction(files or KernelFiles(sysroot), cores, _Request(threads, method, origin, only), learned)
 
 
 def takes_numbers(machine: str) -> bool:
@@ -180,7 +209,9 @@ def takes_numbers(machine: str) -> bool:
     return machine.startswith("ppc64")
 
 
-def predict(before: State, cores: Cores, threads: "int | None", method: str = "auto", origin: "State | None" = None, numeric: bool = False) -> State:
+def predict(
+    before: State, cores: Cores, threads: "int | None", method: str = "auto", origin: "State | None" = None, numeric: bool = False, only: _Only = None
+) -> State:
     """Return the state that a change would lead to, as far as the topology is known. A pure function.
 
     Args:
@@ -190,13 +221,15 @@ def predict(before: State, cores: Cores, threads: "int | None", method: str = "a
         method: as for :func:`set_threads_per_core`
         origin: as for :func:`set_threads_per_core`
         numeric: whether the control takes a number of threads, see :func:`takes_numbers`
+        only: as for :func:`set_threads_per_core`
 
     Raises:
         StateError: when the host cannot have that state.
     """
     all_cores = _all_cores(cores, before)
-    target = _target(before, all_cores, threads, method, origin)
-    explores = _must_explore(before, all_cores, threads, origin)
+    request = _Request(threads, method, origin, only)
+    target = _target(before, all_cores, request)
+    explores = _must_explore(before, all_cores, request)
     if reached(before, target) and not explores:
         return before
     online = (set(before["online"]) | target.online) - target.offline
@@ -330,8 +363,26 @@ def _threads_of(core: "tuple[int, ...]", threads: "int | None", reference: "set[
     return core[:threads]
 
 
-def _target(before: State, cores: "list[tuple[int, ...]]", threads: "int | None", method: str, origin: "State | None") -> Target:
-    """Return the target of a change; raise StateError when the host cannot have that state."""
+def names_all(only: _Only, cores: Cores, online: "t.Iterable[int]") -> bool:
+    """Return whether ``only`` has a CPU of each core that has one of the CPUs ``online``, or is None: the whole machine. An unknown core is one of its own."""
+    if only is None:
+        return True
+    left = set(online) - only
+    for core in cores:
+        if not only.isdisjoint(core):
+            left.difference_update(core)
+    return not left
+
+
+def _part(before: State, cores: Cores, request: _Request) -> _Only:
+    """Return the CPUs that name the part of the machine to change, or None for the whole machine."""
+    online = {*before["online"], *(request.origin or before)["online"]}
+    return None if names_all(request.only, cores, online.intersection(before["present"])) else request.only
+
+
+def _check_possible(before: State, cores: "list[tuple[int, ...]]", request: _Request, part: _Only) -> None:
+    """Check what can be known beforehand; raise StateError when the host cannot have the requested state."""
+    threads, method = request.threads, request.method
     if method not in METHODS:
         raise StateError(f"method {method} is not one of {', '.join(METHODS)}")
     control = before["control"]
@@ -341,25 +392,35 @@ def _target(before: State, cores: "list[tuple[int, ...]]", threads: "int | None"
         raise StateError(f"{threads} threads per core are not possible: the minimum is 1")
     if method == "smt_control" and control in WITHOUT_CONTROL:
         raise StateError(f"/{CONTROL}: {control}, so the method smt_control cannot be used here; use auto or cpu_online")
-    if control == FORCE_OFF and threads != 1:
+    if method == "smt_control" and part is not None:
+        raise StateError(f"the method smt_control switches the siblings of all cores (/{CONTROL}), not those of some: use the method auto or cpu_online")
+    if control == FORCE_OFF and (threads != 1 or part is not None):
         raise StateError(f"/{CONTROL}: forceoff is final until a reboot without nosmt=force: siblings cannot be turned on at run time")
     if most == 1 and threads != 1 and (not unplaced or control == NOT_SUPPORTED):
         raise StateError(f"no core has a second thread (smt/control: {control}): there is no SMT here, or it is off in firmware")
     if threads is not None and threads > most and not unplaced:
         raise StateError(f"{threads} threads per core are not possible: the cores of this host have at most {most}")
 
-    origin = origin or before
+
+def _target(before: State, cores: "list[tuple[int, ...]]", request: _Request) -> Target:
+    """Return the target of a change; raise StateError when the host cannot have that state."""
+    part = _part(before, cores, request)
+    _check_possible(before, cores, request, part)
+    origin = request.origin or before
     was_online, is_online = set(origin["online"]), set(before["online"])
     smt_was_on = smt_in_use(origin["online"], cores)
     online: set[int] = set()
     width = 1
     for core in cores:
         reference = was_online if was_online.intersection(core) else is_online
-        kept = _threads_of(core, threads, reference, smt_was_on)
+        kept = _threads_of(core, request.threads if part is None or not part.isdisjoint(core) else None, reference, smt_was_on)
         online.update(kept)
         width = max([width] + [core.index(cpu) + 1 for cpu in kept])
     offline = _cpus_of(cores) - online
-    writes, width = _control_writes(control, method, threads, width, most)
+    most = max(len(core) for core in cores)
+    # A part of the machine: the control allows all threads, as for enable, and each CPU is switched.
+    threads, method = (request.threads, request.method) if part is None else (None, "cpu_online")
+    writes, width = _control_writes(before["control"], method, threads, width, most)
     return Target(frozenset(online), frozenset(offline), writes, width)
 
 
@@ -397,13 +458,11 @@ def _siblings_now(files: KernelFiles, cpus: "t.Iterable[int]") -> "set[tuple[int
     return cores
 
 
-def _transaction(
-    files: KernelFiles, cores: Cores, threads: "int | None", method: str, origin: "State | None", learned: "list[tuple[int, ...]] | None"
-) -> State:
+def _transaction(files: KernelFiles, cores: Cores, request: _Request, learned: _Learned) -> State:
     before = read(files=files)
     placed = _all_cores(cores, before)
-    target = _target(before, placed, threads, method, origin)
-    explores = _must_explore(before, placed, threads, origin)
+    target = _target(before, placed, request)
+    explores = _must_explore(before, placed, request)
     if reached(before, target) and not explores:
         return before
 
@@ -411,7 +470,7 @@ def _transaction(
         goal = target
         if explores:
             found = _explore(files, before, placed)
-            goal = _target(before, found, threads, method, origin)
+            goal = _target(before, found, request)
             if learned is not None:
                 learned.extend(found)
         _apply(files, goal, _refuse)
@@ -461,13 +520,16 @@ def _restore_after_error(files: KernelFiles, before: State) -> "list[str]":
         return [str(error)]
 
 
-def _must_explore(before: State, cores: "list[tuple[int, ...]]", threads: "int | None", origin: "State | None") -> bool:
+def _must_explore(before: State, cores: "list[tuple[int, ...]]", request: _Request) -> bool:
     """Return whether CPUs without a known core have to come online first, to find out which of them have to stay online."""
     unplaced = set(before["present"]) - _cpus_of(cores)
-    if not unplaced or threads == 1:
+    one_thread = request.threads == 1
+    if not unplaced or (one_thread and (before["control"] == NOT_SUPPORTED or _part(before, cores, request) is None)):
         return False
-    # If SMT is in use and the control allows siblings, an offline CPU is off on purpose, and enable leaves it offline.
-    return threads is not None or before["control"] not in (ON, *WITHOUT_CONTROL) or not smt_in_use((origin or before)["online"], cores)
+    if request.threads is not None and not one_thread:
+        return True
+    # If SMT is in use and the control allows siblings, an offline CPU is off on purpose, and enable leaves it offline, as does a change of other cores.
+    return before["control"] not in (ON, *WITHOUT_CONTROL) or not smt_in_use((request.origin or before)["online"], cores)
 
 
 def _refuse(error: StateError) -> None:

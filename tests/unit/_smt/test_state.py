@@ -297,6 +297,139 @@ def test_prediction_of_a_number_of_threads(tmp_path, machine, numeric):
     assert predicted == smt_state.set_threads_per_core("", cores, 2, files=kernel)
 
 
+# Part of the machine ------------------------------------------------------------------------------------------------------------
+
+
+def part_of(cores, named, threads):
+    """What has to be online when only the cores with a CPU in ``named`` get this many threads."""
+    return sorted(cpu for core in cores for cpu in (core[:threads] if named.intersection(core) else core))
+
+
+@pytest.mark.parametrize("start", ["on", "off", "the other part"])
+@pytest.mark.parametrize("threads", [1, 2, 3, 4])
+def test_part_of_the_machine(kernel, cores, start, threads):
+    """The state is described completely: it is the same, whatever was before, and naming one thread names its core."""
+    if threads > len(cores[0]):
+        return
+    origin = smt_state.read(kernel.sysroot)
+    if start == "off":
+        smt_state.disable(kernel.sysroot, cores, files=kernel, origin=origin)
+    elif start == "the other part":
+        smt_state.disable(kernel.sysroot, cores, files=kernel, origin=origin, only=frozenset(cores[0]))
+        assert smt_state.read(kernel.sysroot)["online"] == part_of(cores, set(cores[0]), 1)
+    named = frozenset({cores[-1][-1]})
+    predicted = smt_state.predict(smt_state.read(files=kernel), cores, threads, origin=origin, only=named)
+    after = smt_state.set_threads_per_core(kernel.sysroot, cores, threads, files=kernel, origin=origin, only=named)
+    assert after["online"] == part_of(cores, named, threads)
+    assert after["control"] not in smt_state.OFF
+    assert predicted == after
+    written = len(kernel.writes)
+    assert smt_state.set_threads_per_core(kernel.sysroot, cores, threads, files=kernel, origin=origin, only=named) == after
+    assert len(kernel.writes) == written
+    assert smt_state.restore(kernel.sysroot, origin, files=kernel) == []
+    assert smt_state.read(kernel.sysroot) == origin
+
+
+def test_all_cores_are_the_whole_machine(kernel, cores):
+    whole = smt_state.predict(smt_state.read(files=kernel), cores, 1)
+    only = frozenset(core[-1] for core in cores)
+    assert smt_state.disable(kernel.sysroot, cores, files=kernel, only=only) == whole
+    assert smt_state.predict(smt_state.read(files=kernel), cores, 1, only=frozenset(every(cores))) == whole
+
+
+def test_random_parts(tmp_path):
+    """Two hundred sequences of parts, with CPUs that were offline on purpose: after each step exactly the right CPUs, at the end the state before it."""
+    chance = random.Random(19)
+    for number in range(200):
+        shape = chance.choice(SHAPES)
+        cores = numbered_cores(*shape)
+        all_cpus = every(cores)
+        offline = chance.sample(all_cpus[1:], chance.choice([0, 0, 1, 2]))
+        kernel = FakeKernel(tmp_path / str(number), cores, offline=offline, **chance.choice(list(KERNELS.values())))
+        origin = smt_state.read(files=kernel)
+        online = set(origin["online"])
+        smt_was_on = smt_state.smt_in_use(online, cores)
+        for _step in range(chance.randint(1, 5)):
+            named = frozenset(chance.sample(all_cpus, chance.randint(1, 4)))
+            threads = chance.randint(1, shape[1])
+            expected = set()
+            for core in [core for core in cores if online.intersection(core)]:
+                kept = sorted(online.intersection(core)) if smt_was_on else core
+                limited = kept[:1] if threads == 1 else core[:threads]
+                expected.update(limited if named.intersection(core) else kept)
+            smt_state.set_threads_per_core("", cores, threads, origin=origin, files=kernel, only=named)
+            assert smt_state.read(files=kernel)["online"] == sorted(expected), (number, shape, offline, named, threads)
+        assert smt_state.restore("", origin, files=kernel) == []
+        assert smt_state.read(files=kernel) == origin
+
+
+@pytest.mark.parametrize("code", [errno.EBUSY, errno.EIO])
+@pytest.mark.parametrize("start", ["on", "off"])
+def test_part_refused_at_each_cpu(kernel, cores, start, code):
+    if start == "off" and not any(kernel.control == value for value in ("on", "off")):
+        return
+    origin = smt_state.read(kernel.sysroot)
+    if start == "off":
+        smt_state.disable(kernel.sysroot, cores, files=kernel)
+    before = smt_state.read(kernel.sysroot)
+    named = frozenset({cores[-1][0]})
+    ways = [(cpu, False) for cpu in cores[-1][1:]] if start == "on" else [(cpu, True) for core in cores for cpu in core[1:]]
+    for way in ways:
+        kernel.refusals = {way: code}
+        with pytest.raises(smt_state.StateError, match=f"CPU {way[0]}: {errno.errorcode[code]}: .*the previous state was restored"):
+            smt_state.disable(kernel.sysroot, cores, files=kernel, origin=origin, only=named)
+        assert smt_state.read(kernel.sysroot) == before
+
+
+def test_part_with_forceoff(tmp_path):
+    cores = numbered_cores(4, 2, "adjacent")
+    kernel = FakeKernel(tmp_path, cores, control="forceoff")
+    with pytest.raises(smt_state.StateError, match=r"forceoff is final until a reboot"):
+        smt_state.disable("", cores, files=kernel, only=frozenset({0}))
+    assert kernel.writes == []
+    assert smt_state.disable("", cores, files=kernel, only=frozenset({0, 2, 4, 6}))["control"] == "forceoff"
+
+
+def test_part_with_the_control_alone(kernel, cores):
+    expected = "cannot be used here" if kernel.control in (None, "notimplemented") else "switches the siblings of all cores"
+    with pytest.raises(smt_state.StateError, match=expected):
+        smt_state.disable("", cores, method="smt_control", files=kernel, only=frozenset(cores[0]))
+    assert kernel.writes == []
+
+
+def test_part_of_a_machine_without_smt(tmp_path):
+    kernel = FakeKernel(tmp_path, [(0,), (1,), (2,)], control="notsupported", offline=[2])
+    smt_state.disable("", [(0,), (1,)], files=kernel, only=frozenset({1}))
+    assert kernel.writes == []
+
+
+def test_part_whose_siblings_are_unknown(tmp_path):
+    """Booted with nosmt, no topology cache: the siblings of the other cores have to come online, so all of them do first."""
+    kernel = FakeKernel(tmp_path, numbered_cores(4, 2, "split"), control="off", offline=[3])
+    learned = []
+    after = smt_state.disable("", [(0,), (1,), (2,)], files=kernel, only=frozenset({1}), learned=learned)
+    assert (after["control"], after["online"]) == ("on", [0, 1, 2, 4, 6])
+    assert smt_state.join_cores([], learned) == [(0, 4), (1, 5), (2, 6), (3, 7)]
+
+
+def test_part_named_by_a_sibling_of_unknown_core(tmp_path):
+    kernel = FakeKernel(tmp_path, numbered_cores(4, 2, "split"), control="off")
+    assert smt_state.disable("", [(0,), (1,), (2,), (3,)], files=kernel, only=frozenset({5}))["online"] == [0, 1, 2, 3, 4, 6, 7]
+
+
+def test_part_leaves_siblings_of_unknown_core_that_are_off_on_purpose(tmp_path):
+    kernel = FakeKernel(tmp_path, numbered_cores(4, 2, "split"), offline=[7])
+    assert smt_state.disable("", [(0, 4), (1, 5), (2, 6), (3,)], files=kernel, only=frozenset({1}))["online"] == [0, 1, 2, 3, 4, 6]
+
+
+def test_part_keeps_the_wider_cores_of_a_hybrid(tmp_path):
+    """Cores with and without a sibling: all cores with one are named, and the control still does not decide for the others."""
+    cores = [(0, 1), (2, 3), (4,), (5,)]
+    kernel = FakeKernel(tmp_path, cores, modern=True)
+    after = smt_state.disable("", cores, files=kernel, only=frozenset({0, 2}))
+    assert (after["control"], after["active"], after["online"]) == ("on", False, [0, 2, 4, 5])
+
+
 def test_a_state_from_what_files_read():
     assert smt_state.of(None, None, "0-1,4", None) == {"control": "absent", "active": None, "online": [0, 1, 4], "present": [0, 1, 4]}
     assert smt_state.of("off", False, "0", "0-1") == {"control": "off", "active": False, "online": [0], "present": [0, 1]}
