@@ -12,11 +12,11 @@ import time
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm, ArmError, Host, Values
-from ansible_collections.threadwise.smt.plugins.module_utils._bindings import cpusets
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity, cpusets
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings.cgroups import Cgroups
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, text
 from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 
 GROUP = "/threadwise-smt-isolated"
 KINDS = ("isolated", "root")

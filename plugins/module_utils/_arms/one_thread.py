@@ -60,7 +60,7 @@ class OneThreadOfUnit(Arm):
     pattern = arms.pattern_of(arms.ONE_THREAD)
     lever = "unit"
     written = (f"{arms.ONE_THREAD}_unit_NAME",)
-    summary = "`{one_thread_per_core: {unit: NAME}}`: a unit, such as a database, has one thread of each of its cores (`AllowedCPUs`); the siblings stay online for others"
+    summary = "`{one_thread_per_core: {unit: NAME}}`: a unit has one thread of each of its cores (`AllowedCPUs`); the siblings stay online for others"
     needs = "cgroup v2 with the cpuset controller, systemd 244 or later, a unit that runs"
 
     def __init__(self, name: str, host: Host) -> None:

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """SMT on, SMT off, and the numbers of threads per core between them, switched at run time."""
 
+import platform
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm, ArmError, Host
@@ -90,14 +91,14 @@ class Smt(Arm):
     def save(self) -> "dict[str, t.Any]":
         """Return the affinities that the kernel changes when siblings go offline."""
         online = smt_state.read(files=self.host.files)["online"]
-        return {"masks": affinity.capture(self.host.files, online, _secondary_threads(self.host, online)), "remove": []}
+        return {"masks": affinity.capture(self.host.files, online, secondary_threads(self.host, online)), "remove": []}
 
     def restore(self, saved: "t.Mapping[str, t.Any]") -> "list[str]":
         """Restore the CPUs and the affinities."""
         return smt_restore.restore(self.host.files, {"cpu": saved["cpu"], **saved[self.lever]})
 
 
-def _secondary_threads(host: Host, online: "t.Collection[int]") -> "list[int]":
+def secondary_threads(host: Host, online: "t.Collection[int]") -> "list[int]":
     """Return all but the first online thread of each core."""
     return [cpu for core in host.topology.cores for cpu in [one for one in core if one in online][1:]]
 
@@ -135,7 +136,15 @@ class SmtOn(Smt):
 
 
 class FewerThreads(Smt):
-    """The base of the arms in which siblings are offline."""
+    """The base of the arms in which siblings are offline.
+
+    Attributes:
+        threads: how many threads of a core are online.
+        only: CPUs that name the cores with so many threads; None for all cores.
+    """
+
+    threads = 1
+    only: t.Optional[t.FrozenSet[int]] = None
 
     def __init__(self, name: str, host: Host) -> None:
         super().__init__(name, host)
@@ -156,11 +165,26 @@ class FewerThreads(Smt):
         """Return why this host cannot have so many threads online although SMT can be switched, or None."""
         return None
 
+    def switch(self) -> None:
+        """Take siblings offline."""
+        host = self.host
+        try:
+            smt_state.set_threads_per_core(
+                host.files.sysroot, host.topology.cores, self.threads, self._method, origin=host.origin, files=host.files, only=self.only
+            )
+        except smt_state.StateError as error:
+            raise ArmError(str(error)) from error
+
+    def _predicted(self, state: smt_state.State) -> smt_state.State:
+        return smt_state.predict(state, self.host.topology.cores, self.threads, self._method, self.host.origin, only=self.only)
+
     def announcement(self) -> "list[str]":
         """Name the CPUs that go offline."""
         going = all_online(self.host) - self.online()
         which = f"CPUs {render(going)}" if going else "the siblings, whose numbers are unknown while they are offline,"
-        return [f"{which} go offline through {METHOD_FILES[self.host.facts['methods']['runtime']['chosen']]}, and come back."]
+        by_control = self.only is None and (self.threads == 1 or smt_state.takes_numbers(platform.machine()))
+        method = METHOD_FILES[self.host.facts["methods"]["runtime"]["chosen"] if by_control else "cpu_online"]
+        return [f"{which} go offline through {method}, and come back."]
 
     def conflicts(self) -> "list[str]":
         """Name the affinity conflicts."""
@@ -176,26 +200,14 @@ class SmtOff(FewerThreads):
     pattern = arms.SMT_OFF
     summary = "one thread of each core is online"
     needs = "SMT that can be switched at run time, and no affinity conflicts"
-    threads = 1
 
     def online(self) -> "set[int]":
         """Return the CPUs that are online, without the siblings."""
         online = set(self.host.topology.online)
-        return online - set(_secondary_threads(self.host, online))
-
-    def switch(self) -> None:
-        """Take siblings offline."""
-        files = self.host.files
-        try:
-            smt_state.set_threads_per_core(files.sysroot, self.host.topology.cores, self.threads, self._method, origin=self.host.origin, files=files)
-        except smt_state.StateError as error:
-            raise ArmError(str(error)) from error
-
-    def _predicted(self, state: smt_state.State) -> smt_state.State:
-        return smt_state.predict(state, self.host.topology.cores, self.threads, self._method, self.host.origin)
+        return online - set(secondary_threads(self.host, online))
 
 
-class ThreadsPerCore(SmtOff):
+class ThreadsPerCore(FewerThreads):
     """So many threads of each core online, more than one and fewer than all."""
 
     pattern = "threads_per_core_[1-9][0-9]{0,2}"

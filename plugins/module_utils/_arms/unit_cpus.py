@@ -11,12 +11,12 @@ import os
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import ArmError, Values
-from ansible_collections.threadwise.smt.plugins.module_utils._bindings import tasks as host_tasks
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity, tasks as host_tasks
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings.cgroups import Cgroups, ancestors
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, durable
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import affinity, state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 
 CONTROL = "run/systemd/system.control"
 DROP_IN = "50-AllowedCPUs.conf"

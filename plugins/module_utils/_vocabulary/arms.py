@@ -14,7 +14,7 @@ PARTS = {SMT_OFF_ON: ("node", "package", "cpus", "unit"), ONE_THREAD: ("unit",)}
 
 # Names of units without the characters that systemd escapes: the name of an arm is read by people, and is part of paths and pages.
 _UNIT = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}(?:@[A-Za-z0-9_.-]{1,99})?[.](?:service|slice|scope)"
-_VALUES = {"node": "[0-9]{1,5}", "package": "[0-9]{1,5}", "cpus": "[0-9]{1,5}(?:[-,][0-9]{1,5}){0,31}", "unit": _UNIT}
+_VALUES = {"node": "[0-9]{1,5}", "package": "[0-9]{1,5}", "cpus": "[0-9]{1,5}(?:[,-][0-9]{1,5}){0,31}", "unit": _UNIT}
 _EXAMPLES = {"node": "0", "package": "1", "cpus": "0-7", "unit": "postgresql.service"}
 LONGEST_NAME = 240
 # What is written in a name between the parts of a CPU list instead of a comma, which separates arms on a command line.
@@ -49,7 +49,7 @@ def name_of(given: t.Any) -> str:
 
 def pattern_of(arm: str) -> str:
     """Return a regular expression of the names of an arm of a part of the host."""
-    values = dict(_VALUES, cpus=_VALUES["cpus"].replace(",", _COMMA))
+    values = dict(_VALUES, cpus=_VALUES["cpus"].replace("[,-]", f"[{_COMMA}-]"))
     return f"{arm}_(?:{'|'.join(f'{kind}_{values[kind]}' for kind in PARTS[arm])})"
 
 
