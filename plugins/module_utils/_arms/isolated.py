@@ -37,7 +37,7 @@ class Isolated(Arm):
         self._groups = Cgroups(host.files)
         self._cpus, self._rest = _divided(host)
         self._kind = ""
-        self._own_mask: t.Optional[frozenset[int]] = None
+        self._own_mask: t.Optional[t.FrozenSet[int]] = None
         self._conflicts: list[affinity.Finding] = []
         self.settings = {"cpus": cpulist.render(self._cpus), "cpus_of_all_others": cpulist.render(self._rest)}
         self.reason = self._why_not()
@@ -101,6 +101,7 @@ class Isolated(Arm):
         left = self._take_down(own)
         if left:
             raise ArmError("; ".join(left))
+        pinned = [task for task in affinity.capture_tasks(self.host.files, self.host.topology.online) if self._rest & cpulist.parse_or_empty(task["mask"])]
         try:
             self._groups.hand_down("/")
             self.host.files.make_directory(self._groups.path(GROUP))
@@ -110,6 +111,8 @@ class Isolated(Arm):
             self.host.files.write(self._groups.path(GROUP, "cgroup.procs"), str(os.getpid()))
         except OSError as error:
             raise ArmError(f"/{self._groups.path(GROUP)}: the kernel does not make the partition: {error.strerror}") from error
+        # What is pinned to other CPUs stays so in this arm. What cannot be is said when all is restored.
+        affinity.restore_tasks(self.host.files, pinned, self.host.topology.online)
 
     def _made(self) -> str:
         """Make the cgroup a partition and return of which kind.
@@ -146,13 +149,13 @@ class Isolated(Arm):
         return {
             "cgroup": self._groups.of("self") or "/",
             "handed_down": self._groups.handed_down("/"),
-            "masks": affinity.capture(self.host.files, online, self._cpus),
+            "tasks": affinity.capture_tasks(self.host.files, online),
         }
 
     def restore(self, saved: "t.Mapping[str, t.Any]") -> "list[str]":
         """Leave the partition and remove it."""
         mine = saved[self.lever]
-        existed = self._groups.exists(GROUP)
+        changed = self._groups.exists(GROUP) or self._groups.handed_down("/") != mine["handed_down"]
         left = self._take_down(mine["cgroup"])
         if self._own_mask is not None:
             try:
@@ -162,9 +165,7 @@ class Isolated(Arm):
             self._own_mask = None
         if not mine["handed_down"]:
             left += self._groups.take_back(["/"])
-        if existed:
-            left += affinity.restore(self.host.files, mine["masks"], {}, smt_state.read(files=self.host.files)["online"])[0]
-        return left
+        return left + (affinity.restore_tasks(self.host.files, mine["tasks"], smt_state.read(files=self.host.files)["online"]) if changed else [])
 
     def _take_down(self, back: str) -> "list[str]":
         """Move the processes of the partition to a cgroup, and remove it.

@@ -7,6 +7,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm, ArmError, Host, Values
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.unit_cpus import UnitCpus
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
 from ansible_collections.threadwise.smt.plugins.module_utils._host.cpulist import render
 from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
@@ -108,10 +109,14 @@ class OneThreadOfUnit(Arm):
 
     def switch(self) -> None:
         """Set the unit's CPUs, and wait until the kernel has them."""
+        online = frozenset(self.host.topology.online)
+        pinned = self._unit.pinned_elsewhere(online)
         self._unit.allow(self._wanted)
         end = time.monotonic() + APPLIED_SECONDS
         while self._unit.cpus() != self._wanted and time.monotonic() < end:
             time.sleep(0.05)
+        # Nothing changes for other work. What cannot be pinned again is said when all is restored.
+        affinity.restore_tasks(self.host.files, pinned, online)
         self.prove()
 
     def prove(self) -> None:

@@ -102,17 +102,20 @@ class UnitCpus:
 
     def tasks_without(self, cpus: "frozenset[int]", online: "frozenset[int]") -> "list[affinity.Finding]":
         """Return the unit's threads that are pinned to none of these CPUs."""
+        own = self._threads()
         return [
             affinity.Finding(True, f"pid {task.pid} {task.name} is pinned to CPUs {cpulist.render(task.mask)}")
-            for task in self._restricted(online)
-            if not task.mask & cpus
+            for task in host_tasks.restricted(self._files, online)
+            if task.pid in own and not task.mask & cpus
         ]
 
-    def _restricted(self, online: "frozenset[int]") -> "list[host_tasks.Task]":
-        """Return the unit's threads that may not run on all of its CPUs."""
-        members = set(self._groups.processes(self._cgroup))
-        threads = {thread for pid in members for thread in host_tasks.masks_of(self._files, pid)}
-        return [task for task in host_tasks.restricted(self._files, online & self.cpus()) if task.pid in threads]
+    def pinned_elsewhere(self, online: "frozenset[int]") -> "list[affinity.SavedTask]":
+        """Return the pinned threads of others than the unit, for ``affinity.restore_tasks``."""
+        own = self._threads()
+        return [task for task in affinity.capture_tasks(self._files, online) if task["pid"] not in own]
+
+    def _threads(self) -> "set[int]":
+        return {thread for pid in self._groups.processes(self._cgroup) for thread in host_tasks.masks_of(self._files, pid)}
 
     def save(self, online: "frozenset[int]") -> "dict[str, t.Any]":
         """Return what ``allow`` changes, as plain data for ``restore``.
@@ -130,13 +133,7 @@ class UnitCpus:
             "folders": [folder for folder in folders if fs.status(folder) is not None],
             "cpuset": self._groups.read(self._cgroup, "cpuset.cpus") or "",
             "not_handed_down": [above for above in ancestors(self._cgroup) if not self._groups.handed_down(above)],
-            "masks": {
-                "online": sorted(online),
-                "tasks": [{"pid": task.pid, "start": task.start, "name": task.name, "mask": cpulist.render(task.mask)} for task in self._restricted(online)],
-                "cpusets": {},
-                "partitions": {},
-                "interrupts": {},
-            },
+            "tasks": affinity.capture_tasks(self._files, online),
         }
 
     def _folder(self) -> str:
@@ -192,8 +189,7 @@ class UnitCpus:
             except OSError as error:
                 left.append(f"the cpuset of {self.name} could not be restored: {error.strerror}")
         left += self._groups.take_back(saved["not_handed_down"])
-        left += affinity.restore(self._files, saved["masks"], {}, smt_state.read(files=self._files)["online"])[0]
-        return left
+        return left + affinity.restore_tasks(self._files, saved["tasks"], smt_state.read(files=self._files)["online"])
 
     @staticmethod
     def states(files: KernelFiles, saved: "t.Mapping[str, t.Any]") -> "tuple[Values, Values]":

@@ -108,6 +108,22 @@ def capture(host: kernel_files.KernelFiles, online: "t.Iterable[int]", going: "t
     }
 
 
+def capture_tasks(host: kernel_files.KernelFiles, online: "t.Iterable[int]") -> "list[SavedTask]":
+    """Return the masks of all tasks that may not run on all CPUs, to restore them after a change of cpusets of cgroup v2.
+
+    Before 6.2 the kernel gives all tasks of a cpuset that changes, and of those below a cgroup that hands the controller down or takes it back, the mask of
+    their cpuset (update_tasks_cpumask, cpuset_attach).
+    """
+    tasks = host_tasks.restricted(host, frozenset(online))
+    return [{"pid": task.pid, "start": task.start, "name": task.name, "mask": cpulist.render(task.mask)} for task in tasks]
+
+
+def restore_tasks(host: kernel_files.KernelFiles, tasks: "t.Iterable[SavedTask]", online: "t.Iterable[int]") -> "list[str]":
+    """Restore the masks of the tasks that have not ended, given the CPUs online; return what could not be restored, one sentence each."""
+    now = frozenset(online)
+    return [sentence for task in tasks if _current_mask(host, task) is not None for sentence in _restore_task(host, task, None, now)]
+
+
 def merge(earlier: "Captured | None", later: Captured) -> Captured:
     """Return both captures as one. What is in both is taken from the earlier one, which was made before the first change."""
     if not earlier:

@@ -114,10 +114,10 @@ def test_threads_of_a_unit_run_on_first_threads_only(kernel):
     found, saved = chosen(kernel, "as_found", UNIT)
     assert kernel.processes[20]["mask"] == {5}, "pinned by the database itself"
     proved(found, UNIT)
-    assert [kernel.processes[pid]["mask"] for pid in (20, 21, 30)] == [{0, 4}, {0, 4}, set(range(8))]
+    assert [kernel.processes[pid]["mask"] for pid in (20, 21, 30)] == [{0, 4}, {0, 4}, {1}], "others stay pinned"
     assert kernel.exists(f"{CONTROL}/{DATABASE}.d/50-AllowedCPUs.conf")
     assert found.restore(saved) == []
-    assert [kernel.processes[pid]["mask"] for pid in (20, 21, 30)] == [{5}, set(range(8)), set(range(8))]
+    assert [kernel.processes[pid]["mask"] for pid in (20, 21, 30)] == [{5}, set(range(8)), {1}]
     assert not kernel.exists("run/systemd/system.control") and not kernel.groups["/"]["down"]
 
 
@@ -143,6 +143,7 @@ def test_a_partition_has_whole_cores_and_the_plan_in_it(kernel):
     found, saved = chosen(kernel, "as_found", "isolated")
     proved(found, "isolated")
     assert kernel.read(MOUNT + "/threadwise-smt-isolated/cpuset.cpus.partition") == "isolated"
+    assert [kernel.processes[pid]["mask"] for pid in (20, 21, 30)] == [{0, 1, 2, 3}, {0, 1, 2, 3}, {1}]
     assert kernel.effective("/") == {0, 1, 2, 3} and kernel.group_of(os.getpid()) == "/threadwise-smt-isolated"
     assert found.restore(saved) == []
     assert kernel.group_of(os.getpid()) == SESSION and "/threadwise-smt-isolated" not in kernel.groups

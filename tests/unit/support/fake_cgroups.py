@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A host with SMT, cgroup v2 and a systemd, on a directory tree: cpusets and their partitions after Documentation/admin-guide/cgroup-v2.rst.
 
-Before Linux 6.2 each change of a cpuset gives all its tasks the mask of the cpuset; later kernels remember the mask that was asked for (``remembers``).
+Before Linux 6.2 each change of a cpuset gives all its tasks the mask of the cpuset, and so does handing the controller down or taking it back; later kernels
+remember the mask that was asked for (``remembers``).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ HEADER = '# This is a drop-in unit file extension, created via "systemctl set-pr
 
 
 class CgroupHost(FakeKernel):
-    """Two cores of four threads; the database has the processes 20 (pinned to CPU 5) and 21, and this test process is in a session.
+    """Two cores of four threads; the database has the processes 20 (pinned to CPU 5) and 21, ssh is pinned to CPU 1, and this test process is in a session.
 
     Args:
         old: a kernel before 6.1, which has no isolated partitions.
@@ -47,6 +48,7 @@ class CgroupHost(FakeKernel):
             self.groups[group]["procs"].append(pid)
             self.processes[pid] = {"asked": set(), "mask": set(self.online)}
         self.set_affinity(20, {5} & self.online or {1})
+        self.set_affinity(30, {1})
         self.show()
 
     # What the kernel shows ----------------------------------------------------------------------------------------------------------
@@ -162,7 +164,15 @@ class CgroupHost(FakeKernel):
                 raise OSError(errno.EBUSY, "Device or resource busy")
             for child in children:
                 self.groups[child].update(cpus=set(), partition="member")
-        self.groups[group]["down"] = text == "+cpuset"
+        self.hand_down(group, text == "+cpuset")
+
+    def hand_down(self, group, down):
+        if self.groups[group]["down"] == down:
+            return
+        self.groups[group]["down"] = down
+        for name, one in self.groups.items():
+            for pid in one["procs"] if name != group and (name + "/").startswith(group.rstrip("/") + "/") and not self.remembers else ():
+                self.processes[pid]["mask"] = set(self.effective(name))
 
     def write_cgroup_procs(self, group, text):
         if int(text) not in self.processes:
@@ -198,7 +208,8 @@ class CgroupHost(FakeKernel):
         self.put(f"{CONTROL}/{unit}.d/50-AllowedCPUs.conf", f"{HEADER}[Service]\nAllowedCPUs={cpus}\n")
         if cpus:
             # Without CPUs systemd has no need of the controller any more, and leaves what it wrote.
-            self.groups["/"]["down"] = self.groups["/system.slice"]["down"] = True
+            self.hand_down("/", True)
+            self.hand_down("/system.slice", True)
             self.groups[DATABASE_GROUP]["cpus"] = set(cpulist.parse(cpus))
         self.show()
         return 0, "", ""
