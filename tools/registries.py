@@ -3,8 +3,8 @@
 """Write what is generated: the registry of each folder of alternatives below plugins/module_utils, and the published schemas of files.
 
 An alternative, such as a boot loader, is one file with one symbol. Ansible copies to a host only what is imported by name, so a registry cannot look for
-files on the host: it is a generated file, ``registry.py``, that imports the symbol of each file. The table of workloads in the documentation is written from
-their declarations, and the schemas in the documentation from those that the code checks with.
+files on the host: it is a generated file, ``registry.py``, that imports the symbol of each file. The tables of workloads and of arms in the documentation are
+written from their declarations, and the schemas in the documentation from those that the code checks with.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ FOLDERS = (
 )
 
 
-# The page with the table of workloads, and the lines around that table.
-PAGE = "docs/measuring.md"
+# The pages with the tables of workloads and of arms, and the lines around a table.
+PAGE, ARMS_PAGE = "docs/measuring.md", "docs/arms.md"
 BEGIN, END = "<!-- The table is written by tools/registries.py. -->\n", "<!-- End of the table. -->\n"
 
 
@@ -79,9 +79,9 @@ def main(arguments: list[str] | None = None) -> int:
             path = ROOT / "plugins" / "module_utils" / folder.path / REGISTRY
             text = registry(path.parent, folder)
             _put(path, text, check, outdated)
-        page = ROOT / PAGE
-        if page.exists():
-            _put(page, with_table(page.read_text(encoding="utf-8")), check, outdated)
+        if (ROOT / PAGE).exists():
+            for name in (PAGE, ARMS_PAGE):
+                _put(ROOT / name, with_table((ROOT / name).read_text(encoding="utf-8"), name), check, outdated)
             for name, module in SCHEMAS.items():
                 _put(ROOT / name, schema(module), check, outdated)
     except RegistryError as error:
@@ -107,21 +107,39 @@ def schema(module: str) -> str:
     return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
 
 
-def with_table(page: str) -> str:
-    """Return a page with the present table of workloads between its marks.
+def with_table(text: str, name: str = PAGE) -> str:
+    """Return a page with its present table between its marks.
+
+    Args:
+        text: the page.
+        name: its path, which says what the table is of.
 
     Raises:
         RegistryError: the page has no marks.
     """
-    before, begin, rest = page.partition(BEGIN)
+    before, begin, rest = text.partition(BEGIN)
     _table, end, after = rest.partition(END)
     if not (begin and end):
-        raise RegistryError(f"{PAGE}: put the lines {BEGIN.strip()} and {END.strip()} around the table of workloads")
+        raise RegistryError(f"{name}: put the lines {BEGIN.strip()} and {END.strip()} around the table")
     # A registry that was written a moment ago is not yet known to Python.
     importlib.invalidate_caches()
+    return f"{before}{begin}\n{_arms() if name == ARMS_PAGE else _workloads()}\n{end}{after}"
+
+
+def _workloads() -> str:
     catalogue = importlib.import_module(f"{PACKAGE}._workloads.catalogue")
     rows = "".join(f"| {' | '.join(_cells(workload))} |\n" for workload in catalogue.BUILT_IN.values())
-    return f"{before}{begin}\n| workload | work of a worker | metrics, the primary one first | comes from |\n|---|---|---|---|\n{rows}\n{end}{after}"
+    return f"| workload | work of a worker | metrics, the primary one first | comes from |\n|---|---|---|---|\n{rows}"
+
+
+def _arms() -> str:
+    registry_of_arms = importlib.import_module(f"{PACKAGE}._arms.registry")
+    rows = "".join(
+        f"| {', '.join(f'`{name}`' for name in arm.written or [arm.pattern])} | {arm.summary} | {arm.needs or 'nothing'} |\n"
+        for arms in registry_of_arms.ARMS
+        for arm in arms
+    )
+    return f"| arm | what it is | needs |\n|---|---|---|\n{rows}"
 
 
 def _cells(workload: dict[str, Any]) -> list[str]:

@@ -31,13 +31,16 @@ options:
   arms:
     description:
       - What is compared, the baseline first. Each other arm is compared with the baseline.
-      - V(smt_on) and V(smt_off) switch SMT at run time, V(overcommit_strict) and V(panic_on_oom) switch the memory policy, V(as_found) leaves the host
-        as it is. V(as_found) alone measures the placements.
+      - Arms are V(as_found), the host as it is, V(smt_on), V(smt_off), V(threads_per_core_N), V(smt_off_on_node_N), V(smt_off_on_package_N),
+        V(smt_off_on_cpus_LIST), V(smt_off_on_unit_NAME), V(one_thread_per_core), V(one_thread_per_core_unit_NAME), V(isolated), V(overcommit_strict),
+        V(overcommit_heuristic), V(overcommit_always), V(panic_on_oom), V(hugepages_N), V(thp_always), V(thp_madvise) and V(thp_never). docs/arms.md says
+        what they are. V(as_found) alone measures only the placements.
+      - An arm of a part of the host may be a mapping of C(smt_off_on) or C(one_thread_per_core) to a mapping of C(node), C(package), C(cpus) or C(unit).
       - An arm that a host cannot have is left out, and the result says why. Without a baseline, or with fewer than two arms, the placements are measured alone.
       - With V(panic_on_oom) a real out-of-memory during the plan makes the host panic and restart. With either memory policy it is also recorded
         what a process can allocate, and what happens to one that allocates more than there is.
     type: list
-    elements: str
+    elements: raw
     default: [smt_on, smt_off]
   overcommit_ratio:
     description:
@@ -315,6 +318,13 @@ EXAMPLES = r"""
     workloads: [memory_pages]
   become: true
 
+- name: Compare SMT off for all with one thread per core for the database alone
+  threadwise.smt.smt_benchmark:
+    run: database
+    arms: [smt_on, smt_off, {one_thread_per_core: {unit: postgresql.service}}]
+    workloads: [oltp]
+  become: true
+
 - name: From how many streams on SMT helps
   threadwise.smt.smt_benchmark:
     run: streams
@@ -460,7 +470,7 @@ def main() -> None:
         argument_spec={
             "run": {"type": "str", "required": True},
             "dest": {"type": "path", "default": "smt_eval_results"},
-            "arms": {"type": "list", "elements": "str", "default": ["smt_on", "smt_off"]},
+            "arms": {"type": "list", "elements": "raw", "default": ["smt_on", "smt_off"]},
             "overcommit_ratio": {"type": "int"},
             "workloads": {"type": "list", "elements": "str", "default": ["gzip", "sysbench_cpu"]},
             "custom": {"type": "list", "elements": "dict", "default": [], "options": CUSTOM},

@@ -157,7 +157,7 @@ def test_each_workload_and_arm_is_named_where_it_is_asked_for():
     options = yaml.safe_load(smt_benchmark.DOCUMENTATION)["options"]
     spec = load("roles/smt_eval/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
     readme = (ROOT / "roles/smt_eval/README.md").read_text(encoding="utf-8")
-    arms = [kind.pattern for kinds in registry.ARMS for kind in kinds]
+    arms = [name for kinds in registry.ARMS for kind in kinds for name in kind.written or [kind.pattern]]
     for name, known in (("workloads", list(BUILT_IN)), ("arms", arms)):
         for text in (options[name], spec[f"smt_eval_{name}"]):
             assert [one for one in known if f"V({one})" not in " ".join(text["description"])] == []

@@ -10,6 +10,7 @@ class AsFound(Arm):
     """The host as it was found."""
 
     pattern = arms.AS_FOUND
+    summary = "the host as it was found; nothing is switched"
 
     @classmethod
     def title_of(cls, name: str) -> str:

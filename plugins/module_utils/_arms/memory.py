@@ -4,8 +4,9 @@
 
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm, ArmError, Host
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm, ArmError, Host, Values
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import (
     facts as memory_facts,
     overcommit_test,
@@ -30,11 +31,12 @@ class _MemoryPolicy(Arm):
 
     def __init__(self, name: str, host: Host) -> None:
         super().__init__(name, host)
-        self._fs = HostFs("/")
-        self._found = memory_facts.read_settings(self._fs)
+        self._fs = HostFs(host.files.sysroot)
+        self._found = _settings(self._fs)
         self._desired: memory_policy.Settings = {}
         try:
             self._desired = memory_policy.settings(self._options(), self._found)
+            self.is_as_found = all(self._found.get(name) == value for name, value in self._desired.items())
             self.reason = self._why_not()
         except memory_policy.PolicyError as error:
             self.reason = str(error)
@@ -49,8 +51,8 @@ class _MemoryPolicy(Arm):
         missing = sorted(name for name in self._desired if self._found.get(name) is None)
         if missing:
             return f"this kernel has no {', '.join(missing)}"
-        if all(self._found[name] == value for name, value in self._desired.items()):
-            return "this policy is already in effect, so there is nothing to compare it with"
+        if self.is_as_found:
+            return None
         page = memory_facts.page_size(self._fs)
         return memory_policy.refusal(memory_facts.read_memory(self._fs), self._found, self._desired, MARGIN, page)
 
@@ -59,7 +61,7 @@ class _MemoryPolicy(Arm):
         present = ", ".join(f"{name} {self._found[name]}" for name in self._desired)
         other = ", ".join(f"{name} {value:d}" for name, value in self._desired.items())
         return [
-            f"{self.title}: the memory policy is switched from the present one ({present}) to {other}.",
+            f"the memory policy is switched from the present one ({present}) to {other}.",
             "A test process that requests too much memory is killed, in a cgroup of its own.",
         ]
 
@@ -79,6 +81,13 @@ class _MemoryPolicy(Arm):
         known = {name: value for name, value in saved.items() if value is not None}
         return memory_snapshot.settings_to_restore(memory_facts.read_settings(self._fs), known)
 
+    def prove(self) -> None:
+        """Read the settings."""
+        present = memory_facts.read_settings(self._fs)
+        wrong = [f"{name} reads {present[name]}, not {value}" for name, value in self._desired.items() if present[name] != value]
+        if wrong:
+            raise ArmError(", ".join(wrong))
+
     def observe(self) -> "dict[str, t.Any]":
         """Measure how much memory a process can allocate, and what happens to one that requests more than the host has."""
         values = memory_facts.read_settings(self._fs)
@@ -96,35 +105,64 @@ class _MemoryPolicy(Arm):
 
     def save(self) -> "dict[str, t.Any]":
         """Return the memory policy."""
-        return {"memory": memory_facts.read_settings(self._fs)}
+        return {**_settings(self._fs)}
 
     def restore(self, saved: "t.Mapping[str, t.Any]") -> "list[str]":
         """Restore the memory policy."""
         try:
-            memory_snapshot.write(self._fs, self._to_restore(saved["memory"]))
+            memory_snapshot.write(self._fs, self._to_restore(saved[self.lever]))
         except memory_snapshot.MemorySnapshotError as error:
             return [str(error)]
         return []
 
+    @classmethod
+    def states(cls, files: KernelFiles, saved: "t.Mapping[str, t.Any]") -> "tuple[Values, Values]":
+        """Return the memory policy, as it was saved and as it is."""
+        return saved, _settings(HostFs(files.sysroot))
 
-class OvercommitStrict(_MemoryPolicy):
-    """Strict accounting of committed memory."""
 
-    pattern = "overcommit_strict"
+class _Overcommit(_MemoryPolicy):
+    """The base of the arms that are named after a value of vm.overcommit_memory."""
 
     @classmethod
     def title_of(cls, name: str) -> str:
         """Return the title of the arm with a name."""
-        return "strict overcommit"
+        return f"{name.partition('_')[2]} overcommit"
 
     def _options(self) -> memory_policy.Options:
-        return {"overcommit": memory_policy.STRICT, "overcommit_ratio": self.host.overcommit_ratio}
+        return {"overcommit": self.name.partition("_")[2]}
+
+
+class OvercommitStrict(_Overcommit):
+    """Strict accounting of committed memory."""
+
+    pattern = "overcommit_strict"
+    summary = "`vm.overcommit_memory=2`: the kernel promises no more memory than there is (`smt_eval_overcommit_ratio`)"
+    needs = "a limit above what is committed already"
+
+    def _options(self) -> memory_policy.Options:
+        return {**super()._options(), "overcommit_ratio": self.host.overcommit_ratio}
+
+
+class OvercommitHeuristic(_Overcommit):
+    """The kernel's default: only requests that are obviously too large are refused."""
+
+    pattern = "overcommit_heuristic"
+    summary = "`vm.overcommit_memory=0`: only a request for more than all memory is refused"
+
+
+class OvercommitAlways(_Overcommit):
+    """Every request for memory is granted."""
+
+    pattern = "overcommit_always"
+    summary = "`vm.overcommit_memory=1`: each request is granted"
 
 
 class PanicOnOom(_MemoryPolicy):
     """A kernel panic and a reboot when memory runs out."""
 
     pattern = "panic_on_oom"
+    summary = "`vm.panic_on_oom=1` with `kernel.panic`: the host panics and reboots when memory runs out"
 
     @classmethod
     def title_of(cls, name: str) -> str:
@@ -134,11 +172,14 @@ class PanicOnOom(_MemoryPolicy):
     def _options(self) -> memory_policy.Options:
         return {"on_oom": "panic", "panic_reboot_after": PANIC_REBOOT_SECONDS}
 
-    def announcement(self) -> "list[str]":
+    def conflicts(self) -> "list[str]":
         """Warn of the panic."""
-        sentences = super().announcement()
-        panic = f"A real out-of-memory situation during that time makes the host panic and reboot after {self._desired[memory_policy.PANIC]} s."
-        return [sentences[0], panic, *sentences[1:]]
+        return [f"A real out-of-memory situation during that time makes the host panic and reboot after {self._desired[memory_policy.PANIC]} s."]
+
+
+def _settings(fs: HostFs) -> "dict[str, int | None]":
+    """Return the settings of the memory policy; huge pages are another lever."""
+    return {name: value for name, value in memory_facts.read_settings(fs).items() if name != memory_policy.HUGEPAGES}
 
 
 def _allocatable() -> "dict[str, t.Any]":
@@ -155,4 +196,4 @@ def _overcommit_test(asked: int) -> "dict[str, t.Any]":
         return {"overcommit_test": None, "overcommit_test_reason": str(error)}
 
 
-ARMS = (OvercommitStrict, PanicOnOom)
+ARMS = (OvercommitStrict, OvercommitHeuristic, OvercommitAlways, PanicOnOom)

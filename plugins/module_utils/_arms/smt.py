@@ -1,14 +1,14 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""SMT on and SMT off, switched at run time."""
+"""SMT on, SMT off, and the numbers of threads per core between them, switched at run time."""
 
+import platform
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm, ArmError, Host
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
 from ansible_collections.threadwise.smt.plugins.module_utils._host.cpulist import render
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import source as sibling_source
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import restore as smt_restore, state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
@@ -37,24 +37,26 @@ def why_smt_is_not_switched(facts: "t.Mapping[str, t.Any]") -> "str | None":
     return None
 
 
-class _Smt(Arm):
-    """The base of both arms: the same CPUs and affinities are saved and restored."""
+class Smt(Arm):
+    """The base of all arms that take siblings offline: the same CPUs and affinities are saved and restored."""
 
     lever = "smt"
+    switches_cpus = True
 
     def __init__(self, name: str, host: Host) -> None:
         super().__init__(name, host)
         self.reason = why_smt_is_not_switched(host.facts)
         self.settings = {"smt": name.partition("_")[2]}
+        self._method = sibling_source.method(host.topology)
 
     @classmethod
     def title_of(cls, name: str) -> str:
         """Return the title of the arm with a name."""
         return arms.TITLES[name]
 
-    def _secondary_threads(self, online: "t.Collection[int]") -> "list[int]":
-        """Return all but the first online thread of each core."""
-        return [cpu for core in self.host.topology.cores for cpu in [one for one in core if one in online][1:]]
+    def _predicted(self, state: smt_state.State) -> smt_state.State:
+        """Return the state that the switch leads to from a state; the same one where nothing is left to do."""
+        raise NotImplementedError
 
     def restoration(self) -> "str | None":
         """Name the present state of SMT."""
@@ -64,61 +66,93 @@ class _Smt(Arm):
         """Save the topology, or switch SMT on when the topology is incomplete because siblings are offline."""
         topology = self.host.topology
         if topology.complete:
-            topology_cache.save(HostFs("/"), topology)
+            topology_cache.save(HostFs(self.host.files.sysroot), topology)
             return False
         self._enable()
         return True
 
     def _enable(self) -> None:
+        files = self.host.files
         try:
-            smt_state.enable("/", self.host.topology.cores, sibling_source.method(self.host.topology), origin=self.host.origin)
+            smt_state.enable(files.sysroot, self.host.topology.cores, self._method, origin=self.host.origin, files=files)
         except smt_state.StateError as error:
             raise ArmError(str(error)) from error
 
+    def prove(self) -> None:
+        """Read which CPUs are online."""
+        try:
+            present = smt_state.read(files=self.host.files)
+            wrong = smt_state.differences(self._predicted(present), present)
+        except smt_state.StateError as error:
+            raise ArmError(str(error)) from error
+        if wrong:
+            raise ArmError("; ".join(wrong))
+
     def save(self) -> "dict[str, t.Any]":
         """Return the affinities that the kernel changes when siblings go offline."""
-        online = smt_state.read("/")["online"]
-        return {"masks": affinity.capture(KernelFiles("/"), online, self._secondary_threads(online)), "remove": []}
+        online = smt_state.read(files=self.host.files)["online"]
+        return {"masks": affinity.capture(self.host.files, online, secondary_threads(self.host, online)), "remove": []}
 
     def restore(self, saved: "t.Mapping[str, t.Any]") -> "list[str]":
         """Restore the CPUs and the affinities."""
-        return smt_restore.restore(KernelFiles("/"), saved)
+        return smt_restore.restore(self.host.files, {"cpu": saved["cpu"], **saved[self.lever]})
 
 
-class SmtOn(_Smt):
+def secondary_threads(host: Host, online: "t.Collection[int]") -> "list[int]":
+    """Return all but the first online thread of each core."""
+    return [cpu for core in host.topology.cores for cpu in [one for one in core if one in online][1:]]
+
+
+def all_online(host: Host) -> "set[int]":
+    """Return the CPUs that are online, with all siblings of cores in use."""
+    online, cores = set(host.topology.online), host.topology.cores
+    if smt_state.smt_in_use(online, cores):
+        return online
+    return online | {cpu for core in cores if online & set(core) for cpu in core}
+
+
+class SmtOn(Smt):
     """All siblings online."""
 
     pattern = arms.SMT_ON
+    summary = "all siblings are online"
+    needs = "SMT that can be switched at run time"
 
     def online(self) -> "set[int]":
         """Return the CPUs that are online, with all siblings of cores in use."""
-        online = set(self.host.topology.online)
-        cores = self.host.topology.cores
-        if smt_state.smt_in_use(online, cores):
-            return online
-        return online | {cpu for core in cores if online & set(core) for cpu in core}
+        return all_online(self.host)
 
     def announcement(self) -> "list[str]":
         """Name the siblings that come online, if any are offline now."""
         coming = self.online() - set(self.host.topology.online)
-        return [f"{self.title}: CPUs {render(coming)}, which are offline now, come online."] if coming else []
+        return [f"CPUs {render(coming)}, which are offline now, come online." if coming else "all siblings are online, as they are now."]
 
     def switch(self) -> None:
         """Switch SMT on."""
         self._enable()
 
+    def _predicted(self, state: smt_state.State) -> smt_state.State:
+        return smt_state.predict(state, self.host.topology.cores, None, self._method, self.host.origin)
 
-class SmtOff(_Smt):
-    """One thread of each core online."""
 
-    pattern = arms.SMT_OFF
+class FewerThreads(Smt):
+    """The base of the arms in which siblings are offline.
+
+    Attributes:
+        threads: how many threads of a core are online.
+        only: CPUs that name the cores with so many threads; None for all cores.
+    """
+
+    threads = 1
+    only: t.Optional[t.FrozenSet[int]] = None
 
     def __init__(self, name: str, host: Host) -> None:
         super().__init__(name, host)
+        self.reason = self.reason or self._why_not()
         self._conflicts: list[affinity.Finding] = []
         if self.reason is None:
             online = host.topology.online
-            found = affinity.find(KernelFiles("/"), online, self._secondary_threads(online))
+            found = affinity.find(host.files, online, set(online) - self.online())
             selected = affinity.selected(found, host.selected_conflicts)
             if selected:
                 self.reason = (
@@ -127,27 +161,88 @@ class SmtOff(_Smt):
                 )
             self._conflicts = [finding for finding in found if finding.is_conflict]
 
-    def online(self) -> "set[int]":
-        """Return the CPUs that are online, without the siblings."""
-        online = set(self.host.topology.online)
-        return online - set(self._secondary_threads(online))
-
-    def announcement(self) -> "list[str]":
-        """Name the CPUs that go offline, and the affinity conflicts."""
-        going = SmtOn(arms.SMT_ON, self.host).online() - self.online()
-        which = f"CPUs {render(going)}" if going else "the siblings, whose numbers are unknown while they are offline,"
-        sentences = [f"{self.title}: {which} go offline through {METHOD_FILES[self.host.facts['methods']['runtime']['chosen']]}, and come back."]
-        if self._conflicts:
-            conflicts = "; ".join(affinity.readable(self._conflicts).splitlines())
-            sentences.append(f"There are affinity conflicts while the siblings are offline; the present settings are restored afterwards: {conflicts}.")
-        return sentences
+    def _why_not(self) -> "str | None":
+        """Return why this host cannot have so many threads online although SMT can be switched, or None."""
+        return None
 
     def switch(self) -> None:
-        """Switch SMT off."""
+        """Take siblings offline."""
+        host = self.host
         try:
-            smt_state.disable("/", self.host.topology.cores, sibling_source.method(self.host.topology), origin=self.host.origin)
+            smt_state.set_threads_per_core(
+                host.files.sysroot, host.topology.cores, self.threads, self._method, origin=host.origin, files=host.files, only=self.only
+            )
         except smt_state.StateError as error:
             raise ArmError(str(error)) from error
 
+    def _predicted(self, state: smt_state.State) -> smt_state.State:
+        return smt_state.predict(state, self.host.topology.cores, self.threads, self._method, self.host.origin, only=self.only)
 
-ARMS = (SmtOn, SmtOff)
+    def announcement(self) -> "list[str]":
+        """Name the CPUs that go offline."""
+        going = all_online(self.host) - self.online()
+        which = f"CPUs {render(going)}" if going else "the siblings, whose numbers are unknown while they are offline,"
+        by_control = self.only is None and (self.threads == 1 or smt_state.takes_numbers(platform.machine()))
+        method = METHOD_FILES[self.host.facts["methods"]["runtime"]["chosen"] if by_control else "cpu_online"]
+        return [f"{which} go offline through {method}, and come back."]
+
+    def conflicts(self) -> "list[str]":
+        """Name the affinity conflicts."""
+        if not self._conflicts:
+            return []
+        conflicts = "; ".join(affinity.readable(self._conflicts).splitlines())
+        return [f"There are affinity conflicts while the siblings are offline; the present settings are restored afterwards: {conflicts}."]
+
+
+class SmtOff(FewerThreads):
+    """One thread of each core online."""
+
+    pattern = arms.SMT_OFF
+    summary = "one thread of each core is online"
+    needs = "SMT that can be switched at run time, and no affinity conflicts"
+
+    def online(self) -> "set[int]":
+        """Return the CPUs that are online, without the siblings."""
+        online = set(self.host.topology.online)
+        return online - set(secondary_threads(self.host, online))
+
+
+class ThreadsPerCore(FewerThreads):
+    """So many threads of each core online, more than one and fewer than all."""
+
+    pattern = "threads_per_core_[1-9][0-9]{0,2}"
+    written = ("threads_per_core_N",)
+    summary = "the first N threads of each core are online, between `smt_off` and `smt_on`"
+    needs = "cores with more than N threads, and no affinity conflicts"
+
+    def __init__(self, name: str, host: Host) -> None:
+        self.threads = int(name.rpartition("_")[2])
+        super().__init__(name, host)
+        self.settings = {"threads_per_core": self.threads}
+
+    @classmethod
+    def title_of(cls, name: str) -> str:
+        """Return the title of the arm with a name."""
+        threads = int(name.rpartition("_")[2])
+        return f"{threads} thread{'s' if threads > 1 else ''} per core"
+
+    def _why_not(self) -> "str | None":
+        """Return why the cores of this host cannot have so many threads online, or None."""
+        most = max((len(core) for core in self.host.topology.cores), default=0)
+        if self.threads == 1:
+            return f"one thread per core is the arm {arms.SMT_OFF}: name that one"
+        if not self.host.topology.complete:
+            # Known when the siblings are online.
+            return None
+        if self.threads == most:
+            return f"the cores of this host have {most} threads, so {self.name} is the arm {arms.SMT_ON}: name that one"
+        return f"the cores of this host have at most {most} threads" if self.threads > most else None
+
+    def online(self) -> "set[int]":
+        """Return the CPUs that are online: the first threads of each core that is in use."""
+        online, cores = set(self.host.topology.online), self.host.topology.cores
+        kept = {cpu for core in cores if online & set(core) for cpu in core[: self.threads]}
+        return (online | kept) - {cpu for core in cores for cpu in core[self.threads :]}
+
+
+ARMS = (SmtOn, SmtOff, ThreadsPerCore)

@@ -10,6 +10,7 @@ import contextlib
 import time
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import base
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import (
     environment,
     order,
@@ -82,6 +83,10 @@ class Outline:
         """Return the assignment of workers to CPUs for each placement in an arm."""
         possible = self._placements(arm)
         found = {name: possible.workers(name) for name in self.names}
+        confined = sorted(self._usable(arm))
+        if len(confined) < len(self._reachable(arm)):
+            # Without a mask of their own workers would leave the CPUs of the arm.
+            found = {name: (workers and [cpus or confined for cpus in workers], reason) for name, (workers, reason) in found.items()}
         nodes = {name: possible.memory_node(name) for name, (workers, _reason) in found.items() if workers}
         same = placement.same_as_earlier({name: (workers, nodes[name]) for name, (workers, _reason) in found.items() if workers})
         return {
@@ -99,6 +104,10 @@ class Outline:
         return sorted(self._usable(arm))
 
     def _usable(self, arm: str) -> "set[int]":
+        return self.arms[arm].for_workers(self._reachable(arm))
+
+    def _reachable(self, arm: str) -> "set[int]":
+        """Return the CPUs that are online in an arm and that this process may use."""
         # The affinity mask can lack a sibling that is offline now. Once the sibling is online, the mask has it again.
         online: set[int] = self.arms[arm].online()
         return (online & (self._allowed | set(self.topology.offline))) - set(self.topology.isolated)
@@ -234,7 +243,7 @@ class Plan:
 
         Raises:
             PlanError: no workload can be run on this host, or a block takes too long or is too large.
-            ArmError: the host cannot be switched to an arm.
+            ArmError: the host cannot be switched to an arm, or is not in it any more.
             RunDirectoryError: a file of the run cannot be written.
         """
         try:
@@ -336,6 +345,7 @@ class Plan:
                     self._serve(item.workload)
                 if item.workload in self.prepared:
                     self._sample(item)
+            self._prove(arm)
 
     def _switch(self, arm: str) -> None:
         if arm == self.arm:
@@ -347,9 +357,20 @@ class Plan:
             arms.switch(arm)
             self.files.event("switched", arm)
             time.sleep(self.settings["settle_seconds"])
+            self._prove(arm)
             for observed in arms.observe(arm) if self.block == 0 else ():
                 self.files.append("observations.jsonl", observed)
         self.arm = arm
+
+    def _prove(self, arm: str) -> None:
+        """See that the host is in an arm, before its samples and after them; samples of a host that somebody changed are of another arm."""
+        if not self.outline.arms.compared:
+            return
+        try:
+            self.outline.arms.prove(arm)
+        except base.ArmError as error:
+            self.files.event("not_proved", str(error))
+            raise
 
     def _serve(self, name: "str | None") -> None:
         """Start what a workload starts in each arm, and end that of another one: it would disturb the samples."""

@@ -4,18 +4,21 @@
 
 import os
 import typing as t
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import registry
-from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm, ArmError, Host
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm, ArmError, Host, Values
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
-from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils._memory import facts as memory_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
+from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
+from ansible_collections.threadwise.smt.plugins.module_utils._memory.policy import SYSCTLS
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
 
 # Each arm multiplies the time of a block.
 MOST_ARMS = 8
+# What is saved beside the levers: the state of the CPUs.
+_CPU = "cpu"
 
 
 class DescribedArm(TypedDict):
@@ -42,23 +45,28 @@ class LeftOutArm(TypedDict):
     reason: str
 
 
-def check(names: "Sequence[str]") -> None:
-    """Check the names of an evaluation's arms.
+def check(given: "Sequence[t.Any]") -> "list[str]":
+    """Check the arms of an evaluation, and return their names.
 
     Args:
-        names: the arms, the baseline first.
+        given: the arms, the baseline first, as ``arms.name_of`` takes them.
 
     Raises:
-        ArmError: there is none, there are too many, one is named twice, or there is no arm of that name.
+        ArmError: there is none, there are too many, one is named twice, or there is no such arm.
     """
-    if not 1 <= len(names) <= MOST_ARMS:
-        raise ArmError(f"arms has {len(names)} names: give 1 to {MOST_ARMS}, the baseline first, for example smt_on, smt_off")
+    if not 1 <= len(given) <= MOST_ARMS:
+        raise ArmError(f"arms has {len(given)} names: give 1 to {MOST_ARMS}, the baseline first, for example smt_on, smt_off")
+    try:
+        names = [arms.name_of(one) for one in given]
+    except ValueError as error:
+        raise ArmError(str(error)) from None
     for name in names:
         if _kind(name) is None:
-            known = ", ".join(kind.pattern for kind in _kinds())
+            known = ", ".join(name for kind in _kinds() for name in kind.written or [kind.pattern])
             raise ArmError(f"there is no arm {name[:80]!r}: choose from {known}")
     if len(set(names)) < len(names):
         raise ArmError(f"arms has a name twice: {', '.join(names)}")
+    return names
 
 
 def title(name: str) -> "str | None":
@@ -79,8 +87,9 @@ class Arms:
     """The arms of one evaluation on this host.
 
     Args:
-        names: the arms that were asked for, the baseline first, as ``check`` accepts them.
+        given: the arms that were asked for, the baseline first, as ``check`` accepts them.
         host: the host.
+        saved: the levers whose state is saved; None before anything is.
 
     Attributes:
         arms: the arms that are measured, the baseline first: those asked for that the host can have, or ``as_found`` alone where fewer than two are left or the
@@ -88,8 +97,15 @@ class Arms:
         left_out: the arms that were asked for and are not measured.
     """
 
-    def __init__(self, names: "Sequence[str]", host: Host) -> None:
-        asked = [kind(name, host) for name in names for kind in [_kind(name)] if kind]
+    def __init__(self, given: "Sequence[t.Any]", host: Host, saved: "Container[str] | None" = None) -> None:
+        asked = [kind(name, host) for name in map(arms.name_of, given) for kind in [_kind(name)] if kind]
+        for arm in asked:
+            if saved is not None and arm.lever and arm.lever not in saved and arm.reason is None:
+                arm.reason = "what it changes was not saved, because the cores were unknown while siblings were offline: switch SMT on first"
+        if any(arm.name == arms.AS_FOUND for arm in asked):
+            for arm in asked:
+                if arm.is_as_found:
+                    arm.reason = arm.reason or "this is already in effect, so there is nothing to compare it with"
         possible = [arm for arm in asked if arm.reason is None]
         self.left_out: list[LeftOutArm] = [{"name": arm.name, "title": arm.title, "reason": arm.reason} for arm in asked if arm.reason is not None]
         compared = len(possible) > 1 and possible[0] is asked[0]
@@ -102,6 +118,8 @@ class Arms:
             ]
         self.arms: list[Arm] = possible if compared else [_as_found(host)]
         self._switched = [arm.title for arm in possible if arm.lever]
+        self._asked = asked
+        self._host = host
         self._current: t.Optional[Arm] = None
         self._saved: Mapping[str, t.Any] = {}
 
@@ -139,22 +157,22 @@ class Arms:
         """Return the measured arms for the result."""
         return [{"name": arm.name, "title": arm.title, "baseline": arm is self.arms[0], "settings": arm.settings} for arm in self.arms]
 
-    def announcement(self, length: str) -> "list[str]":
-        """Describe what is switched and restored, in sentences for a person.
+    def announcement(self, seconds: float) -> "list[str]":
+        """Describe what is switched and restored, and the affinity conflicts: a few sentences for each arm.
 
         Args:
-            length: how long it takes, as text.
+            seconds: how long the plan takes.
         """
         left_out = [f"{arm['title']} is left out: {arm['reason']}." for arm in self.left_out]
         if not self.compared:
-            return [f"Nothing will be switched: {self.reason}.", f"The placements that exist on this host will be measured for {length}."]
+            return [f"Nothing will be switched: {self.reason}.", f"The placements that exist on this host will be measured for {length(seconds)}."]
         titles = [arm.title for arm in self.arms]
-        switched = f"The host will be switched between {', '.join(titles[:-1])} and {titles[-1]} many times, for {length}."
-        restored = " and ".join(filter(None, (arm.restoration() for arm in self._levers())))
+        share = length(seconds / len(self.arms))
+        restored = " and ".join(dict.fromkeys(filter(None, (arm.restoration() for arm in self._levers()))))
         return [
-            switched,
-            *(sentence for arm in self.arms for sentence in arm.announcement()),
-            f"Then the present state of {restored} is restored, also when the run fails or loses its controller.",
+            f"The host will be switched between {', '.join(titles[:-1])} and {titles[-1]} many times, for {length(seconds)}.",
+            *(" ".join([f"{arm.title}, {share} in all:", *arm.announcement(), *arm.conflicts()]) for arm in self.arms),
+            *([f"Then the present state of {restored} is restored, also when the run fails or loses its controller."] if restored else []),
             *left_out,
         ]
 
@@ -183,6 +201,23 @@ class Arms:
         self._current = arm
         arm.switch()
 
+    def prove(self, name: str) -> None:
+        """Read the host and see that it is in a measured arm, and that everything else is as it was saved.
+
+        Raises:
+            ArmError: The host is in another state.
+        """
+        arm = self[name]
+        try:
+            arm.prove()
+            changed = _changed(self._host.files, {lever: saved for lever, saved in self._saved.items() if lever not in (arm.lever, _CPU)})
+            if not arm.switches_cpus:
+                changed += smt_state.differences(self._saved[_CPU], smt_state.read(files=self._host.files))
+        except (ArmError, HostError) as error:
+            raise ArmError(f"the host is not in the arm {arm.title} any more: {error}") from error
+        if changed:
+            raise ArmError(f"somebody has changed the host while {arm.title} was measured: {'; '.join(changed)}")
+
     def observe(self, name: str) -> "list[dict[str, t.Any]]":
         """Return what is recorded once in an arm besides its samples; in an arm that switches nothing the others observe."""
         arm = self[name]
@@ -191,10 +226,7 @@ class Arms:
 
     def save(self) -> "dict[str, t.Any]":
         """Return the present state of what the arms change (plain data), for ``begin``, ``restore`` and ``differences``."""
-        saved: dict[str, t.Any] = {"cpu": smt_state.read("/")}
-        for arm in self._levers():
-            saved.update(arm.save())
-        return saved
+        return {_CPU: smt_state.read(files=self._host.files), **{arm.lever: arm.save() for arm in self._levers()}}
 
     def begin(self, saved: "Mapping[str, t.Any]") -> None:
         """Take note of the state before the first switch, which arms without the same lever get back between arms.
@@ -206,7 +238,15 @@ class Arms:
 
     def restore(self, saved: "Mapping[str, t.Any]") -> "list[str]":
         """Restore what the arms changed; return what could not be restored, one sentence each."""
-        return [sentence for arm in self._levers() for sentence in arm.restore(saved)]
+        left = []
+        # Also of arms that this host cannot have now: it may be in one of them.
+        for arm in {arm.lever: arm for arm in reversed(self._asked) if arm.lever in saved}.values():
+            try:
+                left += arm.restore(saved)
+            except HostError as error:
+                # The other levers are restored all the same.
+                left.append(str(error))
+        return left
 
     def _levers(self) -> "list[Arm]":
         """Return the first arm of each lever."""
@@ -220,25 +260,43 @@ def _as_found(host: Host) -> Arm:
     return kind(arms.AS_FOUND, host)
 
 
-def differences(saved: "Mapping[str, t.Any]", known: "Iterable[str]" = ()) -> "dict[str, t.Any]":
+def length(seconds: float) -> str:
+    """Return a duration for people: ``about 90 s``, ``about 5 min``."""
+    return f"about {round(seconds)} s" if seconds < 120 else f"about {round(seconds / 60)} min"
+
+
+def differences(saved: "Mapping[str, t.Any]", known: "Iterable[str]" = (), files: "KernelFiles | None" = None) -> "dict[str, t.Any]":
     """Compare the present state of the host with the saved one.
 
     Args:
         saved: as ``Arms.save`` returned it.
         known: known differences, one sentence each.
+        files: the host's files; None for those of this host.
 
     Returns:
-        ``ok``, ``before`` and ``after`` (``control``, ``online`` (CPU numbers) and, where they were changed, ``sysctls``), and ``differences``
-        (sentences).
+        ``ok``, ``before`` and ``after`` (``control``, ``online`` (CPU numbers) and, where they were changed, ``sysctls`` and ``settings``), and
+        ``differences`` (sentences).
     """
-    state = smt_state.read("/")
-    found = list(known) or smt_state.differences(saved["cpu"], state)
-    before, after = _cpu_state(saved["cpu"]), _cpu_state(state)
-    if "memory" in saved:
-        present = memory_facts.read_settings(HostFs("/"))
-        before["sysctls"], after["sysctls"] = saved["memory"], present
-        found += [f"{name} was {value}, is {present[name]}" for name, value in saved["memory"].items() if present[name] != value]
+    files = files or KernelFiles("/")
+    state = smt_state.read(files=files)
+    found = list(known) or smt_state.differences(saved[_CPU], state)
+    before, after = _cpu_state(saved[_CPU]), _cpu_state(state)
+    for was, now in _states(files, saved):
+        for shown, values in ((before, was), (after, now)):
+            for name, value in values.items():
+                shown.setdefault("sysctls" if name in SYSCTLS else "settings", {})[name] = value
+    found += [sentence for sentence in _changed(files, saved) if sentence not in found]
     return {"ok": not found, "before": before, "after": after, "differences": found}
+
+
+def _states(files: KernelFiles, saved: "Mapping[str, t.Any]") -> "list[tuple[Values, Values]]":
+    """Return the values of each saved lever, as they were saved and as they are."""
+    kinds = {kind.lever: kind for kind in _kinds()}
+    return [kinds[lever.partition(":")[0]].states(files, found) for lever, found in saved.items() if lever != _CPU]
+
+
+def _changed(files: KernelFiles, saved: "Mapping[str, t.Any]") -> "list[str]":
+    return [f"{name} was {was[name]}, is {now.get(name)}" for was, now in _states(files, saved) for name in was if now.get(name) != was[name]]
 
 
 def _cpu_state(state: "Mapping[str, t.Any]") -> "dict[str, t.Any]":

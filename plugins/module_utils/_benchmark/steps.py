@@ -90,14 +90,13 @@ def announcement(host: "t.Mapping[str, t.Any]", outline: plan.Outline, settings:
         outline: the plan's Outline.
         settings: as for ``plan.Plan``.
     """
-    length = _length(settings["budget"])
     summary = (
         f"Sockets: {_known(host['sockets'])}, cores: {_known(host['cores'])}, threads per core: {_known(host['threads_per_core']['max'])}, "
         f"online: CPUs {_known(host['cpus']['online'])}, smt/control: {host['control']}."
     )
     about_siblings: t.Optional[str] = sibling_source.described(outline.topology) or sibling_cache.disagreement(host["measured"])
     sentences = [summary, *([about_siblings] if about_siblings else [])]
-    return [*sentences, *outline.arms.announcement(length)]
+    return [*sentences, *outline.arms.announcement(settings["budget"])]
 
 
 def _known(value: object) -> object:
@@ -127,15 +126,13 @@ def _obstacles(fs: HostFs, outline: plan.Outline) -> "list[str]":
     return [*filter(None, (root, holder))]
 
 
-def _length(seconds: float) -> str:
-    return f"about {seconds} s" if seconds < 120 else f"about {round(seconds / 60)} min"
-
-
-def _outline(host: "t.Mapping[str, t.Any]", settings: "t.Mapping[str, t.Any]", origin: smt_state.State) -> plan.Outline:
+def _outline(
+    host: "t.Mapping[str, t.Any]", settings: "t.Mapping[str, t.Any]", origin: smt_state.State, saved: "t.Container[str] | None" = None
+) -> plan.Outline:
     filesystem = HostFs("/")
     cores = sibling_source.read(filesystem, settings["siblings"])
     selected = settings["affinity_conflicts_of"] if settings["affinity_conflicts"] == "fail" else []
-    arms = selection.Arms(settings["arms"], base.Host(host, cores, origin, selected, settings["overcommit_ratio"]))
+    arms = selection.Arms(settings["arms"], base.Host(host, cores, origin, selected, settings["overcommit_ratio"]), saved)
     return plan.Outline(arms, cores, os.sched_getaffinity(0), plan_settings.placement_names(settings), topology.read_memory_nodes(filesystem))
 
 
@@ -247,7 +244,7 @@ def _carry_out(
         # Write the header before anything is switched: a run with a header can be fetched, whenever it is killed.
         work = _create_plan(files, name, host, outline, settings)
         if arms.compared and arms.prepare():
-            host, outline = _gather_again(settings, saved["cpu"])
+            host, outline = _gather_again(settings, saved)
             if not outline.arms.compared:
                 # What the host shows with all siblings online prevents the comparison: measure it as it was found.
                 arms.restore(saved)
@@ -280,18 +277,18 @@ def _create_plan(files: RunDirectory, name: str, host: "t.Mapping[str, t.Any]", 
     return work
 
 
-def _gather_again(settings: "t.Mapping[str, t.Any]", origin: smt_state.State) -> "tuple[t.Mapping[str, t.Any], plan.Outline]":
+def _gather_again(settings: "t.Mapping[str, t.Any]", saved: "t.Mapping[str, t.Any]") -> "tuple[t.Mapping[str, t.Any], plan.Outline]":
     """Return the facts and the outline with all siblings online.
 
     Args:
         settings: as for ``plan.Plan``.
-        origin: the SMT state of the host before anything was switched.
+        saved: the state of the host before anything was switched.
 
     Raises:
         PlanError: the core of a CPU is still unknown.
     """
     host = smt_facts.gather(HostFs("/"), settings["siblings"])
-    outline = _outline(host, settings, origin)
+    outline = _outline(host, settings, saved["cpu"], saved)
     if outline.arms.prepare():
         raise plan.PlanError(f"the core of some CPUs is unknown even with SMT switched on: CPUs {host['cpus']['offline']} are offline")
     return host, outline

@@ -65,14 +65,18 @@ def find(host: kernel_files.KernelFiles, online: "t.Iterable[int]", going: "t.It
     before, lost = frozenset(online), frozenset(going)
     if not lost:
         return []
+    found = find_of_work(host, before, lost)
+    return found + _interrupt_conflicts(host, before, lost) + _isolation_conflicts(host, lost) + _node_conflicts(host, before, lost)
+
+
+def find_of_work(host: kernel_files.KernelFiles, online: "frozenset[int]", lost: "frozenset[int]") -> "list[Finding]":
+    """Return the affinity conflicts of tasks, cpusets, units and guests when they lose the CPUs ``lost``, whether or not these stay online for others."""
     sets = cpusets.find(host)
-    tasks = [task for task in host_tasks.restricted(host, before) if task.mask & lost]
-    found = _cpuset_conflicts(host, sets, lost) + _task_conflicts(host, tasks, [entry for entry in sets if entry.cpus & lost], before, lost)
+    tasks = [task for task in host_tasks.restricted(host, online) if task.mask & lost]
+    found = _cpuset_conflicts(host, sets, lost) + _task_conflicts(host, tasks, [entry for entry in sets if entry.cpus & lost], online, lost)
     found += _bound_conflicts(bindings.units(host), lost) + _kubelet_conflicts(host, lost)
     # A guest may have the same pinning in several files.
-    found += dict.fromkeys(_bound_conflicts(bindings.guests(host), lost))
-    found += _interrupt_conflicts(host, before, lost) + _isolation_conflicts(host, lost) + _node_conflicts(host, before, lost)
-    return found
+    return found + list(dict.fromkeys(_bound_conflicts(bindings.guests(host), lost)))
 
 
 def selected(findings: "t.Iterable[Finding]", whose: "t.Container[str]") -> "list[Finding]":
@@ -102,6 +106,22 @@ def capture(host: kernel_files.KernelFiles, online: "t.Iterable[int]", going: "t
         "partitions": {entry.path: entry.partition for entry in sets if entry.partition},
         "interrupts": {number: cpulist.render(cpus) for number, cpus in bindings.interrupts(host, before) if cpus & lost},
     }
+
+
+def capture_tasks(host: kernel_files.KernelFiles, online: "t.Iterable[int]") -> "list[SavedTask]":
+    """Return the masks of all tasks that may not run on all CPUs, to restore them after a change of cpusets of cgroup v2.
+
+    Before 6.2 the kernel gives all tasks of a cpuset that changes, and of those below a cgroup that hands the controller down or takes it back, the mask of
+    their cpuset (update_tasks_cpumask, cpuset_attach).
+    """
+    tasks = host_tasks.restricted(host, frozenset(online))
+    return [{"pid": task.pid, "start": task.start, "name": task.name, "mask": cpulist.render(task.mask)} for task in tasks]
+
+
+def restore_tasks(host: kernel_files.KernelFiles, tasks: "t.Iterable[SavedTask]", online: "t.Iterable[int]") -> "list[str]":
+    """Restore the masks of the tasks that have not ended, given the CPUs online; return what could not be restored, one sentence each."""
+    now = frozenset(online)
+    return [sentence for task in tasks if _current_mask(host, task) is not None for sentence in _restore_task(host, task, None, now)]
 
 
 def merge(earlier: "Captured | None", later: Captured) -> Captured:

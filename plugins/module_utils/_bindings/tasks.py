@@ -88,6 +88,12 @@ def current_mask(host: kernel_files.KernelFiles, pid: int, start: str) -> "froze
     return None if found is None else cpulist.parse_or_empty(found)
 
 
+def masks_of(host: kernel_files.KernelFiles, pid: int) -> "dict[int, frozenset[int]]":
+    """Return the CPU mask of each thread of a process, by thread id; empty when it has ended."""
+    found = {int(thread): _mask_text(host.read(f"proc/{pid}/task/{thread}/status") or "") for thread in host.names(f"proc/{pid}/task") if thread.isdigit()}
+    return {thread: cpulist.parse_or_empty(mask) for thread, mask in found.items() if mask is not None}
+
+
 def masks(host: kernel_files.KernelFiles, pid: str) -> "frozenset[int]":
     """Return the CPUs that at least one thread of a process may run on; none if it no longer exists."""
     folders = [f"proc/{pid}/task/{thread}" for thread in host.names(f"proc/{pid}/task")] if pid.isdigit() else []

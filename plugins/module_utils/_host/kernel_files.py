@@ -53,6 +53,22 @@ class KernelFiles:
         finally:
             os.close(handle)
 
+    def make_directory(self, path: str) -> None:
+        """Make a directory, which is a cgroup in a cgroup file system.
+
+        Raises:
+            OSError: when the kernel refuses it.
+        """
+        os.mkdir(self._files.path(path), 0o755)
+
+    def remove_directory(self, path: str) -> None:
+        """Remove a directory, which is a cgroup without processes in a cgroup file system.
+
+        Raises:
+            OSError: when the kernel refuses it.
+        """
+        os.rmdir(self._files.path(path))
+
     def exists(self, path: str) -> bool:
         """Return whether the file exists."""
         return self._files.status(path) is not None

@@ -6,6 +6,7 @@ import ctypes
 import os
 import resource
 import signal
+import subprocess
 import time
 import typing as t
 
@@ -16,6 +17,25 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 # No program that this process executes from now on gains privileges, by set-user-ID or by file capabilities (Linux 3.5).
 PR_SET_NO_NEW_PRIVS = 38
+
+
+# Seconds after which a command of the host, such as systemctl, is given up.
+COMMAND_SECONDS = 60
+
+
+def run(argv: "list[str]") -> "tuple[int, str, str]":
+    """Run a command of the host without a shell; return its exit status, output and error output, as AnsibleModule.run_command does."""
+    environment = {"LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath) + ":/usr/sbin:/usr/bin:/sbin:/bin"}
+    try:
+        with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
+            try:
+                output, errors = process.communicate(timeout=COMMAND_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+    except (OSError, subprocess.SubprocessError) as error:
+        return 127, "", f"{argv[0]} cannot be run: {error!s:.200}"
+    return process.returncode, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
 
 
 def die_with_parent(number: int) -> None:

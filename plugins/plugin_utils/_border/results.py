@@ -12,7 +12,7 @@ import datetime
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts, schema, text
 
 SCHEMA_NAME = "threadwise.smt/result"
@@ -42,8 +42,7 @@ _MOMENT = schema.or_null(schema.MOMENT)
 _WORKLOAD_NAME = schema.text(100, r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
 _METRIC_NAME = r"^[A-Za-z][A-Za-z0-9_]{0,99}$"
 _PLACEMENT_NAME = r"^([a-z_]{1,40}|packages_2|(free|spread|packed)_[1-9][0-9]{0,3}|cpus(_[0-9]{1,5}){1,16})$"
-_ARM_NAME = r"^[a-z][a-z0-9_]{0,59}$"
-_ARM = schema.text(60, _ARM_NAME)
+_ARM = schema.text(arms.LONGEST_NAME, arms.NAME)
 MOST_ARMS = 20
 _PLACEMENT = schema.text(placements.LONGEST_NAME, _PLACEMENT_NAME)
 
@@ -169,6 +168,7 @@ _CPU_STATE = schema.or_null(
         control=schema.about(_TEXT_OR_NULL, "Content of smt/control; null where it is not known."),
         online=schema.about(schema.or_null(schema.items(schema.CPU, schema.MOST_CPUS)), "Numbers of the CPUs that were online."),
         sysctls=schema.about(_SETTINGS, "Name of a sysctl -> its value, of arms of the memory policy."),
+        settings=schema.about(schema.mapping(_SETTING, 100), "What else arms switched -> its value."),
     )
 )
 
@@ -301,7 +301,7 @@ SCHEMA = schema.published(
                 confounded=schema.about(_BOOL_OR_NULL, "Whether each arm was measured in one boot only, so that nothing can be decided."),
                 workloads=schema.about(schema.or_null(schema.items(_WORKLOAD, MOST_WORKLOADS)), "What was run."),
                 placements=schema.about(
-                    schema.or_null(schema.mapping(schema.mapping(_WHERE, 100, _PLACEMENT_NAME), MOST_ARMS, _ARM_NAME)),
+                    schema.or_null(schema.mapping(schema.mapping(_WHERE, 100, _PLACEMENT_NAME), MOST_ARMS, arms.NAME)),
                     "Arm -> placement -> on which CPUs its workers run.",
                 ),
             ),
@@ -438,13 +438,13 @@ def accept(document: t.Any, source: str) -> dict[str, t.Any]:
 
 def _check(document: dict[str, t.Any]) -> None:
     """Check that samples match the plan and the arms, that the number of series is within its limit, and that times are valid."""
-    arms = _arms(document)
+    named = _arms(document)
     declared = _workloads(document)
     series = set()
     for position, sample in enumerate(document["samples"]):
         value = sample.get("parameter")
         series.add((sample["workload"], sample["placement"], sample["arm"], value))
-        if sample["arm"] not in arms:
+        if sample["arm"] not in named:
             raise text.BorderError(f"samples.{position}: the result has no arm {sample['arm']}")
         if sample["workload"] not in declared:
             raise text.BorderError(f"samples.{position}: the plan has no workload {sample['workload']}")
@@ -464,9 +464,9 @@ def _check(document: dict[str, t.Any]) -> None:
 
 def _arms(document: dict[str, t.Any]) -> set[str]:
     """Return the names of the arms: each once, with one baseline, the first."""
-    arms = document["arms"]
-    names = {arm["name"] for arm in arms}
-    if not arms or len(names) < len(arms) or [arm["baseline"] for arm in arms] != [True] + [False] * (len(arms) - 1):
+    given = document["arms"]
+    names = {arm["name"] for arm in given}
+    if not given or len(names) < len(given) or [arm["baseline"] for arm in given] != [True] + [False] * (len(given) - 1):
         raise text.BorderError("arms: it must name each arm once, and the first one alone is the baseline")
     unknown = sorted(set(document["plan"].get("placements") or {}) - names)
     if unknown:

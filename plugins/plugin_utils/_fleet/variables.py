@@ -13,7 +13,8 @@ import typing as t
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.yaml import yaml_load
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import settings as plan_settings
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import ArmError
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import selection, settings as plan_settings
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import source as sibling_source
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import scope
@@ -69,6 +70,7 @@ RANGES: dict[str, tuple[float | None, float | None]] = {
 }
 # What a value has to be that its type does not say, as the plan on the host checks it: functions that raise one of `_INVALID`.
 _CHECKS: dict[str, t.Callable[[t.Any], object]] = {
+    "smt_eval_arms": selection.check,
     "smt_eval_cpus": plan_settings.on_cpus,
     "smt_eval_custom": custom.declarations,
     "smt_eval_placements": plan_settings.check_placements,
@@ -79,7 +81,7 @@ _CHECKS: dict[str, t.Callable[[t.Any], object]] = {
     "smt_runtime_cores": lambda given: scope.parse(given or None),
     "smt_runtime_siblings": sibling_source.parse,
 }
-_INVALID = (placement.PlacementError, plan_settings.SettingsError, scope.ScopeError, sibling_source.SiblingsError, WorkloadError)
+_INVALID = (ArmError, placement.PlacementError, plan_settings.SettingsError, scope.ScopeError, sibling_source.SiblingsError, WorkloadError)
 # What the roles set for users to read.
 RESULTS = ("smt_boot_reboot_required", "smt_eval_result", "smt_policy_before", "smt_policy_judged", "smt_report_result")
 # Each host has a status for a bad value of these: `bad_policy`.

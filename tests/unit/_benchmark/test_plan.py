@@ -8,9 +8,10 @@ import json
 import os
 import pwd
 import re
+import typing
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._arms import base
+from ansible_collections.threadwise.smt.plugins.module_utils._arms import base, registry
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import plan, run_directory, selection, settings as plan_settings, stopping_rule
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectory
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
@@ -78,8 +79,9 @@ def own(name, line, **changed):
 def recorded_toggles(monkeypatch):
     """Record how the plan switches SMT, without switching this machine."""
     wanted = []
-    for name, state in (("enable", "on"), ("disable", "off")):
-        monkeypatch.setattr(smt_state, name, lambda sysroot, cores, method, origin, state=state: wanted.append((state, origin)))
+    monkeypatch.setattr(smt_state, "enable", lambda sysroot, cores, method, origin, files: wanted.append(("on", origin)))
+    monkeypatch.setattr(smt_state, "set_threads_per_core", lambda sysroot, cores, threads, method, origin, files, only: wanted.append(("off", origin)))
+    monkeypatch.setattr(smt_state, "predict", lambda state, *wanted, **only: state)
     return wanted
 
 
@@ -87,6 +89,7 @@ def measured(tmp_path, settings, **kwargs):
     files = RunDirectory(str(tmp_path), "r")
     files.create()
     done = plan.Plan(files, outline(settings, **kwargs), settings)
+    done.outline.arms.begin(done.outline.arms.save())
     done.measure()
     return done, files.read_lines("samples.jsonl"), files
 
@@ -109,6 +112,68 @@ def test_arms_alternate_and_every_second_block_is_reversed(tmp_path, toggles):
     assert toggles == [("on", ORIGIN), ("off", ORIGIN), ("on", ORIGIN), ("off", ORIGIN)]
     assert [sample["index"] for sample in samples] == list(range(9))
     assert all(sample["ok"] and sample["metrics"]["throughput"]["value"] > 0 for sample in samples)
+
+
+class Dial(base.Arm):
+    """An arm whose host is a dict that somebody turns back while the second sample is taken."""
+
+    pattern = "dial_[0-9]"
+    lever = "dial"
+    shown: typing.ClassVar = {"dial": 0}
+
+    def switch(self):
+        self.shown["dial"] = int(self.name[-1])
+
+    def prove(self):
+        if self.shown["dial"] != int(self.name[-1]):
+            raise base.ArmError(f"the dial shows {self.shown['dial']}")
+
+    def save(self):
+        return dict(self.shown)
+
+    def restore(self, saved):
+        self.shown.update(saved["dial"])
+        return []
+
+    @classmethod
+    def states(cls, files, saved):
+        return saved, cls.shown
+
+
+@pytest.fixture(name="dial")
+def a_dial(monkeypatch):
+    monkeypatch.setattr(registry, "ARMS", (*registry.ARMS, (Dial,)))
+    monkeypatch.setattr(Dial, "shown", {"dial": 0})
+
+
+def test_an_arm_is_proved_after_each_switch_and_after_its_samples(tmp_path, dial, monkeypatch):
+    proofs = []
+    prove = selection.Arms.prove
+    monkeypatch.setattr(selection.Arms, "prove", lambda arms, name: (proofs.append(name), prove(arms, name)))
+    measured(tmp_path, dict(SETTINGS, arms=["dial_1", "dial_2"], placements=["single"], blocks=2))
+    # The last arm of a block is the first of the next one: it is not switched between them.
+    assert proofs == ["dial_1", "dial_1", "dial_2", "dial_2", "dial_2", "dial_1", "dial_1"]
+
+
+@pytest.mark.parametrize(
+    ("sample", "words"), [(1, "the host is not in the arm dial 1 any more: the dial shows 7"), (3, "somebody .* while as found .* dial was 0, is 7")]
+)
+def test_somebody_who_changes_the_host_in_the_middle_ends_the_plan(tmp_path, dial, monkeypatch, sample, words):
+    add = stopping_rule.Precision.add
+    taken = []
+
+    def turned(precision, *arguments):
+        taken.append(1)
+        if len(taken) == sample:
+            Dial.shown["dial"] = 7
+        return add(precision, *arguments)
+
+    monkeypatch.setattr(stopping_rule.Precision, "add", turned)
+    with pytest.raises(base.ArmError, match=words):
+        measured(tmp_path, dict(SETTINGS, arms=["dial_1", "dial_2", "as_found"], placements=["single"], blocks=2))
+    files = RunDirectory(str(tmp_path), "r")
+    assert [re.match(words, event["detail"]) is not None for event in files.read_lines("events.jsonl") if event["event"] == "not_proved"] == [True]
+    assert len(files.read_lines("samples.jsonl")) == sample, "samples before it are kept"
 
 
 def test_nothing_is_switched_with_one_arm(tmp_path, toggles):

@@ -38,13 +38,21 @@ class Fan(base.Arm):
     def observe(self):
         return {"settings": {"speed": self.host_fan["speed"]}}
 
+    def prove(self):
+        if self.host_fan["speed"] != self.settings["speed"]:
+            raise base.ArmError(f"the fan has speed {self.host_fan['speed']}")
+
     def save(self):
-        return {"fan": self.host_fan["speed"]}
+        return {"speed": self.host_fan["speed"]}
+
+    @classmethod
+    def states(cls, files, saved):
+        return {"fan.speed": saved["speed"]}, {"fan.speed": cls.host_fan["speed"]}
 
     def restore(self, saved):
         if self.host_fan["stuck"]:
             return ["the fan is stuck"]
-        self.host_fan["speed"] = saved["fan"]
+        self.host_fan["speed"] = saved["fan"]["speed"]
         self.host_fan["log"].append("restored")
         return []
 
@@ -62,12 +70,19 @@ class Lamp(Fan):
     def switch(self):
         self.host_lamp["speed"] = self.settings["speed"]
 
+    def prove(self):
+        pass
+
     def save(self):
-        return {"lamp": self.host_lamp["speed"]}
+        return {"speed": self.host_lamp["speed"]}
 
     def restore(self, saved):
-        self.host_lamp["speed"] = saved["lamp"]
+        self.host_lamp["speed"] = saved["lamp"]["speed"]
         return []
+
+    @classmethod
+    def states(cls, files, saved):
+        return {"lamp.speed": saved["speed"]}, {"lamp.speed": cls.host_lamp["speed"]}
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +112,7 @@ def test_an_arm_that_the_host_cannot_have_is_left_out_with_its_reason():
     found = chosen("as_found", "fan_12", "fan_3")
     assert found.names == ["as_found", "fan_3"]
     assert found.left_out == [{"name": "fan_12", "title": "fan 12", "reason": "this fan has 9 speeds"}]
-    assert found.announcement("5 s")[-1] == "fan 12 is left out: this fan has 9 speeds."
+    assert found.announcement(5)[-1] == "fan 12 is left out: this fan has 9 speeds."
 
 
 @pytest.mark.parametrize(
@@ -113,11 +128,11 @@ def test_without_a_baseline_or_with_one_arm_nothing_is_compared(names, left_out,
     found = chosen(*names)
     assert found.names == ["as_found"] and not found.compared
     assert [arm["name"] for arm in found.left_out] == left_out and found.reason == reason
-    assert found.announcement("5 s") == [f"Nothing will be switched: {reason}.", "The placements that exist on this host will be measured for 5 s."]
+    assert found.announcement(5) == [f"Nothing will be switched: {reason}.", "The placements that exist on this host will be measured for about 5 s."]
 
 
 def test_what_is_switched_is_said_before():
-    said = chosen("as_found", "fan_3", "lamp_1").announcement("about 5 min")
+    said = chosen("as_found", "fan_3", "lamp_1").announcement(300)
     assert said[0] == "The host will be switched between as found, fan 3 and lamp 1 many times, for about 5 min."
     assert said[-1] == "Then the present state of the fan and the lamp is restored, also when the run fails or loses its controller."
 
@@ -151,13 +166,13 @@ def test_an_arm_that_cannot_be_undone_ends_the_evaluation():
     Fan.host_fan["stuck"] = True
     with pytest.raises(base.ArmError, match=r"fan 3 could not be undone: the fan is stuck"):
         found.switch("as_found")
-    assert found.restore({"fan": 1}) == ["the fan is stuck"]
+    assert found.restore({"fan": {"speed": 1}}) == ["the fan is stuck"]
 
 
 def test_each_lever_is_restored_once():
     found = chosen("fan_2", "fan_3", "lamp_1")
     saved = found.save()
-    assert {name: saved[name] for name in ("fan", "lamp")} == {"fan": 1, "lamp": 0}
+    assert {name: saved[name] for name in ("fan", "lamp")} == {"fan": {"speed": 1}, "lamp": {"speed": 0}}
     found.switch("fan_3")
     assert found.restore(saved) == [] and Fan.host_fan["log"] == ["fan_3", "restored"]
 
