@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import registry
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm, ArmError, Host
+from ansible_collections.threadwise.smt.plugins.module_utils._boot_arms import registry as boot_registry
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import facts as memory_facts
@@ -42,20 +43,25 @@ class LeftOutArm(TypedDict):
     reason: str
 
 
-def check(names: "Sequence[str]") -> None:
+def check(names: "Sequence[str]", with_boots: bool = False) -> None:
     """Check the names of an evaluation's arms.
 
     Args:
         names: the arms, the baseline first.
+        with_boots: whether arms that take a reboot are among the possible ones.
 
     Raises:
         ArmError: there is none, there are too many, one is named twice, or there is no arm of that name.
     """
+    booted = [kind for kinds in boot_registry.ARMS for kind in kinds if not kind.runs_too]
     if not 1 <= len(names) <= MOST_ARMS:
         raise ArmError(f"arms has {len(names)} names: give 1 to {MOST_ARMS}, the baseline first, for example smt_on, smt_off")
     for name in names:
-        if _kind(name) is None:
-            known = ", ".join(kind.pattern for kind in _kinds())
+        if any(kind.matches(name) for kind in booted):
+            if not with_boots:
+                raise ArmError(f"{name} takes a reboot: it is measured by the role smt_eval with smt_eval_boots, not at run time")
+        elif _kind(name) is None:
+            known = ", ".join([*(kind.pattern for kind in _kinds()), *(kind.shown_pattern() for kind in booted)])
             raise ArmError(f"there is no arm {name[:80]!r}: choose from {known}")
     if len(set(names)) < len(names):
         raise ArmError(f"arms has a name twice: {', '.join(names)}")

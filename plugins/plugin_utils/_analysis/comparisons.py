@@ -27,6 +27,8 @@ Subject = tuple[str, float | None, str]
 # kind, effect, placement, then (placement, arm) of baseline and candidate
 Pair = tuple[str, str, str, tuple[str, str], tuple[str, str]]
 
+# What a comparison rests on.
+BOOTS, BLOCKS = "boots", "blocks"
 OF_SMT = (SMT_ON, SMT_OFF)
 WHOLE_MACHINE = placements.ALL_THREADS
 # From all CPUs to one worker: arms other than SMT's are compared at the widest measured placement. Those of a number of workers rank before two workers.
@@ -72,21 +74,37 @@ def compare_host(result: Result, margin: float = 0.01, confidence: float = 0.95)
         confidence: family-wise confidence of the verdicts, from 0.5 to 0.9999.
 
     Returns:
-        One ``{workload, title, metric, primary, unit, better, kind, effect, placement, confounded, baseline, candidate, baseline_value,
+        One ``{workload, title, metric, primary, unit, better, kind, effect, placement, basis, confounded, baseline, candidate, baseline_value,
         candidate_value, dropped_blocks, ...fields of smt_compare}`` each, with ``parameter`` for a workload with a parameter. ``kind`` is ``arm`` or
         ``placement``; ``effect`` is the candidate's arm, or one of :data:`EFFECTS`; ``baseline`` and ``candidate`` are
-        ``{arm, arm_title, placement}``. The primary metrics of all workloads form one family for the correction of one effect and placement, and the
-        other metrics another one.
+        ``{arm, arm_title, placement}``. ``basis`` is ``boots`` where the two arms were booted, and ``blocks`` where they alternate within a boot. The
+        primary metrics of all workloads form one family for the correction of one effect and placement, and the other metrics another one.
     """
     samples = _comparable(result, _by_key(result))
     # Across boots only whole boots are paired.
     of_arms = _comparable(result, _by_key(result, "pair")) if (result["plan"].get("boots") or 0) > 1 else samples
     found: list[Comparison] = []
     for pair in _pairs(result, samples):
-        keyed = of_arms if pair[0] == "arm" else samples
+        keyed = of_arms if basis(result, pair[0], pair[1]) == BOOTS else samples
         for subjects in _families(result, keyed):
             found += _family(result, keyed, pair, subjects, margin, confidence)
     return found
+
+
+def basis(result: Result, kind: str, effect: str) -> str:
+    """Return what a comparison rests on: :data:`BOOTS` or :data:`BLOCKS`.
+
+    Args:
+        result: a document accepted by :func:`result_files.load`.
+        kind: ``arm`` or ``placement``.
+        effect: of an arm, the candidate's name.
+    """
+    plan = result["plan"]
+    if kind != "arm" or not plan.get("boots"):
+        return BLOCKS
+    booted = plan.get("booted")
+    # Results from before there were other arms have booted all of theirs.
+    return BOOTS if booted is None or effect in booted else BLOCKS
 
 
 def _comparable(result: Result, samples: dict[Key, dict[int, list[Sample]]]) -> dict[Key, dict[int, list[Sample]]]:
@@ -319,7 +337,8 @@ def _family(
                 "kind": kind,
                 "effect": effect,
                 "placement": placement,
-                "confounded": kind == "arm" and bool(result["plan"].get("confounded")),
+                "basis": basis(result, kind, effect),
+                "confounded": basis(result, kind, effect) == BOOTS and bool(result["plan"].get("confounded")),
                 "baseline": {**named_arm(result, baseline[1]), "placement": baseline[0]},
                 "candidate": {**named_arm(result, candidate[1]), "placement": candidate[0]},
                 "dropped_blocks": len(set(before) | set(after)) - len(blocks),

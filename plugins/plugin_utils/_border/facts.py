@@ -82,6 +82,16 @@ _PENDING_ROLLBACK = schema.strict(
     memory=schema.about(schema.BOOL, "Whether the memory policy was changed."),
 )
 
+# Keys are the names of the kernel's files.
+VULNERABILITIES = schema.mapping(
+    schema.whole(
+        status=schema.about(_SENTENCE, "The kernel's own line."),
+        smt=schema.about(schema.one_of("vulnerable", "mitigated", "disabled", "unknown", None), "The part of it that depends on SMT; null without one."),
+    ),
+    200,
+    r"^[A-Za-z0-9_.-]{1,64}$",
+)
+
 _SMT = schema.whole(
     supported=_BOOL,
     control=schema.text(100),
@@ -115,14 +125,7 @@ _SMT = schema.whole(
         loader=schema.about(_WORD, "The boot loader."),
         reboot_required=schema.about(_BOOL, "Whether the two differ; null when unknown."),
     ),
-    vulnerabilities=schema.mapping(
-        schema.whole(
-            status=schema.about(_SENTENCE, "The kernel's own line."),
-            smt=schema.about(schema.one_of("vulnerable", "mitigated", "disabled", "unknown", None), "The part of it that depends on SMT; null without one."),
-        ),
-        200,
-        r"^[A-Za-z0-9_.-]{1,64}$",
-    ),
+    vulnerabilities=VULNERABILITIES,
     hypervisor=schema.or_null(schema.text(100)),
     methods=schema.whole(
         runtime=schema.about(_METHODS, "Methods that change SMT now."), boot=schema.about(_METHODS, "Methods that change it from the next boot on.")
