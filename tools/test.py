@@ -47,6 +47,7 @@ LONG_SCENARIOS = (
     "smt_studies",
     "smt_eval_faults",
     "smt_eval_boots",
+    "smt_eval_boot_arms",
     "smt_workloads",
     "smt_policy",
     "smt_pull",
