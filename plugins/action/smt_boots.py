@@ -9,18 +9,20 @@ import json
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import boots
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts, places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import boot_plan, result_files
 
 ARGUMENTS = {
     "run_dir": {"type": "path", "required": True},
     "run": {"type": "str", "required": True},
-    "arms": {"type": "list", "elements": "str", "required": True, "choices": [arms.SMT_ON, arms.SMT_OFF]},
+    "arms": {"type": "raw", "required": True},
     "boots": {"type": "int", "required": True},
+    "left_out": {"type": "list", "elements": "dict", "default": []},
+    "done": {"type": "int", "required": True},
+    "mitigations": {"type": "list", "elements": "list", "default": []},
     "before": {"type": "dict", "required": True},
     "after": {"type": "dict"},
     "error": {"type": "str"},
@@ -37,8 +39,9 @@ class ActionModule(ControllerAction):
         stem = result_files.file_stem(play["inventory_hostname"])
         try:
             run_dir = places.file(options["run_dir"])
+            plan = boot_plan.make(boot_plan.names(options["arms"]), options["boots"], options["left_out"])
             measured: list[boots.BootResult] = []
-            for number, arm in enumerate(options["arms"], 1):
+            for number, arm in enumerate(plan.order[: options["done"]], 1):
                 path = run_dir / "boots" / f"{options['run']}-boot-{number}" / f"{stem}.json"
                 # A boot without any measurement has no file.
                 if path.exists():
@@ -48,9 +51,9 @@ class ActionModule(ControllerAction):
             # Any module called on the host can have changed Ansible's facts of it: validate them.
             before = facts.accept(json.loads(json.dumps(options["before"])))
             after = None if options["after"] is None else facts.accept(json.loads(json.dumps(options["after"])))
-            joined = boots.join(options["run"], measured, options["boots"], before, after, options["error"])
+            joined = boots.join(options["run"], measured, plan, before, after, options["error"], options["mitigations"])
             path, written = result_files.save(run_dir, joined) if not self._task.check_mode else (run_dir / f"{stem}.json", False)
-        except BorderError as error:
+        except (BorderError, boot_plan.BootPlanError) as error:
             raise AnsibleActionFail(f"smt_boots: {error}") from error
         return {
             "changed": written,

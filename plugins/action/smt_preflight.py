@@ -48,7 +48,7 @@ class ActionModule(ControllerAction):
         evaluates = options["run"] is not None
         if evaluates:
             self._check_libraries()
-        self._check_variables(play)
+        self._check_variables(play, evaluates)
         lost, reason = self._unreachable(play)
         found = {"changed": False, "unreachable_hosts": list(lost), "reason": reason}
         if not evaluates:
@@ -110,7 +110,7 @@ class ActionModule(ControllerAction):
             display.warning(reason)
         return lost, reason
 
-    def _check_variables(self, task_vars: dict[str, t.Any]) -> None:
+    def _check_variables(self, task_vars: dict[str, t.Any], evaluates: bool) -> None:
         """Fail, with a sentence for each, where variables are misspelt or have a value that cannot be used."""
         specs = variables.known()
         hosts = task_vars["ansible_play_hosts_all"]
@@ -127,6 +127,7 @@ class ActionModule(ControllerAction):
             value, where = self._value(lambda name=name: self._templar.template(task_vars[name]), name)
             settings += [variables.Setting(host, str(name), value, where) for host in hosts]
         found = variables.problems(settings, specs, len(hosts))
+        found += variables.boot_problems(settings, len(hosts)) if evaluates else []
         extra = load_extra_vars(self._loader)
         in_inventory = [name for name in EXTRA_VARIABLES if name not in extra and any(name in task_vars["hostvars"][host] for host in hosts)]
         found += [

@@ -9,9 +9,9 @@ short_description: One result from what a host measured in several boots
 version_added: 0.1.0
 description:
   - Used by the role P(threadwise.smt.smt_eval#role); not to be called directly.
-  - Joins, on the controller, the results of a host's boots into one, with SMT on and off as its arms. The role calls it
-    after each boot, so that a host that does not come back leaves what was measured before.
-  - With one boot in each arm the result is marked as confounded with the reboot. With several, pairs of boots are compared.
+  - Joins, on the controller, the results of a host's boots into one, with all arms that were booted, and those that were switched within the boots of the
+    baseline. The role calls it after each boot, so that a host that does not come back leaves what was measured before.
+  - With one boot in each arm the result is marked as confounded with the reboot. With several, rounds of boots are compared.
 options:
   run_dir:
     description: Directory of the run on the controller. Below it C(boots/RUN-boot-N/HOST.json) is read, and C(HOST.json) is written.
@@ -22,13 +22,20 @@ options:
     type: str
     required: true
   arms:
-    description: The arm of each boot so far, in their order. Two following ones are a pair.
-    type: list
-    elements: str
-    choices: [smt_on, smt_off]
+    description: The arms that were asked for, as for M(threadwise.smt.smt_boot_plan).
+    type: raw
     required: true
   boots:
     description: Number of boots per arm.
+    type: int
+    required: true
+  left_out:
+    description: Arms that the host cannot have, as for M(threadwise.smt.smt_boot_plan).
+    type: list
+    elements: dict
+    default: []
+  done:
+    description: Number of boots so far.
     type: int
     required: true
   before:
@@ -38,6 +45,11 @@ options:
   after:
     description: C(ansible_facts.smt) after the last boot; without it the host is not yet booted as before.
     type: dict
+  mitigations:
+    description: The arguments C(mitigations) of the running kernel before the first boot and after the last one, each a list. They have to be equal.
+    type: list
+    elements: list
+    default: []
   error:
     description: Why it ended early, if it did.
     type: str
@@ -61,6 +73,7 @@ EXAMPLES = r"""
     run: 20260102T030405Z
     arms: [smt_on, smt_off]
     boots: 1
+    done: 2
     before: "{{ smt_facts_before }}"
     after: "{{ ansible_facts.smt }}"
 """

@@ -76,9 +76,9 @@ end(module, "smt", module.params["state"] == "enabled" or module.params["threads
     rollback_pending=False, diff=[])
 """,
     "smt_boot_args": r"""
-module = AnsibleModule({"smt": {}, "maxcpus": {}, "force": {"type": "bool"}}, supports_check_mode=True)
+module = AnsibleModule({"smt": {}, "maxcpus": {}, "mitigations": {}, "force": {"type": "bool"}}, supports_check_mode=True)
 end(module, "configured", {"enabled": [], "disabled": ["nosmt"]}[module.params["smt"]], reboot_required=True, found=[],
-    loader="grub_debian", arguments=[], configured_before=[], configured=[], running=[], differences=[], diff=[])
+    loader="grub_debian", arguments=[], configured_before=[], configured=[], running=[], mitigations_running=[], differences=[], diff=[])
 """,
     # The real one would change the machine that runs the tests.
     "smt_memory": """

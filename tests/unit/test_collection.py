@@ -12,6 +12,7 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.parsing.convert_bool import BOOLEANS_FALSE, BOOLEANS_TRUE
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import registry
+from ansible_collections.threadwise.smt.plugins.module_utils._boot_arms import registry as boot_registry
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import states
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.version import COLLECTION_VERSION
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
@@ -55,7 +56,7 @@ def documented_modules():
     return found
 
 
-NOT_FOR_USERS = {"smt_boots", "smt_decisions", "smt_fail_host", "smt_preflight", "smt_sample", "smt_status", "smt_waves"}
+NOT_FOR_USERS = {"smt_boot_plan", "smt_boots", "smt_decisions", "smt_fail_host", "smt_preflight", "smt_sample", "smt_status", "smt_waves"}
 
 
 def test_modules_that_only_roles_and_playbooks_use_say_so_first():
@@ -158,6 +159,8 @@ def test_each_workload_and_arm_is_named_where_it_is_asked_for():
     spec = load("roles/smt_eval/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
     readme = (ROOT / "roles/smt_eval/README.md").read_text(encoding="utf-8")
     arms = [name for kinds in registry.ARMS for kind in kinds for name in kind.written or [kind.pattern]]
+    booted = [kind.shown_pattern() for kinds in boot_registry.ARMS for kind in kinds]
+    assert [one for one in booted if f"V({one})" not in " ".join(spec["smt_eval_arms"]["description"]) or f"`{one}`" not in readme] == []
     for name, known in (("workloads", list(BUILT_IN)), ("arms", arms)):
         for text in (options[name], spec[f"smt_eval_{name}"]):
             assert [one for one in known if f"V({one})" not in " ".join(text["description"])] == []

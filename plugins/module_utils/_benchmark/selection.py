@@ -8,6 +8,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import registry
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm, ArmError, Host, Values
+from ansible_collections.threadwise.smt.plugins.module_utils._boot_arms import registry as boot_registry
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
@@ -45,15 +46,17 @@ class LeftOutArm(TypedDict):
     reason: str
 
 
-def check(given: "Sequence[t.Any]") -> "list[str]":
+def check(given: "Sequence[t.Any]", with_boots: bool = False) -> "list[str]":
     """Check the arms of an evaluation, and return their names.
 
     Args:
         given: the arms, the baseline first, as ``arms.name_of`` takes them.
+        with_boots: whether arms that take a reboot are among the possible ones.
 
     Raises:
         ArmError: there is none, there are too many, one is named twice, or there is no such arm.
     """
+    booted = [kind for kinds in boot_registry.ARMS for kind in kinds if not kind.runs_too]
     if not 1 <= len(given) <= MOST_ARMS:
         raise ArmError(f"arms has {len(given)} names: give 1 to {MOST_ARMS}, the baseline first, for example smt_on, smt_off")
     try:
@@ -61,8 +64,12 @@ def check(given: "Sequence[t.Any]") -> "list[str]":
     except ValueError as error:
         raise ArmError(str(error)) from None
     for name in names:
-        if _kind(name) is None:
-            known = ", ".join(name for kind in _kinds() for name in kind.written or [kind.pattern])
+        if any(kind.matches(name) for kind in booted):
+            if not with_boots:
+                raise ArmError(f"{name} takes a reboot: it is measured by the role smt_eval with smt_eval_boots, not at run time")
+        elif _kind(name) is None:
+            at_run_time = (one for kind in _kinds() for one in kind.written or [kind.pattern])
+            known = ", ".join([*at_run_time, *(kind.shown_pattern() for kind in booted)])
             raise ArmError(f"there is no arm {name[:80]!r}: choose from {known}")
     if len(set(names)) < len(names):
         raise ArmError(f"arms has a name twice: {', '.join(names)}")

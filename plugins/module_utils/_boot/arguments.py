@@ -21,6 +21,9 @@ SWITCHES = ("nosmt", "maxcpus", "smt", "smt_enabled")
 MITIGATIONS_NOSMT_ARGUMENT = "mitigations=auto,nosmt"
 """The argument of the state `mitigations_nosmt`. Another state removes it as a whole, because mitigations=auto is the kernel's default."""
 
+MITIGATIONS = "mitigations"
+"""The argument that chooses the mitigations of all CPU vulnerabilities."""
+
 LIMITS = ("nr_cpus", "possible_cpus", "nosmp")
 """Arguments that prevent CPUs, including siblings, from ever starting."""
 
@@ -54,13 +57,25 @@ class DesiredArguments(t.NamedTuple):
         removed_names: names, with underscores, of arguments that are removed, with any value.
         removes_parts: whether the ``nosmt`` parts of other arguments are removed too (``mds=full,nosmt``), and ``l1tf=full``.
         keeps_vectors: whether attack vectors that another ``mitigations=`` excludes stay excluded, in a separate `mitigations=auto,nosmt,...` after
-            ours. The kernel combines the two, and kernels before 6.17, which do not know such parts, still obey ours.
+            ours, or `mitigations=auto,...`. The kernel combines the two, and kernels before 6.17, which do not know such parts, still obey ours.
+        removed_arguments: whole arguments that are removed.
     """
 
     arguments: "tuple[str, ...]"
     removed_names: "tuple[str, ...]"
     removes_parts: bool
     keeps_vectors: bool = False
+    removed_arguments: "tuple[str, ...]" = ()
+
+    @property
+    def mitigations(self) -> str:
+        """The ``mitigations=`` argument among those to set; empty where there is none."""
+        return next((argument for argument in self.arguments if argument.startswith(MITIGATIONS + "=")), "")
+
+    @property
+    def dropped_parts(self) -> "tuple[str, ...]":
+        """Parts of another ``mitigations=`` that are not kept: the global ones, and the one that contradicts ours."""
+        return (*GLOBAL_PARTS, NO_CROSS_THREAD) if self.mitigations == MITIGATIONS_NOSMT_ARGUMENT else GLOBAL_PARTS
 
 
 def without_arguments(desired: DesiredArguments) -> DesiredArguments:
@@ -145,11 +160,11 @@ def remainder(argument: str, desired: DesiredArguments) -> "str | None":
     """
     name, equals, value = argument.partition("=")
     # The kernel treats dashes and underscores in names as equal (kernel/params.c, parameq).
-    if name.replace("-", "_") in desired.removed_names or argument == MITIGATIONS_NOSMT_ARGUMENT:
+    if name.replace("-", "_") in desired.removed_names or argument in (MITIGATIONS_NOSMT_ARGUMENT, *desired.removed_arguments):
         return None
-    if name == "mitigations" and desired.keeps_vectors:
-        vectors = [part for part in re.split("[,;]", value) if part not in (*GLOBAL_PARTS, NO_CROSS_THREAD)]
-        return ",".join([MITIGATIONS_NOSMT_ARGUMENT, *vectors]) if vectors else None
+    if name == MITIGATIONS and desired.keeps_vectors:
+        vectors = [part for part in re.split("[,;]", value) if part not in desired.dropped_parts]
+        return ",".join([desired.mitigations, *vectors]) if vectors else None
     if not desired.removes_parts:
         return argument
     if name == "l1tf" and value.split(",")[0] == "full":
@@ -169,6 +184,12 @@ def smt_arguments(arguments: "t.Iterable[str]") -> "list[str]":
         The arguments that affect SMT.
     """
     return [argument for argument in arguments if remainder(argument, _DESIRED_ENABLED) != argument]
+
+
+def related_arguments(arguments: "t.Iterable[str]") -> "list[str]":
+    """Return the arguments that affect SMT, and every ``mitigations=``, in order."""
+    every_mitigation = _DESIRED_ENABLED._replace(removed_names=(*SWITCHES, *LIMITS, MITIGATIONS))
+    return [argument for argument in arguments if remainder(argument, every_mitigation) != argument]
 
 
 def split_arguments(text: str) -> "list[str]":

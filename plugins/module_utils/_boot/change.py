@@ -5,34 +5,36 @@
 import os
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, bringup, detection
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, bringup, detection, mitigations as boot_mitigations
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files, locks
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files, locks, state_file
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology, read_topology
 
-ERRORS = (boot_arguments.BootError, locks.HostLockError)
+ERRORS = (boot_arguments.BootError, locks.HostLockError, state_file.StateFileError)
 
 # Values of smt/control on a machine where SMT cannot be switched.
 _NO_CONTROL = smt_state.WITHOUT_CONTROL
 
 
 class Request(t.NamedTuple):
-    """A requested boot configuration. Exactly one of `smt` and `maxcpus` is given.
+    """A requested boot configuration. At most one of `smt` and `maxcpus` is given, and at least one of all three.
 
     Attributes:
         smt: `enabled`, `disabled`, `forced_off`, `mitigations_nosmt`, or None.
         maxcpus: a number in digits or ``one_per_core``, or None.
         force: accept a `maxcpus` that would not leave one thread of each core.
         check: change nothing.
+        mitigations: `auto`, `auto_nosmt`, `off`, or None when this collection sets none.
     """
 
     smt: "str | None"
     maxcpus: "str | None"
     force: bool
     check: bool
+    mitigations: "str | None" = None
 
 
 class Diff(TypedDict):
@@ -57,7 +59,7 @@ class _Warnings(TypedDict, total=False):
 
 
 class Result(_Warnings):
-    """The result of `run`, as smt_boot_args documents it; the lists of arguments hold those that affect SMT.
+    """The result of `run`, as smt_boot_args documents it; the lists of arguments hold those that affect SMT, and ``mitigations=`` where it is set or undone.
 
     Attributes:
         changed: whether the configuration was changed, or would be in check mode.
@@ -67,6 +69,7 @@ class Result(_Warnings):
         configured_before: arguments that all boot entries had.
         configured: arguments that all boot entries have now, or would have.
         running: arguments of the running kernel.
+        mitigations_running: all of its arguments ``mitigations``.
         reboot_required: whether the next boot has other arguments than the running kernel.
         differences: sentences about what the running system has other than it should.
         diff: the changes.
@@ -80,6 +83,7 @@ class Result(_Warnings):
     configured_before: "list[str]"
     configured: "list[str]"
     running: "list[str]"
+    mitigations_running: "list[str]"
     reboot_required: bool
     differences: "list[str]"
     diff: "list[Diff]"
@@ -109,6 +113,7 @@ def run(fs: host_files.HostFs, request: Request, architecture: "str | None" = No
         BootLoaderError: The boot loader is not supported, or its configuration cannot be changed.
         BootArgsError: The request is not valid.
         HostLockError: Another run is changing this host.
+        StateFileError: The record of our own arguments cannot be used.
     """
     detected = detection.find_loader(fs)
     count = None if request.maxcpus is None else boot_arguments.maxcpus_value(request.maxcpus)
@@ -133,18 +138,27 @@ class _Update:
     ) -> None:
         self._fs = fs
         self._request = request
-        self._loader_name = loader.name
+        self._loader = loader
         self._backend = loader.backend(fs, tool)
         self._architecture = architecture or os.uname().machine
         self._running_kernel = running_kernel or os.uname().release
         self._topology: Topology = read_topology(fs, topology_cache.load(fs))
         self._entries = self._backend.entries()
         self._count: t.Optional[int] = None
+        self._own = boot_mitigations.OwnArguments(fs)
         self._desired = self._desired_arguments(count)
+        # Hosts whose mitigations= is none of ours are not asked to reboot for it.
+        concerned = request.mitigations is not None or self._own.configured or self._own.removed
+        self._related = boot_arguments.related_arguments if concerned else boot_arguments.smt_arguments
 
     def _desired_arguments(self, count: "int | str | None") -> boot_arguments.DesiredArguments:
-        if count is None:
-            return boot_arguments.desired_smt(self._request.smt)
+        smt = self._request.smt
+        for_smt = self._desired_count(count) if count is not None else None if smt is None else boot_arguments.desired_smt(smt)
+        desired = boot_mitigations.combined(for_smt, self._request.mitigations, smt == boot_arguments.ENABLED)
+        # What a generated configuration has of ours is gone when it is generated again.
+        return desired if self._loader.keeps_settings else desired._replace(removed_arguments=self._own.configured)
+
+    def _desired_count(self, count: "int | str") -> boot_arguments.DesiredArguments:
         topology = self._topology
         if not topology.complete and (count == boot_arguments.ONE_PER_CORE or not self._request.force):
             unknown = cpulist.render(set(topology.present).difference(*topology.cores))
@@ -177,29 +191,47 @@ class _Update:
     def run(self) -> Result:
         """Make the change, unless this is check mode, and return the result."""
         desired, backend = self._desired, self._backend
-        before = [boot_arguments.smt_arguments(entry.arguments) for entry in self._entries]
+        before = [self._related(entry.arguments) for entry in self._entries]
         found = backend.found(desired)
         pending = backend.pending(desired)
+        if pending and self._request.mitigations is not None:
+            self._own.refuse_others(backend, self._loader)
         if pending and not self._request.check:
             self._save_topology()
-            backend.apply(desired)
-        configured = [boot_arguments.smt_arguments(boot_arguments.applied(entry.arguments, desired)) for entry in self._entries]
+            with self._own.changing(self._set_here()):
+                backend.apply(desired)
+        elif self._own.configured and not self._request.check:
+            self._own.settle(self._set_here())
+        configured = self._configured(bool(pending))
         running = self._running()
         return {
             "changed": bool(pending),
-            "loader": self._loader_name,
+            "loader": self._loader.name,
             "arguments": list(desired.arguments),
             "found": found,
             "configured_before": _common(before),
             "configured": _common(configured),
-            "running": boot_arguments.smt_arguments(running),
-            "reboot_required": any(sorted(boot_arguments.smt_arguments(running)) != sorted(entry) for entry in configured),
+            "running": self._related(running),
+            "mitigations_running": [argument for argument in running if argument.partition("=")[0] == boot_arguments.MITIGATIONS],
+            "reboot_required": any(sorted(self._related(running)) != sorted(entry) for entry in configured),
             "differences": self._differences(running),
             "diff": [
                 {"before_header": change.where, "after_header": change.where, "before": change.before or "", "after": change.after or ""} for change in pending
             ],
             "warnings": backend.warnings,
         }
+
+    def _set_here(self) -> str:
+        """Return the ``mitigations=`` argument that the option `mitigations` sets; empty where it sets none."""
+        return self._desired.mitigations if self._request.mitigations is not None else ""
+
+    def _configured(self, is_changed: bool) -> "list[list[str]]":
+        """Return the related arguments of each entry after the change."""
+        if is_changed and not self._request.check:
+            return [self._related(entry.arguments) for entry in self._backend.entries()]
+        # In check mode the arguments of the administrator that would be back are not known.
+        desired = self._desired._replace(removed_arguments=self._own.configured)
+        return [self._related(boot_arguments.applied(entry.arguments, desired)) for entry in self._entries]
 
     def _running(self) -> "list[str]":
         return boot_arguments.split_arguments(self._fs.read("proc/cmdline") or "")

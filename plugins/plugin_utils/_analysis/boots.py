@@ -1,11 +1,11 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Combine the results of several boots of one host into one result with two arms, SMT on and SMT off.
+"""Combine the results of several boots of one host into one result with all its arms.
 
 A change that needs a reboot cannot be interleaved within seconds: whatever else differs between two boots (memory layout, running services,
 temperature) lies between the two sides of each comparison. With one boot per arm this cannot be separated from the change, and the result is
-``confounded``. With several boots the boot is the repeated unit: arms are compared by pairs of boots, one boot of each arm, and not sample by
-sample. Placements are compared within a boot and keep their blocks.
+``confounded``. With several boots the boot is the repeated unit: booted arms are compared by rounds of boots, one boot of each arm, and not sample by
+sample. Arms that were switched at run time within the boots of the baseline, and placements, are compared within a boot and keep their blocks.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from __future__ import annotations
 import itertools
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import SMT_OFF, SMT_ON, TITLES
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import SMT_ON
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Result, cpus_of
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run.boot_plan import BootPlan
 
 # With fewer boots in each arm, other differences between two boots cannot be separated from the arm.
 LEAST_BOOTS = 2
-# The baseline first, with the state of SMT in each.
-ARMS = {SMT_ON: "on", SMT_OFF: "off"}
 # Parts of ``ansible_facts['smt']`` that must be restored: name in a reported difference -> path in the facts.
 AS_BEFORE = {
     "smt/control": ("control",),
@@ -33,79 +32,120 @@ class BootResult(t.NamedTuple):
     """The measurement of one boot.
 
     Attributes:
-        number: number of the boot, from 1; boots 1 and 2 are the first pair.
-        arm: ``smt_on`` or ``smt_off``.
-        result: a document accepted by :func:`result_files.load`, in which nothing was switched.
+        number: number of the boot, from 1.
+        arm: the arm that was booted.
+        result: a document accepted by :func:`result_files.load`. Its first arm is the booted one; the others were switched at run time.
     """
 
     number: int
     arm: str
     result: Result
 
+    def named(self, arm: str | None) -> str:
+        """Return the name of one of the boot's arms in the combined result; without a name that of the booted arm."""
+        return self.arm if arm in (None, self.result["arms"][0]["name"]) else str(arm)
 
-def join(run: str, results: t.Sequence[BootResult], boots: int, before: dict[str, t.Any], after: dict[str, t.Any] | None, error: str | None = None) -> Result:
+
+def join(
+    run: str,
+    results: t.Sequence[BootResult],
+    boot_plan: BootPlan,
+    before: dict[str, t.Any],
+    after: dict[str, t.Any] | None,
+    error: str | None = None,
+    mitigations: t.Sequence[list[str]] = (),
+) -> Result:
     """Combine the results of all boots of a host.
 
     Args:
         run: the run's name.
         results: the measured boots in order, at least one.
-        boots: the requested number of boots per arm.
+        boot_plan: the boots that were planned.
         before: ``ansible_facts['smt']`` before the first boot.
         after: the same facts after the last boot; None while the host is not restored.
         error: why the run ended early, or None.
+        mitigations: the arguments ``mitigations`` of the running kernel before the first boot and after the last one, which the facts do not have.
 
     Returns:
         A result document.
     """
     first = results[0].result
-    whole = next((one.result for one in results if one.arm == SMT_ON), first)
+    whole = next((one.result for one in results if one.arm == SMT_ON), None)
     failed = error or next((_error(one) for one in results if one.result["outcome"] != "completed"), None)
-    done = len(results) == 2 * boots and after is not None
-    samples = list(_samples(results))
+    planned = len(boot_plan.order)
+    done = len(results) == planned and after is not None
+    samples = list(_samples(results, len(boot_plan.booted)))
+    arms, left_out = _arms(results, boot_plan)
     return {
         **{key: first.get(key) for key in ("schema", "schema_version", "host", "collection_version", "started")},
         "run": run,
         "finished": results[-1].result.get("finished"),
         "outcome": "failed" if failed else "completed" if done else "interrupted",
-        "message": failed
-        or (None if done else f"{len(results)} of {2 * boots} boots were measured, or the host is not yet booted with its original arguments"),
-        "facts": whole["facts"],
+        "message": failed or (None if done else f"{len(results)} of {planned} boots were measured, or the host is not yet booted with its original arguments"),
+        "facts": whole["facts"] if whole else before,
         "environment": {**first["environment"], "busy": {"others": max((_others(one.result) for one in results), default=0.0)}},
-        "arms": [{"name": name, "title": TITLES[name], "baseline": name == SMT_ON, "settings": {"smt": state}} for name, state in ARMS.items()],
-        "arms_left_out": [],
+        "arms": arms,
+        "arms_left_out": left_out,
         "plan": {
             **first["plan"],
-            "boots": boots,
-            "confounded": boots < LEAST_BOOTS,
+            "boots": boot_plan.boots,
+            "booted": [arm.name for arm in boot_plan.booted],
+            "confounded": boot_plan.boots < LEAST_BOOTS,
             "stopped": "blocks",
             "blocks_done": len({sample["block"] for sample in samples}),
             "seconds_budget": sum(one.result["plan"].get("seconds_budget") or 0 for one in results),
-            "placements": {one.arm: spots for one in results for spots in list((one.result["plan"].get("placements") or {}).values())[:1]},
-            "order": "boots in the order A B, B A, ..., nothing switched within one",
+            "placements": {one.named(arm): spots for one in results for arm, spots in (one.result["plan"].get("placements") or {}).items()},
+            "order": _order(boot_plan),
         },
         "samples": samples,
         "observations": _observations(results),
-        "skipped": [{**skip, "arm": one.arm} for one in results for skip in one.result.get("skipped") or []],
+        "skipped": [{**skip, "arm": one.named(skip.get("arm"))} for one in results for skip in one.result.get("skipped") or []],
         "events": [event for one in results for event in _events(one)],
-        "restored": None if after is None else proof(before, after),
+        "restored": None if after is None else proof(before, after, mitigations),
     }
 
 
-def _samples(results: t.Sequence[BootResult]) -> t.Iterator[dict[str, t.Any]]:
-    """Yield all samples with their arm, boot and pair; blocks are numbered on from pair to pair."""
+def _arms(results: t.Sequence[BootResult], boot_plan: BootPlan) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
+    """Return the arms of all boots, the baseline first, and those that were not measured."""
+    of_baseline = [one.result for one in results if one.arm == boot_plan.booted[0].name]
+    described = {arm["name"]: {**arm, "baseline": False} for result in of_baseline for arm in result["arms"][1:]}
+    described.update({arm.name: {"name": arm.name, "title": arm.title, "baseline": False, "settings": arm.settings} for arm in boot_plan.booted})
+    arms = [{**described[name], "baseline": name == boot_plan.asked[0]} for name in boot_plan.asked if name in described]
+    refused = {arm["name"]: arm for result in of_baseline for arm in result["arms_left_out"] if arm["name"] not in described and arm["name"] in boot_plan.asked}
+    return arms, [*boot_plan.left_out, *refused.values()]
+
+
+def _order(boot_plan: BootPlan) -> str:
+    within = f"; {', '.join(boot_plan.within)} in balanced blocks within each boot of {boot_plan.booted[0].name}" if boot_plan.within[1:] else ""
+    return f"boots in balanced rounds ({', '.join(boot_plan.order)}){within}"
+
+
+def _samples(results: t.Sequence[BootResult], booted: int) -> t.Iterator[dict[str, t.Any]]:
+    """Yield all samples with their arm, boot and round of boots; blocks are numbered on from round to round."""
     begin = 0
-    for pair, group in itertools.groupby(results, key=lambda one: (one.number - 1) // 2):
-        both = list(group)
-        for one in both:
-            about = {"arm": one.arm, "boot": one.number, "pair": pair}
-            yield from ({**sample, **about, "block": begin + sample["block"]} for sample in one.result["samples"])
-        begin += 1 + max((sample["block"] for one in both for sample in one.result["samples"]), default=0)
+    for pair, group in itertools.groupby(results, key=lambda one: (one.number - 1) // booted):
+        boots = list(group)
+        for one in boots:
+            for sample in one.result["samples"]:
+                yield {**sample, "arm": one.named(sample["arm"]), "boot": one.number, "pair": pair, "block": begin + sample["block"]}
+        begin += 1 + max((sample["block"] for one in boots for sample in one.result["samples"]), default=0)
 
 
 def _observations(results: t.Sequence[BootResult]) -> list[dict[str, t.Any]]:
-    """Return what the kernel said of vulnerabilities in the first boot of each arm."""
-    first = {one.arm: one.result["facts"]["vulnerabilities"] for one in reversed(results)}
-    return [{"arm": arm, "vulnerabilities": first[arm]} for arm in ARMS if first.get(arm)]
+    """Return what the kernel showed in the first boot of each arm, and what was recorded in the arms within it."""
+    found: dict[str, dict[str, t.Any]] = {}
+    for one in results:
+        facts = one.result["facts"]
+        booted = {
+            "arm": one.arm,
+            "cmdline": one.result["environment"].get("cmdline"),
+            "smt": {"control": facts["control"], "active": facts["active"], "online": facts["cpus"]["online"]},
+            "vulnerabilities": facts["vulnerabilities"],
+        }
+        for observed in [*({**seen, "arm": one.named(seen["arm"])} for seen in one.result.get("observations") or []), booted]:
+            # Of a later boot nothing is taken that an earlier one has.
+            found[observed["arm"]] = {**observed, **found.get(observed["arm"], {})}
+    return list(found.values())
 
 
 def _error(one: BootResult) -> str:
@@ -123,12 +163,13 @@ def _others(result: Result) -> float:
     return (result["environment"].get("busy") or {}).get("others") or 0.0
 
 
-def proof(before: dict[str, t.Any], after: dict[str, t.Any]) -> dict[str, t.Any]:
+def proof(before: dict[str, t.Any], after: dict[str, t.Any], mitigations: t.Sequence[list[str]] = ()) -> dict[str, t.Any]:
     """Compare a host's present state with its state before the run.
 
     Args:
         before: ``ansible_facts['smt']`` before the run.
         after: ``ansible_facts['smt']`` now.
+        mitigations: as for :func:`join`.
 
     Returns:
         ``{ok, before, after, differences}``, the ``restored`` part of a result.
@@ -136,6 +177,9 @@ def proof(before: dict[str, t.Any], after: dict[str, t.Any]) -> dict[str, t.Any]
     differences = [
         f"{name}: {_shown(before, path)} before, {_shown(after, path)} now" for name, path in AS_BEFORE.items() if _at(before, path) != _at(after, path)
     ]
+    if len(mitigations) > 1 and mitigations[0] != mitigations[-1]:
+        found = [" ".join(arguments) or "none" for arguments in mitigations]
+        differences.append(f"the running kernel's mitigations: {found[0]} before, {found[-1]} now")
     states = [{"control": facts["control"], "online": list(cpus_of(facts["cpus"]["online"]))} for facts in (before, after)]
     return {"ok": not differences, "before": states[0], "after": states[1], "differences": differences}
 

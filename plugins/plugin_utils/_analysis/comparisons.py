@@ -30,6 +30,8 @@ Samples = dict[Key, dict[int, list[Sample]]]
 # kind, effect, placement, then (placement, arm) of baseline and candidate
 Pair = tuple[str, str, str, tuple[str, str], tuple[str, str]]
 
+# What a comparison rests on.
+BOOTS, BLOCKS = "boots", "blocks"
 OF_SMT = (SMT_ON, SMT_OFF)
 # Which arms are compared with each other: each one with the baseline, or every two of them.
 BASELINE, ALL = "baseline", "all"
@@ -79,21 +81,37 @@ def compare_host(result: Result, margin: float = 0.01, confidence: float = 0.95,
         compare: one of :data:`COMPARE`: each other arm with the baseline, or also the other arms among each other.
 
     Returns:
-        One ``{workload, title, metric, primary, unit, better, kind, effect, placement, confounded, baseline, candidate, baseline_value,
+        One ``{workload, title, metric, primary, unit, better, kind, effect, placement, basis, confounded, baseline, candidate, baseline_value,
         candidate_value, dropped_blocks, ...fields of smt_compare}`` each, with ``parameter`` for a workload with a parameter. ``kind`` is ``arm`` or
         ``placement``; ``effect`` is the candidate's arm, or one of :data:`EFFECTS`; ``baseline`` and ``candidate`` are
-        ``{arm, arm_title, placement}``; of two arms the earlier one of the result is the baseline. One family for the correction are the primary metrics
-        of all workloads with all arms that are compared at one placement, or with one effect of placements; the other metrics are another one.
+        ``{arm, arm_title, placement}``; of two arms the earlier one of the result is the baseline. ``basis`` is ``boots`` where the two arms were booted, and
+        ``blocks`` where they alternate within a boot. One family for the correction are the primary metrics of all workloads with all arms that are compared
+        at one placement, or with one effect of placements; the other metrics are another one.
     """
     samples = _comparable(result, _by_key(result))
     # Across boots only whole boots are paired.
     of_arms = _comparable(result, _by_key(result, "pair")) if (result["plan"].get("boots") or 0) > 1 else samples
     found: list[Comparison] = []
     for pairs in _pairs(result, samples, compare):
-        keyed = [(pair, of_arms if pair[0] == "arm" else samples) for pair in pairs]
+        keyed = [(pair, of_arms if basis(result, pair) == BOOTS else samples) for pair in pairs]
         for subjects in _families(result, samples):
             found += _family(result, keyed, subjects, margin, confidence)
     return found
+
+
+def basis(result: Result, pair: Pair) -> str:
+    """Return what a comparison rests on: :data:`BOOTS` or :data:`BLOCKS`.
+
+    Args:
+        result: a document accepted by :func:`result_files.load`.
+        pair: what is compared.
+    """
+    plan = result["plan"]
+    if pair[0] != "arm" or not plan.get("boots"):
+        return BLOCKS
+    booted = plan.get("booted")
+    # Results from before there were other arms have booted all of theirs.
+    return BOOTS if booted is None or not {pair[3][1], pair[4][1]}.isdisjoint(booted[1:]) else BLOCKS
 
 
 def _comparable(result: Result, samples: Samples) -> Samples:
@@ -354,7 +372,8 @@ def _family(result: Result, pairs: t.Sequence[tuple[Pair, Samples]], subjects: t
                 "kind": kind,
                 "effect": effect,
                 "placement": placement,
-                "confounded": kind == "arm" and bool(result["plan"].get("confounded")),
+                "basis": basis(result, pair),
+                "confounded": basis(result, pair) == BOOTS and bool(result["plan"].get("confounded")),
                 "baseline": {**named_arm(result, baseline[1]), "placement": baseline[0]},
                 "candidate": {**named_arm(result, candidate[1]), "placement": candidate[0]},
                 "dropped_blocks": len(set(before) | set(after)) - len(blocks),

@@ -83,6 +83,7 @@ KINDS = {
             "configured_before": _ARGUMENTS,
             "configured": _ARGUMENTS,
             "running": _ARGUMENTS,
+            "mitigations_running": _ARGUMENTS,
             "reboot_required": schema.BOOL,
             "differences": _SENTENCES,
             "diff": schema.items(_DIFF, 1000),

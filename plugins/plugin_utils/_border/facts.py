@@ -58,16 +58,6 @@ _MEASURED = schema.whole(
     ),
 )
 
-# Name of a vulnerability -> what the kernel says of it.
-VULNERABILITIES = schema.mapping(
-    schema.whole(
-        status=schema.about(_SENTENCE, "The kernel's own line."),
-        smt=schema.about(schema.one_of("vulnerable", "mitigated", "disabled", "unknown", None), "The part of it that depends on SMT; null without one."),
-    ),
-    200,
-    r"^[A-Za-z0-9_.-]{1,64}$",
-)
-
 # The pending rollback that the role smt_policy saved on the host before a change; empty where the file was damaged.
 _PENDING_ROLLBACK = schema.strict(
     running=schema.about(
@@ -90,6 +80,16 @@ _PENDING_ROLLBACK = schema.strict(
     ),
     reboot=schema.about(schema.BOOL, "Whether the rollback needs a reboot."),
     memory=schema.about(schema.BOOL, "Whether the memory policy was changed."),
+)
+
+# Keys are the names of the kernel's files.
+VULNERABILITIES = schema.mapping(
+    schema.whole(
+        status=schema.about(_SENTENCE, "The kernel's own line."),
+        smt=schema.about(schema.one_of("vulnerable", "mitigated", "disabled", "unknown", None), "The part of it that depends on SMT; null without one."),
+    ),
+    200,
+    r"^[A-Za-z0-9_.-]{1,64}$",
 )
 
 _SMT = schema.whole(

@@ -112,7 +112,7 @@ _SAMPLE = schema.strict(
     parameter=schema.about(_NUMBER_OR_NULL, "Value of the workload's parameter, in its unit; null for a workload without one."),
     telemetry=schema.about(schema.or_null(_TELEMETRY), "What the host did beside the work."),
     boot=schema.about(_COUNT_OR_NULL, "Number of the boot in which it was measured; only where arms were booted."),
-    pair=schema.about(_COUNT_OR_NULL, "Number of the pair of boots that it belongs to; only where arms were booted."),
+    pair=schema.about(_COUNT_OR_NULL, "Number of the round of boots that it belongs to, one boot of each booted arm; only where arms were booted."),
 )
 
 _WHERE = schema.strict(
@@ -176,9 +176,6 @@ _OBSERVATION = schema.strict(
     ("arm",),
     arm=schema.about(_ARM, "Name of the arm."),
     settings=schema.about(_SETTINGS, "Name of a sysctl -> its value."),
-    vulnerabilities=schema.about(
-        schema.or_null(facts.VULNERABILITIES), "What the kernel said of vulnerabilities in this arm, where the host was booted in it."
-    ),
     headroom_bytes=schema.about(_NUMBER_OR_NULL, "Memory that can still be committed, in bytes."),
     asked_bytes=schema.about(_NUMBER_OR_NULL, "Memory that the overcommit test asked for, in bytes."),
     allocatable=schema.about(
@@ -203,6 +200,16 @@ _OBSERVATION = schema.strict(
         "What happened to a process that asked for more memory than there is.",
     ),
     overcommit_test_reason=schema.about(_TEXT_OR_NULL, "Why this was not tested; null where it was."),
+    cmdline=schema.about(_TEXT_OR_NULL, "The kernel's command line in the first boot of the arm."),
+    smt=schema.about(
+        schema.strict(
+            control=schema.about(_TEXT_OR_NULL, "Content of smt/control in that boot."),
+            active=schema.about(_BOOL_OR_NULL, "Whether SMT was active."),
+            online=schema.about(schema.or_null(schema.CPU_LIST), "CPUs that were online, as a CPU list."),
+        ),
+        "SMT in that boot.",
+    ),
+    vulnerabilities=schema.about(facts.VULNERABILITIES, "The kernel's status of each vulnerability in that boot, as in the facts."),
 )
 
 # The baseline comes first.
@@ -298,7 +305,11 @@ SCHEMA = schema.published(
                 order=schema.about(_TEXT_OR_NULL, "How the arms are ordered in the blocks."),
                 stopped=schema.about(_TEXT_OR_NULL, "Why the plan ended: precise, budget, blocks, nothing or size."),
                 boots=schema.about(_COUNT_OR_NULL, "How often the host was booted in each arm; null where nothing was booted."),
-                confounded=schema.about(_BOOL_OR_NULL, "Whether each arm was measured in one boot only, so that nothing can be decided."),
+                booted=schema.about(
+                    schema.or_null(schema.items(_ARM, MOST_ARMS)),
+                    "Names of the arms that had boots of their own, the baseline first; the others were switched within the boots of the baseline.",
+                ),
+                confounded=schema.about(_BOOL_OR_NULL, "Whether each booted arm was measured in one boot only, so that nothing can be decided about it."),
                 workloads=schema.about(schema.or_null(schema.items(_WORKLOAD, MOST_WORKLOADS)), "What was run."),
                 placements=schema.about(
                     schema.or_null(schema.mapping(schema.mapping(_WHERE, 100, _PLACEMENT_NAME), MOST_ARMS, arms.NAME)),
@@ -322,7 +333,8 @@ SCHEMA = schema.published(
             "What the plan names and could not be measured.",
         ),
         observations=schema.about(
-            schema.or_null(schema.items(_OBSERVATION, 100)), "What was seen in an arm beside its samples, at most one entry for each arm."
+            schema.or_null(schema.items(_OBSERVATION, 100)),
+            "What was seen of an arm besides its samples, one entry for each arm of the memory policy and each arm that was booted.",
         ),
         events=schema.about(
             schema.items(

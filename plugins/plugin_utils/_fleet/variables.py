@@ -13,8 +13,8 @@ import typing as t
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.yaml import yaml_load
-from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import ArmError
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import selection, settings as plan_settings
+from ansible.module_utils.parsing.convert_bool import boolean
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import settings as plan_settings
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import source as sibling_source
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import scope
@@ -22,11 +22,13 @@ from ansible_collections.threadwise.smt.plugins.module_utils._topology import pl
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, custom, response_limit
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import WorkloadError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.errors import FleetError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import boot_plan
 
 Spec = dict[str, t.Any]
 
-# Ansible's own class has no type hints.
+# Ansible's own class and function have no type hints.
 _VALIDATOR: t.Any = ArgumentSpecValidator
+_TRUTH: t.Callable[[t.Any], bool] = boolean
 
 _ANY: Spec = {"type": "raw"}
 _PATH: Spec = {"type": "path"}
@@ -70,7 +72,7 @@ RANGES: dict[str, tuple[float | None, float | None]] = {
 }
 # What a value has to be that its type does not say, as the plan on the host checks it: functions that raise one of `_INVALID`.
 _CHECKS: dict[str, t.Callable[[t.Any], object]] = {
-    "smt_eval_arms": selection.check,
+    "smt_eval_arms": boot_plan.names,
     "smt_eval_cpus": plan_settings.on_cpus,
     "smt_eval_custom": custom.declarations,
     "smt_eval_placements": plan_settings.check_placements,
@@ -81,7 +83,14 @@ _CHECKS: dict[str, t.Callable[[t.Any], object]] = {
     "smt_runtime_cores": lambda given: scope.parse(given or None),
     "smt_runtime_siblings": sibling_source.parse,
 }
-_INVALID = (ArmError, placement.PlacementError, plan_settings.SettingsError, scope.ScopeError, sibling_source.SiblingsError, WorkloadError)
+_INVALID = (
+    boot_plan.BootPlanError,
+    placement.PlacementError,
+    plan_settings.SettingsError,
+    scope.ScopeError,
+    sibling_source.SiblingsError,
+    WorkloadError,
+)
 # What the roles set for users to read.
 RESULTS = ("smt_boot_reboot_required", "smt_eval_result", "smt_policy_before", "smt_policy_judged", "smt_report_result")
 # Each host has a status for a bad value of these: `bad_policy`.
@@ -186,6 +195,36 @@ def problems(settings: t.Iterable[Setting], specs: t.Mapping[str, Spec], fleet: 
         if sentence:
             hosts.setdefault(sentence, []).append(one.host)
     return [sentence + _of(names, fleet) for sentence, names in sorted(hosts.items())]
+
+
+def boot_problems(settings: t.Iterable[Setting], fleet: int) -> list[str]:
+    """Return a sentence for each evaluation by boots that the variables do not allow, or that is not possible.
+
+    Args:
+        settings: as for :func:`problems`, which tells of values that cannot be used.
+        fleet: number of hosts of the play.
+    """
+    values: dict[str, dict[str, t.Any]] = {}
+    for one in settings:
+        values.setdefault(one.host, {})[one.name] = one.value
+    hosts: dict[str, list[str]] = {}
+    for host, of_host in values.items():
+        reason = _why_not_booted(of_host)
+        if reason:
+            hosts.setdefault(reason, []).append(host)
+    return [sentence + _of(names, fleet) for sentence, names in sorted(hosts.items())]
+
+
+def _why_not_booted(values: t.Mapping[str, t.Any]) -> str | None:
+    try:
+        asked = boot_plan.names(values.get("smt_eval_arms") or ["smt_on", "smt_off"])
+        boots = int(values.get("smt_eval_boots") or 0)
+        allowed = [name for name in ("smt_eval_allow_mitigations_off",) if _TRUTH(values.get(name) or False)]
+        reboot_ok = _TRUTH(values.get("smt_boot_reboot_ok") or False)
+    except (boot_plan.BootPlanError, TypeError, ValueError):
+        return None
+    reason = boot_plan.refusal(asked, boots, reboot_ok, allowed) if boots >= 0 else None
+    return reason and f"smt_eval_arms is {', '.join(asked)} and smt_eval_boots is {boots}: {reason}"
 
 
 def _problem(one: Setting, specs: t.Mapping[str, Spec]) -> str | None:

@@ -15,9 +15,14 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import bo
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import decisions
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import boot_plan
 
 NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
 ORDER = ["smt_on", "smt_off", "smt_off", "smt_on"]
+
+
+def planned(boots, arms=("smt_on", "smt_off")):
+    return boot_plan.make(arms, boots)
 
 
 def legs(pairs, scatter=0.0, seed=1):
@@ -40,7 +45,7 @@ def legs(pairs, scatter=0.0, seed=1):
 def joined(pairs, scatter=0.0, after=None, **changes):
     made = legs(pairs, scatter)
     before = made[0].result["facts"]
-    result = boots.join("r", made, pairs, before, before if after is None else after, changes.get("error"))
+    result = boots.join("r", made, planned(pairs), before, before if after is None else after, changes.get("error"))
     results.accept(result, "joined")
     return result
 
@@ -80,7 +85,7 @@ def test_what_differs_between_boots_alone_is_rarely_called():
             speed = source.gauss(0, 0.03)
             for sample in leg.result["samples"]:
                 sample["metrics"]["throughput"]["value"] *= math.exp(speed + source.gauss(0, 0.002))
-        result = boots.join("r", made, 4, made[0].result["facts"], made[0].result["facts"])
+        result = boots.join("r", made, planned(4), made[0].result["facts"], made[0].result["facts"])
         called += primary(result)["verdict"] in ("gain", "loss")
     assert called <= 3
 
@@ -108,7 +113,7 @@ def test_a_boot_that_left_nothing_breaks_its_pair_alone():
     made = legs(3)
     facts = made[0].result["facts"]
     del made[2]
-    result = boots.join("r", made, 3, facts, facts, "boot 3: no space")
+    result = boots.join("r", made, planned(3), facts, facts, "boot 3: no space")
     assert (result["outcome"], result["message"]) == ("failed", "boot 3: no space")
     assert primary(result)["n"] == 2
 
@@ -116,7 +121,7 @@ def test_a_boot_that_left_nothing_breaks_its_pair_alone():
 def test_a_host_that_is_not_booted_as_before_is_not_done():
     made = legs(1)
     facts = made[0].result["facts"]
-    result = boots.join("r", made, 1, facts, None)
+    result = boots.join("r", made, planned(1), facts, None)
     assert result["outcome"] == "interrupted" and result["restored"] is None
 
 
@@ -128,3 +133,118 @@ def test_what_is_not_as_before_is_named():
     result = joined(1, after=after)
     assert result["restored"]["differences"] == ["smt/control: on before, off now", "the next boot's arguments: none before, nosmt now"]
     assert not result["restored"]["ok"]
+
+
+MIXED = ["smt_on", "smt_off", "nosmt"]
+
+
+def mixed(boots_each, scatter=0.0, noise=0.01):
+    """What boots of [smt_on, smt_off, nosmt] leave: the baseline's boots have two arms that alternate, each boot has a speed of its own."""
+    plan = planned(boots_each, MIXED)
+    source = random.Random(7)
+    made = []
+    for number, arm in enumerate(plan.order, 1):
+        whole = result_maker.result(blocks=5, seed=number, noise=noise)
+        speed = math.exp(source.gauss(0, scatter))
+        if arm == "nosmt":
+            kept = [sample for sample in whole["samples"] if sample["arm"] == "smt_off"]
+            for sample in kept:
+                sample["arm"] = "as_found"
+            whole["arms"] = [result_maker.arm("as_found", "as found", True)]
+            whole["plan"]["placements"] = {"as_found": whole["plan"]["placements"]["smt_off"]}
+            whole["facts"].update(control="off", active=False)
+            whole["samples"] = kept
+        for sample in whole["samples"]:
+            sample["metrics"]["throughput"]["value"] *= speed
+        whole["environment"]["cmdline"] = f"quiet {'nosmt' if arm == 'nosmt' else ''}".strip()
+        made.append(boots.BootResult(number, arm, whole))
+    return made, plan
+
+
+def joined_mix(boots_each, scatter=0.0, made=None):
+    legs_of_all, plan = mixed(boots_each, scatter)
+    legs_of_all = made(legs_of_all) if made else legs_of_all
+    facts = mixed(1)[0][0].result["facts"]
+    return results.accept(boots.join("r", legs_of_all, plan, facts, facts), "mixed")
+
+
+def whole_machine(result, arm):
+    return next(one for one in host_comparisons.compare_host(result) if one["kind"] == "arm" and one["effect"] == arm and one["placement"] == "all_threads")
+
+
+def test_what_was_switched_within_boots_rests_on_blocks_and_what_was_booted_on_boots():
+    """Boots differ by 5 %: arms within one boot do not, so their interval is narrow, and that of booted arms is wide."""
+    result = joined_mix(4, scatter=0.05)
+    assert [arm["name"] for arm in result["arms"]] == MIXED and result["plan"]["booted"] == ["smt_on", "nosmt"]
+    within, booted = whole_machine(result, "smt_off"), whole_machine(result, "nosmt")
+    assert (within["basis"], within["n"]) == ("blocks", 20) and (booted["basis"], booted["n"]) == ("boots", 4)
+    assert not within["confounded"] and not booted["confounded"]
+    assert 4 * (within["ci_high"] - within["ci_low"]) < booted["ci_high"] - booted["ci_low"]
+
+
+def test_one_boot_of_each_confounds_only_what_was_booted():
+    result = joined_mix(1)
+    assert not whole_machine(result, "smt_off")["confounded"] and whole_machine(result, "nosmt")["confounded"]
+    assert all(one["basis"] == "blocks" for one in host_comparisons.compare_host(result) if one["kind"] == "placement")
+
+
+def test_results_from_before_there_were_other_arms_rest_on_boots():
+    result = joined(2)
+    del result["plan"]["booted"]
+    assert primary(result)["basis"] == "boots"
+
+
+def test_each_booted_arm_keeps_what_the_kernel_showed():
+    observed = {one["arm"]: one for one in joined_mix(2)["observations"]}
+    assert set(observed) == {"smt_on", "nosmt"}
+    assert observed["nosmt"]["cmdline"] == "quiet nosmt" and observed["nosmt"]["smt"]["control"] == "off" and not observed["nosmt"]["smt"]["active"]
+    assert observed["smt_on"]["vulnerabilities"] == mixed(1)[0][0].result["facts"]["vulnerabilities"]
+
+
+def test_what_was_seen_within_a_boot_is_kept_beside_it():
+    def with_memory(legs_of_all):
+        legs_of_all[0].result["observations"] = [{"arm": "smt_off", "asked_bytes": 1}, {"arm": "smt_on", "asked_bytes": 2}]
+        return legs_of_all
+
+    observed = {one["arm"]: one for one in joined_mix(1, made=with_memory)["observations"]}
+    assert observed["smt_off"]["asked_bytes"] == 1 and observed["smt_on"]["asked_bytes"] == 2 and observed["smt_on"]["cmdline"] == "quiet"
+
+
+def test_an_arm_that_the_booted_host_could_not_be_switched_to_is_left_out_with_its_reason():
+    def unswitched(legs_of_all):
+        for one in legs_of_all:
+            result = one.result
+            if one.arm == "smt_on":
+                for sample in result["samples"]:
+                    sample["arm"] = {"smt_on": "as_found"}.get(sample["arm"])
+                result["samples"] = [sample for sample in result["samples"] if sample["arm"]]
+                result["plan"]["placements"] = {"as_found": result["plan"]["placements"]["smt_on"]}
+                result["arms"] = [result_maker.arm("as_found", "as found", True)]
+                result["arms_left_out"] = [{"name": name, "title": name, "reason": "conflicts"} for name in ("smt_on", "smt_off")]
+        return legs_of_all
+
+    result = joined_mix(2, made=unswitched)
+    assert [arm["name"] for arm in result["arms"]] == ["smt_on", "nosmt"]
+    assert result["arms_left_out"] == [{"name": "smt_off", "title": "smt_off", "reason": "conflicts"}]
+    assert whole_machine(result, "nosmt")["n"] == 2
+
+
+def test_four_arms_are_joined_round_by_round():
+    asked = ["smt_on", "maxcpus_4", "nosmt", "mitigations_auto_nosmt"]
+    plan = planned(2, asked)
+    made = []
+    for number, arm in enumerate(plan.order, 1):
+        leg = copy.deepcopy(legs(1)[0 if arm in ("smt_on", "mitigations_auto_nosmt") else 1])
+        made.append(leg._replace(number=number, arm=arm))
+    facts = made[0].result["facts"]
+    result = results.accept(boots.join("r", made, plan, facts, facts), "four")
+    assert result["outcome"] == "completed" and {(sample["pair"], sample["arm"]) for sample in result["samples"]} == {(r, a) for r in (0, 1) for a in asked}
+    assert [arm["settings"] for arm in result["arms"]][1] == {"boot_argument": "maxcpus=4"}
+    assert {arm: whole_machine(result, arm)["n"] for arm in asked[1:]} == dict.fromkeys(asked[1:], 2)
+
+
+def test_mitigations_that_are_not_as_before_are_named():
+    made = legs(1)
+    facts = made[0].result["facts"]
+    result = boots.join("r", made, planned(1), facts, facts, None, [[], ["mitigations=off"]])
+    assert result["restored"]["differences"] == ["the running kernel's mitigations: none before, mitigations=off now"] and not result["restored"]["ok"]

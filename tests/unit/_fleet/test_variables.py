@@ -181,3 +181,29 @@ def test_without_the_roles_it_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(variables, "_ROLES", tmp_path)
     with pytest.raises(variables.VariablesError, match="install the collection again"):
         variables.known()
+
+
+BY_BOOTS = [
+    ({"smt_eval_arms": ["smt_on", "nosmt"]}, "smt_eval_arms is smt_on, nosmt and smt_eval_boots is 0: nosmt takes a reboot: set smt_eval_boots"),
+    ({"smt_eval_arms": "smt_on,nosmt", "smt_eval_boots": "2"}, "rebooted 4 times to compare boots: allow it with smt_boot_reboot_ok=true"),
+    ({"smt_eval_boots": 1}, "smt_eval_arms is smt_on, smt_off and smt_eval_boots is 1: the host would be rebooted 3 times"),
+    ({"smt_eval_boots": 1, "smt_boot_reboot_ok": "yes"}, None),
+    ({"smt_eval_arms": ["smt_on", "mitigations_off"], "smt_eval_boots": 4, "smt_boot_reboot_ok": True}, "smt_eval_allow_mitigations_off=true"),
+    ({"smt_eval_arms": ["smt_on", "mitigations_off"], "smt_eval_boots": 4, "smt_boot_reboot_ok": True, "smt_eval_allow_mitigations_off": True}, None),
+    # What `problems` says, or what is not known yet.
+    ({"smt_eval_arms": ["nope"], "smt_eval_boots": 1}, None),
+    ({"smt_eval_boots": "x"}, None),
+    ({"smt_eval_boots": -1}, None),
+    ({"smt_eval_boots": None}, None),
+]
+
+
+@pytest.mark.parametrize(("values", "expected"), BY_BOOTS)
+def test_arms_that_take_a_reboot_are_judged_by_all_their_variables(values, expected):
+    found = variables.boot_problems([Setting("h1", name, value) for name, value in values.items()], 2)
+    assert found == [] if expected is None else expected in found[0] and found[0].endswith(" [h1]")
+
+
+def test_arms_that_do_not_exist_are_told_before_any_host_is_contacted():
+    assert "there is no arm 'nosmtt': choose from as_found" in sentences("smt_eval_arms", ["smt_on", "nosmtt"])[0]
+    assert sentences("smt_eval_arms", "smt_on,maxcpus_4") == []

@@ -120,6 +120,8 @@ class Loader(t.NamedTuple):
         find: returns how it was found among a host's files, or None when it is not there.
         read_entries: returns a host's boot entries from files alone, without running a program; empty when they cannot be read.
         backend: makes the backend from a host's files and the `tool` of the finding.
+        keeps_settings: whether the administrator's own arguments stay in files that are not written, so that they are back when ours are removed. Otherwise
+            arguments are written into the entries themselves.
     """
 
     name: str
@@ -127,6 +129,7 @@ class Loader(t.NamedTuple):
     find: "t.Callable[[host_files.HostFs], Finding | None]"
     read_entries: "t.Callable[[host_files.HostFs], list[boot_entries.Entry]]"
     backend: "t.Callable[[host_files.HostFs, str], Backend]"
+    keeps_settings: bool = False
 
 
 def first_existing(fs: host_files.HostFs, paths: "t.Iterable[str]") -> "str | None":
@@ -144,7 +147,7 @@ def entries_change(where: str, entries: "list[boot_entries.Entry]", desired: boo
 
 
 def _entry_line(entry: boot_entries.Entry, arguments: "t.Iterable[str]") -> str:
-    return f"{entry.title or entry.kernel}: {' '.join(boot_arguments.smt_arguments(arguments)) or '(no SMT arguments)'}\n"
+    return f"{entry.title or entry.kernel}: {' '.join(boot_arguments.related_arguments(arguments)) or '(no SMT arguments)'}\n"
 
 
 def entry_differences(entries: "list[boot_entries.Entry]", desired: boot_arguments.DesiredArguments) -> str:

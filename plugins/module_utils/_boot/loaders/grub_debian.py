@@ -42,4 +42,5 @@ LOADER = loader_base.Loader(
     find=_find,
     read_entries=lambda fs: boot_entries.read_grub_cfg(fs, GRUB_CFG),
     backend=GrubDebian,
+    keeps_settings=True,
 )

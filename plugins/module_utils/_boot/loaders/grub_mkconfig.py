@@ -83,7 +83,7 @@ done
 
 def shell_text(desired: boot_arguments.DesiredArguments) -> str:
     """Return the shell script that sets the variables as desired."""
-    patterns = [boot_arguments.MITIGATIONS_NOSMT_ARGUMENT] + [
+    patterns = [boot_arguments.MITIGATIONS_NOSMT_ARGUMENT, *desired.removed_arguments] + [
         pattern for name in desired.removed_names for pattern in (_shell_name(name), _shell_name(name) + "=*")
     ]
     return _SCRIPT % {
@@ -91,8 +91,8 @@ def shell_text(desired: boot_arguments.DesiredArguments) -> str:
         "parts": _PARTS if desired.removes_parts else "",
         "vectors": _VECTORS
         % {
-            "ours": boot_arguments.MITIGATIONS_NOSMT_ARGUMENT,
-            "others": " | ".join(f"'{part}'" for part in (*boot_arguments.GLOBAL_PARTS, boot_arguments.NO_CROSS_THREAD)),
+            "ours": desired.mitigations,
+            "others": " | ".join(f"'{part}'" for part in desired.dropped_parts),
         }
         if desired.keeps_vectors
         else "",

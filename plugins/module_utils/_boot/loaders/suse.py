@@ -73,4 +73,5 @@ LOADER = loader_base.Loader(
     find=_find,
     read_entries=lambda fs: boot_entries.read_grub_cfg(fs, GRUB_CFG),
     backend=GrubSuse,
+    keeps_settings=True,
 )

@@ -1,0 +1,184 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The boots of an evaluation: which arms have boots of their own, in which order a host is booted, and what is measured in each boot.
+
+Boots are the blocks: each round has one boot of each booted arm, in the balanced order that arms have in blocks. Arms that are switched at run time are
+measured within the boots of the baseline.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import ArmError
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import order, selection
+from ansible_collections.threadwise.smt.plugins.module_utils._boot_arms import registry
+from ansible_collections.threadwise.smt.plugins.module_utils._boot_arms.base import BootArm
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms as names_of_arms
+
+# Boots in each arm from which on pairs of boots get a verdict, as messages recommend it.
+RECOMMENDED = 4
+MOST_BOOTS = 1000
+
+
+class BootPlanError(Exception):
+    """The arms that are asked for cannot be compared by boots; the message gives the reason and the way out."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BootPlan:
+    """The boots of one host.
+
+    Attributes:
+        booted: the arms that have boots of their own, the baseline first.
+        within: the arms that are measured in each boot of the baseline, itself first, as smt_benchmark is asked for them.
+        asked: the names of all arms that are measured, the baseline first.
+        boots: boots in each booted arm.
+        left_out: arms that were asked for and are not measured: ``{name, title, reason}``.
+    """
+
+    booted: tuple[BootArm, ...]
+    within: tuple[str, ...]
+    asked: tuple[str, ...]
+    boots: int
+    left_out: tuple[dict[str, str], ...] = ()
+
+    @property
+    def order(self) -> list[str]:
+        """The arm of each boot."""
+        names = [arm.name for arm in self.booted]
+        return [name for number in range(self.boots) for name in order.of_block(names, number)]
+
+    @property
+    def reboots(self) -> int:
+        """How often the host is rebooted; once more than measured, unless the last boot has the host's own arguments."""
+        boots = self.order
+        return len(boots) + (1 if self.arm(boots[-1]).argument else 0)
+
+    def arm(self, name: str) -> BootArm:
+        """Return a booted arm."""
+        return next(arm for arm in self.booted if arm.name == name)
+
+    def described(self) -> list[dict[str, t.Any]]:
+        """Return the booted arms for the role: ``{name, title, smt, maxcpus, mitigations, arms}``; ``arms`` are measured in each of its boots."""
+        return [
+            {"name": arm.name, "title": arm.title, **arm.request._asdict(), "arms": list(self.within) if arm is self.booted[0] else [names_of_arms.AS_FOUND]}
+            for arm in self.booted
+        ]
+
+
+def find(name: str) -> BootArm | None:
+    """Return the boot arm of that name, or None where there is none."""
+    return next((kind(name) for kinds in registry.ARMS for kind in kinds if kind.matches(name)), None)
+
+
+def takes_reboot(name: str) -> bool:
+    """Return whether an arm can only be had by a reboot."""
+    arm = find(name)
+    return arm is not None and not arm.runs_too
+
+
+def names(asked: t.Any) -> list[str]:
+    """Return the names of arms as users give them: a list of names or mappings, or names with commas between.
+
+    Raises:
+        BootPlanError: it is neither, or an arm does not exist, is named twice, or there are too many.
+    """
+    given = asked.split(",") if isinstance(asked, str) else asked
+    if not isinstance(given, (list, tuple)):
+        raise BootPlanError("it must be a list of arms, or their names with commas between")
+    try:
+        return selection.check(given, with_boots=True)
+    except ArmError as error:
+        raise BootPlanError(str(error)) from None
+
+
+def refusal(asked: t.Sequence[str], boots: int, reboot_ok: bool, allowed: t.Collection[str]) -> str | None:
+    """Return why arms cannot be booted, as far as variables alone tell it, or None.
+
+    Args:
+        asked: names of arms, as `names` returns them.
+        boots: ``smt_eval_boots``.
+        reboot_ok: ``smt_boot_reboot_ok``.
+        allowed: the variables that allow arms and are true.
+    """
+    booted = [one for one in asked if takes_reboot(one)]
+    if not boots:
+        more = f"set smt_eval_boots to the number of boots in each arm, {RECOMMENDED} for a verdict, or leave {'it' if len(booted) == 1 else 'them'} out"
+        return f"{', '.join(booted)} {'takes' if len(booted) == 1 else 'take'} a reboot: {more}" if booted else None
+    for one in filter(None, map(find, booted)):
+        if one.allowed_by and one.allowed_by not in allowed:
+            return f"{one.name} boots with {one.argument}, which leaves open {one.leaves_open}: allow it with {one.allowed_by}=true, or leave it out"
+    try:
+        reboots = make(asked, boots).reboots
+    except BootPlanError as error:
+        return str(error)
+    if reboot_ok:
+        return None
+    way_out = "leave out the arms that take a reboot" if booted else "compare without a reboot by smt_eval_boots=0"
+    return f"the host would be rebooted {reboots} times to compare boots: allow it with smt_boot_reboot_ok=true, or {way_out}"
+
+
+def make(asked: t.Sequence[str], boots: int, left_out: t.Sequence[t.Mapping[str, str]] = ()) -> BootPlan:
+    """Plan the boots of one host.
+
+    Args:
+        asked: names of arms, as `names` returns them.
+        boots: boots in each arm, from 1 to `MOST_BOOTS`.
+        left_out: arms that this host cannot have: ``{name, reason}``.
+
+    Raises:
+        BootPlanError: the arms cannot be compared by boots, the baseline is left out, or no other arm is left.
+    """
+    if not 1 <= boots <= MOST_BOOTS:
+        raise BootPlanError(f"smt_eval_boots is {boots}: give the number of boots in each arm, from 1 to {MOST_BOOTS}")
+    reasons = {one["name"]: one["reason"] for one in left_out}
+    baseline = asked[0]
+    others = [one for one in asked[1:] if one not in reasons]
+    arm = find(baseline)
+    if arm is None:
+        raise BootPlanError(f"{baseline} is the baseline, and the host is not booted into it: name smt_on, as_found or an arm that takes a reboot first")
+    if baseline in reasons:
+        raise BootPlanError(f"the baseline {arm.title} is not possible on this host: {reasons[baseline]}")
+    if names_of_arms.AS_FOUND in others:
+        raise BootPlanError("as_found can only be the baseline where arms are booted: name it first, or leave it out")
+    # SMT off is booted where nothing else is; beside arms that take a reboot it is switched within the boots of the baseline.
+    only_smt = not any(takes_reboot(one) for one in asked)
+    own = [one for one in others if takes_reboot(one) or (only_smt and find(one) is not None)]
+    if not own:
+        reason = "; ".join(f"{name}: {reason}" for name, reason in reasons.items()) or "no other arm was asked for"
+        raise BootPlanError(f"no arm is left that takes a reboot ({reason}): leave out smt_eval_boots")
+    at_run_time = [one for one in others if one not in own]
+    first = baseline if at_run_time and arm.runs_too else names_of_arms.AS_FOUND
+    shown = tuple({"name": name, "title": title(name), "reason": reason} for name, reason in reasons.items() if name in asked)
+    booted = (arm, *(found for found in map(find, own) if found))
+    return BootPlan(booted, (first, *at_run_time), (baseline, *others), boots, shown)
+
+
+def title(name: str) -> str:
+    """Return the title of an arm."""
+    found = find(name)
+    return found.title if found else selection.title(name) or name
+
+
+def announcement(plan: BootPlan, budget: int) -> list[str]:
+    """Describe the boots of a host, in sentences for a person.
+
+    Args:
+        plan: of the host.
+        budget: seconds of all measurements together.
+    """
+    each = share(plan, budget)
+    within = [title(one) for one in plan.within[1:]]
+    sentences = [f"The host would be rebooted {plan.reboots} times ({', '.join(plan.order)}) and measured after each reboot for {each} s."]
+    if within:
+        sentences.append(f"Within each boot of {plan.booted[0].title} it would be switched to {', '.join(within)} and back.")
+    sentences += [f"{arm.title} leaves open {arm.leaves_open} while it is measured." for arm in plan.booted if arm.leaves_open]
+    sentences += [f"{one['title']} is left out: {one['reason']}." for one in plan.left_out]
+    return [*sentences, "At the end it would be booted with its present arguments."]
+
+
+def share(plan: BootPlan, budget: int) -> int:
+    """Return the seconds of each boot's measurement."""
+    return max(budget // len(plan.order), 1)
