@@ -26,6 +26,8 @@ ASYNC_STATUS = "ansible.legacy.async_status"
 DESCRIBE = "describe"
 # What this action alone reads of the task's options.
 OF_THE_ACTION = ("probe", "progress", "_fails_later", *COSTS)
+# The most seconds that the measurement of siblings takes which an evaluation follows; it ends as soon as they are clear.
+PROBE_SECONDS = 120
 # In a play of more hosts than this, each host gets one line before the start and one of progress.
 FEW_HOSTS = 10
 PROGRESS_OF_FEW = 3
@@ -97,9 +99,9 @@ class ActionModule(FetchingAction):
         lines = self._lines_of_progress(task_vars)
         probe = str(self._task.args.get("probe") or "never")
         if probe != "never":
-            # Siblings that are to be measured are, also where the kernel shows some.
-            wanted = "always" if self._task.args.get("siblings") == "measured" else probe
-            self.ask("smt_probe", "smt_probe", {"mode": wanted}, task_vars)
+            # Siblings that are to be measured are, also where the kernel shows some, and for longer: without them there is nothing to place workers by.
+            measured = self._task.args.get("siblings") == "measured"
+            self.ask("smt_probe", "smt_probe", {"mode": "always", "seconds": PROBE_SECONDS} if measured else {"mode": probe}, task_vars)
         described = self._step(task_vars, DESCRIBE)
         announced = {key: described[key] for key in ANNOUNCED}
         if self._task.args.get("_step") == DESCRIBE:

@@ -130,7 +130,7 @@ def test_usage_promises_room_that_is_not_there():
     report = evaluated(
         "smt-truth-shared", "headroom", smt_eval_workloads=["load_levels"], smt_eval_placements=["one_per_core", "all_threads"], smt_eval_budget=150
     )
-    (found,) = [one for one in report["usage"] if (one["placement"], one["parameter"]) == ("one_per_core", 1.0)]
+    (found,) = [one for one in report["usage"] if (one["arm"], one["placement"], one["parameter"]) == ("smt_on", "one_per_core", 1.0)]
     print(found)
     assert found["by_usage"]["low"] <= 1 + LEEWAY and found["by_usage"]["high"] >= 1 - LEEWAY, found
     assert found["real"]["low"] <= LEEWAY and found["real"]["high"] >= -LEEWAY, found

@@ -278,14 +278,14 @@ def _cpus(cpus: str, where: str, most: int) -> tuple[int, ...]:
 
 
 def _check_class(facts: dict[str, t.Any]) -> None:
-    """Check that the readable part of a hardware class matches the facts: it selects the hosts that an evaluation applies to."""
+    """Check that the readable part of a hardware class matches the facts: it selects the hosts that an evaluation applies to.
+
+    The class is of the kernel's cores. Facts with measured or declared siblings show others.
+    """
     match = _CLASS.fullmatch(facts["hardware_class"])
-    shape = {
-        "sockets": str(len(facts["packages"])),
-        "cores": str(len(facts["sibling_groups"])),
-        "cpus": str(len(cpulist.parse(facts["cpus"]["present"]))),
-        "numbering": facts["numbering"],
-    }
+    shape = {"sockets": str(len(facts["packages"])), "cpus": str(len(cpulist.parse(facts["cpus"]["present"])))}
+    if facts["source"] not in sibling_source.NOT_THE_KERNELS:
+        shape.update(cores=str(len(facts["sibling_groups"])), numbering=facts["numbering"])
     wrong = [name for name, value in shape.items() if match is None or match[name] != value]
     if wrong:
         raise BorderError(f"hardware_class: {facts['hardware_class']} is not the class of the machine that these facts show (its {', '.join(wrong)})")

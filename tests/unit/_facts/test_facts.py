@@ -15,6 +15,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt import snapsho
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache, topology
 from ansible_collections.threadwise.smt.plugins.modules import smt_facts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts as border
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 from fake_host import Host
 from sysfs_tree import CPU, Machine
 
@@ -95,6 +96,16 @@ def test_cores_that_a_change_has_seen_are_known(tmp_path):
     facts = smt_facts_module.gather(fs)
     assert (facts["sibling_groups"], facts["packages"], facts["complete"]) == (["0-1", "2-3", "4-5", "6-7"], ["0-7"], True)
     assert border.accept(facts) is facts
+
+
+def test_facts_with_declared_siblings_keep_the_class_of_the_kernel_s(tmp_path):
+    """An evaluation that follows other siblings than the kernel's sends such facts."""
+    fs = host_files.HostFs(sysfs_tree.write(tmp_path, sysfs_tree.files(Machine(cores=4, threads=1))))
+    kernels, declared = smt_facts_module.gather(fs), smt_facts_module.gather(fs, [[0, 1], [2, 3]])
+    assert declared["hardware_class"] == kernels["hardware_class"] and (declared["cores"], declared["numbering"]) == (2, "adjacent")
+    assert border.accept(declared) is declared
+    with pytest.raises(BorderError, match="hardware_class"):
+        border.accept({**declared, "source": "sysfs"})
 
 
 def test_siblings_off_without_a_topology_cache_is_unknown_not_no_smt(tmp_path):
