@@ -67,7 +67,7 @@ def test_a_run_that_cannot_be_saved_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "told",
+    "refusals",
     [
         {
             ("smt_eval_boots", "zwei"): "it must be a whole number",
@@ -80,13 +80,13 @@ def test_a_run_that_cannot_be_saved_is_refused(tmp_path):
     ],
     ids=["many", "two", "empty"],
 )
-def test_a_number_that_cannot_be_used_is_refused_before_any_host_is_contacted(tmp_path, told):
+def test_a_number_that_cannot_be_used_is_refused_before_any_host_is_contacted(tmp_path, refusals):
     (tmp_path / "hosts").write_text("db1 ansible_host=127.0.0.1 ansible_port=1\n", encoding="ascii")
-    call = [ANSIBLE_PLAYBOOK, "-i", "hosts", "threadwise.smt.smt_eval", "--check", "-e", json.dumps(dict(told.keys()))]
+    call = [ANSIBLE_PLAYBOOK, "-i", "hosts", "threadwise.smt.smt_eval", "--check", "-e", json.dumps(dict(refusals.keys()))]
     done = subprocess.run(call, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     assert done.returncode == 2 and "UNREACHABLE" not in done.stdout, done.stdout
     said = " ".join(done.stdout.split())
-    for (variable, value), allowed in told.items():
+    for (variable, value), allowed in refusals.items():
         assert re.search(rf"{variable} is {re.escape(repr(value))} \(set in [^)]+\): {re.escape(allowed)}", said), done.stdout
 
 

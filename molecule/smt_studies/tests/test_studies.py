@@ -60,11 +60,11 @@ def redone(study):
         print(f"{study}: {time.monotonic() - begun:.0f} s")
     assert done.returncode == 0, done.stdout
     (host,) = json.loads((RESULTS / study / "results.json").read_text(encoding="utf-8"))["hosts"]
-    print(host["conclusion"]["sentence"], *map(told, host["comparisons"]), sep="\n")
+    print(host["conclusion"]["sentence"], *map(in_a_line, host["comparisons"]), sep="\n")
     return host, done.stdout
 
 
-def told(one):
+def in_a_line(one):
     """A comparison in a line."""
     sides = (f"{one[side]['arm']} {one[side]['placement']}" for side in ("candidate", "baseline"))
     at = "" if one.get("parameter") is None else f" at {one['parameter']}"
@@ -83,7 +83,7 @@ def compared(study, workload, metric, candidate, baseline):
             turned = (one["better"] == "lower") != (sides == [baseline, candidate])
             low, value, high = one["ci_low"], one["ratio"], one["ci_high"]
             return (1 / high, 1 / value, 1 / low) if turned else (low, value, high)
-    raise AssertionError((workload, metric, candidate, baseline, [told(one) for one in host["comparisons"]]))
+    raise AssertionError((workload, metric, candidate, baseline, [in_a_line(one) for one in host["comparisons"]]))
 
 
 def is_nearer_to_half(interval):

@@ -23,6 +23,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, outcomes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import boot_plan
 
 # With fewer hosts quartiles are meaningless.
 LEAST_HOSTS_FOR_OUTLIERS = 5
@@ -65,7 +66,8 @@ def row(summary: dict[str, t.Any], page: str) -> Row:
 
 
 def _arm_title(name: str) -> str:
-    return selection.title(name) or UNKNOWN_ARM
+    booted = boot_plan.find(name)
+    return selection.title(name) or (booted.title if booted else UNKNOWN_ARM)
 
 
 def _conclusion_title(subject: str | None, choice: str, others: t.Sequence[dict[str, t.Any]]) -> str:

@@ -10,6 +10,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._facts.vulnerabilit
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import boots, exposure
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import boot_plan
 
 # As the kernel's arch/x86/kernel/cpu/bugs.c writes them.
 FILES = {
@@ -121,7 +122,7 @@ def test_what_was_read_in_an_arm_counts_and_not_what_it_should_be(tmp_path):
         leg["facts"]["vulnerabilities"] = kernels(tmp_path / arm, mds=mds, **({"meltdown": "Vulnerable"} if arm == "smt_off" else {}))
         made.append(boots.BootResult(number, arm, leg))
     facts = made[0].result["facts"]
-    result = boots.join("r", made, 1, facts, facts)
+    result = boots.join("r", made, boot_plan.make(["smt_on", "smt_off"], 1), facts, facts)
     results.accept(result, "joined")
     found = {one.name: one for one in exposure.of_arms(result)}
     assert {one.basis for one in found.values()} == {"read"}
