@@ -101,13 +101,15 @@ class Isolated(Arm):
         left = self._take_down(own)
         if left:
             raise ArmError("; ".join(left))
+        mask = frozenset(os.sched_getaffinity(0))
+        # Without a mask of its own a process has all CPUs of its cpuset, in each cpuset that it is in.
+        self._own_mask = mask if mask < self._groups.effective(own) else None
         pinned = [task for task in affinity.capture_tasks(self.host.files, self.host.topology.online) if self._rest & cpulist.parse_or_empty(task["mask"])]
         try:
             self._groups.hand_down("/")
             self.host.files.make_directory(self._groups.path(GROUP))
             self.host.files.write(self._groups.path(GROUP, "cpuset.cpus"), cpulist.render(self._cpus))
             self._kind = self._made()
-            self._own_mask = frozenset(os.sched_getaffinity(0))
             self.host.files.write(self._groups.path(GROUP, "cgroup.procs"), str(os.getpid()))
         except OSError as error:
             raise ArmError(f"/{self._groups.path(GROUP)}: the kernel does not make the partition: {error.strerror}") from error
@@ -157,15 +159,22 @@ class Isolated(Arm):
         mine = saved[self.lever]
         changed = self._groups.exists(GROUP) or self._groups.handed_down("/") != mine["handed_down"]
         left = self._take_down(mine["cgroup"])
-        if self._own_mask is not None:
-            try:
-                self.host.files.set_affinity(os.getpid(), self._own_mask)
-            except OSError as error:
-                left.append(f"the CPU mask of the plan could not be restored: {error.strerror}")
-            self._own_mask = None
         if not mine["handed_down"]:
             left += self._groups.take_back(["/"])
-        return left + (affinity.restore_tasks(self.host.files, mine["tasks"], smt_state.read(files=self.host.files)["online"]) if changed else [])
+        # Last, because both change masks.
+        if changed:
+            left += affinity.restore_tasks(self.host.files, mine["tasks"], smt_state.read(files=self.host.files)["online"])
+        return left + self._restore_own_mask()
+
+    def _restore_own_mask(self) -> "list[str]":
+        """Restore the mask of this process, if it has switched to the partition and had one."""
+        mask, self._own_mask = self._own_mask, None
+        try:
+            if mask is not None:
+                self.host.files.set_affinity(os.getpid(), mask)
+        except OSError as error:
+            return [f"the CPU mask of the plan could not be restored: {error.strerror}"]
+        return []
 
     def _take_down(self, back: str) -> "list[str]":
         """Move the processes of the partition to a cgroup, and remove it.

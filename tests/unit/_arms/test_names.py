@@ -84,12 +84,12 @@ def test_a_result_may_name_each_arm(given, name):
     assert name in [arm["name"] for arm in results.parse(written, "a host")["arms"]]
 
 
-@pytest.mark.parametrize("name", ["../x", "x/y", "x_unit_../../a", "x_unit_a b", "X", "x\n", "x_unit_", "x_unit_.a", "x_cpus_-1", "x.y", "<b>", "x" * 61])
+@pytest.mark.parametrize("name", ["../x", "x/y", "x_unit_../../a", "x_unit_a b", "X", "x\n", "x_unit_.a", "x_cpus_-1", "x.y", "<b>", "x" * 61])
 def test_a_hostile_name_in_a_result_is_refused(name):
     document = result_maker.result()
-    document["arms"][1]["name"] = name
+    written = json.dumps(document).replace(json.dumps(document["arms"][1]["name"]), json.dumps(name))
     with pytest.raises(text.BorderError):
-        results.parse(json.dumps(document), "a host")
+        results.parse(written, "a host")
 
 
 def test_the_names_of_all_arms_fit_into_results():

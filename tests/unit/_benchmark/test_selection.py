@@ -4,12 +4,16 @@
 
 from __future__ import annotations
 
+import json
 import typing
 
 import pytest
+import result_maker
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import base, registry
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import selection
+from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 
 ORIGIN = {"control": "on", "active": True, "online": [0, 1], "present": [0, 1]}
 TOPOLOGY = Topology(present=(0, 1), online=(0, 1), isolated=(), cores=((0, 1),), packages=((0, 1),), source="sysfs", complete=True)
@@ -182,6 +186,28 @@ def test_an_arm_that_switches_nothing_is_observed_by_the_others():
     assert found.observe("as_found") == [{"arm": "as_found", "settings": {"speed": 1}}]
     found.switch("fan_3")
     assert found.observe("fan_3") == [{"arm": "fan_3", "settings": {"speed": 3}}]
+
+
+def test_an_arm_whose_state_was_not_saved_is_left_out():
+    """Its possibility came to light when the siblings had come online: nobody could restore what it changes."""
+    found = selection.Arms(("as_found", "fan_3", "lamp_1"), HOST, saved={"cpu": ORIGIN, "fan": {"speed": 1}})
+    assert found.names == ["as_found", "fan_3"] and "was not saved" in found.left_out[0]["reason"]
+
+
+def test_what_differs_is_said_by_each_lever(tmp_path):
+    saved = {"cpu": ORIGIN, "fan": {"speed": 1}, "lamp": {"speed": 0}}
+    for name, text in (("online", "0-1"), ("present", "0-1"), ("smt/control", "on"), ("smt/active", "1")):
+        (tmp_path / "sys/devices/system/cpu/smt").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "sys/devices/system/cpu" / name).write_text(text)
+    files = KernelFiles(str(tmp_path))
+    assert selection.differences(saved, files=files)["ok"]
+    Fan.host_fan["speed"] = 4
+    found = selection.differences(saved, ["the fan is stuck"], files)
+    assert found["differences"] == ["the fan is stuck", "fan.speed was 1, is 4"] and not found["ok"]
+    assert found["before"]["settings"] == {"fan.speed": 1, "lamp.speed": 0} and found["after"]["settings"]["fan.speed"] == 4
+    document = result_maker.result()
+    document["restored"] = found
+    assert results.parse(json.dumps(document), "a host")["restored"]["after"]["settings"]["fan.speed"] == 4
 
 
 @pytest.mark.parametrize("name", ["fan_", "Fan_3", "fan_3\n", "fan_3x", "", "../fan_3", "smt_on "])
