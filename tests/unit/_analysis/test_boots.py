@@ -182,6 +182,14 @@ def test_what_was_switched_within_boots_rests_on_blocks_and_what_was_booted_on_b
     assert 4 * (within["ci_high"] - within["ci_low"]) < booted["ci_high"] - booted["ci_low"]
 
 
+def test_a_booted_arm_against_one_that_was_switched_within_other_boots_rests_on_boots():
+    compared = host_comparisons.compare_host(joined_mix(4, scatter=0.05), compare="all")
+    sides = {(one["baseline"]["arm"], one["candidate"]["arm"]): one for one in compared if one["kind"] == "arm" and one["placement"] == "all_threads"}
+    between = sides[tuple(name for name in MIXED if name != "smt_on")]
+    assert (between["basis"], between["n"]) == ("boots", 4)
+    assert sides["smt_on", "smt_off"]["basis"] == "blocks"
+
+
 def test_one_boot_of_each_confounds_only_what_was_booted():
     result = joined_mix(1)
     assert not whole_machine(result, "smt_off")["confounded"] and whole_machine(result, "nosmt")["confounded"]

@@ -122,4 +122,6 @@ def test_hosts_that_switched_another_setting_are_shown_with_it_and_not_counted_f
     }
     unknown = {**result_maker.policy_result(name="x" * 59, blocks=5, shape=(1, 2, 2)), "host": "odd"}
     assert hardware_classes.row(build.summarise(unknown, "odd.json", SETTINGS), "odd.html")["title"] == "another arm: worse"
+    booted = {**result_maker.policy_result(name="nosmt", blocks=5, shape=(1, 2, 2)), "host": "booted"}
+    assert hardware_classes.row(build.summarise(booted, "booted.json", SETTINGS), "booted.html")["title"] == "nosmt: worse"
     assert {workload["workload"] for workload in classes["strict overcommit"]["workloads"]} == {"gzip, all_threads, overcommit_strict"}
