@@ -182,11 +182,13 @@ def test_what_was_switched_within_boots_rests_on_blocks_and_what_was_booted_on_b
     assert 4 * (within["ci_high"] - within["ci_low"]) < booted["ci_high"] - booted["ci_low"]
 
 
-def test_a_booted_arm_against_one_that_was_switched_within_other_boots_rests_on_boots():
-    compared = host_comparisons.compare_host(joined_mix(4, scatter=0.05), compare="all")
+@pytest.mark.parametrize("others", [("smt_off", "nosmt"), ("nosmt", "smt_off")], ids="-".join)
+def test_a_booted_arm_against_one_that_was_switched_within_other_boots_rests_on_boots(others):
+    result = joined_mix(4, scatter=0.05)
+    result["arms"].sort(key=lambda arm: ("smt_on", *others).index(arm["name"]))
+    compared = host_comparisons.compare_host(result, compare="all")
     sides = {(one["baseline"]["arm"], one["candidate"]["arm"]): one for one in compared if one["kind"] == "arm" and one["placement"] == "all_threads"}
-    between = sides[tuple(name for name in MIXED if name != "smt_on")]
-    assert (between["basis"], between["n"]) == ("boots", 4)
+    assert (sides[others]["basis"], sides[others]["n"]) == ("boots", 4)
     assert sides["smt_on", "smt_off"]["basis"] == "blocks"
 
 
