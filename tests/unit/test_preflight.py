@@ -109,3 +109,10 @@ def test_what_is_no_number_of_hosts_is_refused(tmp_path):
     for serial, result in zip(refused, preflights(tmp_path, [{"run": "one", "serial": serial} for serial in refused])):
         said = f"smt_eval_serial is {serial}: it must be a number of hosts, 1 or more, or a share of them such as 10%"
         assert result["failed"] and said in result["msg"], result
+
+
+def test_arms_that_take_a_reboot_are_refused_before_any_host_is_contacted(tmp_path):
+    (tmp_path / "hosts").write_text("db1 ansible_host=127.0.0.1 ansible_port=1\n", encoding="ascii")
+    call = [ANSIBLE_PLAYBOOK, "-i", "hosts", "threadwise.smt.smt_eval", "--check", "-e", "smt_eval_arms=smt_on,nosmt"]
+    done = subprocess.run(call, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    assert done.returncode == 2 and "nosmt takes a reboot: set smt_eval_boots to the number of boots" in done.stdout, done.stdout

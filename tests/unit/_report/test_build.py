@@ -353,11 +353,12 @@ def test_another_setting_than_smt_is_compared_and_decides_nothing_about_smt(tmp_
     document = result_maker.policy_result(blocks=6, shape=(1, 2, 2))
     for when, value in (("before", 0), ("after", 0)):
         document["restored"][when] = {**document["restored"][when], "sysctls": {"vm.overcommit_memory": value, "<script>": None}}
+        document["restored"][when]["settings"] = {"transparent_hugepage/enabled": "madvise"}
     files, _refused = built(tmp_path, document)
     text = Page(files["index.html"]).text()
     assert "Strict overcommit against as found, with every online thread busy: it costs gzip of a fixed stream 20" in text
     assert "Leave SMT on" not in text and "better with SMT off" not in text and "better than the baseline" in text
-    assert "vm.overcommit_memory 0 0" in text and "switched between as found, strict overcommit, " in text
+    assert "vm.overcommit_memory 0 0" in text and "transparent_hugepage/enabled madvise madvise" in text and "switched between as found, strict overcommit, " in text
     host = json.loads(files["results.json"])["hosts"][0]
     assert host["recommendation"]["choice"] == "not_compared" and {one["effect"] for one in host["comparisons"]} >= {"overcommit_strict", "cost_of_sharing"}
     (arm,) = host["recommendation"]["arms"]
