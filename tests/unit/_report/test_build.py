@@ -86,6 +86,10 @@ def test_the_page_says_how_to_measure_the_same_again(tmp_path):
     workloads = {"gzip": result_maker.GZIP, "mine": EVEN}
     booted = result_maker.result(workloads=workloads)
     booted["plan"]["boots"] = 4
+    left_out = [{"name": "isolated", "title": "isolated", "reason": "one core"}]
+    opened = result_maker.policy_result(workloads=workloads, name="mitigations_off", arms_left_out=left_out)
+    opened["plan"]["boots"] = 4
+    opened_again = "smt_eval_arms=as_found,mitigations_off,isolated -e smt_eval_boots=4 -e smt_boot_reboot_ok=true -e smt_eval_allow_mitigations_off=true "
     alone = result_maker.result(workloads=workloads, compared=False, arms_left_out=[])
     for document, actual in (
         (result_maker.result(workloads=workloads), "-e smt_eval_arms=smt_on,smt_off "),
@@ -93,6 +97,7 @@ def test_the_page_says_how_to_measure_the_same_again(tmp_path):
         (result_maker.policy_result(workloads=workloads), "-e smt_eval_arms=as_found,overcommit_strict "),
         (result_maker.result(workloads=workloads, compared=False, shape=(1, 2, 1)), "-e smt_eval_arms=smt_on,smt_off "),
         (alone, "-e smt_eval_arms=as_found "),
+        (opened, f"-e {opened_again}"),
     ):
         page = Page(built(tmp_path, document)[0]["index.html"]).text()
         command = f'--limit web01 {actual}-e \'{{"smt_eval_workloads": ["gzip"]}}\' -e smt_eval_budget='
@@ -358,7 +363,11 @@ def test_another_setting_than_smt_is_compared_and_decides_nothing_about_smt(tmp_
     text = Page(files["index.html"]).text()
     assert "Strict overcommit against as found, with every online thread busy: it costs gzip of a fixed stream 20" in text
     assert "Leave SMT on" not in text and "better with SMT off" not in text and "better than the baseline" in text
-    assert "vm.overcommit_memory 0 0" in text and "transparent_hugepage/enabled madvise madvise" in text and "switched between as found, strict overcommit, " in text
+    assert (
+        "vm.overcommit_memory 0 0" in text
+        and "transparent_hugepage/enabled madvise madvise" in text
+        and "switched between as found, strict overcommit, " in text
+    )
     host = json.loads(files["results.json"])["hosts"][0]
     assert host["recommendation"]["choice"] == "not_compared" and {one["effect"] for one in host["comparisons"]} >= {"overcommit_strict", "cost_of_sharing"}
     (arm,) = host["recommendation"]["arms"]

@@ -21,6 +21,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages impor
     smt_metrics as smt_metrics_part,
     telemetry as telemetry_part,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import boot_plan
 
 # A page shows this many samples at most; the CSV has all.
 MOST_SAMPLES_SHOWN = 3000
@@ -461,10 +462,14 @@ def _settings(result: dict[str, t.Any]) -> list[tuple[str, str]]:
 def _command(result: dict[str, t.Any]) -> str:
     """Return the command line that repeats this measurement, except for what :func:`_own_commands` names."""
     command = ["ansible-playbook", "threadwise.smt.smt_eval", "-i", "INVENTORY", "--limit", result["host"]]
-    asked = [arm["name"] for arm in [*result["arms_left_out"], *result["arms"]]]
-    command += ["-e", f"smt_eval_arms={','.join(asked if host_comparisons.is_compared(result) else asked[:-1] or asked)}"]
+    # The baseline comes first. Where nothing was compared, the arm measured is not one of those asked for, unless it alone was.
+    measured_first = [*result["arms"], *result["arms_left_out"]]
+    asked = [arm["name"] for arm in (measured_first if host_comparisons.is_compared(result) else result["arms_left_out"] or result["arms"])]
+    command += ["-e", f"smt_eval_arms={','.join(asked)}"]
     if result["plan"].get("boots"):
-        command += ["-e", f"smt_eval_boots={result['plan']['boots']}", "-e", "smt_boot_reboot_ok=true"]
+        allowed_by = sorted({arm.allowed_by for arm in map(boot_plan.find, asked) if arm and arm.allowed_by})
+        given = [f"smt_eval_boots={result['plan']['boots']}", "smt_boot_reboot_ok=true", *(f"{variable}=true" for variable in allowed_by)]
+        command += [word for one in given for word in ("-e", one)]
     measured = [one["name"] for one in result["plan"].get("workloads") or []]
     command += ["-e", json.dumps({"smt_eval_workloads": [name for name in measured if name in BUILT_IN]})]
     names = list(dict.fromkeys(name for by_name in (result["plan"].get("placements") or {}).values() for name in by_name))
