@@ -96,7 +96,7 @@ def test_variables_alone_tell_what_cannot_be_booted(asked, boots, reboot_ok, all
         (["smt_on", "nosmtt"], "there is no arm 'nosmtt': choose from .*maxcpus_N.*nosmt_force"),
         ("smt_on,smt_on", "twice"),
         ([], "1 to 8"),
-        (["smt_on", 4], "a list of arms"),
+        (["smt_on", 4], "4 is not an arm"),
         (None, "a list of arms"),
         (["smt_on", "maxcpus_$(reboot)"], "there is no arm"),
     ],

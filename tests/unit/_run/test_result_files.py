@@ -30,7 +30,7 @@ def refusal(path):
 
 
 def changed(**fields):
-    return json.dumps(result_maker.result(blocks=1, **fields))
+    return json.dumps({**result_maker.result(blocks=1), **fields})
 
 
 def test_what_was_saved_is_read_back_whole(tmp_path):
