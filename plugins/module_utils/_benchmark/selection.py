@@ -4,7 +4,7 @@
 
 import os
 import typing as t
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import registry
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Arm, ArmError, Host, Values
@@ -104,7 +104,7 @@ class Arms:
         left_out: the arms that were asked for and are not measured.
     """
 
-    def __init__(self, given: "Sequence[t.Any]", host: Host, saved: "Container[str] | None" = None) -> None:
+    def __init__(self, given: "Sequence[t.Any]", host: Host, saved: "t.Container[str] | None" = None) -> None:
         asked = [kind(name, host) for name in map(arms.name_of, given) for kind in [_kind(name)] if kind]
         for arm in asked:
             if saved is not None and arm.lever and arm.lever not in saved and arm.reason is None:

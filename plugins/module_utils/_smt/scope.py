@@ -103,7 +103,7 @@ def from_name(name: str) -> Scope:
     return parse({kind: value})
 
 
-def resolve(scope: Scope, topology: Topology, fs: "host_files.HostFs | None") -> "frozenset[int] | None":
+def resolve(scope: Scope, topology: Topology, fs: t.Optional[host_files.HostFs]) -> "frozenset[int] | None":
     """Return CPUs that name the cores of a scope, for ``only`` of `state.set_threads_per_core`; None for the whole machine.
 
     A CPU stands for its core: the kernel lists only online CPUs in a node.
@@ -140,7 +140,7 @@ def _named_cpus(scope: Scope, topology: Topology) -> "frozenset[int]":
     return cpus
 
 
-def _unit_cpus(scope: Scope, topology: Topology, fs: "host_files.HostFs | None") -> "frozenset[int]":
+def _unit_cpus(scope: Scope, topology: Topology, fs: t.Optional[host_files.HostFs]) -> "frozenset[int]":
     """Return the CPUs of a unit's cpuset, or if that does not restrict it, those that its tasks may run on."""
     if fs is None:
         raise ScopeError(f"the CPUs of {scope.title} are not in the facts of a host: name cpus, a node or a package")

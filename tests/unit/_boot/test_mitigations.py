@@ -15,6 +15,10 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import files 
 SETTINGS = 'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX="%s"\n'
 
 
+def killed(*_dummy):
+    raise KeyboardInterrupt
+
+
 def run(root, smt=None, chosen=None, maxcpus=None, check=False):
     return boot_change.run(host_files.HostFs(str(root)), boot_change.Request(smt, maxcpus, False, check, chosen), "x86_64", "6.1.0-13-amd64")
 
@@ -172,7 +176,7 @@ def test_a_run_that_was_killed_can_be_undone(tmp_path, monkeypatch, tree, made):
     fs = host_files.HostFs(str(tmp_path))
     with monkeypatch.context() as patch:
         where, name = (mitigations.OwnArguments, "settle") if made == "after" else (transaction.Undo, "__enter__")
-        patch.setattr(where, name, lambda *_dummy: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(where, name, killed)
         with pytest.raises(KeyboardInterrupt):
             run(tmp_path, chosen="off")
     assert mitigations.OwnArguments(fs).configured == ("mitigations=off",)
@@ -185,7 +189,7 @@ def test_a_run_that_was_killed_while_it_replaced_can_be_undone(tmp_path, monkeyp
     before = boot_maker.snapshot(tree(tmp_path))
     run(tmp_path, chosen="off")
     with monkeypatch.context() as patch:
-        patch.setattr(transaction.Undo, "__enter__", lambda *_dummy: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(transaction.Undo, "__enter__", killed)
         with pytest.raises(KeyboardInterrupt):
             run(tmp_path, chosen="auto")
     assert run(tmp_path, "enabled")["configured"] == []
