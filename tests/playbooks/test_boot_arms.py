@@ -259,3 +259,35 @@ def test_what_is_refused_is_refused_before_the_first_reboot(tmp_path, variables,
     assert code != 0 and message in seen and done == [], seen
     assert boot_maker.snapshot(fleet.tree) == fleet.before
     assert json.dumps(seen).count("db1") and not (tmp_path / "smt_eval_results").exists()
+
+
+ROLE = [{"hosts": "all", "gather_facts": False, "roles": ["threadwise.smt.smt_boot"]}]
+
+
+@pytest.mark.parametrize(
+    ("variables", "booted"),
+    [
+        ({"smt_boot_smt": "disabled"}, "nosmt"),
+        ({"smt_boot_maxcpus": 4}, "maxcpus=4"),
+        ({"smt_boot_mitigations": "off"}, "mitigations=off"),
+        ({"smt_boot_smt": "disabled", "smt_boot_mitigations": "auto"}, "nosmt mitigations=auto"),
+    ],
+    ids=lambda one: "-".join(one) if isinstance(one, dict) else None,
+)
+def test_the_role_sets_what_is_asked_for_and_enabled_takes_it_away(tmp_path, variables, booted):
+    fleet = BootFleet(tmp_path)
+    (tmp_path / "boot.yml").write_text(yaml.safe_dump(ROLE))
+    code, seen = fleet.play("boot.yml", smt_boot_reboot_ok=True, **variables)
+    assert code == 0, seen
+    code, seen = fleet.play("boot.yml", smt_boot_reboot_ok=True, smt_boot_smt="enabled")
+    assert code == 0 and fleet.changes()["db1"] == [f"boot {booted}", "boot "], seen
+    fleet.assert_as_before()
+
+
+@pytest.mark.parametrize("variables", [{}, {"smt_boot_smt": "disabled", "smt_boot_maxcpus": 4}], ids=["nothing", "both"])
+def test_the_role_refuses_nothing_and_what_excludes_each_other(tmp_path, variables):
+    fleet = BootFleet(tmp_path)
+    (tmp_path / "boot.yml").write_text(yaml.safe_dump(ROLE))
+    code, seen = fleet.play("boot.yml", **variables)
+    assert code == 2 and "Set either smt_boot_smt" in seen, seen
+    fleet.assert_as_before()
