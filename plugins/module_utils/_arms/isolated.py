@@ -68,7 +68,7 @@ class Isolated(Arm):
         found = affinity.find_of_work(self.host.files, frozenset(self.host.topology.online), self._cpus)
         self._conflicts = [finding for finding in found if finding.is_conflict]
         selected = affinity.selected(found, self.host.selected_conflicts)
-        listed = "; ".join(affinity.readable(selected).splitlines())
+        listed = affinity.in_one_line(selected)
         return f"these would lose the CPUs of the partition; resolve that, or set affinity_conflicts to warn: {listed}" if selected else None
 
     def for_workers(self, usable: "set[int]") -> "set[int]":
@@ -86,7 +86,7 @@ class Isolated(Arm):
         """Name what loses its CPUs."""
         if not self._conflicts:
             return []
-        listed = "; ".join(affinity.readable(self._conflicts).splitlines())
+        listed = affinity.in_one_line(self._conflicts)
         return [f"These lose CPUs that they are bound to; their settings are restored afterwards: {listed}."]
 
     def restoration(self) -> "str | None":

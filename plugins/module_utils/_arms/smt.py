@@ -157,7 +157,7 @@ class FewerThreads(Smt):
             if selected:
                 self.reason = (
                     "there would be affinity conflicts while the siblings are offline; resolve them, or set affinity_conflicts to warn: "
-                    f"{'; '.join(affinity.readable(selected).splitlines())}"
+                    f"{affinity.in_one_line(selected)}"
                 )
             self._conflicts = [finding for finding in found if finding.is_conflict]
 
@@ -190,7 +190,7 @@ class FewerThreads(Smt):
         """Name the affinity conflicts."""
         if not self._conflicts:
             return []
-        conflicts = "; ".join(affinity.readable(self._conflicts).splitlines())
+        conflicts = affinity.in_one_line(self._conflicts)
         return [f"There are affinity conflicts while the siblings are offline; the present settings are restored afterwards: {conflicts}."]
 
 

@@ -86,9 +86,17 @@ def selected(findings: "t.Iterable[Finding]", whose: "t.Container[str]") -> "lis
 
 def readable(findings: "t.Iterable[Finding]") -> str:
     """Return findings as one message with a line for each, cut after ``MOST_LINES``."""
+    return "\n".join("- " + line for line in _cut(findings))
+
+
+def in_one_line(findings: "t.Iterable[Finding]") -> str:
+    """Return findings as a part of a sentence, cut after ``MOST_LINES``."""
+    return "; ".join(_cut(findings))
+
+
+def _cut(findings: "t.Iterable[Finding]") -> "list[str]":
     lines = [finding.text for finding in findings]
-    more = [f"and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
-    return "\n".join("- " + line for line in lines[:MOST_LINES] + more)
+    return lines[:MOST_LINES] + ([f"and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else [])
 
 
 def capture(host: kernel_files.KernelFiles, online: "t.Iterable[int]", going: "t.Iterable[int]") -> Captured:
@@ -97,11 +105,7 @@ def capture(host: kernel_files.KernelFiles, online: "t.Iterable[int]", going: "t
     sets = [entry for entry in cpusets.find(host) if entry.cpus & lost]
     return {
         "online": sorted(before),
-        "tasks": [
-            {"pid": task.pid, "start": task.start, "name": task.name, "mask": cpulist.render(task.mask)}
-            for task in host_tasks.restricted(host, before)
-            if task.mask & lost
-        ],
+        "tasks": _saved(task for task in host_tasks.restricted(host, before) if task.mask & lost),
         "cpusets": {entry.path: cpulist.render(entry.cpus) for entry in sets if entry.version == 1},
         "partitions": {entry.path: entry.partition for entry in sets if entry.partition},
         "interrupts": {number: cpulist.render(cpus) for number, cpus in bindings.interrupts(host, before) if cpus & lost},
@@ -114,8 +118,7 @@ def capture_tasks(host: kernel_files.KernelFiles, online: "t.Iterable[int]") -> 
     Before 6.2 the kernel gives all tasks of a cpuset that changes, and of those below a cgroup that hands the controller down or takes it back, the mask of
     their cpuset (update_tasks_cpumask, cpuset_attach).
     """
-    tasks = host_tasks.restricted(host, frozenset(online))
-    return [{"pid": task.pid, "start": task.start, "name": task.name, "mask": cpulist.render(task.mask)} for task in tasks]
+    return _saved(host_tasks.restricted(host, frozenset(online)))
 
 
 def restore_tasks(host: kernel_files.KernelFiles, tasks: "t.Iterable[SavedTask]", online: "t.Iterable[int]") -> "list[str]":
@@ -254,6 +257,10 @@ def _task_conflicts(
         lost = frozenset(cpu for task in members for cpu in task.mask & going)
         found.append(Finding(True, f"{_label(lost)}: {text}", None if first.user is None else host.user_name(first.user)))
     return found
+
+
+def _saved(tasks: "t.Iterable[host_tasks.Task]") -> "list[SavedTask]":
+    return [{"pid": task.pid, "start": task.start, "name": task.name, "mask": cpulist.render(task.mask)} for task in tasks]
 
 
 def _current_mask(host: kernel_files.KernelFiles, task: SavedTask) -> "str | None":

@@ -8,10 +8,9 @@ Source: Documentation/admin-guide/cgroup-v2.rst. Paths of cgroups are as in /pro
 import typing as t
 
 from .._host import cpulist, kernel_files
+from . import cpusets
 
 CONTROLLER = "cpuset"
-# Of one cgroup and those below it.
-MOST_CGROUPS = 1000
 
 _ENABLED = "cgroup.subtree_control"
 
@@ -29,8 +28,7 @@ class Cgroups:
 
     def __init__(self, files: kernel_files.KernelFiles) -> None:
         self.files = files
-        lines = [line.split(" ") for line in (files.read("proc/self/mounts") or "").splitlines()]
-        self.mount = next((fields[1].lstrip("/") for fields in lines if len(fields) > 2 and fields[2] == "cgroup2"), None)
+        self.mount = next((mount for mount, version in cpusets.mounts(files) if version == 2), None)
 
     def why_no_cpusets(self) -> "str | None":
         """Return why this host has no cpusets of cgroup v2, or None where it has."""
@@ -67,15 +65,7 @@ class Cgroups:
 
     def processes(self, cgroup: str) -> "list[int]":
         """Return the processes in a cgroup and in those below it."""
-        found: list[int] = []
-        pending = [cgroup]
-        for _count in range(MOST_CGROUPS):
-            if not pending:
-                break
-            one = pending.pop()
-            found += [int(pid) for pid in (self.read(one, "cgroup.procs") or "").split() if pid.isdigit()]
-            pending += [f"{one.rstrip('/')}/{name}" for name in self.files.directories(self.path(one))]
-        return found
+        return cpusets.processes(self.files, self.path(cgroup))
 
     def handed_down(self, cgroup: str) -> bool:
         """Return whether a cgroup hands the controller down to its children."""

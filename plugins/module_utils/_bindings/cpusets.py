@@ -30,10 +30,20 @@ class Cpuset(t.NamedTuple):
     partition: "str | None"
 
 
+def mounts(host: kernel_files.KernelFiles, option: str = "cpuset") -> "list[tuple[str, int]]":
+    """Return the mount points below the sysroot of hierarchies with cpusets, or another ``option`` of cgroup v1, each with its cgroup version."""
+    found = []
+    for line in (host.read("proc/self/mounts") or "").splitlines():
+        fields = line.split(" ")
+        if len(fields) > 3 and (fields[2] == "cgroup2" or (fields[2] == "cgroup" and option in fields[3].split(","))):
+            found.append((fields[1].lstrip("/"), 2 if fields[2] == "cgroup2" else 1))
+    return found
+
+
 def find(host: kernel_files.KernelFiles) -> "list[Cpuset]":
     """Return all cpusets that list CPUs, without the root of each hierarchy."""
     found = []
-    for mount, version in _mounts(host):
+    for mount, version in mounts(host):
         pending = [mount]
         for _count in range(MOST_CGROUPS):
             if not pending:
@@ -47,6 +57,19 @@ def find(host: kernel_files.KernelFiles) -> "list[Cpuset]":
             if has_cpus or path == mount:
                 # Without the file the controller is disabled here, and therefore in all cgroups below.
                 pending += [path + "/" + name for name in host.directories(path)]
+    return found
+
+
+def processes(host: kernel_files.KernelFiles, path: str) -> "list[int]":
+    """Return the processes in the cgroup of a directory below the sysroot and in those below it, of at most ``MOST_CGROUPS`` cgroups."""
+    found: list[int] = []
+    pending = [path]
+    for _count in range(MOST_CGROUPS):
+        if not pending:
+            break
+        one = pending.pop()
+        found += [int(pid) for pid in (host.read(one + "/cgroup.procs") or "").split() if pid.isdigit()]
+        pending += [f"{one}/{name}" for name in host.directories(one)]
     return found
 
 
@@ -64,7 +87,7 @@ def effective_cpus(host: kernel_files.KernelFiles, pid: int, online: "frozenset[
         online: result for a task that is in no cpuset
     """
     cgroups = [line.split(":", 2) for line in (host.read(f"proc/{pid}/cgroup") or "").splitlines()]
-    for mount, version in _mounts(host):
+    for mount, version in mounts(host):
         name = "cpuset.cpus.effective" if version == 2 else "cpuset.effective_cpus"
         for path in [entry[2] for entry in cgroups if len(entry) == 3 and (entry[1] == "" if version == 2 else "cpuset" in entry[1].split(","))]:
             parts = path.strip("/").split("/")
@@ -77,14 +100,4 @@ def effective_cpus(host: kernel_files.KernelFiles, pid: int, online: "frozenset[
 
 def unit_mounts(host: kernel_files.KernelFiles) -> "list[str]":
     """Return the mount points below the sysroot of hierarchies in which systemd keeps its units."""
-    return [mount for mount, _version in _mounts(host, "name=systemd")]
-
-
-def _mounts(host: kernel_files.KernelFiles, option: str = "cpuset") -> "list[tuple[str, int]]":
-    """Return the mount points below the sysroot of hierarchies with cpusets, or another ``option`` of cgroup v1, each with its cgroup version."""
-    found = []
-    for line in (host.read("proc/self/mounts") or "").splitlines():
-        fields = line.split(" ")
-        if len(fields) > 3 and (fields[2] == "cgroup2" or (fields[2] == "cgroup" and option in fields[3].split(","))):
-            found.append((fields[1].lstrip("/"), 2 if fields[2] == "cgroup2" else 1))
-    return found
+    return [mount for mount, _version in mounts(host, "name=systemd")]

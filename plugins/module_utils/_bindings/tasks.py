@@ -94,12 +94,6 @@ def masks_of(host: kernel_files.KernelFiles, pid: int) -> "dict[int, frozenset[i
     return {thread: cpulist.parse_or_empty(mask) for thread, mask in found.items() if mask is not None}
 
 
-def masks(host: kernel_files.KernelFiles, pid: str) -> "frozenset[int]":
-    """Return the CPUs that at least one thread of a process may run on; none if it no longer exists."""
-    folders = [f"proc/{pid}/task/{thread}" for thread in host.names(f"proc/{pid}/task")] if pid.isdigit() else []
-    return frozenset().union(*(cpulist.parse_or_empty(_mask_text(host.read(folder + "/status") or "")) for folder in folders))
-
-
 def describe(host: kernel_files.KernelFiles, task: Task) -> str:
     """Return the user and the unit or cgroup of a task for a message."""
     place = f"unit {task.unit}" if task.unit else f"cgroup {host_text.printable(next(iter(task.cgroups), '?'), _LONGEST_PLACE)}"

@@ -65,13 +65,4 @@ def _configured(host: kernel_files.KernelFiles, unit: Cgroup) -> "frozenset[int]
 
 def masks(host: kernel_files.KernelFiles, unit: Cgroup) -> "frozenset[int]":
     """Return the CPUs that at least one task of a unit may run on; none where it has no task."""
-    found: set[int] = set()
-    pending = [unit.path]
-    for _count in range(cpusets.MOST_CGROUPS):
-        if not pending:
-            break
-        path = pending.pop()
-        for pid in (host.read(path + "/cgroup.procs") or "").split():
-            found.update(tasks.masks(host, pid))
-        pending += [f"{path}/{name}" for name in host.directories(path)]
-    return frozenset(found)
+    return frozenset().union(*(mask for pid in cpusets.processes(host, unit.path) for mask in tasks.masks_of(host, pid).values()))
