@@ -118,10 +118,12 @@ docs: setup ## the documentation site, .cache/docs/build/html/index.html
 	.cache/docs/build.sh
 
 .PHONY: calibrate
-calibrate: setup ## record pinned samples for ten minutes and print how often verdicts are wrong; not part of `make test`
+calibrate: setup ## record pinned samples for half an hour and print how often verdicts are wrong, and what planned looks do; not part of `make test`
 	python tests/calibration/record.py .cache/calibration.json.gz
 	python tests/calibration/evaluate.py .cache/calibration.json.gz --simulated 150
 	python tests/calibration/stopping.py .cache/calibration.json.gz
+	python tests/calibration/record.py --equal --sample-seconds 0.02 --seconds 760 .cache/looks.json.gz
+	python tests/calibration/looks.py .cache/looks.json.gz --made-up 300
 
 .PHONY: bench
 bench: setup ## what reading a host's topology costs beside lscpu, pinning beside taskset, a report of many hosts; not part of `make test`

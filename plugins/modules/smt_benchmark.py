@@ -207,10 +207,19 @@ options:
     description: Seconds the plan may take. It stops at the end of the last block that fits.
     type: int
     default: 300
+  goal:
+    description:
+      - What the plan stops for before its budget is spent.
+      - V(decision) looks at the samples after planned numbers of blocks, with levels that are adjusted for it. A workload is decided when its main
+        comparison is a gain, a loss or equivalent, or when the rest of the budget could not decide it any more. It then rests.
+      - V(precision) goes on until half the width of the interval of each workload's main comparison is at most O(margin). It never stops because of what a
+        comparison says.
+    type: str
+    choices: [decision, precision]
+    default: decision
   margin:
     description:
-      - The equivalence margin, as a share, from 0.0001 to 0.5. The plan stops before its budget is spent when it knows each workload's main comparison to this
-        much, half the width of its interval; never because of what the comparison says.
+      - The equivalence margin, as a share, from 0.0001 to 0.5. Effects within it count as none.
     type: float
     default: 0.01
   blocks:
@@ -409,6 +418,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.plan imp
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectoryError
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.settings import SettingsError
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
+from ansible_collections.threadwise.smt.plugins.module_utils._looks import goals
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.placement import PlacementError
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import WorkloadError
@@ -424,6 +434,7 @@ SETTINGS = (
     "response_limit",
     "budget",
     "blocks",
+    "goal",
     "margin",
     "sample_seconds",
     "settle_seconds",
@@ -480,6 +491,7 @@ def main() -> None:
             "response_limit": {"type": "dict", "default": {}},
             "budget": {"type": "int", "default": 300},
             "blocks": {"type": "int"},
+            "goal": {"type": "str", "choices": list(goals.GOALS), "default": goals.DECISION},
             "margin": {"type": "float", "default": 0.01},
             "sample_seconds": {"type": "float", "default": 0.5},
             "settle_seconds": {"type": "float", "default": 1.0},

@@ -13,7 +13,7 @@ is longer by that share. The noise is what the machine has, and what these co_ru
 On a machine whose other users leave no CPU free, ``--realtime`` (as root) puts the samples before all of them and the co_runners before the samples.
 
 Each kind goes through the same series again and again until its time is over: 6 x 56 samples of equal work, 3 x 56 in ABBA order with B
-slower by 3 %, 28 and then 28 slower by 3 %, 56 in ABBA order with B slower by 5 %.
+slower by 3 %, 28 and then 28 slower by 3 %, 56 in ABBA order with B slower by 5 %. With ``--equal`` all samples are of equal work, for :mod:`looks`.
 """
 
 from __future__ import annotations
@@ -89,13 +89,13 @@ def sample(cpu, stream):
     return round(worker["wall_seconds"] * 1e6)
 
 
-def write_streams(directory, cpu):
-    """Streams of the base length, chosen for samples of about 50 ms, and longer ones: per mille -> path."""
+def write_streams(directory, cpu, sample_seconds):
+    """Streams of the base length, chosen for samples of this length, and longer ones: per mille -> path."""
     path = os.path.join(directory, "probe")
     inputs.write_stream(path, 4)
     data = Path(path).read_bytes()
     fastest = min(sample(cpu, path) for _time in range(5)) / 1e6
-    length = int(len(data) * SAMPLE_SECONDS / fastest)
+    length = int(len(data) * sample_seconds / fastest)
     data = data * (2 + length // len(data))
     streams = {}
     for extra in PER_MILLE:
@@ -104,14 +104,14 @@ def write_streams(directory, cpu):
     return streams
 
 
-def record_cpu(cpu, seconds, streams):
+def record_cpu(cpu, seconds, streams, parts):
     """All kinds on one CPU: a list of {kind, series, cpu, seconds, microseconds}."""
     recorded = []
     for kind in KINDS:
         processes = start_co_runners(cpu, kind)
         try:
             until = time.monotonic() + seconds / len(KINDS)
-            for name, extras in itertools.cycle(series()):
+            for name, extras in itertools.cycle(parts):
                 begun = time.monotonic()
                 if begun > until:
                     break
@@ -124,12 +124,12 @@ def record_cpu(cpu, seconds, streams):
     return recorded
 
 
-def record(seconds, count):
+def record(seconds, count, sample_seconds, parts):
     """Record on the last CPUs that this process may use, all at the same time. Returns the data that :mod:`evaluate` reads."""
     cpus = sorted(os.sched_getaffinity(0))[-count:]
     with tempfile.TemporaryDirectory() as directory, concurrent.futures.ProcessPoolExecutor(len(cpus)) as recorders:
-        streams = write_streams(directory, cpus[0])
-        recorded = list(recorders.map(record_cpu, cpus, itertools.repeat(seconds), itertools.repeat(streams)))
+        streams = write_streams(directory, cpus[0], sample_seconds)
+        recorded = list(recorders.map(record_cpu, cpus, itertools.repeat(seconds), itertools.repeat(streams), itertools.repeat(parts)))
     machine = {"kernel": platform.release(), "cpus": os.cpu_count(), "model": cpu_model()}
     return {"machine": machine, "series": [one for part in recorded for one in part]}
 
@@ -145,11 +145,13 @@ def main():
     parser.add_argument("--seconds", type=float, default=560, help="how long to record, in all (default: %(default)s)")
     parser.add_argument("--cpus", type=int, default=2, help="on how many CPUs at the same time (default: %(default)s)")
     parser.add_argument("out", type=Path, help="where to write the samples (.json.gz)")
+    parser.add_argument("--sample-seconds", type=float, default=SAMPLE_SECONDS, help="how long a sample is (default: %(default)s)")
+    parser.add_argument("--equal", action="store_true", help="record equal work only")
     parser.add_argument("--realtime", action="store_true", help="run before everything else on these CPUs (SCHED_FIFO, needs root)")
     arguments = parser.parse_args()
     if arguments.realtime:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-    data = record(arguments.seconds, arguments.cpus)
+    data = record(arguments.seconds, arguments.cpus, arguments.sample_seconds, [("same", [0] * WINDOW)] if arguments.equal else series())
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     with gzip.open(arguments.out, "wt", encoding="ascii") as out:
         json.dump(data, out, separators=(",", ":"))

@@ -1,10 +1,10 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the plan's stop rule does to verdicts: on recorded samples and on made-up noise, stopped early beside measured to the end.
+"""What the goal ``precision`` does to verdicts: on recorded samples and on made-up noise, stopped early beside measured to the end.
 
     .venv/bin/python tests/calibration/stopping.py tests/calibration/data/co_runners.json.gz
 
-A window of 56 samples in ABBA order is 28 blocks as a plan takes them: A B, B A, ... The rule looks after each block, as the plan does.
+A window of 56 samples in ABBA order is 28 blocks as a plan takes them: A B, B A, ... The goal looks at the width after each block, as the plan does.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import math
 import evaluate
 import numpy
 import simulated
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import stopping_rule
+from ansible_collections.threadwise.smt.plugins.module_utils._looks import goals, ranks, verdicts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 
 MARGIN = 0.01
@@ -41,15 +41,12 @@ def verdict(before, after, blocks):
 
 def blocks_until_precise(before, after, margin):
     """The number of blocks after which the plan would stop, with ``smt_eval_margin`` at this."""
-    ratios = [math.log(two / one) for one, two in zip(before, after)]
-    return next(
-        (
-            count
-            for count in range(stopping_rule.LEAST_BLOCKS, len(ratios))
-            if stopping_rule.half_width(ratios[:count], stopping_rule.CONFIDENCE) <= math.log1p(margin)
-        ),
-        len(ratios),
+    precise = (
+        count
+        for count in range(verdicts.LEAST_BLOCKS_RANKED, len(before))
+        if goals.half_width(ranks.Paired(before[:count], after[:count], "lower"), 1 - goals.CONFIDENCE) <= math.log1p(margin)
     )
+    return next(precise, len(before))
 
 
 def stopped(windows, margin):

@@ -16,12 +16,12 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import (
     order,
     selection,
     settings as plan_settings,
-    stopping_rule,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import MOST_BYTES, RunDirectory, RunDirectoryError
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._host.text import utc_now
+from ansible_collections.threadwise.smt.plugins.module_utils._looks import goals
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner, telemetry
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import placement
@@ -156,8 +156,8 @@ class Plan:
         outline: an Outline.
         settings: dict with ``workloads``, ``custom`` (the user's own commands), ``placements``, ``streams`` (numbers of streams, as texts that may be
             ranges), ``cpus`` (the CPUs of explicit placements), ``siblings`` (whose siblings count), ``response_limit`` ({workload: time with its unit}),
-            ``budget`` (seconds), ``blocks`` (their maximum number, or None), ``sample_seconds``, ``settle_seconds``, ``margin`` (the equivalence margin),
-            ``sources`` ({file name: C source}).
+            ``goal`` (one of ``goals.GOALS``), ``budget`` (seconds), ``blocks`` (their maximum number, or None), ``sample_seconds``, ``settle_seconds``,
+            ``margin`` (the equivalence margin), ``sources`` ({file name: C source}).
 
     Attributes:
         files: the RunDirectory.
@@ -170,12 +170,13 @@ class Plan:
         items: the samples of a block in each arm, in order.
         placements: {arm: {placement: Assignment}}.
         recorder: the telemetry recorder.
-        precision: the precision of the main comparisons so far.
+        goal: the main comparisons so far, and whether they need more blocks.
         others: the highest load by other processes before a block (0..1).
         last: the latest successful sample in short, for the progress display, or None.
         block: the number of the current block, from 0.
         samples_done: the number of samples so far.
         largest: the highest number of bytes that a block has added to the result.
+        costs: the seconds that each workload, at each value of its parameter, took of a block, and those of all else (None), at the highest.
         arm: the current arm, or None before the first switch.
         serving: the workload that was sampled last in this arm, whose server runs if it has one in each arm; None before the first sample.
     """
@@ -191,12 +192,14 @@ class Plan:
         self.items: dict[str, list[Item]] = {arm: [] for arm in outline.arms.names}
         self.placements = {arm: outline.placements(arm) for arm in outline.arms.names}
         self.recorder = telemetry.Recorder(outline.topology.cores)
-        self.precision = stopping_rule.Precision(settings["margin"], self.placements)
+        better = {workload["name"]: workload["metrics"][0]["better"] for workload in plan_settings.chosen(settings)}
+        self.goal = goals.goal(settings["goal"], settings["margin"], self.placements, better)
         self.others = 0.0
         self.last: t.Optional[dict[str, t.Any]] = None
         self.block = 0
         self.samples_done = 0
         self.largest = 0
+        self.costs: dict[t.Optional[goals.Measured], float] = {}
         self.arm: t.Optional[str] = None
         self.serving: t.Optional[str] = None
 
@@ -225,6 +228,7 @@ class Plan:
                 "settle_seconds": self.settings["settle_seconds"],
                 "blocks": self.settings["blocks"],
                 "margin": self.settings["margin"],
+                "goal": self.settings["goal"],
                 "order": order.DESCRIPTION,
                 "boots": None,
                 "confounded": False,
@@ -237,7 +241,7 @@ class Plan:
         }
 
     def measure(self) -> None:
-        """Take samples until all main comparisons are precise or the budget is spent.
+        """Take samples until the goal is reached or the budget is spent.
 
         The host stays in the last arm. The caller restores it.
 
@@ -250,16 +254,14 @@ class Plan:
             self._prepare()
             if not self.prepared:
                 raise PlanError(f"no workload can be run here: {'; '.join(sorted({skip['reason'] for skip in self.skipped}))}")
-            longest = 0.0
             stopped: t.Optional[str] = None
             while stopped is None:
-                begun, size = time.monotonic(), self.files.size()
+                size = self.files.size()
                 self._record_host_state()
                 self._measure_block()
                 self.largest = max(self.largest, self.files.size() - size)
-                longest = max(longest, time.monotonic() - begun)
                 self.block += 1
-                stopped = self._stop_reason(longest)
+                stopped = self._stop_reason()
             self.files.amend(plan={"stopped": stopped})
         finally:
             for name in list(self.prepared):
@@ -300,21 +302,30 @@ class Plan:
                 "none of them is both in this plan and possible on this host"
             )
 
-    def _stop_reason(self, longest: float) -> "str | None":
-        """Return why the plan stops (``budget``, ``blocks``, ``precise``, ``nothing``, ``size``), or None if it takes another block.
-
-        Args:
-            longest: the seconds of the longest block so far.
-        """
+    def _stop_reason(self) -> "str | None":
+        """Return why the plan stops, or None if it takes another block: the goal's reason, ``nothing``, ``blocks``, ``budget`` or ``size``."""
         if not self.prepared:
             return "nothing"
-        if self.settings["blocks"] and self.block >= self.settings["blocks"]:
-            return "blocks"
-        if self.elapsed() + longest > self.settings["budget"]:
-            return "budget"
-        if self.files.size() + self.largest > MOST_BYTES:
-            return "size"
-        return "precise" if self.precision.enough() else None
+        more, limit = self._more_blocks()
+        looks, decided = len(self.goal.looks), len(self.goal.decided)
+        reached = self.goal.after_block(self.block, more)
+        if len(self.goal.looks) > looks:
+            self.files.amend(plan={"looks": [look._asdict() for look in self.goal.looks], "decided": [one._asdict() for one in self.goal.decided]})
+        for one in self.goal.decided[decided:]:
+            self.files.event("decided", f"{one.workload}, {one.arm}, {one.placement}: {one.outcome} after {one.blocks} blocks")
+        return reached or (None if more else limit)
+
+    def _more_blocks(self) -> "tuple[int, str]":
+        """Return how many more blocks are possible, and what limits them: ``blocks``, ``budget`` or ``size``."""
+        seconds = sum(cost for measured, cost in self.costs.items() if measured is None or not self.goal.rests(measured))
+        limits = {
+            "budget": (self.settings["budget"] - self.elapsed()) / max(seconds, 0.001),
+            "size": (MOST_BYTES - self.files.size()) / max(self.largest, 1),
+        }
+        if self.settings["blocks"]:
+            limits["blocks"] = self.settings["blocks"] - self.block
+        limit = min(limits, key=limits.__getitem__)
+        return max(0, int(limits[limit])), limit
 
     def _record_host_state(self) -> None:
         """Record the state of the host before a block, and warn if other processes keep it busy."""
@@ -327,6 +338,8 @@ class Plan:
             self.files.event("busy", f"block {self.block}: {warning}")
 
     def _measure_block(self) -> None:
+        begun = time.monotonic()
+        costs: dict[goals.Measured, float] = {}
         for arm in order.of_block(self.outline.arms.names, self.block):
             self._switch(arm)
             items = self.items[arm]
@@ -341,11 +354,23 @@ class Plan:
                         f"block {self.block} was not done, and the samples so far already have the maximum size of a result "
                         f"({MOST_BYTES // 1024 // 1024} MiB): measure fewer workloads, placements or parameter values on this host"
                     )
+                measured = (item.workload, item.parameter)
+                if self.goal.rests(measured):
+                    continue
+                started = time.monotonic()
                 if item.workload in self.prepared:
                     self._serve(item.workload)
                 if item.workload in self.prepared:
                     self._sample(item)
+                costs[measured] = costs.get(measured, 0.0) + time.monotonic() - started
             self._prove(arm)
+        self._record_costs(costs, time.monotonic() - begun)
+
+    def _record_costs(self, costs: "t.Mapping[goals.Measured, float]", seconds: float) -> None:
+        """Record what a block of so many seconds has cost for each workload, and for all else."""
+        found: list[tuple[t.Optional[goals.Measured], float]] = [*costs.items(), (None, seconds - sum(costs.values()))]
+        for measured, cost in found:
+            self.costs[measured] = max(self.costs.get(measured, 0.0), cost)
 
     def _switch(self, arm: str) -> None:
         if arm == self.arm:
@@ -431,7 +456,7 @@ class Plan:
         sample["telemetry"].update(cpu_usage=taken["cpu_usage"], core_usage=self.recorder.core_usage(taken["cpu_usage"]), steal=taken["steal"])
         self.files.append("samples.jsonl", sample)
         primary = workload.declaration["metrics"][0]["name"]
-        self.precision.add(sample, taken["metrics"][primary]["value"])
+        self.goal.add(sample, taken["metrics"][primary]["value"])
         self.last = {key: sample[key] for key in ("workload", "placement")}
         self.last.update(arm=self.outline.arms[sample["arm"]].title, metric=dict(taken["metrics"][primary], name=primary), workers=len(taken["workers"]))
 
@@ -445,7 +470,7 @@ class Plan:
 
     def _give_up(self, name: str, place: "str | None", reason: str) -> None:
         self._skip(name, place, self.arm, reason)
-        self.precision.drop(name)
+        self.goal.drop(name)
         self._close(name)
 
     def _close(self, name: str) -> None:

@@ -6,6 +6,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import selection
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._looks import goals
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import source as sibling_source
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import placement
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
@@ -42,6 +43,8 @@ def check_settings(settings: "t.Mapping[str, t.Any]") -> None:
     if not names_of_placements:
         raise SettingsError(f"no placement is given: choose from {', '.join(placements.CHOICES)}")
     response_limit.in_seconds(settings["response_limit"], chosen(settings))
+    if settings["goal"] not in goals.GOALS:
+        raise SettingsError(f"goal is {settings['goal']}: it must be {' or '.join(goals.GOALS)}")
     limits: dict[str, tuple[float, float]] = {
         "budget": (1, 7 * 24 * 3600),
         "blocks": (1, 10000),

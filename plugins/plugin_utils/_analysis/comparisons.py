@@ -13,6 +13,7 @@ import itertools
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._looks import spending
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import AS_FOUND, SMT_OFF, SMT_ON
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import metrics as workload_metrics
@@ -380,10 +381,23 @@ def _family(result: Result, pairs: t.Sequence[tuple[Pair, Samples]], subjects: t
             }
         )
     found = []
-    for one, measured, judged in zip(family, values, paired.compare_family(values, margin, confidence)):
+    looks = [looks_at(result, one["workload"], one.get("parameter")) for one in family]
+    for one, measured, judged in zip(family, values, paired.compare_family(values, margin, confidence, looks)):
         baseline_value, candidate_value = paired.sides(*measured, judged["ratio"])
         found.append({**one, "baseline_value": baseline_value, "candidate_value": candidate_value, **judged})
     return found
+
+
+def looks_at(result: Result, workload: str, parameter: float | None = None) -> paired.Looks:
+    """Return the planned looks at the samples of a workload, at a value of its parameter; none where the plan did not look.
+
+    A plan that was ended from outside has more blocks than at its last look. They are a last look, which spends the rest.
+    """
+    blocks = 1 + max((sample["block"] for sample in result["samples"] if sample["workload"] == workload and sample.get("parameter") == parameter), default=-1)
+    taken = [spending.Look(look["blocks"], look["share"]) for look in result["plan"].get("looks") or [] if look["blocks"] <= blocks]
+    if taken and taken[-1].blocks < blocks and taken[-1].share < 1:
+        taken.append(spending.Look(blocks, 1.0))
+    return tuple(taken)
 
 
 def _adds_up(result: Result, name: str, metric: str) -> bool:

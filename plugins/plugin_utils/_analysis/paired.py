@@ -25,20 +25,14 @@ except ImportError as error:
 else:
     MISSING_LIBRARY = None
 
-GAIN = "gain"
-LOSS = "loss"
-EQUIVALENT = "equivalent"
-INCONCLUSIVE = "inconclusive"
+from ansible_collections.threadwise.smt.plugins.module_utils._looks import spending, verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._looks.verdicts import EQUIVALENT, GAIN, INCONCLUSIVE, LEAST_BLOCKS, LEAST_BLOCKS_RANKED, LOSS
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import early
 
-# With fewer blocks the variance is not known well enough for a verdict: three blocks have the same sign in one of four A/A comparisons.
-LEAST_BLOCKS = 4
-# With fewer blocks ranks take too few values: all n blocks have the same sign with probability 2 ** (1 - n), 3 % for 6 and 6 % for 5.
-LEAST_BLOCKS_RANKED = 6
+__all__ = ["EQUIVALENT", "GAIN", "INCONCLUSIVE", "LEAST_BLOCKS", "LEAST_BLOCKS_RANKED", "LOSS"]
+
 # The probability that an effect of the size "minimum_detectable" gets a verdict of gain or loss.
 POWER = 0.9
-
-# A gain or loss must exclude 1 by this share of the margin: an interval of confidence 0.95 that only excludes 1 is wrong 5 times in 100.
-CLEARANCE = 0.25
 
 MOST_VALUES = 100_000
 # Up to this many pairs of a baseline and a candidate value every shift is considered; beyond, a grid of as many shifts is fine enough.
@@ -48,6 +42,7 @@ MOST = 1e100
 LEAST = 1e-100
 
 Result = dict[str, t.Any]
+Looks = tuple[spending.Look, ...]
 Block = float | t.Sequence[float]
 
 
@@ -74,29 +69,38 @@ def compare(before: t.Sequence[Block], after: t.Sequence[Block], better: str = "
     return compare_family([(before, after, better)], margin, confidence)[0]
 
 
-def compare_family(family: t.Sequence[tuple[t.Sequence[Block], t.Sequence[Block], str]], margin: float = 0.01, confidence: float = 0.95) -> list[Result]:
+def compare_family(
+    family: t.Sequence[tuple[t.Sequence[Block], t.Sequence[Block], str]],
+    margin: float = 0.01,
+    confidence: float = 0.95,
+    looks: t.Sequence[Looks] | None = None,
+) -> list[Result]:
     """Compare several workloads with a family-wise error rate of at most ``1 - confidence`` (Holm).
 
     Args:
         family: ``(before, after, better)`` of each workload, as in :func:`compare`.
         margin: as in :func:`compare`.
         confidence: of all verdicts combined.
+        looks: for each comparison, the planned looks at its blocks so far; empty where the number of blocks did not depend on what they said.
 
     Returns:
         In the same order, each ``{ratio, ci_low, ci_high, confidence, n, margin, minimum_detectable, verdict, method, p_value, p_adjusted,
         interval_confidence, family}``: ``ratio`` is after / before, turned so that above 1 is better; ``minimum_detectable`` is the share by which
         it would have to differ from 1 for a gain or loss in 90 % of such runs; ``interval_confidence`` is that of this one interval after the
-        correction for the ``family`` (number of workloads). One block has no interval: ``None``.
+        correction for the ``family`` (number of workloads). One block has no interval: ``None``. With looks the interval is the repeated one of the last
+        look, ``p_adjusted`` holds for all looks together, and ``ratio`` is corrected for stopping early (:mod:`early`); ``looks`` is their number.
 
     Raises:
         SampleError: a value or a setting is not valid.
     """
     _check_settings(margin, confidence)
     samples = [_Samples(*one) for one in family]
+    taken = looks or [()] * len(samples)
     p_values = [one.p_value() for one in samples]
-    adjusted = holm(p_values)
-    levels = holm_levels(p_values, 1 - float(confidence))
-    return [_result(*one, float(margin), float(confidence), len(samples)) for one in zip(samples, p_values, adjusted, levels)]
+    over_all_looks = [spending.adjusted(p_value, of_one) for p_value, of_one in zip(p_values, taken)]
+    adjusted = holm(over_all_looks)
+    alphas = holm_levels(over_all_looks, 1 - float(confidence))
+    return [_result(*one, float(margin), float(confidence), len(samples)) for one in zip(samples, p_values, adjusted, alphas, taken)]
 
 
 def level(blocks: t.Sequence[Block], confidence: float = 0.95) -> dict[str, t.Any]:
@@ -331,22 +335,24 @@ def _student(values: list[float], alpha: float) -> tuple[float, float | None, fl
     return centre, centre - half, centre + half
 
 
-def _result(samples: _Samples, p_value: float, p_adjusted: float, alpha: float, margin: float, confidence: float, family: int) -> Result:
+def _result(samples: _Samples, p_value: float, p_adjusted: float, error: float, looks: Looks, margin: float, confidence: float, family: int) -> Result:
+    alpha = spending.levels(looks, error)[-1] if looks else error
     centre, low, high = samples.interval(alpha)
     return {
-        "ratio": _ratio(centre),
+        "ratio": _ratio(centre * early.share_kept(p_value, looks, error)),
         "ci_low": _ratio(low),
         "ci_high": _ratio(high),
         "confidence": confidence,
         "n": samples.n,
         "margin": margin,
         "minimum_detectable": _minimum_detectable(low, high, samples.n, alpha, math.log1p(margin)),
-        "verdict": INCONCLUSIVE if low is None or high is None or samples.n < LEAST_BLOCKS else _verdict(centre, low, high, math.log1p(margin)),
+        "verdict": INCONCLUSIVE if low is None or high is None or samples.n < LEAST_BLOCKS else verdicts.verdict(centre, low, high, math.log1p(margin)),
         "method": _method(samples),
         "p_value": p_value,
         "p_adjusted": p_adjusted,
         "interval_confidence": 1 - alpha,
         "family": family,
+        "looks": len(looks),
     }
 
 
@@ -363,18 +369,7 @@ def _minimum_detectable(low: float | None, high: float | None, n: int, alpha: fl
         return None
     half = (high - low) / 2
     error = half / _quantile(1 - alpha / 2, n - 1)
-    return math.expm1(min(max(half + CLEARANCE * margin, margin) + error * _quantile(POWER, n - 1), 700.0))
-
-
-def _verdict(centre: float, low: float, high: float, margin: float) -> str:
-    """Return the verdict; all arguments are on the log scale, where the margin is symmetric."""
-    if -margin <= low and high <= margin:
-        return EQUIVALENT
-    if low > CLEARANCE * margin and centre > margin:
-        return GAIN
-    if high < -CLEARANCE * margin and centre < -margin:
-        return LOSS
-    return INCONCLUSIVE
+    return math.expm1(min(verdicts.least_centre(half, margin) + error * _quantile(POWER, n - 1), 700.0))
 
 
 def _ratio(log: float | None) -> float | None:

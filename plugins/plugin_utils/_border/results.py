@@ -12,6 +12,7 @@ import datetime
 import re
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._looks import decisions, verdicts
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts, schema, text
 
@@ -22,6 +23,10 @@ MAX_BYTES = 32 * 1024 * 1024
 RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 # Limits for the number of comparisons in a report.
 MOST_WORKLOADS = 200
+# Of a plan with a block in each second of the longest budget.
+MOST_LOOKS = 100
+# What a look can end a comparison with.
+OUTCOMES = (verdicts.GAIN, verdicts.LOSS, verdicts.EQUIVALENT, decisions.FUTILE)
 MOST_SERIES = 20_000
 # Values closer to zero than this are rejected: their ratios overflow.
 LEAST_NUMBER = 1e-30
@@ -303,7 +308,43 @@ SCHEMA = schema.published(
                 settle_seconds=schema.about(_SECONDS_OR_NULL, "Pause after each switch, in seconds."),
                 margin=schema.about(_SHARE_OR_NULL, "Equivalence margin, as a share: 0.02 is 2 %."),
                 order=schema.about(_TEXT_OR_NULL, "How the arms are ordered in the blocks."),
-                stopped=schema.about(_TEXT_OR_NULL, "Why the plan ended: precise, budget, blocks, nothing or size."),
+                goal=schema.about(_TEXT_OR_NULL, "What the plan stops for before its budget is spent: decision or precision."),
+                looks=schema.about(
+                    schema.or_null(
+                        schema.items(
+                            schema.strict(
+                                ("blocks", "share"),
+                                blocks=schema.about(schema.count(), "Number of blocks that were done."),
+                                share=schema.about(schema.SHARE, "Share of the plan that was done, 1 at its end."),
+                            ),
+                            MOST_LOOKS,
+                        )
+                    ),
+                    "The looks at the samples that could end a comparison, in their order; null where the plan did not look.",
+                ),
+                decided=schema.about(
+                    schema.or_null(
+                        schema.items(
+                            schema.strict(
+                                ("workload", "arm", "placement", "blocks", "outcome"),
+                                workload=schema.about(_WORKLOAD_NAME, "Name of the workload."),
+                                parameter=schema.about(_NUMBER_OR_NULL, "Value of its parameter; null without one."),
+                                arm=schema.about(_ARM, "The arm that was compared with the baseline."),
+                                placement=schema.about(_PLACEMENT, "The placement."),
+                                blocks=schema.about(schema.count(), "Number of blocks that were done."),
+                                outcome=schema.about(
+                                    schema.one_of(*OUTCOMES), "The verdict on the host, or futile: the rest of the budget could not decide it."
+                                ),
+                            ),
+                            1000,
+                        )
+                    ),
+                    "The main comparisons that a look has ended.",
+                ),
+                stopped=schema.about(
+                    _TEXT_OR_NULL,
+                    "Why the plan ended: gain, loss, equivalent or futile (of the comparison that ended last), precise, budget, blocks, nothing or size.",
+                ),
                 boots=schema.about(_COUNT_OR_NULL, "How often the host was booted in each arm; null where nothing was booted."),
                 booted=schema.about(
                     schema.or_null(schema.items(_ARM, MOST_ARMS)),
@@ -470,8 +511,18 @@ def _check(document: dict[str, t.Any]) -> None:
                 raise text.BorderError(f"samples.{position}: the plan does not declare the metric {name} like this")
             if metric["value"] is not None and 0 < abs(metric["value"]) < LEAST_NUMBER:
                 raise text.BorderError(f"samples.{position}: the value {metric['value']} is too close to zero: the limit is {LEAST_NUMBER}")
+    _looks(document["plan"].get("looks") or [])
     for name in ("started", "finished", "collected"):
         moment(document.get(name), name)
+
+
+def _looks(looks: list[dict[str, t.Any]]) -> None:
+    """Check that each look came later than the one before it, and spends something."""
+    before = {"blocks": 0, "share": 0.0}
+    for position, look in enumerate(looks):
+        if look["blocks"] <= before["blocks"] or look["share"] <= before["share"]:
+            raise text.BorderError(f"plan.looks.{position}: blocks and share have to rise from look to look")
+        before = look
 
 
 def _arms(document: dict[str, t.Any]) -> set[str]:

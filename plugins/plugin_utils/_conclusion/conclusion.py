@@ -14,6 +14,7 @@ import math
 import typing as t
 from statistics import median
 
+from ansible_collections.threadwise.smt.plugins.module_utils._looks import decisions
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache, source as sibling_source
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, exposure, paired, smt_metrics, streams
@@ -335,7 +336,12 @@ def _confidence_text(used: t.Sequence[Comparison]) -> str:
             f" effects within {percent(used[0]['margin'])} count as none."
         )
     ]
-    least = [one["minimum_detectable"] for one in used if one["minimum_detectable"] is not None and one["n"] >= paired.LEAST_BLOCKS]
+    looks = max(one["looks"] for one in used)
+    if looks:
+        sentences.append(f"The plan looked at its samples {'once' if looks == 1 else f'{looks} times'}; intervals and verdicts hold over all planned looks.")
+    # A plan that stopped at a verdict would have gone on for a smaller effect.
+    whole = [one for one in used if not looks or one["verdict"] == "inconclusive"]
+    least = [one["minimum_detectable"] for one in whole if one["minimum_detectable"] is not None and one["n"] >= paired.LEAST_BLOCKS]
     if least:
         sentences.append(f"An effect of {percent(max(least))} would have been called in nine of ten such runs.")
     return " ".join(sentences)
@@ -473,7 +479,8 @@ def more_to_measure(result: Result, main: t.Sequence[Comparison]) -> dict[str, t
         return {"blocks": None, "seconds": None, "text": "The samples scatter too much for more of them to decide: measure on a quieter host."}
     seconds = seconds_a_block(result)
     time = f", about {_duration(most * seconds)} at the {seconds:.0f} s a block took here" if seconds else ""
-    advice = f"To decide, measure about {most} blocks{time}; a quieter host needs fewer."
+    stopped = "The plan stopped early: the rest of its budget would hardly have decided this. " if result["plan"].get("stopped") == decisions.FUTILE else ""
+    advice = f"{stopped}To decide, measure about {most} blocks{time}; a quieter host needs fewer."
     return {"blocks": most, "seconds": round(most * seconds) if seconds else None, "text": advice}
 
 

@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, smt_metrics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 
 GAINING = {"rate": 200.0, "share": 0.40, "unit": "events/s", "title": "loser of sharing"}
@@ -331,3 +334,46 @@ def test_what_a_process_that_asks_for_too_much_got_is_said():
     result["arms"].append(result_maker.arm("as_found", "as found", False))
     actual = [words for words in conclusion.conclude(result, host_comparisons.compare_host(result))["costs"] if "365 MiB" in words]
     assert len(actual) == 2 and "as found: it was promised them, and killed" in actual[0] and "strict overcommit: it was refused at once (ENOMEM)" in actual[1]
+
+
+# Planned looks
+
+
+def looked(blocks, *looks, **options):
+    """A result whose plan looked after these numbers of blocks, of 28 that were possible."""
+    result = result_maker.result(blocks=blocks, **options)
+    result["plan"].update(goal="decision", looks=[{"blocks": count, "share": count / 28} for count in looks])
+    return results.parse(json.dumps(result), "host1")
+
+
+def of_arms(result):
+    return next(one for one in host_comparisons.compare_host(result) if one["kind"] == "arm" and one["placement"] == "all_threads")
+
+
+def test_an_interval_of_a_plan_that_looked_holds_for_all_looks():
+    once, looked_at = of_arms(looked(8, noise=0.02)), of_arms(looked(8, 4, 5, 6, 8, noise=0.02))
+    assert (once["looks"], looked_at["looks"]) == (0, 4)
+    assert looked_at["interval_confidence"] > once["interval_confidence"]
+    assert looked_at["ci_high"] / looked_at["ci_low"] > once["ci_high"] / once["ci_low"]
+    assert looked_at["p_value"] == once["p_value"] and looked_at["p_adjusted"] > once["p_adjusted"]
+
+
+def test_blocks_after_the_last_look_are_a_last_look_that_spends_the_rest():
+    """A plan that was ended from outside did not look at its last blocks."""
+    result = looked(10, 4, 6)
+    assert [(look.blocks, look.share) for look in host_comparisons.looks_at(result, "gzip")] == [(4, 4 / 28), (6, 6 / 28), (10, 1.0)]
+
+
+def test_a_workload_that_rested_has_the_looks_until_then():
+    result = looked(8, 4, 5, 6, 8, workloads={"gzip": result_maker.GZIP, "rested": result_maker.GZIP})
+    result["samples"] = [sample for sample in result["samples"] if sample["workload"] == "gzip" or sample["block"] < 5]
+    assert [look.blocks for look in host_comparisons.looks_at(result, "rested")] == [4, 5]
+    assert [look.blocks for look in host_comparisons.looks_at(result, "gzip")] == [4, 5, 6, 8]
+
+
+def test_the_page_says_that_the_plan_looked_and_why_it_stopped():
+    result = looked(8, 4, 5, 6, 8, noise=0.05, workloads={"even": EVEN})
+    result["plan"]["stopped"] = "futile"
+    said = conclusion.conclude(result, host_comparisons.compare_host(result))
+    assert "The plan looked at its samples 4 times; intervals and verdicts hold over all planned looks." in said["basis"]
+    assert said["next"].startswith("The plan stopped early: the rest of its budget would hardly have decided this. To decide, measure about ")

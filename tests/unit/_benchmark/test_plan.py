@@ -12,10 +12,11 @@ import typing
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import base, registry
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import plan, run_directory, selection, settings as plan_settings, stopping_rule
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import plan, run_directory, selection, settings as plan_settings
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectory
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._looks import goals, verdicts
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import telemetry
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.placement import PlacementError
@@ -41,6 +42,7 @@ SETTINGS = {
     "affinity_conflicts_of": [],
     "overcommit_ratio": None,
     "custom": [],
+    "goal": "precision",
     "margin": 0.01,
     "sources": {},
 }
@@ -159,7 +161,7 @@ def test_an_arm_is_proved_after_each_switch_and_after_its_samples(tmp_path, dial
     ("sample", "words"), [(1, "the host is not in the arm dial 1 any more: the dial shows 7"), (3, "somebody .* while as found .* dial was 0, is 7")]
 )
 def test_somebody_who_changes_the_host_in_the_middle_ends_the_plan(tmp_path, dial, monkeypatch, sample, words):
-    add = stopping_rule.Precision.add
+    add = goals.Goal.add
     taken = []
 
     def turned(precision, *arguments):
@@ -168,7 +170,7 @@ def test_somebody_who_changes_the_host_in_the_middle_ends_the_plan(tmp_path, dia
             Dial.shown["dial"] = 7
         return add(precision, *arguments)
 
-    monkeypatch.setattr(stopping_rule.Precision, "add", turned)
+    monkeypatch.setattr(goals.Goal, "add", turned)
     with pytest.raises(base.ArmError, match=words):
         measured(tmp_path, dict(SETTINGS, arms=["dial_1", "dial_2", "as_found"], placements=["single"], blocks=2))
     files = RunDirectory(str(tmp_path), "r")
@@ -378,10 +380,10 @@ def test_a_plan_stops_when_it_is_precise_whatever_the_effect(tmp_path, toggles):
         folder = tmp_path / name
         folder.mkdir()
         settings = dict(
-            SETTINGS, workloads=[], custom=[own(name, line)], placements=["one_per_core", "all_threads"], blocks=stopping_rule.LEAST_BLOCKS + 3, budget=600
+            SETTINGS, workloads=[], custom=[own(name, line)], placements=["one_per_core", "all_threads"], blocks=verdicts.LEAST_BLOCKS_RANKED + 3, budget=600
         )
         done, _samples, files = measured(folder, settings)
-        assert done.block == stopping_rule.LEAST_BLOCKS
+        assert done.block == verdicts.LEAST_BLOCKS_RANKED
         assert files.read("header.json")["plan"]["stopped"] == "precise"
 
 

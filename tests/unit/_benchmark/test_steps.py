@@ -29,6 +29,7 @@ SETTINGS = {
     "settle_seconds": 0,
     "affinity_conflicts": "warn",
     "overcommit_ratio": None,
+    "goal": "precision",
     "margin": 0.01,
     "sources": {},
 }

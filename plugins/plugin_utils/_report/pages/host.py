@@ -9,6 +9,7 @@ import shlex
 import statistics as plain_statistics
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._looks import goals
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
@@ -454,7 +455,8 @@ def _maps(
 
 def _settings(result: dict[str, t.Any]) -> list[tuple[str, str]]:
     """Return settings and environment as pairs of texts."""
-    plan = {name: value for name, value in result["plan"].items() if name not in ("workloads", "placements")}
+    plan = {name: value for name, value in result["plan"].items() if name not in ("workloads", "placements", "decided")}
+    plan["looks"] = ", ".join(str(look["blocks"]) for look in plan.get("looks") or []) or "none"
     pairs = [*sorted(plan.items()), *sorted(result["environment"].items()), ("collection_version", result.get("collection_version"))]
     return [(name.replace("_", " "), "unknown" if value is None else value if isinstance(value, str) else json.dumps(value)) for name, value in pairs]
 
@@ -475,6 +477,8 @@ def _command(result: dict[str, t.Any]) -> str:
     names = list(dict.fromkeys(name for by_name in (result["plan"].get("placements") or {}).values() for name in by_name))
     if names and tuple(names) != placements.DEFAULT:
         command += ["-e", json.dumps({"smt_eval_placements": names})]
+    if result["plan"].get("goal") == goals.PRECISION and not result["plan"].get("boots"):
+        command += ["-e", f"smt_eval_goal={goals.PRECISION}"]
     for variable, field in (("budget", "seconds_budget"), ("sample_seconds", "sample_seconds"), ("settle_seconds", "settle_seconds")):
         value = result["plan"].get(field)
         if isinstance(value, (int, float)):

@@ -1,0 +1,184 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""When a plan has enough samples: its main comparisons are decided, or their intervals are as narrow as the margin; docs/verdicts.md explains both."""
+
+import math
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._looks import decisions, schedule, verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._looks.ranks import Paired
+from ansible_collections.threadwise.smt.plugins.module_utils._looks.spending import Look
+from ansible_collections.threadwise.smt.plugins.module_utils._topology.placement import Assignment
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
+
+DECISION, PRECISION = "decision", "precision"
+GOALS = (DECISION, PRECISION)
+PRECISE = "precise"
+CONFIDENCE = 0.95
+
+# (baseline, candidate) of the comparisons that show the cost and the benefit of sharing a core.
+SHARING = ((placements.CORES, placements.SIBLINGS), (placements.ONE_PER_CORE, placements.ALL_THREADS))
+
+# An arm and a placement.
+Side = t.Tuple[str, str]
+# A workload and the value of its parameter.
+Measured = t.Tuple[str, t.Optional[float]]
+# What was measured, and the candidate of a main comparison of it.
+Name = t.Tuple[Measured, Side]
+
+
+class Decision(t.NamedTuple):
+    """The end of a comparison.
+
+    Attributes:
+        workload: the name of the workload.
+        parameter: the value of its parameter, or None.
+        arm: the arm of the candidate.
+        placement: the placement of the candidate.
+        blocks: the number of blocks that were done.
+        outcome: a verdict, or ``futile``.
+    """
+
+    workload: str
+    parameter: "float | None"
+    arm: str
+    placement: str
+    blocks: int
+    outcome: str
+
+
+def main_comparisons(arms: "t.Sequence[str]") -> "tuple[list[tuple[Side, Side]], list[tuple[Side, Side]]]":
+    """Return pairs (baseline, candidate): one for each other arm than the baseline, and those that stand in for a workload with none of these.
+
+    Args:
+        arms: the arms, the baseline first.
+    """
+    baseline = arms[0]
+    of_arms = [((baseline, placements.ALL_THREADS), (arm, placements.ALL_THREADS)) for arm in arms[1:]]
+    return of_arms, [((baseline, one), (baseline, other)) for one, other in SHARING]
+
+
+class Goal:
+    """The main comparisons of a plan, from its samples so far.
+
+    Args:
+        margin: the equivalence margin.
+        assignments: {arm: {placement: Assignment}}, the baseline first.
+        better: the direction of the primary metric of each workload, ``higher`` or ``lower``.
+
+    Attributes:
+        looks: the looks that decided something or nothing, in their order.
+        decided: the comparisons that have ended.
+    """
+
+    def __init__(self, margin: float, assignments: "t.Mapping[str, t.Mapping[str, Assignment]]", better: "t.Mapping[str, str]") -> None:
+        self.looks: list[Look] = []
+        self.decided: list[Decision] = []
+        self._margin = margin
+        self._better = better
+        self._of_arms, self._of_sharing = main_comparisons(list(assignments))
+        self._sampled_as = {
+            (arm, name): (arm, assignment["same_as"] or name)
+            for arm, by_name in assignments.items()
+            for name, assignment in by_name.items()
+            if assignment["workers"]
+        }
+        self._values: dict[tuple[str, t.Optional[float], str, str], dict[int, float]] = {}
+
+    def add(self, sample: "t.Mapping[str, t.Any]", value: float) -> None:
+        """Add a successful sample with the value of its primary metric."""
+        key = (sample["workload"], sample["parameter"], sample["arm"], sample["placement"])
+        self._values.setdefault(key, {})[sample["block"]] = value
+
+    def drop(self, workload: str) -> None:
+        """Remove a workload that was given up."""
+        self._values = {key: blocks for key, blocks in self._values.items() if key[0] != workload}
+
+    def after_block(self, blocks: int, more: int) -> "str | None":
+        """Return why the plan has enough samples, or None if it has not.
+
+        Args:
+            blocks: the number of blocks that are done.
+            more: how many more blocks are possible by now.
+        """
+        raise NotImplementedError
+
+    def rests(self, measured: Measured) -> bool:
+        """Return whether a workload, at a value of its parameter, needs no more samples."""
+        raise NotImplementedError
+
+    def _main(self) -> "dict[Name, Paired]":
+        """Return the main comparisons that have blocks with both sides."""
+        found: dict[Name, Paired] = {}
+        for measured in sorted({key[:2] for key in self._values}, key=repr):
+            found.update(self._of(measured, self._of_arms) or dict(list(self._of(measured, self._of_sharing).items())[:1]))
+        return found
+
+    def _of(self, measured: Measured, pairs: "t.Sequence[tuple[Side, Side]]") -> "dict[Name, Paired]":
+        found: dict[Name, Paired] = {}
+        for pair in pairs:
+            baseline, candidate = (self._values.get(measured + self._sampled_as.get(side, side)) for side in pair)
+            blocks = sorted(set(baseline) & set(candidate)) if baseline and candidate and baseline is not candidate else []
+            if baseline and candidate and blocks:
+                sides = [baseline[block] for block in blocks], [candidate[block] for block in blocks]
+                found[(measured, pair[1])] = Paired(*sides, better=self._better[measured[0]])
+        return found
+
+
+class UntilDecided(Goal):
+    """Planned looks: each comparison ends with its verdict, or when none can be expected any more."""
+
+    def __init__(self, margin: float, assignments: "t.Mapping[str, t.Mapping[str, Assignment]]", better: "t.Mapping[str, str]") -> None:
+        super().__init__(margin, assignments, better)
+        self._schedule = schedule.Schedule()
+        self.looks = self._schedule.looks
+        self._ended: dict[Name, Decision] = {}
+
+    def after_block(self, blocks: int, more: int) -> "str | None":
+        """Return the outcome that ended the last open comparison, or None; see :class:`Goal`."""
+        if not self._schedule.take(blocks, more):
+            return None
+        main = self._main()
+        # At the strictest level of Holm's procedure: the report, which knows all comparisons, can only be more certain.
+        alpha = (1 - CONFIDENCE) / max(1, len(main))
+        for name, comparison in main.items():
+            outcome = (
+                None if name in self._ended or comparison.n < verdicts.LEAST_BLOCKS else decisions.decide(comparison, self.looks, alpha, self._margin, more)
+            )
+            if outcome is not None:
+                (workload, parameter), (arm, placement) = name
+                self._ended[name] = Decision(workload, parameter, arm, placement, blocks, outcome)
+                self.decided.append(self._ended[name])
+        return self.decided[-1].outcome if main and all(name in self._ended for name in main) else None
+
+    def rests(self, measured: Measured) -> bool:
+        """Return whether all main comparisons of this workload have ended."""
+        of_this = [name for name in self._main() if name[0] == measured]
+        return bool(of_this) and all(name in self._ended for name in of_this)
+
+
+class UntilPrecise(Goal):
+    """The width of intervals, never their position: each is as narrow as the margin to either side."""
+
+    def after_block(self, blocks: int, more: int) -> "str | None":
+        """Return ``precise`` when all main comparisons have a narrow interval; see :class:`Goal`."""
+        main = self._main()
+        level = (1 - CONFIDENCE) / max(1, len(main))
+        return PRECISE if main and all(half_width(comparison, level) <= math.log1p(self._margin) for comparison in main.values()) else None
+
+    def rests(self, measured: Measured) -> bool:
+        """Return False: all workloads are measured to the end."""
+        return False
+
+
+def half_width(comparison: Paired, level: float) -> float:
+    """Return half of the width of a comparison's interval; infinity for few blocks, whose interval is too often narrow by chance."""
+    if comparison.n < verdicts.LEAST_BLOCKS_RANKED:
+        return math.inf
+    _centre, low, high = comparison.interval(level)
+    return (high - low) / 2
+
+
+def goal(name: str, margin: float, assignments: "t.Mapping[str, t.Mapping[str, Assignment]]", better: "t.Mapping[str, str]") -> Goal:
+    """Return the goal with one of the names of :data:`GOALS`."""
+    return {DECISION: UntilDecided, PRECISION: UntilPrecise}[name](margin, assignments, better)

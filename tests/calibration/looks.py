@@ -1,0 +1,248 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What planned looks do to verdicts and to a host's time: on recorded noise and on made-up noise, beside fixed sizes and the usual tests.
+
+    .venv/bin/python tests/calibration/looks.py .cache/looks.json.gz
+
+A window of 56 samples of equal work is 28 blocks A B, B A, ..., which stand for the budget. An effect is planted by multiplying the samples of one side.
+Windows share no sample. Time is blocks, as a share of a fixed plan of 20 runs a side, and of the budget.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import typing as t
+
+import evaluate
+import numpy
+import simulated
+from ansible_collections.threadwise.smt.plugins.module_utils._looks import decisions, ranks, schedule, spending, verdicts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import early, paired
+from scipy import stats
+
+MARGIN = 0.01
+ALPHA = 0.05
+TOTAL = evaluate.WINDOW // 2
+FIXED = 20
+EFFECTS = (0.02, 0.03, 0.05, 0.10)
+CALLED = (paired.GAIN, paired.LOSS)
+EARLY = 300
+HEAD_EQUAL = (
+    "| noise | windows | called, % | equivalent, % | futile, % | of these decided by the rest, % | time / 20 runs, / budget | interval holds 1, % "
+    "| called: fixed 20 | Mann-Whitney | Welch |"
+)
+HEAD_SLOWER = (
+    "| noise | slower by | found, % | time / 20 runs | futile, % | interval holds it, % | mean estimate of those found early, % "
+    "| found: fixed 20 | Mann-Whitney | Welch |"
+)
+
+Window = tuple[list[float], list[float]]
+
+
+class End(t.NamedTuple):
+    """How a plan with looks ended.
+
+    Attributes:
+        outcome: a verdict, ``futile``, or None at the end of the budget.
+        blocks: how many were taken.
+        later: the verdict that the rest of the budget would have given after ``futile``, or None.
+        log_ratio: the estimate.
+        holds: whether the interval holds the planted effect.
+    """
+
+    outcome: str | None
+    blocks: int
+    later: str | None
+    log_ratio: float
+    holds: bool
+
+
+def sides(samples: t.Sequence[float]) -> Window:
+    """One sample of each side by block: the plan's order A B, B A, ..."""
+    pairs = [(samples[start], samples[start + 1]) for start in range(0, len(samples), 2)]
+    ordered = [pair if block % 2 == 0 else pair[::-1] for block, pair in enumerate(pairs)]
+    return [pair[0] for pair in ordered], [pair[1] for pair in ordered]
+
+
+def slower(window: Window, effect: float) -> Window:
+    """The window with the second side slower by a share."""
+    return window[0], [value * (1 + effect) for value in window[1]]
+
+
+def follow(window: Window, effect: float = 0.0) -> End:
+    """Take blocks as a plan does, until it stops; after ``futile`` go on to see what the rest would have said."""
+    before, after = slower(window, effect)
+    looks = schedule.Schedule()
+    ended: tuple[str, int, float, bool] | None = None
+    for blocks in range(1, TOTAL + 1):
+        if not looks.take(blocks, TOTAL - blocks):
+            continue
+        comparison = ranks.Paired(before[:blocks], after[:blocks], "lower")
+        outcome = decisions.decide(comparison, looks.looks, ALPHA, MARGIN, TOTAL - blocks)
+        centre, low, high = comparison.interval(spending.levels(looks.looks, ALPHA)[-1])
+        here = blocks, centre, low <= -math.log1p(effect) <= high
+        if ended is not None and outcome not in (None, decisions.FUTILE):
+            return End(ended[0], ended[1], outcome, *ended[2:])
+        if ended is None and outcome == decisions.FUTILE:
+            ended = (outcome, *here)
+        elif ended is None and outcome is not None:
+            return End(outcome, blocks, None, *here[1:])
+    return End(None, TOTAL, None, *here[1:]) if ended is None else End(ended[0], ended[1], None, *ended[2:])
+
+
+def fixed(window: Window, effect: float, blocks: int) -> str:
+    before, after = slower(window, effect)
+    return str(paired.compare(before[:blocks], after[:blocks], "lower", MARGIN)["verdict"])
+
+
+def mann_whitney(window: Window, effect: float) -> bool:
+    before, after = slower(window, effect)
+    return bool(stats.mannwhitneyu(before[:FIXED], after[:FIXED]).pvalue < ALPHA)
+
+
+def welch(window: Window, effect: float) -> bool:
+    before, after = slower(window, effect)
+    return bool(stats.ttest_ind(before[:FIXED], after[:FIXED], equal_var=False).pvalue < ALPHA)
+
+
+def rate(values: t.Sequence[bool]) -> str:
+    """A share in per cent with its 95 % interval (Wilson)."""
+    interval = stats.binomtest(sum(values), len(values)).proportion_ci(method="wilson") if values else None
+    return f"{100 * numpy.mean(values):.1f} ({100 * interval.low:.0f}-{100 * interval.high:.0f})" if interval else "-"
+
+
+def print_kind(name: str, windows: t.Sequence[Window]) -> None:
+    """One row of each table for a kind of noise."""
+    same = [follow(window) for window in windows]
+    futile = [end for end in same if end.outcome == decisions.FUTILE]
+    time = numpy.mean([end.blocks for end in same])
+    cells = [
+        rate([end.outcome in CALLED for end in same]),
+        f"{100 * numpy.mean([end.outcome == verdicts.EQUIVALENT for end in same]):.0f}",
+        f"{100 * len(futile) / len(same):.0f}",
+        rate([end.later is not None for end in futile]),
+        f"{time / FIXED:.2f}, {time / TOTAL:.2f}",
+        rate([end.holds for end in same]),
+        f"{100 * numpy.mean([fixed(window, 0, FIXED) in CALLED for window in windows]):.1f}",
+        f"{100 * numpy.mean([mann_whitney(window, 0) for window in windows]):.1f}",
+        f"{100 * numpy.mean([welch(window, 0) for window in windows]):.1f}",
+    ]
+    print(f"| {name} | {len(windows)} | " + " | ".join(cells) + " |", flush=True)
+
+
+def print_effects(name: str, windows: t.Sequence[Window]) -> None:
+    for effect in EFFECTS:
+        ends = [follow(window, effect) for window in windows]
+        early = [end.log_ratio for end in ends if end.outcome in CALLED and end.blocks < TOTAL]
+        cells = [
+            rate([end.outcome == paired.LOSS for end in ends]),
+            f"{numpy.mean([end.blocks for end in ends]) / FIXED:.2f}",
+            f"{100 * numpy.mean([end.outcome == decisions.FUTILE for end in ends]):.1f}",
+            rate([end.holds for end in ends]),
+            f"{-100 * numpy.mean(early):.2f}" if early else "-",
+            f"{100 * numpy.mean([fixed(window, effect, FIXED) == paired.LOSS for window in windows]):.1f}",
+            f"{100 * numpy.mean([mann_whitney(window, effect) for window in windows]):.1f}",
+            f"{100 * numpy.mean([welch(window, effect) for window in windows]):.1f}",
+        ]
+        print(f"| {name} | {effect:.0%} | " + " | ".join(cells) + " |", flush=True)
+
+
+def print_tables(title: str, kinds: t.Mapping[str, t.Sequence[Window]]) -> None:
+    print(f"\n### {title}: equal work\n")
+    print(HEAD_EQUAL)
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    for name, windows in kinds.items():
+        print_kind(name, windows)
+    print(f"\n### {title}: slower work\n")
+    print(HEAD_SLOWER)
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for name, windows in kinds.items():
+        print_effects(name, windows)
+
+
+def print_spending(kinds: t.Mapping[str, t.Sequence[Window]]) -> None:
+    """The spending functions beside each other, over all kinds."""
+    windows = [window for found in kinds.values() for window in found]
+    power = spending.spent
+    functions = {
+        "like Pocock": lambda alpha, share: alpha * math.log1p((math.e - 1) * share),
+        "share to the power of 1.5": power,
+        "like O'Brien and Fleming": lambda alpha, share: math.erfc(spending.upper_quantile(alpha / 2) / math.sqrt(2 * share)),
+    }
+    print("\n### Spending functions, all kinds: found (%), time / 20 runs\n")
+    print("| function | A/A called | " + " | ".join(f"{effect:.0%}" for effect in EFFECTS) + " |")
+    print("|---|---|" + "---|" * len(EFFECTS))
+    for name, function in functions.items():
+        spending.spent = function
+        spending.forget()
+        ends = {effect: [follow(window, effect) for window in windows] for effect in (0.0, *EFFECTS)}
+        found = [f"{100 * numpy.mean([end.outcome in CALLED for end in ends[0.0]]):.1f}, {numpy.mean([end.blocks for end in ends[0.0]]) / FIXED:.2f}"]
+        found += [
+            f"{100 * numpy.mean([end.outcome == paired.LOSS for end in ends[effect]]):.1f}, {numpy.mean([end.blocks for end in ends[effect]]) / FIXED:.2f}"
+            for effect in EFFECTS
+        ]
+        print(f"| {name} | " + " | ".join(found) + " |", flush=True)
+    spending.spent = power
+    spending.forget()
+
+
+def print_early(plans: int) -> None:
+    """What stopping early does to the ratio: normal log-ratios of blocks, with and without the correction."""
+    print("\n### Estimates of plans of 28 blocks, normal noise: mean - truth, as measured -> corrected, in per cent\n")
+    print("| standard deviation of a block | " + " | ".join(f"{effect:.0%}" for effect in EFFECTS) + " |")
+    print("|---|" + "---|" * len(EFFECTS))
+    looks = schedule.Schedule()
+    places = [blocks for blocks in range(1, TOTAL + 1) if looks.take(blocks, TOTAL - blocks)]
+    taken = tuple(looks.looks)
+    levels = spending.levels(taken, ALPHA)
+    margin = math.log1p(MARGIN)
+    for deviation in (0.01, 0.02, 0.05):
+        cells = []
+        for effect in EFFECTS:
+            truth = math.log1p(effect)
+            found = []
+            for sums in numpy.random.default_rng(5).normal(truth, deviation, (plans, TOTAL)).cumsum(axis=1):
+                for number, (blocks, level) in enumerate(zip(places, levels, strict=True)):
+                    centre, error = sums[blocks - 1] / blocks, deviation / math.sqrt(blocks)
+                    half = spending.upper_quantile(level / 2) * error
+                    if blocks == TOTAL or verdicts.verdict(centre, centre - half, centre + half, margin) != verdicts.INCONCLUSIVE:
+                        kept = early.share_kept(math.erfc(abs(centre) / error / math.sqrt(2)), taken[: number + 1], ALPHA)
+                        found.append((centre, centre * kept))
+                        break
+            naive, corrected = numpy.mean(found, axis=0) - truth
+            cells.append(f"{100 * naive:+.2f} -> {100 * corrected:+.2f}")
+        print(f"| {deviation:.0%} | " + " | ".join(cells) + " |", flush=True)
+
+
+def recorded(paths: t.Sequence[str]) -> dict[str, list[Window]]:
+    """Windows of equal work that share no sample, by kind of noise."""
+    series = evaluate.load(paths)
+    return {
+        kind: [sides(window) for window in evaluate.windows(series, kind, "same", evaluate.WINDOW)] for kind in dict.fromkeys(one["kind"] for one in series)
+    }
+
+
+def made_up(count: int) -> dict[str, list[Window]]:
+    found = {}
+    for kind in simulated.KINDS:
+        source = numpy.random.default_rng(20261123)
+        found[kind.__name__.replace("_", " ")] = [sides([float(value) for value in numpy.exp(kind(source))]) for _time in range(count)]
+    return found
+
+
+def main() -> None:
+    """Print the tables of docs/verdicts.md about planned looks."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("recordings", nargs="*")
+    parser.add_argument("--made-up", type=int, default=0, metavar="N", help="also N windows of each kind of made-up noise")
+    arguments = parser.parse_args()
+    for title, kinds in (("recorded", recorded(arguments.recordings)), ("made up", made_up(arguments.made_up))):
+        if any(kinds.values()):
+            print_tables(title, kinds)
+            print_spending(kinds)
+    print_early(EARLY)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The estimate of a plan that stopped at a verdict, held against simulated plans."""
+
+from __future__ import annotations
+
+import math
+
+import numpy
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._looks import spending
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import early
+
+LOOKS = tuple(spending.Look(blocks, blocks / 28) for blocks in (4, 5, 6, 8, 11, 15, 19, 23, 28))
+
+
+def ended(drift, plans, source):
+    """Estimates of plans with this mean of a block, of deviation 1, that stop when the level of a look is reached: (estimate, share kept) each."""
+    limits = [stage.limit for stage in spending.stages(LOOKS, 0.05)]
+    found = []
+    for sums in source.normal(drift, 1, (plans, 28)).cumsum(axis=1):
+        number = next((place for place, (look, limit) in enumerate(zip(LOOKS, limits)) if abs(sums[look.blocks - 1]) >= limit), len(LOOKS) - 1)
+        blocks = LOOKS[number].blocks
+        p_value = math.erfc(abs(sums[blocks - 1]) / math.sqrt(2 * blocks))
+        found.append((sums[blocks - 1] / blocks, early.share_kept(p_value, LOOKS[: number + 1], 0.05)))
+    return numpy.array(found)
+
+
+@pytest.mark.parametrize("drift", [0.5, 0.9])
+def test_half_of_the_corrected_estimates_are_below_the_truth(drift):
+    found = ended(drift, 400, numpy.random.default_rng(11))
+    naive, corrected = found[:, 0], found[:, 0] * found[:, 1]
+    assert (corrected < drift).mean() == pytest.approx(0.5, abs=0.07)
+    assert (naive < drift).mean() < (corrected < drift).mean()
+    assert abs(corrected.mean() - drift) < abs(naive.mean() - drift)
+
+
+def test_the_first_look_and_a_plan_without_looks_are_not_corrected():
+    assert early.share_kept(0.001, LOOKS[:1], 0.05) == 1
+    assert early.share_kept(0.001, (), 0.05) == 1
+    assert early.share_kept(0.0, LOOKS, 0.05) == 1
+
+
+def test_a_later_look_is_corrected_towards_no_effect():
+    assert 0 < early.share_kept(0.004, LOOKS[:4], 0.05) < 1

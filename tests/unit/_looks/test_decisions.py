@@ -1,0 +1,77 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a look decides."""
+
+from __future__ import annotations
+
+import math
+
+import numpy
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._looks import decisions, verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._looks.ranks import Paired
+from ansible_collections.threadwise.smt.plugins.module_utils._looks.spending import Look
+from scipy import stats
+
+
+def noisy(blocks, deviation, effect=0.0, seed=1):
+    """Blocks whose log-ratios have this mean and standard deviation."""
+    source = numpy.random.default_rng(seed)
+    before = numpy.exp(source.normal(0, 0.001, blocks)) * 100
+    steps = source.normal(0, 1, blocks)
+    steps = (steps - steps.mean()) / steps.std(ddof=1) * deviation + math.log1p(effect)
+    return Paired([float(value) for value in before], [float(value) for value in before * numpy.exp(steps)], "higher")
+
+
+def decided(comparison, more=20, alpha=0.05):
+    looks = [Look(count, count / (comparison.n + more)) for count in (4, 6, 8, 11, 15) if count < comparison.n]
+    return decisions.decide(comparison, [*looks, Look(comparison.n, comparison.n / (comparison.n + more))], alpha, 0.01, more)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "deviation", "effect", "outcome"),
+    [
+        (4, 0.003, 0.10, verdicts.GAIN),
+        (6, 0.01, 0.10, verdicts.GAIN),
+        (6, 0.01, -0.10, verdicts.LOSS),
+        (15, 0.005, 0.0, verdicts.EQUIVALENT),
+        (15, 0.15, 0.0, None),
+        # The rest of the plan may still decide these.
+        (4, 0.06, 0.0, None),
+        (8, 0.01, 0.0, None),
+        (11, 0.03, 0.02, None),
+    ],
+)
+def test_each_outcome(blocks, deviation, effect, outcome):
+    assert decided(noisy(blocks, deviation, effect)) == outcome
+
+
+def test_what_the_rest_cannot_decide_is_futile():
+    assert decided(noisy(15, 0.15), more=8) == decisions.FUTILE
+
+
+def test_nothing_is_futile_when_nothing_is_left():
+    assert decided(noisy(15, 0.15), more=0) is None
+
+
+def test_more_comparisons_need_more_certainty():
+    comparison = noisy(6, 0.02, 0.06)
+    assert decided(comparison) == verdicts.GAIN
+    assert decided(comparison, alpha=0.05 / 40) is None
+
+
+def test_the_chance_is_that_of_plans_that_go_on():
+    """The predictive probability, held against simulated rests of a plan whose scatter is known."""
+    blocks, more, deviation, centre, level, margin = 10, 18, 0.02, 0.006, 0.02, math.log1p(0.01)
+    source = numpy.random.default_rng(3)
+    truth = centre + source.normal(0, deviation / math.sqrt(blocks), 100_000)
+    rest = truth + source.normal(0, deviation / math.sqrt(more), 100_000)
+    final = (blocks * centre + more * rest) / (blocks + more)
+    half = stats.t.ppf(1 - level / 2, blocks + more - 1) * deviation / math.sqrt(blocks + more)
+    called = [verdicts.verdict(mean, mean - half, mean + half, margin) != verdicts.INCONCLUSIVE for mean in final]
+    assert decisions.chance(centre, deviation, blocks, more, level, margin) == pytest.approx(numpy.mean(called), abs=0.01)
+
+
+def test_without_scatter_the_chance_is_all_or_nothing():
+    assert decisions.chance(0.0, 0.0, 10, 10, 0.05, 0.01) == 1
+    assert decisions.chance(0.05, 0.0, 10, 10, 0.05, 0.01) == 1
