@@ -13,6 +13,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import base
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import (
     environment,
+    forecast,
     order,
     selection,
     settings as plan_settings,
@@ -21,7 +22,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_dire
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._host.text import utc_now
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import goals
+from ansible_collections.threadwise.smt.plugins.module_utils._looks import goals, verdicts
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner, telemetry
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import placement
@@ -246,7 +247,7 @@ class Plan:
         The host stays in the last arm. The caller restores it.
 
         Raises:
-            PlanError: no workload can be run on this host, or a block takes too long or is too large.
+            PlanError: no workload can be run on this host, the budget is too short for a verdict, or a block takes too long or is too large.
             ArmError: the host cannot be switched to an arm, or is not in it any more.
             RunDirectoryError: a file of the run cannot be written.
         """
@@ -254,6 +255,7 @@ class Plan:
             self._prepare()
             if not self.prepared:
                 raise PlanError(f"no workload can be run here: {'; '.join(sorted({skip['reason'] for skip in self.skipped}))}")
+            self._fit_budget()
             stopped: t.Optional[str] = None
             while stopped is None:
                 size = self.files.size()
@@ -281,6 +283,35 @@ class Plan:
                 self._record_left(workload.leave_arm())
             except (WorkloadError, runner.RunnerError, OSError) as error:
                 self._give_up(name, None, str(error))
+
+    def _fit_budget(self) -> None:
+        """See that the budget can lead to a verdict, and leave out what does not decide where it would not.
+
+        Raises:
+            PlanError: what decides does not fit. Nothing has been switched.
+        """
+        settings = self.settings
+        if settings["goal"] != goals.DECISION or (settings["blocks"] or verdicts.LEAST_BLOCKS) < verdicts.LEAST_BLOCKS:
+            return
+        planned = {
+            (item.workload, item.parameter, arm, item.placement): item for arm, items in self.items.items() for item in items if item.workload in self.prepared
+        }
+        deciding = self.goal.deciding(planned)
+        costs = [
+            forecast.Cost(item.workload, item.placement, self.prepared[item.workload].least_seconds(item.workers), key in deciding)
+            for key, item in planned.items()
+        ]
+        others = settings["settle_seconds"] * (len(self.outline.arms.names) - 1)
+        budget = settings["budget"] - self.elapsed()
+        error = forecast.too_short([cost for cost in costs if cost.decides], others, budget)
+        if error:
+            raise PlanError(error)
+        for place in forecast.left_out(costs, others, budget) if deciding else ():
+            for arm, items in self.items.items():
+                gone = [item for item in items if item.placement == place and (item.workload, item.parameter, arm, place) not in deciding]
+                self.items[arm] = [item for item in items if item not in gone]
+                for name in dict.fromkeys(item.workload for item in gone):
+                    self._skip(name, place, arm, f"left out, so that {verdicts.LEAST_BLOCKS} blocks of what decides fit into the budget")
 
     def _choose_placements(self, workload: PreparedWorkload) -> None:
         """Choose the placements of a workload in each arm, and record which ones are left out."""

@@ -23,6 +23,8 @@ SHARING = ((placements.CORES, placements.SIBLINGS), (placements.ONE_PER_CORE, pl
 Side = t.Tuple[str, str]
 # A workload and the value of its parameter.
 Measured = t.Tuple[str, t.Optional[float]]
+# A workload and the value of its parameter, an arm and a placement.
+Key = t.Tuple[str, t.Optional[float], str, str]
 # What was measured, and the candidate of a main comparison of it.
 Name = t.Tuple[Measured, Side]
 
@@ -106,6 +108,17 @@ class Goal:
     def rests(self, measured: Measured) -> bool:
         """Return whether a workload, at a value of its parameter, needs no more samples."""
         raise NotImplementedError
+
+    def deciding(self, planned: "t.Collection[Key]") -> "set[Key]":
+        """Return those of the planned samples of a block that the main comparisons need."""
+        found: set[Key] = set()
+        for measured in sorted({key[:2] for key in planned}, key=repr):
+            found.update(self._needed(measured, self._of_arms, planned) or self._needed(measured, self._of_sharing, planned)[:2])
+        return found
+
+    def _needed(self, measured: Measured, pairs: "t.Sequence[tuple[Side, Side]]", planned: "t.Container[Key]") -> "list[Key]":
+        keys = [[measured + self._sampled_as.get(side, side) for side in pair] for pair in pairs]
+        return [key for pair in keys if pair[0] != pair[1] and all(one in planned for one in pair) for key in pair]
 
     def _main(self) -> "dict[Name, Paired]":
         """Return the main comparisons that have blocks with both sides."""

@@ -152,6 +152,16 @@ class PreparedWorkload:
             return f"{len(workers)} workers of {self.declaration['name']} need {int(needed)} MB of memory, and {int(available)} MB are available"
         return None
 
+    def least_seconds(self, workers: "t.Sequence[t.Sequence[int]]") -> float:
+        """Return how long a sample takes at least, as far as calibration shows.
+
+        Args:
+            workers: the CPU list of each worker.
+        """
+        turns = len(workers) / max(1, len({cpu for cpus in workers for cpu in cpus}))
+        # A worker with several CPUs may have as many threads.
+        return self._alone * (max(1.0, turns) if all(len(cpus) == 1 for cpus in workers) else turns)
+
     def calibrate(self, alone: "t.Sequence[t.Sequence[int]]") -> str:
         """Determine the amount of work, and verify that the workload works.
 

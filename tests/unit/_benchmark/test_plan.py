@@ -525,3 +525,71 @@ def test_only_the_server_of_the_workload_that_is_sampled_runs(tmp_path, toggles)
     done, samples, _files = measured(tmp_path, dict(SETTINGS, workloads=[], custom=custom, blocks=2))
     assert done.skipped == [] and {sample["error"] for sample in samples} == {None}
     assert {sample["workload"] for sample in samples} == {"one", "other", "without"} and not running.exists()
+
+
+# Verdicts and budgets
+
+
+TWO_CPUS = pytest.mark.skipif(len(HERE) < 2, reason="needs two CPUs as siblings")
+# One worker for each core against both CPUs of the core that this machine is said to have.
+DECIDING = dict(SETTINGS, goal="decision", workloads=[], placements=["one_per_core", "all_threads"], blocks=None, budget=600)
+
+
+@TWO_CPUS
+def test_a_plan_stops_at_the_verdict_and_a_decided_workload_rests(tmp_path, toggles, monkeypatch):
+    wild = iter([1, 30, 2, 20, 3, 25, 1, 40] * 100)
+    add = goals.Goal.add
+
+    def noisy(goal, sample, value):
+        add(goal, sample, value * (next(wild) if sample["workload"] == "wild" else 1))
+
+    monkeypatch.setattr(goals.Goal, "add", noisy)
+    settings = dict(DECIDING, custom=[own("even", "echo rate 100"), own("wild", "echo rate 100")], blocks=6)
+    done, samples, files = measured(tmp_path, settings)
+    written = files.read("header.json")["plan"]
+    assert done.block == 6 and written["stopped"] == "blocks"
+    assert [(look["blocks"], look["share"]) for look in written["looks"]] == [(4, pytest.approx(4 / 6)), (5, pytest.approx(5 / 6)), (6, 1)]
+    assert [(one["workload"], one["blocks"]) for one in written["decided"]] == [("even", 4)]
+    assert max(sample["block"] for sample in samples if sample["workload"] == "even") == 3
+    assert max(sample["block"] for sample in samples if sample["workload"] == "wild") == 5
+    assert [event["detail"] for event in files.read_lines("events.jsonl") if event["event"] == "decided"] == [
+        f"even, smt_off, all_threads: {written['decided'][0]['outcome']} after 4 blocks"
+    ]
+
+
+@TWO_CPUS
+def test_a_plan_whose_comparisons_have_all_ended_stops_with_the_last_outcome(tmp_path, toggles):
+    done, _samples, files = measured(tmp_path, dict(DECIDING, custom=[own("even", "echo rate 100")]))
+    written = files.read("header.json")["plan"]
+    assert done.block == 4
+    assert written["stopped"] == written["decided"][0]["outcome"] in ("gain", "loss")
+    files.write("header.json", dict(done.header(smt_facts.gather(HostFs("/")), {}, "r"), plan={**done.header({}, {}, "r")["plan"], **written}))
+    assert results.parse(json.dumps(dict(files.result(), host="h")), "h")["plan"]["looks"] == written["looks"]
+
+
+@TWO_CPUS
+def test_a_budget_that_is_too_short_for_a_verdict_is_refused_before_anything_is_switched(tmp_path, toggles):
+    settings = dict(DECIDING, custom=[own("even", "echo rate 100")], settle_seconds=5, budget=10)
+    with pytest.raises(plan.PlanError, match=r"4 blocks, the least for a verdict, need 2[0-9] s and 10 blocks 5[0-9] s: .* nothing was switched"):
+        measured(tmp_path, settings)
+    assert toggles == []
+
+
+@TWO_CPUS
+@pytest.mark.parametrize("unasked", [{"goal": "precision", "blocks": 1}, {"blocks": 3}, {"placements": ["single"], "blocks": 1}])
+def test_a_budget_is_not_refused_where_no_verdict_is_asked_for(tmp_path, toggles, unasked):
+    settings = {**DECIDING, "custom": [own("even", "echo rate 100")], "settle_seconds": 0.3, "budget": 1, **unasked}
+    done, _samples, _files = measured(tmp_path, settings)
+    assert done.block >= 1
+
+
+@TWO_CPUS
+def test_what_does_not_decide_is_left_out_where_the_budget_is_short(tmp_path, toggles):
+    placements = ["single", "same_cpu", "siblings", "one_per_core", "all_threads"]
+    slow = own("slow", "sleep 0.2; echo rate 100")
+    settings = {**DECIDING, "custom": [slow], "placements": placements, "budget": 5}
+    done, samples, _files = measured(tmp_path, settings)
+    left = {(skip["placement"], skip["arm"]) for skip in done.skipped}
+    assert ("same_cpu", "smt_on") in left
+    assert all("4 blocks of what decides fit into the budget" in skip["reason"] for skip in done.skipped)
+    assert {sample["placement"] for sample in samples} <= {"single", "siblings", "one_per_core", "all_threads"}

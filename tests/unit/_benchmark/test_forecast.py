@@ -1,0 +1,44 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What fits into a budget."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import forecast
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
+
+# A second of each: ten seconds a block, forty for four blocks.
+COSTS = [forecast.Cost("gzip", place, 1.0, place == placements.ALL_THREADS) for place in (*placements.NAMES[:-1], "cpus_0_2", "free_3")]
+
+
+@pytest.mark.parametrize(
+    ("budget", "dropped"),
+    [
+        (40, []),
+        (36, ["remote_memory"]),
+        (29, ["remote_memory", "packages_2", "same_cpu"]),
+        (12, ["remote_memory", "packages_2", "same_cpu", "single", "siblings", "cores", "one_per_core"]),
+    ],
+)
+def test_what_does_not_decide_is_left_out_in_a_fixed_order(budget, dropped):
+    assert forecast.left_out(COSTS, 0.0, budget) == dropped
+
+
+def test_placements_of_users_are_left_out_last():
+    assert set(forecast.left_out(COSTS, 0.0, 4)[-2:]) == {"cpus_0_2", "free_3"}
+
+
+def test_what_decides_is_never_left_out():
+    assert placements.ALL_THREADS not in forecast.left_out(COSTS, 0.0, 0)
+
+
+def test_a_budget_that_is_too_short_is_named_with_what_would_do():
+    deciding = [cost for cost in COSTS if cost.decides]
+    assert forecast.too_short(deciding, 2.0, 12) is None
+    said = forecast.too_short(deciding, 2.0, 11.4)
+    assert said is not None and said.startswith(
+        "11 s are left of the budget, too few for a verdict: a block of what decides takes at least 3.0 s here, so 4 blocks"
+    )
+    assert "need 12 s and 10 blocks 30 s" in said
+    assert forecast.too_short([], 2.0, 1) is None
