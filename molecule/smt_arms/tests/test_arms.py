@@ -318,6 +318,6 @@ def test_check_mode_says_of_each_arm_what_it_would_do(host, before, arms, minute
     code, seen = controller.wait(), " ".join(log_of(run).read_text(encoding="utf-8").split())
     assert code == 0, seen
     for title, sentence in said.items():
-        told = re.search(rf"{re.escape(title)}, about {minutes} min in all: (.*?)(?=, about |$)", seen)
-        assert told and sentence in told[1], (title, seen)
+        found = re.search(rf"{re.escape(title)}, about {minutes} min in all: (.*?)(?=, about |$)", seen)
+        assert found and sentence in found[1], (title, seen)
     assert everything(host) == before
