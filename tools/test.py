@@ -48,6 +48,7 @@ LONG_SCENARIOS = (
     "smt_eval_faults",
     "smt_eval_boots",
     "smt_arms",
+    "smt_arms_truth",
     "smt_eval_boot_arms",
     "smt_workloads",
     "smt_policy",
@@ -201,7 +202,7 @@ def start(name: str) -> subprocess.Popen[bytes]:
     report = LOGS / f"{name}.xml"
     report.unlink(missing_ok=True)
     # Also the pytest that molecule starts for testinfra leaves its counts there.
-    environment = dict(os.environ, PYTEST_ADDOPTS=f"--junitxml={report}")
+    environment = dict(os.environ, PYTEST_ADDOPTS=f"{os.environ.get('PYTEST_ADDOPTS', '')} --junitxml={report}")
     with (LOGS / f"{name}.log").open("wb") as output:
         return subprocess.Popen(
             STEPS[name].command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True

@@ -77,6 +77,13 @@ def test_what_pytest_and_sanity_counted_is_added_up(run, tmp_path, capsys):
     assert capsys.readouterr().out.endswith("4 passed, 1 failed, 1 skipped\n")
 
 
+def test_options_for_pytest_from_the_environment_are_kept(run, tmp_path, monkeypatch, capsys):
+    (tmp_path / "test_two.py").write_text("def test_a(): pass\ndef test_b(): assert False\n", encoding="utf-8")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-k test_a")
+    assert run(steps.Step((sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)))) == 0
+    assert capsys.readouterr().out.endswith("2 passed, 0 failed, 0 skipped\n")
+
+
 def test_packages_that_are_missing_end_it_before_any_step(run, tmp_path, monkeypatch, capfd):
     installer = tmp_path / "tools" / "debian-packages.sh"
     installer.parent.mkdir()

@@ -8,10 +8,14 @@ import contextlib
 import json
 import os
 import pathlib
+import re
+import signal
 import subprocess
 import time
 
 import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import order
+from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms as vocabulary
 
 EPHEMERAL = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 RESULTS = EPHEMERAL / "results"
@@ -33,6 +37,8 @@ HELD_WORKLOAD = {
     "metric": {"name": "rate", "unit": "1/s", "better": "higher", "pattern": "rate ([0-9]+)"},
     "argv": ["sh", "-c", f"if [ -e {HOLD} ]; then touch {HELD}/$$; while [ -e {HOLD} ] && [ -e {HELD}/$$ ]; do sleep 0.2; done; fi; echo rate 100"],
 }
+# More than the database and the tests have committed, which half of the memory is not.
+OVERCOMMIT_RATIO = 90
 # However long it is held, the plan has time left, and it ends as soon as it knows enough.
 HELD_PLAN = {
     "smt_eval_workloads": [],
@@ -41,11 +47,13 @@ HELD_PLAN = {
     "smt_eval_affinity_conflicts": "warn",
     "smt_eval_budget": 7200,
     "smt_eval_settle_seconds": 0.2,
+    "smt_eval_overcommit_ratio": OVERCOMMIT_RATIO,
     "smt_eval_probe": "never",
 }
 OF_SMT = ["smt_on", "threads_per_core_2", "one_thread_per_core", "isolated"]
 OF_A_UNIT = ["as_found", {"one_thread_per_core": {"unit": DATABASE}}, {"smt_off_on": {"cpus": "4-7"}}]
-OF_MEMORY = ["as_found", "thp_never", "hugepages_16", "overcommit_always"]
+# As many as one evaluation may have.
+OF_MEMORY = ["smt_on", "overcommit_strict", "overcommit_always", "panic_on_oom", "hugepages_16", "thp_always", "thp_madvise", "thp_never"]
 # By arm: the CPUs online, and those that the workers run on.
 EXPECTED = {
     "smt_on": ("0-7", {0, 1, 2, 3, 4, 5, 6, 7}),
@@ -55,6 +63,16 @@ EXPECTED = {
     "as_found": ("0-7", {0, 1, 2, 3, 4, 5, 6, 7}),
     f"one_thread_per_core_unit_{DATABASE}": ("0-7", {0, 1, 2, 3, 4, 5, 6, 7}),
     "smt_off_on_cpus_4-7": ("0-4", {0, 1, 2, 3, 4}),
+}
+# By arm of the memory: what shows it, and as what.
+SHOWN = {
+    "overcommit_strict": ("sysctl -n vm.overcommit_memory vm.overcommit_ratio", f"2\n{OVERCOMMIT_RATIO}"),
+    "overcommit_always": ("sysctl -n vm.overcommit_memory", "1"),
+    "panic_on_oom": ("sysctl -n vm.panic_on_oom kernel.panic", "1\n60"),
+    "hugepages_16": ("sysctl -n vm.nr_hugepages", "16"),
+    "thp_always": (f"cat {HUGE}", "[always] madvise never"),
+    "thp_madvise": (f"cat {HUGE}", "always [madvise] never"),
+    "thp_never": (f"cat {HUGE}", "always madvise [never]"),
 }
 
 
@@ -87,6 +105,21 @@ def start(run, arms, *arguments, **changed):
     command = ["ansible-playbook", "--inventory", str(EPHEMERAL / "inventory"), "threadwise.smt.smt_eval", *arguments, "--extra-vars", json.dumps(variables)]
     with log_of(run).open("w", encoding="utf-8") as log:
         return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+
+
+def descendants(pid):
+    """Pids of a process's descendants: Ansible's workers have sessions of their own and outlive their parent."""
+    children = [int(child) for child in subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False).stdout.split()]
+    return [one for child in children for one in [*descendants(child), child]]
+
+
+def lose(controller):
+    """End a controller and all its processes, which get no chance to say so to the guest."""
+    for pid in [*descendants(controller.pid), controller.pid]:
+        # A worker may end by itself between the look and the kill.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    controller.wait()
 
 
 def result(run):
@@ -126,7 +159,9 @@ def everything(host):
         "cpusets": host.run(f"cd {GROUPS} && grep -r . --include=cpuset.cpus --include=cpuset.cpus.partition .").stdout,
         "systemd": host.run("find /run/systemd/system.control").stdout,
         "property": host.check_output("systemctl show -p AllowedCPUs %s", DATABASE),
-        "huge pages": host.check_output(f"cat {HUGE}; sysctl -n vm.nr_hugepages vm.overcommit_memory vm.overcommit_ratio vm.overcommit_kbytes"),
+        "huge pages": host.check_output(f"cat {HUGE}; sysctl -n vm.nr_hugepages"),
+        "memory": host.check_output("sysctl vm.overcommit_memory vm.overcommit_ratio vm.overcommit_kbytes vm.panic_on_oom kernel.panic"),
+        "boot files": host.check_output("find /etc/default /boot/grub/grub.cfg /boot/grub/grubenv -type f | sort | xargs sha256sum"),
     }
 
 
@@ -174,6 +209,9 @@ def see(host, arm, workers, before):
     assert host.check_output(f"cat {CPUS}/online") == online
     masks = [cpus(host.check_output(f"sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/{pid}/status")) for pid in workers]
     assert sorted(masks, key=sorted) == sorted(({cpu} for cpu in used), key=sorted)
+    if arm in SHOWN:
+        command, text = SHOWN[arm]
+        assert host.check_output(command) == text
     database = set(threads(host, DATABASE).values())
     if arm == "isolated":
         assert host.check_output(f"cat {PARTITION}/cpuset.cpus.partition") == "isolated"
@@ -181,22 +219,15 @@ def see(host, arm, workers, before):
         assert {str(pid) for pid in workers} < set(host.check_output(f"cat {PARTITION}/cgroup.procs").split())
     elif arm.startswith("one_thread_per_core_unit_"):
         assert database == {"0,4"} and set(threads(host, "pinned.service").values()) == {"5"}
-    elif arm == "thp_never":
-        assert host.check_output(f"cat {HUGE}").endswith("[never]")
-    elif arm == "hugepages_16":
-        assert host.check_output("sysctl -n vm.nr_hugepages") == "16"
-    elif arm == "overcommit_always":
-        assert host.check_output("sysctl -n vm.overcommit_memory") == "1"
     else:
         assert database == set(before["masks"][DATABASE]) or arm in ("threads_per_core_2", "smt_off_on_cpus_4-7")
 
 
 @pytest.mark.parametrize(("run", "arms"), [("smt", OF_SMT), ("unit", OF_A_UNIT), ("memory", OF_MEMORY)])
 def test_each_arm_of_an_evaluation_is_seen_in_the_guest_and_nothing_is_left(host, before, run, arms):
-    names = [arm if isinstance(arm, str) else "_".join([*arm, *next(iter(arm.values())), *map(str, next(iter(arm.values())).values())]) for arm in arms]
+    names = list(map(vocabulary.name_of, arms))
     with evaluation(host, run, arms) as controller:
-        # In the order of the first block, a row of a Williams design.
-        for arm in [names[place] for place in ([0, 1, 3, 2] if len(names) == 4 else [0, 1, 2])]:
+        for arm in order.of_block(names, 0):
             see(host, arm, stop_in(host, controller, run, arm), before)
             go_on(host)
     assert controller.returncode == 0, log_of(run).read_text(encoding="utf-8")
@@ -207,19 +238,38 @@ def test_each_arm_of_an_evaluation_is_seen_in_the_guest_and_nothing_is_left(host
     assert everything(host) == before
 
 
-@pytest.mark.parametrize("arm", [*OF_SMT, *OF_A_UNIT[1:], "hugepages_16", "thp_never"], ids=str)
+@pytest.mark.parametrize("arm", [*OF_SMT, *OF_A_UNIT[1:], *OF_MEMORY[1:5], "thp_never"], ids=vocabulary.name_of)
 def test_a_plan_that_is_killed_in_an_arm_leaves_nothing(host, before, arm):
     """Kill -9 of the plan itself: its watchdog restores the guest from what was saved."""
-    name = arm if isinstance(arm, str) else "_".join([*arm, *next(iter(arm.values())), *map(str, next(iter(arm.values())).values())])
+    name = vocabulary.name_of(arm)
     run = "killed-in-" + name.partition("@")[0]
-    arms = ["as_found", arm]
-    with evaluation(host, run, arms) as controller:
+    with evaluation(host, run, ["as_found", arm]) as controller:
         stop_in(host, controller, run, name)
         for pid in plans(host):
             host.run("kill -9 %s", pid)
         wait_until(lambda: everything(host) == before, log_of(run))
     assert controller.returncode != 0
     assert result(run)["outcome"] == "interrupted" and result(run)["restored"]["ok"], result(run)["restored"]
+
+
+@pytest.mark.parametrize("arm", ["threads_per_core_2", "isolated", OF_A_UNIT[1], "hugepages_16"], ids=vocabulary.name_of)
+def test_a_controller_that_is_lost_in_an_arm_leaves_a_plan_that_ends_and_restores(host, before, arm):
+    """Kill -9 of ansible-playbook and all its processes: the plan goes on without it, and the next evaluation fetches what it measured."""
+    name = vocabulary.name_of(arm)
+    run = "lost-in-" + name.partition("@")[0]
+    with evaluation(host, run, ["as_found", arm]) as controller:
+        workers = stop_in(host, controller, run, name)
+        lose(controller)
+        assert plans(host) and held(host) == workers
+        see(host, name, workers, before)
+    wait_until(lambda: not plans(host), log_of(run))
+    assert everything(host) == before
+    following = start(run + "-next", ["as_found", arm])
+    assert following.wait() == 0 and "fetched" in log_of(run + "-next").read_text(encoding="utf-8"), log_of(run + "-next").read_text(encoding="utf-8")
+    for one in (run, run + "-next"):
+        assert result(one)["outcome"] == "completed" and result(one)["restored"]["ok"], result(one)["restored"]
+        assert {sample["arm"] for sample in result(one)["samples"] if sample["ok"]} == {"as_found", name}
+    assert everything(host) == before
 
 
 def test_somebody_who_changes_the_guest_in_the_middle_ends_the_evaluation(host, before):
@@ -231,17 +281,43 @@ def test_somebody_who_changes_the_guest_in_the_middle_ends_the_evaluation(host, 
     assert everything(host) == before
 
 
-def test_check_mode_says_of_each_arm_what_it_would_do(host, before):
-    controller = start("checked", [*OF_SMT, *OF_A_UNIT[1:]], "--check")
-    code, seen = controller.wait(), log_of("checked").read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    ("arms", "minutes", "said"),
+    [
+        (
+            [*OF_SMT, *OF_A_UNIT[1:]],
+            20,
+            {
+                "SMT on": "all siblings are online",
+                "2 threads per core": "CPUs 2-3,6-7 go offline through cpuN/online, and come back",
+                "one thread per core for the workload": "the workers leave CPUs 1-3,5-7 to others",
+                "isolated": "runs alone on CPUs 4-7, in a cpuset partition; everything else has CPUs 0-3 only",
+                f"one thread per core for {DATABASE}": "has CPUs 0,4 only (AllowedCPUs), without CPUs 1-3,5-7",
+                "SMT off on CPUs 4-7": "is pinned to 5 alone",
+            },
+        ),
+        (
+            OF_MEMORY,
+            15,
+            {
+                "SMT on": "all siblings are online",
+                "strict overcommit": f"to vm.overcommit_ratio {OVERCOMMIT_RATIO}, vm.overcommit_memory 2",
+                "always overcommit": "vm.overcommit_memory 1",
+                "panic when out of memory": "makes the host panic and reboot after 60 s",
+                "16 huge pages": "vm.nr_hugepages is switched from 0 to 16",
+                "transparent huge pages: always": "is always, as it is now",
+                "transparent huge pages: madvise": "to madvise",
+                "transparent huge pages: never": "to never",
+            },
+        ),
+    ],
+)
+def test_check_mode_says_of_each_arm_what_it_would_do(host, before, arms, minutes, said):
+    run = f"checked-{minutes}"
+    controller = start(run, arms, "--check")
+    code, seen = controller.wait(), " ".join(log_of(run).read_text(encoding="utf-8").split())
     assert code == 0, seen
-    for title in (
-        "SMT on",
-        "2 threads per core",
-        "one thread per core for the workload",
-        "isolated",
-        f"one thread per core for {DATABASE}",
-        "SMT off on CPUs 4-7",
-    ):
-        assert f"{title}, about 20 min in all:" in seen, seen
-    assert "is pinned to 5 alone" in seen and everything(host) == before
+    for title, sentence in said.items():
+        found = re.search(rf"{re.escape(title)}, about {minutes} min in all: (.*?)(?=, about |$)", seen)
+        assert found and sentence in found[1], (title, seen)
+    assert everything(host) == before

@@ -51,6 +51,8 @@ class HugePages(Arm):
 
     def announcement(self) -> "list[str]":
         """Describe the switch."""
+        if self.is_as_found:
+            return [f"{memory_policy.HUGEPAGES} is {self._pages}, as it is now."]
         return [
             f"{memory_policy.HUGEPAGES} is switched from {self._found} to {self._pages}; other memory is not available as huge pages, nor they as other memory."
         ]

@@ -60,8 +60,9 @@ class _MemoryPolicy(Arm):
         """Describe which settings are switched."""
         present = ", ".join(f"{name} {self._found[name]}" for name in self._desired)
         other = ", ".join(f"{name} {value:d}" for name, value in self._desired.items())
+        switched = f"the memory policy is switched from the present one ({present}) to {other}."
         return [
-            f"the memory policy is switched from the present one ({present}) to {other}.",
+            f"the memory policy is {other}, as it is now." if self.is_as_found else switched,
             "A test process that requests too much memory is killed, in a cgroup of its own.",
         ]
 

@@ -152,3 +152,12 @@ def test_a_kernel_that_gives_fewer_pages_has_the_number_from_before_again(memory
 def test_a_kernel_without_transparent_huge_pages_says_so(memory):
     (memory.root / THP).unlink()
     assert "this kernel has no transparent huge pages" in possible(memory, "thp_never")["thp_never"]
+
+
+@pytest.mark.parametrize("name", ["thp_madvise", "hugepages_16", "overcommit_heuristic"])
+def test_an_arm_that_is_in_effect_already_announces_no_switch(memory, name):
+    said = selection.Arms(["thp_always", "overcommit_always", name], host(memory)).announcement(600)
+    (group,) = [line for line in said if line.startswith(selection.title(name))]
+    assert "as it is now" in group and "switched from" not in group
+    others = [line for line in said if "about 3 min in all" in line and line != group]
+    assert len(others) == 2 and all("is switched from" in line for line in others)
