@@ -138,6 +138,21 @@ def sides(before: t.Sequence[Block], after: t.Sequence[Block], better: str, rati
     return math.exp(middle - half), math.exp(middle + half)
 
 
+def interval(before: t.Sequence[Block], after: t.Sequence[Block], better: str, alpha: float) -> tuple[float, float | None, float | None]:
+    """Return the log-ratio of two sides and its interval at confidence ``1 - alpha``; the ends are None for one block.
+
+    Args:
+        before: as in :func:`compare`.
+        after: as in :func:`compare`.
+        better: as in :func:`compare`.
+        alpha: from 0 to 1, both excluded.
+
+    Raises:
+        SampleError: a value is not valid.
+    """
+    return _Samples(before, after, better).interval(alpha)
+
+
 def holm(p_values: t.Sequence[float]) -> list[float]:
     """Return p-values adjusted by Holm's step-down procedure, in the same order.
 
@@ -341,7 +356,7 @@ def _result(samples: _Samples, p_value: float, p_adjusted: float, alpha: float, 
         "n": samples.n,
         "margin": margin,
         "minimum_detectable": _minimum_detectable(low, high, samples.n, alpha, math.log1p(margin)),
-        "verdict": INCONCLUSIVE if low is None or high is None or samples.n < LEAST_BLOCKS else _verdict(centre, low, high, math.log1p(margin)),
+        "verdict": INCONCLUSIVE if low is None or high is None or samples.n < LEAST_BLOCKS else verdict_of(centre, low, high, math.log1p(margin)),
         "method": _method(samples),
         "p_value": p_value,
         "p_adjusted": p_adjusted,
@@ -366,8 +381,8 @@ def _minimum_detectable(low: float | None, high: float | None, n: int, alpha: fl
     return math.expm1(min(max(half + CLEARANCE * margin, margin) + error * _quantile(POWER, n - 1), 700.0))
 
 
-def _verdict(centre: float, low: float, high: float, margin: float) -> str:
-    """Return the verdict; all arguments are on the log scale, where the margin is symmetric."""
+def verdict_of(centre: float, low: float, high: float, margin: float) -> str:
+    """Return the verdict of a log-ratio and its interval; all arguments are on the log scale, where the margin is symmetric."""
     if -margin <= low and high <= margin:
         return EQUIVALENT
     if low > CLEARANCE * margin and centre > margin:
