@@ -207,6 +207,12 @@ options:
     description: Seconds the plan may take. It stops at the end of the last block that fits.
     type: int
     default: 300
+  shared_by:
+    description:
+      - How many hosts of one hardware class share O(budget), this one included. The plan takes its part of it, and longer, within O(budget), only until it
+        has 6 blocks.
+    type: int
+    default: 1
   margin:
     description:
       - The equivalence margin, as a share, from 0.0001 to 0.5. The plan stops before its budget is spent when it knows each workload's main comparison to this
@@ -423,6 +429,7 @@ SETTINGS = (
     "cpus",
     "response_limit",
     "budget",
+    "shared_by",
     "blocks",
     "margin",
     "sample_seconds",
@@ -479,6 +486,7 @@ def main() -> None:
             "cpus": {"type": "list", "elements": "list", "default": []},
             "response_limit": {"type": "dict", "default": {}},
             "budget": {"type": "int", "default": 300},
+            "shared_by": {"type": "int", "default": 1},
             "blocks": {"type": "int"},
             "margin": {"type": "float", "default": 0.01},
             "sample_seconds": {"type": "float", "default": 0.5},

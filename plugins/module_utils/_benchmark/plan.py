@@ -156,8 +156,8 @@ class Plan:
         outline: an Outline.
         settings: dict with ``workloads``, ``custom`` (the user's own commands), ``placements``, ``streams`` (numbers of streams, as texts that may be
             ranges), ``cpus`` (the CPUs of explicit placements), ``siblings`` (whose siblings count), ``response_limit`` ({workload: time with its unit}),
-            ``budget`` (seconds), ``blocks`` (their maximum number, or None), ``sample_seconds``, ``settle_seconds``, ``margin`` (the equivalence margin),
-            ``sources`` ({file name: C source}).
+            ``budget`` (seconds), ``shared_by`` (the number of hosts that share this budget), ``blocks`` (their maximum number, or None),
+            ``sample_seconds``, ``settle_seconds``, ``margin`` (the equivalence margin), ``sources`` ({file name: C source}).
 
     Attributes:
         files: the RunDirectory.
@@ -220,7 +220,7 @@ class Plan:
             "arms": self.outline.arms.described(),
             "arms_left_out": self.outline.arms.left_out,
             "plan": {
-                "seconds_budget": self.settings["budget"],
+                "seconds_budget": plan_settings.share(self.settings),
                 "sample_seconds": self.settings["sample_seconds"],
                 "settle_seconds": self.settings["settle_seconds"],
                 "blocks": self.settings["blocks"],
@@ -310,7 +310,9 @@ class Plan:
             return "nothing"
         if self.settings["blocks"] and self.block >= self.settings["blocks"]:
             return "blocks"
-        if self.elapsed() + longest > self.settings["budget"]:
+        # A host that measures a share of the work needs as many blocks for its part of a verdict as one that measures all of it.
+        enough = self.block >= stopping_rule.LEAST_BLOCKS
+        if self.elapsed() + longest > (plan_settings.share(self.settings) if enough else self.settings["budget"]):
             return "budget"
         if self.files.size() + self.largest > MOST_BYTES:
             return "size"
@@ -469,7 +471,7 @@ class Plan:
 
     def progress(self, phase: str) -> None:
         """Write the progress of the plan to progress.json, where the controller reads it."""
-        budget = self.settings["budget"]
+        budget = plan_settings.share(self.settings)
         share = self.elapsed() / budget
         if self.settings["blocks"] and self.block:
             share = max(share, self.block / self.settings["blocks"])

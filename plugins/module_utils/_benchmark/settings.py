@@ -44,6 +44,7 @@ def check_settings(settings: "t.Mapping[str, t.Any]") -> None:
     response_limit.in_seconds(settings["response_limit"], chosen(settings))
     limits: dict[str, tuple[float, float]] = {
         "budget": (1, 7 * 24 * 3600),
+        "shared_by": (1, 10000),
         "blocks": (1, 10000),
         "sample_seconds": (0.05, 600),
         "settle_seconds": (0, 600),
@@ -53,6 +54,15 @@ def check_settings(settings: "t.Mapping[str, t.Any]") -> None:
         value = settings[name]
         if value is not None and not least <= value <= most:
             raise SettingsError(f"{name} is {value}: it must be from {least} to {most}")
+
+
+def share(settings: "t.Mapping[str, t.Any]") -> int:
+    """Return the seconds that a plan takes: its part of the budget where several hosts of one class share the work of one.
+
+    Args:
+        settings: as for ``Plan``.
+    """
+    return -(-int(settings["budget"]) // int(settings["shared_by"]))
 
 
 def chosen(settings: "t.Mapping[str, t.Any]") -> "list[Workload]":
