@@ -162,7 +162,7 @@ class ActionModule(FetchingAction):
         for line in lines:
             display.display(f"{host}: {line}")
         if host == task_vars["ansible_play_batch"][0] and not self._task.check_mode:
-            end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=self._budget())
+            end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=self._budget() / int(self._task.args.get("shared_by") or 1))
             display.display(
                 f"The plan goes on until about {end:%H:%M} UTC, also after Ctrl-C. To end it and restore the hosts: "
                 "ansible-playbook threadwise.smt.smt_eval_stop, with the same options."

@@ -31,7 +31,7 @@ ARGUMENTS = {
     "licence_price": {"type": "float"},
     "_evaluated": {"type": "str"},
 }
-# Most hosts whose conclusion is shown.
+# Most hosts, and hardware classes, whose conclusion is shown.
 MOST_SHOWN = 20
 
 display = Display()
@@ -68,6 +68,11 @@ class ActionModule(ControllerAction):
             "files": built.written,
             "refused": [{"file": one.file, "reason": one.reason} for one in built.refused],
             "hosts": [{"host": row["host"], "recommendation": row["recommendation"], "sentence": row["sentence"]} for row in built.hosts],
+            "classes": [
+                {**{key: one[key] for key in ("hardware_class", "hosts", "recommendation")}, "sentence": hardware_classes.line(one)}
+                for one in built.classes
+                if one["hosts"] > 1
+            ],
         }
         self._show(result)
         if self._task.diff:
@@ -87,6 +92,11 @@ class ActionModule(ControllerAction):
             display.display(f"{row['host']}: {row['sentence']}")
         if len(hosts) > MOST_SHOWN:
             display.display(f"... and {len(hosts) - MOST_SHOWN} more hosts.")
+        classes = result["classes"]
+        for one in classes[:MOST_SHOWN]:
+            display.display(one["sentence"])
+        if len(classes) > MOST_SHOWN:
+            display.display(f"... and {len(classes) - MOST_SHOWN} more hardware classes.")
         display.display(f"The report: {result['index']}")
 
     @staticmethod

@@ -17,14 +17,19 @@ display = Display()
 class ActionModule(ControllerAction):
     """The action of smt_sample; makes no call on any host."""
 
-    arguments: t.ClassVar[t.Mapping[str, dict[str, t.Any]]] = {"results": {"type": "str", "required": True}, "size": {"type": "int", "required": True}}
+    arguments: t.ClassVar[t.Mapping[str, dict[str, t.Any]]] = {
+        "results": {"type": "str", "required": True},
+        "size": {"type": "int", "required": True},
+        "shared": {"type": "bool", "default": True},
+    }
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Do what the task is for."""
         shares = sample.choose({host: self._class(play["hostvars"][host].get(options["results"])) for host in play["ansible_play_hosts"]}, options["size"])
         for share in shares:
-            display.display(sample.sentence(share))
-        return {"changed": False, "measured": [host for share in shares for host in share.measured]}
+            display.display(sample.sentence(share, options["shared"]))
+        measured = {host: share.shared_by if options["shared"] else 1 for share in shares for host in share.measured}
+        return {"changed": False, "measured": list(measured), "shared_by": measured}
 
     @staticmethod
     def _class(registered: t.Any) -> str | None:

@@ -207,13 +207,19 @@ options:
     description: Seconds the plan may take. It stops at the end of the last block that fits.
     type: int
     default: 300
+  shared_by:
+    description:
+      - How many hosts of one hardware class share O(budget), this one included. The plan takes its part of it, and longer, within O(budget), only until it
+        has 6 blocks.
+    type: int
+    default: 1
   goal:
     description:
       - What the plan stops for before its budget is spent.
       - V(decision) looks at the samples after planned numbers of blocks, with levels that are adjusted for it. A workload is decided when its main
         comparison is a gain, a loss or equivalent, or when the rest of the budget could not decide it any more. It then rests.
       - V(precision) goes on until half the width of the interval of each workload's main comparison is at most O(margin). It never stops because of what a
-        comparison says.
+        comparison says. So does a plan that shares its budget with other hosts (O(shared_by)).
     type: str
     choices: [decision, precision]
     default: decision
@@ -433,6 +439,7 @@ SETTINGS = (
     "cpus",
     "response_limit",
     "budget",
+    "shared_by",
     "blocks",
     "goal",
     "margin",
@@ -490,6 +497,7 @@ def main() -> None:
             "cpus": {"type": "list", "elements": "list", "default": []},
             "response_limit": {"type": "dict", "default": {}},
             "budget": {"type": "int", "default": 300},
+            "shared_by": {"type": "int", "default": 1},
             "blocks": {"type": "int"},
             "goal": {"type": "str", "choices": list(goals.GOALS), "default": goals.DECISION},
             "margin": {"type": "float", "default": 0.01},

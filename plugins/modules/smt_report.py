@@ -124,6 +124,11 @@ hosts:
   returned: always
   type: list
   elements: dict
+classes:
+  description: Each hardware class of several hosts with C(hardware_class), C(hosts), C(recommendation) and C(sentence), about its hosts combined.
+  returned: always
+  type: list
+  elements: dict
 refused:
   description: Each file that could not be used, with C(file) and C(reason).
   returned: always

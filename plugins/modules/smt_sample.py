@@ -9,8 +9,8 @@ short_description: Which hosts of each hardware class are measured
 version_added: 0.1.0
 description:
   - Used by the playbook C(threadwise.smt.smt_eval); not to be called directly.
-  - Chooses the first hosts of each hardware class among the hosts of the play, and shows which hosts they represent. Hosts without a known class represent
-    no other host. Run it once.
+  - Chooses the first hosts of each hardware class among the hosts of the play, and shows which hosts they represent and for how long each is measured. Hosts
+    without a known class represent no other host. Run it once.
 options:
   results:
     description: Name of the variable in which the result of M(threadwise.smt.smt_facts) was registered.
@@ -20,6 +20,10 @@ options:
     description: How many hosts of each class are measured.
     type: int
     required: true
+  shared:
+    description: Whether the measured hosts of a class share the work of one.
+    type: bool
+    default: true
 extends_documentation_fragment:
   - threadwise.smt.attributes.controller
 attributes:
@@ -49,4 +53,9 @@ measured:
   type: list
   elements: str
   sample: [web1, web2, db1]
+shared_by:
+  description: How many hosts share the work of one with each of them, itself included.
+  returned: success
+  type: dict
+  sample: {web1: 2, web2: 2, db1: 1}
 """

@@ -83,7 +83,7 @@ def fleet_fixture(tmp_path_factory):
         }
         rows.append({**row, "host": f"web{number:04d}", "page": f"web{number:04d}.html", "hardware_class": f"class-{number % 7}", "workloads": workloads})
     directory = tmp_path_factory.mktemp("fleet")
-    (directory / "index.html").write_text(fleet_page.render(rows, [], 0.01, 0.95), encoding="utf-8")
+    (directory / "index.html").write_text(fleet_page.render(rows, [], hardware_classes.by_class(rows, 0.01, 0.95)), encoding="utf-8")
     return directory
 
 

@@ -224,3 +224,16 @@ def test_a_sample_of_each_class_is_measured_and_speaks_for_the_others(tmp_path):
     assert code == 0, seen
     assert "one measured, for one, two, three." in seen
     assert [path.name for path in (tmp_path / "smt_eval_results/s").glob("*.json") if path.name != "results.json"] == ["one.json"]
+
+
+def test_hosts_of_a_class_share_the_work_of_one_and_say_so_before_the_start(tmp_path):
+    hosts = {name: {"ansible_connection": "local", "ansible_python_interpreter": sys.executable} for name in ("one", "two", "three")}
+    (tmp_path / "inventory.json").write_text(json.dumps({"all": {"hosts": hosts}}))
+    options = dict(SHORT, smt_eval_run="s", smt_eval_sample=2, smt_eval_budget=60)
+    code, seen = play(tmp_path, "threadwise.smt.smt_eval", "--check", inventory="inventory.json", **options)
+    assert code == 0, seen
+    assert "one, two measured, for one, two, three. Each measures for 1/2 of smt_eval_budget, and longer only until it has 6 blocks." in seen
+    for host in ("one", "two"):
+        assert f"{host}: 2 hosts of this hardware class share the work of one: this one measures for about 30 s of about 60 s, and longer only" in seen
+        assert f"{host}: The placements that exist on this host will be measured for about 30 s." in seen
+    assert "three: " not in seen.replace("[three]", "")

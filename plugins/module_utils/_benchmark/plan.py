@@ -157,8 +157,8 @@ class Plan:
         outline: an Outline.
         settings: dict with ``workloads``, ``custom`` (the user's own commands), ``placements``, ``streams`` (numbers of streams, as texts that may be
             ranges), ``cpus`` (the CPUs of explicit placements), ``siblings`` (whose siblings count), ``response_limit`` ({workload: time with its unit}),
-            ``goal`` (one of ``goals.GOALS``), ``budget`` (seconds), ``blocks`` (their maximum number, or None), ``sample_seconds``, ``settle_seconds``,
-            ``margin`` (the equivalence margin), ``sources`` ({file name: C source}).
+            ``goal`` (one of ``goals.GOALS``), ``budget`` (seconds), ``shared_by`` (the number of hosts that share this budget), ``blocks`` (their maximum
+            number, or None), ``sample_seconds``, ``settle_seconds``, ``margin`` (the equivalence margin), ``sources`` ({file name: C source}).
 
     Attributes:
         files: the RunDirectory.
@@ -194,7 +194,7 @@ class Plan:
         self.placements = {arm: outline.placements(arm) for arm in outline.arms.names}
         self.recorder = telemetry.Recorder(outline.topology.cores)
         better = {workload["name"]: workload["metrics"][0]["better"] for workload in plan_settings.chosen(settings)}
-        self.goal = goals.goal(settings["goal"], settings["margin"], self.placements, better)
+        self.goal = goals.goal(plan_settings.goal(settings), settings["margin"], self.placements, better)
         self.others = 0.0
         self.last: t.Optional[dict[str, t.Any]] = None
         self.block = 0
@@ -224,12 +224,12 @@ class Plan:
             "arms": self.outline.arms.described(),
             "arms_left_out": self.outline.arms.left_out,
             "plan": {
-                "seconds_budget": self.settings["budget"],
+                "seconds_budget": plan_settings.share(self.settings),
                 "sample_seconds": self.settings["sample_seconds"],
                 "settle_seconds": self.settings["settle_seconds"],
                 "blocks": self.settings["blocks"],
                 "margin": self.settings["margin"],
-                "goal": self.settings["goal"],
+                "goal": plan_settings.goal(self.settings),
                 "order": order.DESCRIPTION,
                 "boots": None,
                 "confounded": False,
@@ -291,7 +291,7 @@ class Plan:
             PlanError: what decides does not fit. Nothing has been switched.
         """
         settings = self.settings
-        if settings["goal"] != goals.DECISION or (settings["blocks"] or verdicts.LEAST_BLOCKS) < verdicts.LEAST_BLOCKS:
+        if plan_settings.goal(settings) != goals.DECISION or (settings["blocks"] or verdicts.LEAST_BLOCKS) < verdicts.LEAST_BLOCKS:
             return
         planned = {
             (item.workload, item.parameter, arm, item.placement): item for arm, items in self.items.items() for item in items if item.workload in self.prepared
@@ -349,8 +349,10 @@ class Plan:
     def _more_blocks(self) -> "tuple[int, str]":
         """Return how many more blocks are possible, and what limits them: ``blocks``, ``budget`` or ``size``."""
         seconds = sum(cost for measured, cost in self.costs.items() if measured is None or not self.goal.rests(measured))
+        # A host that measures a share of the work needs as many blocks for its part of a verdict as one that measures all of it.
+        enough = self.block >= verdicts.LEAST_BLOCKS_RANKED
         limits = {
-            "budget": (self.settings["budget"] - self.elapsed()) / max(seconds, 0.001),
+            "budget": ((plan_settings.share(self.settings) if enough else self.settings["budget"]) - self.elapsed()) / max(seconds, 0.001),
             "size": (MOST_BYTES - self.files.size()) / max(self.largest, 1),
         }
         if self.settings["blocks"]:
@@ -525,7 +527,7 @@ class Plan:
 
     def progress(self, phase: str) -> None:
         """Write the progress of the plan to progress.json, where the controller reads it."""
-        budget = self.settings["budget"]
+        budget = plan_settings.share(self.settings)
         share = self.elapsed() / budget
         if self.settings["blocks"] and self.block:
             share = max(share, self.block / self.settings["blocks"])

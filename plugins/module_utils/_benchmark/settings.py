@@ -47,6 +47,7 @@ def check_settings(settings: "t.Mapping[str, t.Any]") -> None:
         raise SettingsError(f"goal is {settings['goal']}: it must be {' or '.join(goals.GOALS)}")
     limits: dict[str, tuple[float, float]] = {
         "budget": (1, 7 * 24 * 3600),
+        "shared_by": (1, 10000),
         "blocks": (1, 10000),
         "sample_seconds": (0.05, 600),
         "settle_seconds": (0, 600),
@@ -56,6 +57,24 @@ def check_settings(settings: "t.Mapping[str, t.Any]") -> None:
         value = settings[name]
         if value is not None and not least <= value <= most:
             raise SettingsError(f"{name} is {value}: it must be from {least} to {most}")
+
+
+def share(settings: "t.Mapping[str, t.Any]") -> int:
+    """Return the seconds that a plan takes: its part of the budget where several hosts of one class share the work of one.
+
+    Args:
+        settings: as for ``Plan``.
+    """
+    return -(-int(settings["budget"]) // int(settings["shared_by"]))
+
+
+def goal(settings: "t.Mapping[str, t.Any]") -> str:
+    """Return what a plan stops for. Hosts that share the work of one are decided together: one that stopped at a verdict of its own would bias that of all.
+
+    Args:
+        settings: as for ``Plan``.
+    """
+    return goals.PRECISION if settings["shared_by"] > 1 else str(settings["goal"])
 
 
 def chosen(settings: "t.Mapping[str, t.Any]") -> "list[Workload]":

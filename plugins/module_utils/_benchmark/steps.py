@@ -23,6 +23,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import state_
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._host.locks import HostLock, HostLockError
 from ansible_collections.threadwise.smt.plugins.module_utils._host.text import utc_now
+from ansible_collections.threadwise.smt.plugins.module_utils._looks import verdicts
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache, source as sibling_source
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import restore as smt_restore, state as smt_state, watchdog
@@ -96,7 +97,13 @@ def announcement(host: "t.Mapping[str, t.Any]", outline: plan.Outline, settings:
     )
     about_siblings: t.Optional[str] = sibling_source.described(outline.topology) or sibling_cache.disagreement(host["measured"])
     sentences = [summary, *([about_siblings] if about_siblings else [])]
-    return [*sentences, *outline.arms.announcement(settings["budget"])]
+    share = plan_settings.share(settings)
+    if settings["shared_by"] > 1:
+        sentences.append(
+            f"{settings['shared_by']} hosts of this hardware class share the work of one: this one measures for {selection.length(share)} of "
+            f"{selection.length(settings['budget'])}, and longer only until it has {verdicts.LEAST_BLOCKS_RANKED} blocks."
+        )
+    return [*sentences, *outline.arms.announcement(share)]
 
 
 def _known(value: object) -> object:
@@ -173,7 +180,7 @@ def measure(name: str, settings: "t.Mapping[str, t.Any]") -> "dict[str, str | No
         # After a reboot another process can have the same pid.
         files.write("boot.json", state_file.boot_id(HostFs("/")))
         # From here on the controller can see whether the process of the plan exists.
-        files.write("progress.json", {"phase": "starting", "block": 1, "fraction": 0.0, "seconds_left": settings["budget"]}, lasting=False)
+        files.write("progress.json", {"phase": "starting", "block": 1, "fraction": 0.0, "seconds_left": plan_settings.share(settings)}, lasting=False)
         files.write("state.json", saved)
         host_watchdog = watchdog.Watchdog(
             "/",

@@ -10,7 +10,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._looks.ranks import
 
 FUTILE = "futile"
 
-# Whoever is told that the rest is not worth it shall be wrong with at most this probability.
+# A plan that stops because the rest is not worth it may be wrong with at most this probability.
 LEAST_CHANCE = 0.05
 # With fewer blocks the scatter is not known well enough to say that more blocks would not help.
 LEAST_BLOCKS_FUTILE = 8

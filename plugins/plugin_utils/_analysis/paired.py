@@ -142,6 +142,21 @@ def sides(before: t.Sequence[Block], after: t.Sequence[Block], better: str, rati
     return math.exp(middle - half), math.exp(middle + half)
 
 
+def interval(before: t.Sequence[Block], after: t.Sequence[Block], better: str, alpha: float) -> tuple[float, float | None, float | None]:
+    """Return the log-ratio of two sides and its interval at confidence ``1 - alpha``; the ends are None for one block.
+
+    Args:
+        before: as in :func:`compare`.
+        after: as in :func:`compare`.
+        better: as in :func:`compare`.
+        alpha: from 0 to 1, both excluded.
+
+    Raises:
+        SampleError: a value is not valid.
+    """
+    return _Samples(before, after, better).interval(alpha)
+
+
 def holm(p_values: t.Sequence[float]) -> list[float]:
     """Return p-values adjusted by Holm's step-down procedure, in the same order.
 

@@ -17,9 +17,9 @@ from statistics import median
 from ansible_collections.threadwise.smt.plugins.module_utils._looks import decisions
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache, source as sibling_source
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, exposure, paired, smt_metrics, streams
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired, smt_metrics, streams
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison, Result
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import outcomes
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import exposure, outcomes
 
 ON, OFF, EITHER = "on", "off", "either"
 BY_WORKLOAD, UNDECIDED, NOT_COMPARED = outcomes.BY_WORKLOAD, outcomes.UNDECIDED, outcomes.NOT_COMPARED

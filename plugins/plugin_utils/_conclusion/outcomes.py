@@ -12,11 +12,13 @@ import dataclasses
 import itertools
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, streams
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, pooled, streams
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison, Result
 
 BY_WORKLOAD, UNDECIDED, NOT_COMPARED = "by_workload", "undecided", "not_compared"
 WORSE, BETTER, EQUAL = "worse", "better", "equal"
+# Of a hardware class only.
+HOSTS_DISAGREE = pooled.HOSTS_DISAGREE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,19 +44,19 @@ class Standing:
 
 
 def outcome(group: t.Sequence[Comparison]) -> str:
-    """Combine the verdicts of comparisons: ``worse``, ``better``, ``equal``, ``by_workload``, ``undecided`` or ``not_compared``."""
+    """Combine the verdicts of comparisons: ``worse``, ``better``, ``equal``, ``by_workload``, ``undecided``, ``not_compared`` or ``hosts_disagree``."""
     verdicts = {one["verdict"] for one in group}
     if not verdicts:
         return NOT_COMPARED
     if any(one["confounded"] for one in group):
         return UNDECIDED
+    if HOSTS_DISAGREE in verdicts:
+        return HOSTS_DISAGREE
     if {"gain", "loss"} <= verdicts:
         return BY_WORKLOAD
     if "inconclusive" in verdicts:
         return UNDECIDED
-    if "loss" in verdicts:
-        return WORSE
-    return BETTER if "gain" in verdicts else EQUAL
+    return WORSE if "loss" in verdicts else BETTER if "gain" in verdicts else EQUAL
 
 
 def deciding(comparisons: t.Sequence[Comparison], curves: t.Iterable[streams.Curve]) -> list[Comparison]:

@@ -12,9 +12,9 @@ import dataclasses
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, exposure, streams
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, streams
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison, Result
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, outcomes
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, exposure, outcomes
 
 
 @dataclasses.dataclass(frozen=True)

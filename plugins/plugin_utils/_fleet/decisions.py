@@ -3,7 +3,8 @@
 """The decisions that collected evaluations allow for each hardware class, with their hosts and age.
 
 Hosts are not trusted. Each host of a class counts once, by its latest run with a comparison, and all hosts must agree: a host with false results can
-prevent a decision, but cannot overrule the others. The time of a run is the one that the controller recorded when it fetched the result.
+prevent a decision, but cannot overrule the others. What hosts leave open by themselves, such as those that share the work of one, is decided by all of them
+combined (:mod:`pooled`), where no host says otherwise. The time of a run is the one that the controller recorded when it fetched the result.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import typing as t
 from pathlib import Path
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, pooled
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import policy
@@ -25,6 +26,9 @@ MOST_RUNS = 10_000
 # Clocks synchronised by NTP differ by less.
 AHEAD = datetime.timedelta(minutes=5)
 NAMED = 3
+
+# What of a comparison is kept to be combined with those of other hosts.
+COMBINED = ("baseline_value", "candidate_value", "better", "confounded", "ratio", "ci_low", "ci_high", "n", "interval_confidence", "verdict")
 
 STATES = {conclusion.ON: policy.ENABLED, conclusion.OFF: policy.DISABLED, conclusion.EITHER: policy.ANY}
 
@@ -43,6 +47,7 @@ class Conclusion:
         hardware_class: of the host.
         choice: from :func:`recommendation.recommend`.
         sentence: the conclusion as text.
+        workloads: title of each workload -> its comparison of SMT off against SMT on.
         at: time when the controller fetched it, else the end of the run by the host's clock (aware), or None.
     """
 
@@ -51,6 +56,7 @@ class Conclusion:
     hardware_class: str
     choice: str
     sentence: str
+    workloads: t.Mapping[str, host_comparisons.Comparison]
     at: datetime.datetime | None
 
 
@@ -79,6 +85,7 @@ def conclude(result: host_comparisons.Result, now: datetime.datetime) -> Conclus
         hardware_class,
         choice,
         conclusion.conclude(result, comparisons)["sentence"],
+        {one["title"]: {name: one[name] for name in COMBINED} for one in host_comparisons.of_smt(comparisons)},
         _moment(result, "collected") or _moment(result, "finished") or _moment(result, "started"),
     )
 
@@ -129,11 +136,26 @@ def _decide(latest: list[Conclusion], now: datetime.datetime) -> dict[str, t.Any
     sentence = counted[0].sentence
     if len(sides) > 1:
         sentence = "Its hosts do not agree: " + ", ".join(f"{one.host} says {one.choice}" for one in counted[: NAMED * 2]) + "."
+    open_ones = [one.host for one in counted if one.choice == conclusion.UNDECIDED]
+    if decision is None and open_ones:
+        together, figures = _together(counted)
+        if sides <= {conclusion.UNDECIDED, together}:
+            decision = STATES.get(together)
+        if decision is not None:
+            sentence = f"Its {len(counted)} hosts combined, of which {_named(open_ones)} {'are' if len(open_ones) > 1 else 'is'} undecided alone: {figures}."
     times = [one.at for one in counted if one.at is not None]
     age = None if len(times) < len(counted) else max(0, (now - min(times)).days)
     hosts = sorted(one.host for one in counted)
     runs = list(dict.fromkeys(one.run for one in counted))
     return {"decision": decision, "whose": _source(hosts, runs, age), "sentence": sentence, "hosts": hosts, "runs": runs, "age_days": age}
+
+
+def _together(counted: t.Sequence[Conclusion]) -> tuple[str, str]:
+    """Return what the hosts of a class say combined, and the change of each workload with SMT off."""
+    titles = list(dict.fromkeys(title for one in counted for title in one.workloads))
+    judged = pooled.combine_family([{one.host: one.workloads[title] for one in counted if title in one.workloads} for title in titles])
+    figures = [f"{title} {conclusion.signed(one['ratio'], one)} with SMT off ({one['verdict']})" for title, one in zip(titles, judged)]
+    return conclusion.recommendation(judged), ", ".join(figures)
 
 
 def _source(hosts: list[str], runs: list[str], age: int | None) -> str:

@@ -1,10 +1,12 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A sample of a fleet: the first hosts of each hardware class are measured and represent the others."""
+"""A sample of a fleet: the first hosts of each hardware class share the work of one, and represent the others."""
 
 from __future__ import annotations
 
 import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._looks import verdicts
 
 
 class Share(t.NamedTuple):
@@ -19,6 +21,11 @@ class Share(t.NamedTuple):
     hardware_class: str | None
     measured: tuple[str, ...]
     hosts: tuple[str, ...]
+
+    @property
+    def shared_by(self) -> int:
+        """How many hosts share the work of one: those of a class whose results are combined."""
+        return 1 if self.hardware_class is None else len(self.measured)
 
 
 def choose(classes: t.Mapping[str, str | None], size: int) -> list[Share]:
@@ -38,9 +45,17 @@ def choose(classes: t.Mapping[str, str | None], size: int) -> list[Share]:
     return [Share(name, tuple(hosts[name][:size]), tuple(hosts[name])) for name in names]
 
 
-def sentence(share: Share) -> str:
-    """Say which hosts of a class are measured, and whom they represent."""
+def sentence(share: Share, shared: bool) -> str:
+    """Say which hosts of a class are measured, for how long, and whom they represent.
+
+    Args:
+        share: the hosts of a class.
+        shared: whether hosts of one class share the work.
+    """
     measured = ", ".join(share.measured)
     if share.hardware_class is None:
         return f"Hardware class not known: {measured} measured, for no other host."
-    return f"{share.hardware_class}: {measured} measured, for {', '.join(share.hosts)}."
+    said = f"{share.hardware_class}: {measured} measured, for {', '.join(share.hosts)}."
+    if not shared or share.shared_by == 1:
+        return said
+    return f"{said} Each measures for 1/{share.shared_by} of smt_eval_budget, and longer only until it has {verdicts.LEAST_BLOCKS_RANKED} blocks."

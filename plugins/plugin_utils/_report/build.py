@@ -23,12 +23,12 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, exposure, machines, paired, streams, usage
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, machines, paired, streams, usage
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, recommendation
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, exposure, recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, hardware_classes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import registry
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Format, FormatError, Host, Refused
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Ending, Format, FormatError, Host, Refused
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
     comparison as comparison_page,
     fleet as fleet_page,
@@ -80,6 +80,7 @@ class Built:
         written: the files that were written, or would be.
         refused: the results that could not be used.
         hosts: the overview's row of each host.
+        classes: what holds for each hardware class, from :func:`hardware_classes.by_class`.
         summary: the old and the new text of summary.md.
         missing: sentences about what is not made as it would be with all recommended packages, and about files that could not be made.
     """
@@ -87,6 +88,7 @@ class Built:
     written: list[str]
     refused: list[Refused]
     hosts: list[hardware_classes.Row]
+    classes: list[dict[str, t.Any]]
     summary: tuple[str, str]
     missing: list[str]
 
@@ -134,8 +136,9 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
             whole.add(made)
         # Before the first chart: the libraries of both take more than a hundred megabytes, and those of the formats free them.
         missing += whole.finish(keep)
+        classes = hardware_classes.by_class(rows, settings.margin, settings.confidence)
         if not alone or refused:
-            keep(INDEX, fleet_page.render(rows, refused, settings.margin, settings.confidence))
+            keep(INDEX, fleet_page.render(rows, refused, classes))
         if settings.before:
             keep(
                 COMPARISON,
@@ -147,8 +150,8 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
         if later:
             keep("charts.js", charts.browser_script())
         before = result_files.read_text(run_dir / "summary.md") or ""
-        whole.close(refused, keep)
-        return Built(written.paths, refused, rows, (before, whole.text("summary.md")), missing)
+        whole.close(Ending(refused, classes), keep)
+        return Built(written.paths, refused, rows, classes, (before, whole.text("summary.md")), missing)
 
 
 def left_out() -> str | None:
@@ -371,11 +374,11 @@ class _Whole:
                     missing.append(str(error))
         return missing
 
-    def close(self, refused: t.Sequence[Refused], keep: t.Callable[[str, t.IO[bytes]], None]) -> None:
-        """Make the other files, which end with the results that are not used."""
+    def close(self, ending: Ending, keep: t.Callable[[str, t.IO[bytes]], None]) -> None:
+        """Make the other files."""
         for one in self._formats:
             if not one.finish:
-                self._write(one, one.tail(refused))
+                self._write(one, one.tail(ending))
                 keep(one.name, self._held[one.name])
 
     def text(self, name: str) -> str:

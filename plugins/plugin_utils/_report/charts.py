@@ -38,6 +38,7 @@ VERDICTS = {
     "loss": ("var(--loss)", "triangle-left"),
     "equivalent": ("var(--even)", "square"),
     "inconclusive": ("var(--unsure)", "circle"),
+    "hosts_disagree": ("var(--unsure)", "cross"),
 }
 # The look of a row of a forest plot that stands for what the rows below it are compared with.
 BASELINE = "baseline"

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Many hosts' conclusions -> what holds for a hardware class, how its hosts differ, and which of them stand out.
 
-The host is the unit of replication: a class of hundred hosts has hundred values, however many samples each of them took. A class is judged by the same
-rules as one host (:mod:`paired`), with hosts in the place of blocks.
+The host is the unit of replication: a class of hundred hosts has hundred values, however many samples each of them took. The blocks of its hosts are
+combined with the host as a random effect (:mod:`pooled`). Where hosts disagree, that is the result of the class.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ else:
 
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import selection
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired, pooled
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, outcomes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import boot_plan
@@ -31,6 +31,10 @@ LEAST_HOSTS_FOR_OUTLIERS = 5
 FENCE = 1.5
 ENVIRONMENT = ("kernel", "cmdline", "cpu_model", "microcode", "governor", "hypervisor")
 MOST_TEXT = 300
+# Hosts that a sentence names for each verdict; it counts the others.
+NAMED = 3
+# Comparisons that a line about a class has; it counts the others.
+MOST_COMPARISONS = 3
 # Title of arms that this collection does not know: untrusted hosts could send thousands of names.
 UNKNOWN_ARM = "another arm"
 
@@ -39,7 +43,20 @@ Row = dict[str, t.Any]
 
 def row(summary: dict[str, t.Any], page: str) -> Row:
     """Return the overview's row of one host, small enough for thousands: its conclusion and its comparisons of the whole machine."""
-    keep = ("effect", "ratio", "ci_low", "ci_high", "verdict", "baseline_value", "candidate_value", "better", "margin", "confounded")
+    keep = (
+        "effect",
+        "ratio",
+        "ci_low",
+        "ci_high",
+        "verdict",
+        "baseline_value",
+        "candidate_value",
+        "better",
+        "margin",
+        "confounded",
+        "n",
+        "interval_confidence",
+    )
     recommended = summary["recommendation"]
     arm_titles = list(dict.fromkeys(_arm_title(arm["name"]) for arm in recommended["arms"]))
     subject = None if summary["concerns_smt"] else " and ".join(arm_titles)
@@ -134,8 +151,8 @@ def by_class(rows: t.Sequence[Row], margin: float, confidence: float) -> list[di
 
     Returns:
         ``{hardware_class, subject, hosts, recommendation, title, counts (title -> hosts), vulnerable, reboot_required, workloads}`` each; each
-        workload is ``{workload, title, ratios, least, most, deviation, outliers (host -> ratio), ...fields of smt_compare}`` with hosts as blocks;
-        ``deviation`` is the standard deviation of the hosts' log-ratios, None for one host.
+        workload is ``{workload, title, name, of_smt, ratios, least, most, outliers (host -> ratio), sentence, confounded, ...fields of
+        pooled.combine_family}``; ``recommendation`` is also ``hosts_disagree``; ``sentence`` is about the hosts: how they differ, or who disagrees.
     """
     classes: dict[tuple[str | None, str | None], list[Row]] = {}
     for one in rows:
@@ -150,13 +167,7 @@ def _class(name: str | None, subject: str | None, members: t.Sequence[Row], marg
         counts[one["title"]] = counts.get(one["title"], 0) + 1
     found = list(dict.fromkeys(key for one in members for key in one["workloads"]))
     hosts = {key: [(one["host"], one["workloads"][key]) for one in members if key in one["workloads"]] for key in found}
-    family = [
-        ([one["baseline_value"] for _host, one in hosts[key]], [one["candidate_value"] for _host, one in hosts[key]], hosts[key][0][1]["better"])
-        for key in found
-    ]
-    # The order of boots is the same on all hosts: more hosts do not separate the change from the reboot.
-    confounded = [any(one["confounded"] for _host, one in hosts[key]) for key in found]
-    judged = [{**one, "confounded": mixed} for one, mixed in zip(paired.compare_family(family, margin, confidence), confounded)]
+    judged = pooled.combine_family([dict(hosts[key]) for key in found], margin, confidence)
     first = [hosts[key][0][1] for key in found]
     recommendation = conclusion.recommendation([one for one, about in zip(judged, first) if about["of_smt"]])
     others = [{**one, "effect": about["effect"]} for one, about in zip(judged, first) if not about["of_smt"]]
@@ -169,20 +180,66 @@ def _class(name: str | None, subject: str | None, members: t.Sequence[Row], marg
         "title": _conclusion_title(subject, recommendation, others),
         "vulnerable": sum(1 for one in members if one["vulnerable"]),
         "reboot_required": sum(1 for one in members if one["reboot_required"]),
-        "workloads": [{**_spread(key, hosts[key]), **one} for key, one in zip(found, judged)],
+        "workloads": [{**_spread(key, hosts[key]), **one, "sentence": sentence(one)} for key, one in zip(found, judged)],
     }
+
+
+def sentence(one: t.Mapping[str, t.Any]) -> str:
+    """Say how the hosts of a class differ in a workload, or which of them disagree.
+
+    Args:
+        one: as from :func:`pooled.combine_family`.
+    """
+    if one["verdict"] == pooled.HOSTS_DISAGREE:
+        return f"Its hosts disagree: {'; '.join(f'{verdict} on {named(hosts)}' for verdict, hosts in one['said'].items())}."
+    if one["n"] < pooled.LEAST_HOSTS:
+        return "One host, which speaks for itself only: how the hosts of its class differ is not known."
+    if one["tau"] is None:
+        return "How much its hosts differ is not known: they have too few blocks."
+    chance = ", which may be chance" if one["heterogeneity"]["p_adjusted"] > 1 - one["confidence"] else ""
+    differ = f"Hosts differ by {conclusion.percent(one['tau'])}{chance}." if one["tau"] > 0 else "Its hosts differ no more than their own noise explains."
+    if one["verdict"] != paired.INCONCLUSIVE or one["n"] >= paired.LEAST_BLOCKS or [len(hosts) for hosts in one["said"].values()] != [one["n"]]:
+        return differ
+    return f"{differ} Each of the {one['n']} says {next(iter(one['said']))} by itself; so few decide for their class only where they agree closely."
+
+
+def line(one: t.Mapping[str, t.Any]) -> str:
+    """Say in one line what the hosts of a class say combined.
+
+    Args:
+        one: a class of :func:`by_class`.
+    """
+    parts = [
+        f"{workload['title']} {report_text.change_and_interval(workload)}, {report_text.verdict(workload)}. {workload['sentence']}"
+        for workload in one["workloads"][:MOST_COMPARISONS]
+    ]
+    more = [f"And {len(one['workloads']) - MOST_COMPARISONS} more comparisons."] if len(one["workloads"]) > MOST_COMPARISONS else []
+    return " ".join([f"{one['hardware_class'] or 'unknown class'}, {one['hosts']} hosts combined: {one['title']}.", *parts, *more])
+
+
+def named(hosts: t.Sequence[str]) -> str:
+    """Name the first hosts and count the others."""
+    return conclusion.join(list(hosts)) if len(hosts) <= NAMED else f"{', '.join(hosts[:NAMED])} and {len(hosts) - NAMED} more"
+
+
+def described(classes: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """Return classes as results.json has them, without a value for each host.
+
+    Args:
+        classes: from :func:`by_class`.
+    """
+    left_out = ("ratios", "name")
+    return [{**one, "workloads": [{key: value for key, value in of.items() if key not in left_out} for of in one["workloads"]]} for one in classes]
 
 
 def _spread(key: str, hosts: t.Sequence[tuple[str, dict[str, t.Any]]]) -> dict[str, t.Any]:
     ratios = {host: one["ratio"] for host, one in hosts}
-    logs = numpy.log(list(ratios.values()))
     return {
         "workload": key,
         **{name: hosts[0][1][name] for name in ("title", "name", "of_smt")},
         "ratios": list(ratios.values()),
         "least": min(ratios.values()),
         "most": max(ratios.values()),
-        "deviation": float(logs.std(ddof=1)) if len(logs) > 1 else None,
         "outliers": outliers(ratios),
     }
 

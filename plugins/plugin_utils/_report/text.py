@@ -35,6 +35,7 @@ RECOMMENDATION_TITLES = {
     conclusion.BY_WORKLOAD: "by workload",
     conclusion.UNDECIDED: "not decided",
     conclusion.NOT_COMPARED: "not compared",
+    outcomes.HOSTS_DISAGREE: "its hosts disagree",
 }
 OUTCOME_TITLES = {
     outcomes.WORSE: "worse",
@@ -43,6 +44,7 @@ OUTCOME_TITLES = {
     conclusion.BY_WORKLOAD: "by workload",
     conclusion.UNDECIDED: "not decided",
     conclusion.NOT_COMPARED: "not compared",
+    outcomes.HOSTS_DISAGREE: "its hosts disagree",
 }
 
 
@@ -121,6 +123,11 @@ def change_and_interval(one: dict[str, t.Any]) -> str:
         return f"{conclusion.signed(one['ratio'])} (no interval)"
     value, low, high = (conclusion.signed(one[name], one) for name in ("ratio", "ci_low", "ci_high"))
     return f"{value} ({low.removesuffix(' %')} to {high})"
+
+
+def verdict(one: dict[str, t.Any]) -> str:
+    """Format the verdict of a hardware class."""
+    return f"{one['verdict'].replace('_', ' ')}{', confounded with the reboot' if one['confounded'] else ''}"
 
 
 def ratio_row(one: dict[str, t.Any]) -> dict[str, t.Any]:

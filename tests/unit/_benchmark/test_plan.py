@@ -35,6 +35,7 @@ SETTINGS = {
     "siblings": "kernel",
     "response_limit": {},
     "budget": 3600,
+    "shared_by": 1,
     "blocks": 3,
     "sample_seconds": 0.05,
     "settle_seconds": 0,
@@ -191,6 +192,16 @@ def test_the_budget_ends_a_plan_after_a_complete_block(tmp_path):
     assert done.block >= 1
     assert len(samples) == done.block * len({sample["placement"] for sample in samples})
     assert files.read("progress.json")["last"]["workload"] == "gzip"
+
+
+@pytest.mark.parametrize(("shared_by", "blocks"), [(1, 8), (10000, 6)])
+def test_a_host_that_shares_the_work_of_one_ends_after_its_part_of_it_and_has_the_blocks_of_a_verdict(tmp_path, monkeypatch, shared_by, blocks):
+    monkeypatch.setattr(plan.Plan, "elapsed", lambda _self: 2.0)
+    settings = dict(SETTINGS, arms=["as_found"], placements=["single"], blocks=8, shared_by=shared_by)
+    done, _samples, files = measured(tmp_path, settings)
+    assert done.block == blocks
+    assert done.header({}, {}, "r")["plan"]["seconds_budget"] == {1: 3600, 10000: 1}[shared_by]
+    assert files.read("progress.json")["seconds_left"] == {1: 3598, 10000: 0}[shared_by]
 
 
 def test_a_block_that_takes_much_longer_than_the_budget_ends_the_plan_with_the_reason(tmp_path, monkeypatch):
@@ -429,6 +440,7 @@ RATE_COMMAND = own("own", "echo rate 1")
         ({"arms": ["smt_on", "smt_on"]}, "arms has a name twice"),
         ({"arms": ["smt_on", "smt_of"]}, "there is no arm .smt_of.: choose from as_found, "),
         ({"budget": 0}, "budget is 0: it must be from 1 to"),
+        ({"shared_by": 0}, "shared_by is 0: it must be from 1 to"),
         ({"blocks": 0}, "blocks is 0"),
         ({"sample_seconds": float("nan")}, "sample_seconds is nan"),
         ({"settle_seconds": -1}, "settle_seconds is -1"),

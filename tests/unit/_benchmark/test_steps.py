@@ -24,6 +24,7 @@ SETTINGS = {
     "siblings": "kernel",
     "response_limit": {},
     "budget": 600,
+    "shared_by": 1,
     "blocks": 3,
     "sample_seconds": 0.05,
     "settle_seconds": 0,
@@ -65,6 +66,14 @@ def an_evaluation_that_is_held(tmp_path):
 
 
 CUSTOM = [{"name": "own", "argv": ["echo", "rate 1"], "metric": {"name": "rate", "unit": "1/s", "better": "higher", "pattern": "rate ([0-9.]+)"}}]
+
+
+def test_a_host_that_shares_the_work_of_one_says_for_how_long_it_measures():
+    settings = dict(SETTINGS, custom=CUSTOM, arms=["as_found"])
+    alone, one_of_four = (steps.describe("one", dict(settings, shared_by=hosts))["announcement"] for hosts in (1, 4))
+    sentence = "4 hosts of this hardware class share the work of one: this one measures for about 2 min of about 10 min, and longer only until it has 6 blocks."
+    assert sentence in one_of_four and "for about 2 min." in one_of_four[-1]
+    assert "share" not in " ".join(alone) and "for about 10 min." in alone[-1]
 
 
 def test_a_second_evaluation_is_refused_with_the_name_of_the_first_and_does_not_affect_it(held, tmp_path):

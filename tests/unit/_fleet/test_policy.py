@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 
 import pytest
 import result_maker
@@ -152,7 +153,7 @@ def test_a_scope_is_one_of_three():
 
 
 def says(choice, host="a", run="r", days=3, hardware_class=CLASS):
-    return decisions.Conclusion(host, run, hardware_class, choice, f"{host} {choice}.", NOW - datetime.timedelta(days=days))
+    return decisions.Conclusion(host, run, hardware_class, choice, f"{host} {choice}.", {}, NOW - datetime.timedelta(days=days))
 
 
 @pytest.mark.parametrize(
@@ -175,6 +176,27 @@ def says(choice, host="a", run="r", days=3, hardware_class=CLASS):
 def test_hosts_of_a_run_decide_together(said, decision):
     found = decisions.decisions([says(one, host=str(number)) for number, one in enumerate(said)], NOW)
     assert found[CLASS]["decision"] == decision
+
+
+def measured(number, **options):
+    """Return the conclusion of a noisy host that is about 3 % slower with SMT off."""
+    workloads = {"gzip": {**result_maker.GZIP, "share": 0.515}}
+    result = result_maker.result(host=f"web{number}", blocks=6, seed=number, noise=0.03, shape=(1, 2, 2), workloads=workloads, **options)
+    result["facts"]["hardware_class"] = CLASS
+    return decisions.conclude(result, NOW)
+
+
+def test_what_hosts_leave_open_by_themselves_is_decided_by_all_of_them_combined():
+    hosts = [measured(number) for number in range(4)]
+    assert [one.choice for one in hosts] == ["undecided", "on", "on", "on"]
+    found = decisions.decisions(hosts, NOW)[CLASS]
+    assert found["decision"] == "enabled"
+    assert re.fullmatch(
+        r"Its 4 hosts combined, of which web0 is undecided alone: gzip of a fixed stream −3\.[0-9] % with SMT off \(loss\)\.", found["sentence"]
+    )
+    for said in (hosts[:2], [*hosts, says("off", "liar")], [*hosts, says("by_workload", "other")]):
+        found = decisions.decisions(said, NOW)[CLASS]
+        assert found["decision"] is None and found["sentence"].startswith("Its hosts do not agree: ")
 
 
 def test_a_host_counts_once_by_its_latest_run_that_compared_anything():

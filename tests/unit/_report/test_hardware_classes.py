@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import html
 import json
+import pathlib
 import re
 
+import jsonschema_rs
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes
@@ -29,21 +31,61 @@ def scaled(one, host, factor):
     return {**one, "host": host, "workloads": workloads}
 
 
+def page(rows):
+    return fleet_page.render(rows, [], hardware_classes.by_class(rows, 0.01, 0.95))
+
+
 def test_the_host_is_the_unit():
     rows = [row(f"web{number}", seed=number) for number in range(4)]
-    (few,) = hardware_classes.by_class(rows[:3], 0.01, 0.95)
+    (single,) = hardware_classes.by_class(rows[:1], 0.01, 0.95)
     (enough,) = hardware_classes.by_class(rows, 0.01, 0.95)
-    assert few["workloads"][0]["n"] == 3 and few["workloads"][0]["verdict"] == "inconclusive" and few["recommendation"] == "undecided"
+    assert single["workloads"][0]["n"] == 1 and single["workloads"][0]["verdict"] == "inconclusive" and single["recommendation"] == "undecided"
+    assert single["workloads"][0]["sentence"] == "One host, which speaks for itself only: how the hosts of its class differ is not known."
     assert enough["workloads"][0]["n"] == 4 and enough["workloads"][0]["verdict"] == "loss" and enough["recommendation"] == "on"
-    assert enough["workloads"][0]["ratio"] == pytest.approx(0.8, rel=0.01) and 0 < enough["workloads"][0]["deviation"] < 0.01
+    assert enough["workloads"][0]["ratio"] == pytest.approx(0.8, rel=0.01) and enough["workloads"][0]["tau"] < 0.01
     assert enough["counts"] == {"SMT on": 4} and enough["vulnerable"] == 4
+
+
+def test_three_hosts_that_agree_decide_for_their_class_and_where_they_do_not_the_page_says_who_goes_which_way():
+    agreeing = [row(f"web{number}", seed=number, blocks=6) for number in range(3)]
+    (one,) = hardware_classes.by_class(agreeing, 0.01, 0.95)
+    assert (one["workloads"][0]["verdict"], one["recommendation"], one["workloads"][0]["blocks"]) == ("loss", "on", 18)
+    faster = {"gzip": {**result_maker.GZIP, "share": 0.45}}
+    rows = [*agreeing, row("web3", seed=3, blocks=6), *(row(f"odd{number}", seed=number, blocks=6, workloads=faster) for number in range(2))]
+    (one,) = hardware_classes.by_class(rows, 0.01, 0.95)
+    assert (one["recommendation"], one["title"], one["workloads"][0]["verdict"]) == ("hosts_disagree", "its hosts disagree", "hosts_disagree")
+    sentence = "Its hosts disagree: gain on odd0 and odd1; loss on web0, web1, web2 and 1 more."
+    assert one["workloads"][0]["sentence"] == sentence
+    text = html.unescape(page(rows))
+    assert f"<li>class-a, gzip of a fixed stream: {sentence}</li>" in text.partition("</section>")[0] and "✚ hosts disagree" in text
+
+
+def test_how_much_hosts_differ_is_said_without_their_noise():
+    def said(*shares, first=12):
+        rows = [
+            row(f"web{number}", seed=first + number, blocks=6, workloads={"gzip": {**result_maker.GZIP, "share": share}}) for number, share in enumerate(shares)
+        ]
+        (one,) = hardware_classes.by_class(rows, 0.01, 0.95)
+        return one["workloads"][0]["sentence"]
+
+    assert said(0.625, 0.625, 0.625, 0.625) == "Its hosts differ no more than their own noise explains."
+    assert said(0.625, 0.625, 0.625, 0.625, first=4) == "Hosts differ by 0.1 %, which may be chance."
+    assert re.fullmatch(r"Hosts differ by [34](\.[0-9])? %\.", said(0.6, 0.625, 0.6, 0.65))
+    assert re.fullmatch(r"Hosts differ by .* %\. Each of the 2 says loss by itself; so few decide .*", said(0.6, 0.7))
+    rows = [row(f"web{number}", seed=12 + number, blocks=6) for number in range(4)]
+    (one,) = hardware_classes.by_class(rows, 0.01, 0.95)
+    about = "gzip of a fixed stream −19.9 % (−20.1 to −19.8 %), loss. Its hosts differ no more than their own noise explains."
+    assert hardware_classes.line(one) == f"class-a, 4 hosts combined: SMT on. {about}"
+    several = {**one, "workloads": one["workloads"] * 5}
+    assert hardware_classes.line(several).endswith(" And 2 more comparisons.") and hardware_classes.line(several).count(", loss. ") == 3
+    assert hardware_classes.named(["a", "b", "c"]) == "a, b and c" and hardware_classes.named(list("abcde")) == "a, b, c and 2 more"
 
 
 def test_hosts_that_were_all_booted_in_the_same_order_do_not_tell_the_change_from_the_reboot():
     rows = [row(f"web{number}", seed=number, boots=1, confounded=True) for number in range(4)]
     (one,) = hardware_classes.by_class(rows, 0.01, 0.95)
     assert (one["workloads"][0]["verdict"], one["recommendation"], one["title"]) == ("loss", "undecided", "not decided")
-    assert 'loss</span> <span class="muted">confounded with the reboot</span>' in fleet_page.render(rows, [], 0.01, 0.95)
+    assert 'loss</span> <span class="muted">confounded with the reboot</span>' in page(rows)
 
 
 def test_the_largest_class_comes_first_and_the_unknown_last():
@@ -53,7 +95,7 @@ def test_the_largest_class_comes_first_and_the_unknown_last():
 
 def test_a_host_that_was_not_compared_counts_without_a_ratio():
     (one,) = hardware_classes.by_class([row("a", compared=False, reason="no SMT"), row("b")], 0.01, 0.95)
-    assert one["hosts"] == 2 and one["workloads"][0]["n"] == 1 and one["workloads"][0]["deviation"] is None
+    assert one["hosts"] == 2 and one["workloads"][0]["n"] == 1 and one["workloads"][0]["tau"] is None
 
 
 def test_outliers_are_beyond_the_fences():
@@ -70,7 +112,7 @@ def test_what_a_person_has_to_look_at_is_named_on_top():
     rows[1] = {**rows[1], "restored": False, "differences": ["CPU 3 is offline"]}
     rows[2] = {**rows[2], "reboot_required": True}
     rows[3] = {**rows[3], "disagreement": "CPUs 0 and 2 share a core by measuring; the kernel says otherwise."}
-    top = html.unescape(fleet_page.render(rows, [], 0.01, 0.95).partition("</section>")[0])
+    top = html.unescape(page(rows).partition("</section>")[0])
     for words in (
         "1 host not put back as it was before: web1: CPU 3 is offline",
         "1 host would boot with other SMT arguments than now: web2",
@@ -103,6 +145,26 @@ def test_two_runs_beside_each_other(tmp_path):
     assert "1 host only in the run before: a." in text and "1 host only in the run after: e." in text
     assert "<td>6.1.0-38</td><td>6.1.0-40</td>" in text
     assert [one.reason.partition(":")[0] for one in made.refused] == ["of the earlier run"]
+
+
+def test_what_holds_for_a_class_is_in_the_files_for_programs_and_tickets(tmp_path):
+    for number, share in enumerate((0.625, 0.45, 0.625)):
+        workloads = {"gzip": {**result_maker.GZIP, "share": share}}
+        result = result_maker.result(host=f"<i>{number}", blocks=6, shape=(1, 2, 2), seed=number, workloads=workloads)
+        result_files.save(tmp_path, result)
+    build.build(result_files.result_paths(tmp_path), tmp_path)
+    document = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    (one,) = document["classes"]
+    assert one["recommendation"] == one["workloads"][0]["verdict"] == "hosts_disagree"
+    assert one["workloads"][0]["said"] == {"gain": ["<i>1"], "loss": ["<i>0", "<i>2"]} and "ratios" not in one["workloads"][0]
+    schema = json.loads((pathlib.Path(__file__).parents[3] / "docs/results.schema.json").read_text(encoding="utf-8"))
+    jsonschema_rs.Draft202012Validator(schema).validate(document)
+    summary = (tmp_path / "summary.md").read_text(encoding="utf-8")
+    assert (
+        f"| `{one['hardware_class']}` | gzip of a fixed stream | 3 |" in summary
+        and r"| hosts disagree | Its hosts disagree: gain on \<i\>1; loss on \<i\>0 and \<i\>2. |" in summary
+    )
+    assert "<i>" not in (tmp_path / "index.html").read_text(encoding="utf-8").partition("<script")[0]
 
 
 def test_hosts_that_switched_another_setting_are_shown_with_it_and_not_counted_for_smt(tmp_path):

@@ -62,7 +62,20 @@ class Host:
         return tables.csv_text(self.samples)
 
 
-def _nothing(_refused: t.Sequence[Refused]) -> str:
+@dataclasses.dataclass(frozen=True)
+class Ending:
+    """What a format is given after the last host.
+
+    Attributes:
+        refused: the result files that are not used.
+        classes: what holds for each hardware class, from ``hardware_classes.by_class``.
+    """
+
+    refused: t.Sequence[Refused]
+    classes: t.Sequence[dict[str, t.Any]]
+
+
+def _nothing(_ending: Ending) -> str:
     return ""
 
 
@@ -75,7 +88,7 @@ class Format:
         host: makes a host's part.
         head: the text before the first host.
         between: the text between two hosts.
-        tail: makes the text after the last host, from the result files that are not used.
+        tail: makes the text after the last host.
         missing_library: what the import of a package raised without which the file is left out.
         finish: turns the text of all hosts into the content of the file, or raises FormatError; None where the text is the content. It gets no ``tail``.
     """
@@ -84,7 +97,7 @@ class Format:
     host: t.Callable[[Host], str]
     head: str = ""
     between: str = ""
-    tail: t.Callable[[t.Sequence[Refused]], str] = _nothing
+    tail: t.Callable[[Ending], str] = _nothing
     missing_library: ImportError | None = None
     finish: t.Callable[[t.IO[bytes]], contextlib.AbstractContextManager[t.IO[bytes]]] | None = None
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import SCHEMA_NAME, SCHEMA_VERSION, Format, Host, Refused
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import hardware_classes
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import SCHEMA_NAME, SCHEMA_VERSION, Ending, Format, Host
 
 
 def _host(host: Host) -> str:
@@ -16,10 +16,11 @@ def _host(host: Host) -> str:
     return json.dumps(host.summary, sort_keys=True, allow_nan=False)
 
 
-def _tail(refused: t.Sequence[Refused]) -> str:
+def _tail(ending: Ending) -> str:
     """Return the end of results.json, after the hosts."""
-    entries = json.dumps([dataclasses.asdict(one) for one in refused], sort_keys=True)
-    return f'\n],\n"refused": {entries},\n"schema": "{SCHEMA_NAME}",\n"schema_version": {SCHEMA_VERSION}}}\n'
+    classes = json.dumps(hardware_classes.described(ending.classes), sort_keys=True, allow_nan=False)
+    entries = json.dumps([dataclasses.asdict(one) for one in ending.refused], sort_keys=True)
+    return f'\n],\n"classes": {classes},\n"refused": {entries},\n"schema": "{SCHEMA_NAME}",\n"schema_version": {SCHEMA_VERSION}}}\n'
 
 
 FORMAT = Format(name="results.json", head='{"hosts": [\n', between=",\n", host=_host, tail=_tail)

@@ -5,10 +5,9 @@
 from __future__ import annotations
 
 import re
-import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Format, Host, Refused
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Ending, Format, Host
 
 
 def plain(text: str) -> str:
@@ -61,9 +60,20 @@ def _host(host: Host) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _tail(refused: t.Sequence[Refused]) -> str:
-    """List the unused result files, for the end of the summary."""
-    return "\n".join(["## Refused", "", *(f"- {code(one.file)}: {plain(one.reason)}" for one in refused), ""]) if refused else ""
+def _tail(ending: Ending) -> str:
+    """Format what holds for each hardware class of several hosts, and list the unused result files."""
+    lines = []
+    several = [one for one in ending.classes if one["hosts"] > 1]
+    if several:
+        lines += ["## By hardware class", "", "| class | workload | hosts | change | verdict | its hosts |", "|---|---|---|---|---|---|"]
+        for one in several:
+            for workload in one["workloads"]:
+                cells = [workload["title"], str(workload["n"]), report_text.change_and_interval(workload), report_text.verdict(workload), workload["sentence"]]
+                lines.append(f"| {code(one['hardware_class'] or 'unknown')} | {' | '.join(map(plain, cells))} |")
+        lines.append("")
+    if ending.refused:
+        lines += ["## Refused", "", *(f"- {code(one.file)}: {plain(one.reason)}" for one in ending.refused), ""]
+    return "\n".join(lines)
 
 
 FORMAT = Format(name="summary.md", head="# What was evaluated, by host\n\n", host=_host, tail=_tail)

@@ -7,7 +7,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, exposure
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import exposure
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
 
 Comparison = host_comparisons.Comparison

@@ -8,6 +8,7 @@ import collections
 import typing as t
 from urllib.parse import quote
 
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import pooled
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, hardware_classes, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Refused
@@ -23,16 +24,14 @@ MOST_COLUMNS = 12
 MOST_NAMED = 20
 
 
-def render(rows: t.Sequence[hardware_classes.Row], refused: t.Sequence[Refused], margin: float, confidence: float) -> str:
+def render(rows: t.Sequence[hardware_classes.Row], refused: t.Sequence[Refused], classes: t.Sequence[dict[str, t.Any]]) -> str:
     """Render the page.
 
     Args:
         rows: of all hosts, in display order.
         refused: result files that are not in the report.
-        margin: effects within this share of 1 count as none.
-        confidence: family-wise confidence of the verdicts.
+        classes: of these hosts, from :func:`hardware_classes.by_class`.
     """
-    classes = hardware_classes.by_class(rows, margin, confidence)
     counts = collections.Counter(row["title"] for row in rows)
     order = [*report_text.RECOMMENDATION_TITLES.values(), *sorted(counts)]
     titles = {key: one["title"] for row in rows for key, one in row["workloads"].items()}
@@ -54,6 +53,7 @@ def render(rows: t.Sequence[hardware_classes.Row], refused: t.Sequence[Refused],
         runs=sorted({row["run"] for row in rows}),
         most_named=MOST_NAMED,
         notable=_notable(rows, classes),
+        disagreeing=_disagreeing(classes),
         detailed=[row for row in rows if len(rows) <= MOST_HOSTS_DRAWN],
     )
 
@@ -133,6 +133,16 @@ def _contested(row: hardware_classes.Row) -> bool:
 
 def _change(one: dict[str, t.Any] | None) -> t.Any:
     return "not compared" if one is None else [f"{report_text.change_and_interval(one)} {one['verdict']}", round(one["ratio"], 6), one["verdict"]]
+
+
+def _disagreeing(classes: t.Sequence[dict[str, t.Any]]) -> list[str]:
+    """Return a sentence for each comparison in which the hosts of a class disagree."""
+    return [
+        f"{one['hardware_class'] or 'unknown class'}, {workload['title']}: {workload['sentence']}"
+        for one in classes
+        for workload in one["workloads"]
+        if workload["verdict"] == pooled.HOSTS_DISAGREE
+    ]
 
 
 def _notable(rows: t.Sequence[hardware_classes.Row], classes: t.Sequence[dict[str, t.Any]]) -> list[tuple[str, list[str]]]:

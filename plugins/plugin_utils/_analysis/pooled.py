@@ -1,0 +1,206 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Comparisons of several hosts of one hardware class -> one verdict for the class, with the host as a random effect.
+
+A host's effect is that of its class plus a difference of its own, and is known up to the scatter of its blocks. Hosts have equal weights, and the interval is
+the wider of two: Student's t of the hosts' log-ratios (ranks from six hosts on, as for blocks), which contains both sources whatever their sizes are, and
+what the scatter within the hosts alone allows, so that hosts which agree by luck do not make it too narrow. docs/verdicts.md has the error rates.
+
+Equal weights because the t interval stays valid then, however different the hosts' scatters are: R. Ibragimov, U. K. Mueller, t-Statistic Based
+Correlation and Heterogeneity Robust Inference, Journal of Business & Economic Statistics 28 (2010). Weights by precision (DerSimonian-Laird; Hartung-Knapp)
+exceed the level with few hosts of different scatter: C. Roever, G. Knapp, T. Friede, Hartung-Knapp-Sidik-Jonkman approach and its modification for
+random-effects meta-analysis with few studies, BMC Medical Research Methodology 15 (2015). Besides, a host that claims no scatter would overrule the others.
+"""
+
+from __future__ import annotations
+
+import math
+import typing as t
+
+try:
+    import numpy
+    from scipy import special
+except ImportError as error:
+    MISSING_LIBRARY: ImportError | None = error
+else:
+    MISSING_LIBRARY = None
+
+from ansible_collections.threadwise.smt.plugins.module_utils._looks import verdicts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
+
+# The verdict of a class whose hosts differ in what they say: it has no single one.
+HOSTS_DISAGREE = "hosts_disagree"
+# What a host may say that contradicts what another one says.
+DECIDED = (paired.GAIN, paired.LOSS, paired.EQUIVALENT)
+# With fewer hosts nothing is known of how they differ.
+LEAST_HOSTS = 2
+# The least variance of a host's log-ratio: below, it is the rounding of its values.
+LEAST_VARIANCE = 1e-18
+
+Comparison = t.Mapping[str, t.Any]
+# Host -> its comparison.
+Hosts = t.Mapping[str, Comparison]
+
+
+class Spread(t.NamedTuple):
+    """How the hosts of a class differ.
+
+    Attributes:
+        within: the variance of the mean of all hosts by the scatter of their blocks alone; 0 where no host's is known.
+        freedom: its degrees of freedom.
+        tau: standard deviation of the hosts' own log-ratios, without the scatter of their blocks; None for fewer than two hosts with an interval.
+        statistic: Cochran's Q.
+        p_value: that hosts without any difference between them differ so much.
+    """
+
+    within: float
+    freedom: float
+    tau: float | None
+    statistic: float | None
+    p_value: float | None
+
+
+def combine_family(family: t.Sequence[Hosts], margin: float = 0.01, confidence: float = 0.95) -> list[dict[str, t.Any]]:
+    """Combine the hosts of a class for each of several workloads, with a family-wise error rate of at most ``1 - confidence`` (Holm).
+
+    Args:
+        family: of each workload, at least one host with its comparison: ``baseline_value``, ``candidate_value``, ``better``, ``confounded`` and, of
+            :func:`paired.compare_family`, ``ratio``, ``ci_low``, ``ci_high``, ``n``, ``interval_confidence`` and ``verdict``.
+        margin: effects within this share of 1 count as none.
+        confidence: of all verdicts combined.
+
+    Returns:
+        In the same order, each ``{ratio, ci_low, ci_high, confidence, n, blocks, margin, verdict, method, p_value, p_adjusted, interval_confidence, family,
+        tau, heterogeneity, said, confounded}``, with the fields of :func:`paired.compare_family` for hosts in the place of blocks. ``verdict`` may be
+        :data:`HOSTS_DISAGREE`; ``blocks`` are those of all hosts; ``tau`` is how much hosts differ, as a share, without the noise of their blocks (0.02 is
+        2 %; None if it is not known); ``heterogeneity`` is ``{q, p_value, p_adjusted}``, or None; ``said`` has the hosts that are decided by themselves:
+        verdict -> names; ``confounded`` if a host's is, since the order of boots is the same on all hosts.
+
+    Raises:
+        paired.SampleError: a value is not valid.
+    """
+    spreads = [_spread(list(hosts.values())) for hosts in family]
+    between = [paired.compare(*_sides(hosts), margin, confidence) for hosts in family]
+    p_values = [max(one["p_value"], _p_value(math.log(one["ratio"]), spread)) for one, spread in zip(between, spreads)]
+    levels = paired.holm_levels(p_values, 1 - float(confidence))
+    adjusted = paired.holm(p_values)
+    differing = paired.holm([1.0 if one.p_value is None else one.p_value for one in spreads])
+    found = []
+    for hosts, spread, p_value, p_adjusted, level, differ in zip(family, spreads, p_values, adjusted, levels, differing):
+        centre, low, high = _interval(hosts, spread, level)
+        said = _said(hosts)
+        verdict = paired.INCONCLUSIVE
+        if low is not None and high is not None and _is_enough(hosts):
+            verdict = verdicts.verdict(centre, low, high, math.log1p(margin))
+        if len(said) > 1 and differ <= 1 - confidence:
+            verdict = HOSTS_DISAGREE
+        found.append(
+            {
+                "ratio": _ratio(centre),
+                "ci_low": _ratio(low),
+                "ci_high": _ratio(high),
+                "confidence": float(confidence),
+                "n": len(hosts),
+                "blocks": sum(one["n"] for one in hosts.values()),
+                "margin": float(margin),
+                "verdict": verdict,
+                "method": _method(hosts),
+                "p_value": p_value,
+                "p_adjusted": p_adjusted,
+                "interval_confidence": 1 - level,
+                "family": len(family),
+                "tau": None if spread.tau is None else math.expm1(min(spread.tau, 700.0)),
+                "heterogeneity": None if spread.p_value is None else {"q": spread.statistic, "p_value": spread.p_value, "p_adjusted": differ},
+                "said": said,
+                "confounded": any(one["confounded"] for one in hosts.values()),
+            }
+        )
+    return found
+
+
+def standard_error(one: Comparison) -> float | None:
+    """Return the standard error of a host's log-ratio, or None for a single block.
+
+    It is taken from the host's interval at its degrees of freedom, so that it is by the same method as the host's verdict.
+
+    Args:
+        one: a comparison of the host.
+    """
+    if one["ci_low"] is None or one["ci_high"] is None:
+        return None
+    half = (math.log(one["ci_high"]) - math.log(one["ci_low"])) / 2
+    return half / float(special.stdtrit(one["n"] - 1, (1 + one["interval_confidence"]) / 2))
+
+
+def _sides(hosts: Hosts) -> tuple[list[float], list[float], str]:
+    """Return the baseline's and the candidate's value of each host, and which direction is better."""
+    found = list(hosts.values())
+    return [one["baseline_value"] for one in found], [one["candidate_value"] for one in found], found[0]["better"]
+
+
+def _spread(hosts: t.Sequence[Comparison]) -> Spread:
+    known = [(math.log(one["ratio"]), error**2, one["n"] - 1) for one in hosts if (error := standard_error(one)) is not None]
+    if not known:
+        return Spread(0.0, math.inf, None, None, None)
+    logs, variances, freedoms = numpy.array(known).T
+    variances = numpy.maximum(variances, LEAST_VARIANCE)
+    within = float(variances.mean()) / len(hosts)
+    # Degrees of freedom of a sum of variances: F. E. Satterthwaite, An approximate distribution of estimates of variance components, Biometrics 2 (1946).
+    freedom = float(variances.sum() ** 2 / (variances**2 / freedoms).sum())
+    if len(known) < LEAST_HOSTS:
+        return Spread(within, freedom, None, None, None)
+    # The estimate of Hedges and Olkin, whose hosts have equal weights: L. V. Hedges, I. Olkin, Statistical Methods for Meta-Analysis (1985).
+    tau = math.sqrt(max(0.0, float(logs.var(ddof=1) - variances.mean())))
+    return Spread(within, freedom, tau, *_heterogeneity(logs, variances, freedoms))
+
+
+def _heterogeneity(logs: numpy.ndarray, variances: numpy.ndarray, freedoms: numpy.ndarray) -> tuple[float, float]:
+    """Return Cochran's Q and its p-value, which takes into account that each variance is an estimate from few blocks.
+
+    Source: B. L. Welch, On the comparison of several mean values: an alternative approach, Biometrika 38 (1951).
+    """
+    weights = 1 / variances
+    centre = (weights * logs).sum() / weights.sum()
+    statistic = float((weights * (logs - centre) ** 2).sum())
+    count = len(logs)
+    uncertain = float(((1 - weights / weights.sum()) ** 2 / freedoms).sum())
+    corrected = statistic / (count - 1) / (1 + 2 * (count - 2) / (count**2 - 1) * uncertain)
+    return statistic, float(special.fdtrc(count - 1, (count**2 - 1) / (3 * uncertain), corrected))
+
+
+def _p_value(centre: float, spread: Spread) -> float:
+    """Return the p-value of no effect by the scatter within the hosts alone; 0 where that is not known."""
+    return float(2 * special.stdtr(spread.freedom, -abs(centre) / math.sqrt(spread.within))) if spread.within else 0.0
+
+
+def _interval(hosts: Hosts, spread: Spread, level: float) -> tuple[float, float | None, float | None]:
+    """Return the log-ratio of the class and its interval at confidence 1 - level; the ends are None for one host."""
+    centre, low, high = paired.interval(*_sides(hosts), level)
+    if low is None or high is None or not spread.within:
+        return centre, low, high
+    half = float(special.stdtrit(spread.freedom, 1 - level / 2)) * math.sqrt(spread.within)
+    return centre, min(low, centre - half), max(high, centre + half)
+
+
+def _is_enough(hosts: Hosts) -> bool:
+    """Return whether a class can have a verdict: hosts as many as blocks that need one, or fewer of which each has as many blocks."""
+    return len(hosts) >= paired.LEAST_BLOCKS or (len(hosts) >= LEAST_HOSTS and all(one["n"] >= paired.LEAST_BLOCKS for one in hosts.values()))
+
+
+def _said(hosts: Hosts) -> dict[str, list[str]]:
+    """Return the hosts that are decided by themselves: verdict -> names."""
+    said = {verdict: [name for name, one in hosts.items() if one["verdict"] == verdict] for verdict in DECIDED}
+    return {verdict: names for verdict, names in said.items() if names}
+
+
+def _method(hosts: Hosts) -> str:
+    if len(hosts) < LEAST_HOSTS:
+        return "one host: nothing is known of how the hosts of its class differ"
+    how = "ranks" if len(hosts) >= paired.LEAST_BLOCKS_RANKED else "log-ratios"
+    method = f"random effect of the host: t on {how} of {len(hosts)} hosts, at least as wide as their blocks allow"
+    return method if _is_enough(hosts) else f"{method}; fewer than {paired.LEAST_BLOCKS} hosts need {paired.LEAST_BLOCKS} blocks each for a verdict"
+
+
+def _ratio(log: float | None) -> float | None:
+    """Return the ratio, limited to finite numbers."""
+    return None if log is None else math.exp(min(max(log, -700.0), 700.0))

@@ -1,0 +1,155 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Hosts of one class as one verdict: what they have in common, how they differ, and when they disagree."""
+
+from __future__ import annotations
+
+import math
+
+import numpy
+import pytest
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired, pooled
+from scipy import stats
+
+
+def host(effect, noise=0.01, blocks=6, seed=0, better="higher"):
+    """Return the comparison of a host whose blocks' log-ratios scatter by ``noise`` around ``effect``."""
+    source = numpy.random.default_rng(seed)
+    before, after = numpy.exp(source.normal(0, noise / math.sqrt(2), (2, blocks)))
+    after = after * (1 + effect) ** (1 if better == "higher" else -1)
+    one = paired.compare(before.tolist(), after.tolist(), better)
+    baseline, candidate = paired.sides(before.tolist(), after.tolist(), better, one["ratio"])
+    return {**one, "baseline_value": baseline, "candidate_value": candidate, "better": better, "confounded": False}
+
+
+def combined(*hosts, confidence=0.95):
+    (one,) = pooled.combine_family([{f"web{number}": one for number, one in enumerate(hosts)}], 0.01, confidence)
+    return one
+
+
+def moved(one, factor):
+    """Return the comparison of a host with another effect and the same noise."""
+    return {**one, "candidate_value": one["candidate_value"] * factor, **{name: one[name] * factor for name in ("ratio", "ci_low", "ci_high")}}
+
+
+def test_two_hosts_that_agree_closely_decide_for_their_class_and_one_alone_does_not():
+    hosts = [host(0.08, seed=1), host(0.08, seed=2)]
+    together, alone = combined(*hosts), combined(hosts[0])
+    assert (together["verdict"], together["n"], together["blocks"]) == ("gain", 2, 12)
+    assert together["ratio"] == pytest.approx(math.sqrt(hosts[0]["ratio"] * hosts[1]["ratio"]))
+    assert (alone["verdict"], alone["ci_low"], alone["tau"], alone["heterogeneity"]) == ("inconclusive", None, None, None)
+
+
+def test_hosts_that_differ_widen_the_interval_however_well_each_is_known():
+    hosts = [host(effect, noise=0.001, seed=seed) for seed, effect in enumerate((0.02, 0.06, 0.10, 0.14))]
+    logs = [math.log(one["ratio"]) for one in hosts]
+    one = combined(*hosts)
+    half = stats.t.ppf(0.975, 3) * numpy.std(logs, ddof=1) / 2
+    assert [math.log(one["ci_low"]), math.log(one["ci_high"])] == pytest.approx([numpy.mean(logs) - half, numpy.mean(logs) + half])
+    assert one["verdict"] == "inconclusive" and one["tau"] == pytest.approx(math.expm1(numpy.std(logs, ddof=1)), rel=0.01)
+
+
+def test_hosts_that_agree_by_luck_are_not_known_better_than_their_blocks_allow():
+    noisy = host(0.0, noise=0.08, seed=4)
+    one = combined(*(moved(noisy, 1.02 / noisy["ratio"]) for _same in range(3)))
+    error = pooled.standard_error(noisy)
+    half = stats.t.ppf(0.975, 15) * error / math.sqrt(3)
+    assert math.log(one["ci_high"] / one["ci_low"]) / 2 == pytest.approx(half)
+    assert one["p_value"] == pytest.approx(2 * stats.t.sf(math.log(1.02) / (error / math.sqrt(3)), 15))
+    assert one["verdict"] == "inconclusive" and one["tau"] == 0.0
+
+
+def test_the_standard_error_is_that_of_the_blocks():
+    source = numpy.random.default_rng(3)
+    logs = source.normal(0.02, 0.01, 4)
+    for confidence in (0.9, 0.999):
+        one = paired.compare([1.0] * 4, numpy.exp(logs).tolist(), confidence=confidence)
+        assert pooled.standard_error(one) == pytest.approx(logs.std(ddof=1) / 2)
+
+
+def test_a_host_that_claims_to_be_exact_has_no_more_weight_than_the_others():
+    hosts = [host(0.0, seed=seed) for seed in range(3)]
+    exact = host(0.3, noise=1e-9, seed=9)
+    one = combined(*hosts, exact)
+    assert math.log(one["ratio"]) == pytest.approx(numpy.mean([math.log(each["ratio"]) for each in (*hosts, exact)]))
+    assert one["ci_low"] < 1 < one["ci_high"]
+
+
+@pytest.mark.parametrize(
+    ("effects", "said"), [((0.05, -0.05), {"gain": ["web0"], "loss": ["web1"]}), ((0.05, 0.0), {"gain": ["web0"], "equivalent": ["web1"]})]
+)
+def test_hosts_that_are_decided_on_both_sides_of_the_margin_disagree(effects, said):
+    one = combined(*(host(effect, noise=0.003, seed=seed) for seed, effect in enumerate(effects)))
+    assert (one["verdict"], one["said"]) == ("hosts_disagree", said)
+    assert one["heterogeneity"]["p_adjusted"] < 0.05
+
+
+def test_hosts_that_differ_and_say_the_same_do_not_disagree():
+    one = combined(*(host(effect, noise=0.003, seed=seed) for seed, effect in enumerate((0.05, 0.10, 0.06, 0.07))))
+    assert one["heterogeneity"]["p_adjusted"] < 0.05 and (one["verdict"], list(one["said"])) == ("gain", ["gain"])
+
+
+def test_hosts_of_which_one_is_not_decided_do_not_disagree():
+    one = combined(host(0.05, noise=0.003, seed=0), host(-0.01, noise=0.02, seed=1))
+    assert one["heterogeneity"]["p_adjusted"] < 0.05 and (one["verdict"], one["said"]) == ("inconclusive", {"gain": ["web0"]})
+
+
+def test_a_difference_that_may_be_chance_is_no_disagreement():
+    # One of the two is just beyond the margin and the other within it.
+    gains, equal = moved(host(0.0, noise=0.005, seed=1), 1), moved(host(0.0, noise=0.005, seed=2), 1)
+    gains = {**moved(gains, 1.0125 / gains["ratio"]), "verdict": "gain"}
+    equal = {**moved(equal, 1.0075 / equal["ratio"]), "verdict": "equivalent"}
+    one = combined(gains, equal)
+    assert len(one["said"]) == 2 and one["heterogeneity"]["p_adjusted"] > 0.05 and one["verdict"] != "hosts_disagree"
+
+
+def test_the_test_for_differences_is_welchs():
+    hosts = [host(0.02, noise=0.01, blocks=4, seed=1), host(0.04, noise=0.03, blocks=5, seed=2)]
+    values = [(math.log(one["ratio"]), pooled.standard_error(one) * math.sqrt(one["n"]), one["n"]) for one in hosts]
+    expected = stats.ttest_ind_from_stats(*values[0], *values[1], equal_var=False)
+    found = combined(*hosts)["heterogeneity"]
+    assert found["p_value"] == pytest.approx(expected.pvalue) and found["q"] == pytest.approx(expected.statistic**2)
+
+
+def test_differences_between_several_hosts_are_found_as_often_as_chance_has_it():
+    """Hosts without a difference between them: one in twenty of their tests is below 5 %."""
+    pool = [host(0.0, blocks=5, seed=seed) for seed in range(400)]
+    p_values = [combined(*pool[start : start + 4])["heterogeneity"]["p_value"] for start in range(0, 400, 4)]
+    assert 0.01 <= numpy.mean(numpy.array(p_values) < 0.05) <= 0.12
+
+
+def test_many_workloads_find_no_more_by_chance():
+    hosts = [host(0.08, seed=1), host(0.08, seed=2)]
+    unsure = {"web0": host(0.0, noise=0.05, seed=3), "web1": host(0.0, noise=0.05, seed=5)}
+    alone = combined(*hosts)
+    first = pooled.combine_family([{"web0": hosts[0], "web1": hosts[1]}, *[unsure] * 9])[0]
+    assert alone["verdict"] == "gain" and first["verdict"] == "inconclusive"
+    assert first["p_value"] == alone["p_value"] and first["p_adjusted"] == pytest.approx(min(1.0, 10 * alone["p_value"]))
+    assert first["interval_confidence"] == pytest.approx(0.995) and first["ci_low"] < alone["ci_low"]
+
+
+@pytest.mark.parametrize(("hosts", "blocks", "verdict"), [(2, 3, "inconclusive"), (3, 3, "inconclusive"), (3, 4, "gain"), (4, 1, "gain"), (4, 3, "gain")])
+def test_few_hosts_need_as_many_blocks_as_a_verdict_does(hosts, blocks, verdict):
+    one = combined(*(host(0.2, noise=0.001, blocks=blocks, seed=seed) for seed in range(hosts)))
+    assert one["verdict"] == verdict
+    assert ("blocks each for a verdict" in one["method"]) == (verdict == "inconclusive")
+
+
+def test_exchanged_sides_give_the_reciprocal():
+    effects = (0.02, 0.03, 0.05, 0.04, 0.03, 0.06)
+    hosts = [host(effect, seed=seed) for seed, effect in enumerate(effects)]
+    turned = [
+        {
+            **one,
+            "baseline_value": one["candidate_value"],
+            "candidate_value": one["baseline_value"],
+            **dict(zip(("ratio", "ci_low", "ci_high"), (1 / one["ratio"], 1 / one["ci_high"], 1 / one["ci_low"]))),
+            "verdict": {"gain": "loss"}.get(one["verdict"], one["verdict"]),
+        }
+        for one in hosts
+    ]
+    one, other = combined(*hosts), combined(*turned)
+    assert (one["verdict"], other["verdict"]) == ("gain", "loss")
+    assert [other["ratio"], other["ci_low"], other["ci_high"]] == pytest.approx([1 / one["ratio"], 1 / one["ci_high"], 1 / one["ci_low"]])
+    lower = combined(*(host(effect, seed=seed, better="lower") for seed, effect in enumerate(effects)))
+    assert lower["verdict"] == "gain" and lower["ratio"] > 1
