@@ -111,6 +111,14 @@ def test_the_test_for_differences_is_welchs():
     assert found["p_value"] == pytest.approx(expected.pvalue) and found["q"] == pytest.approx(expected.statistic**2)
 
 
+def test_the_test_for_differences_between_three_hosts_takes_into_account_that_six_blocks_tell_little_of_their_noise():
+    one = host(0.0, seed=1)
+    found = combined(*(moved(one, factor) for factor in (1.0, 1.01, 1.02)))["heterogeneity"]
+    # Welch's correction for three hosts of the same noise, which five degrees of freedom tell of each.
+    assert found["q"] == pytest.approx(2 * (math.log(1.02) / 2 / pooled.standard_error(one)) ** 2, rel=0.01)
+    assert found["p_value"] == pytest.approx(stats.f.sf(found["q"] / 2 / (1 + 1 / 15), 2, 10))
+
+
 def test_differences_between_several_hosts_are_found_as_often_as_chance_has_it():
     """Hosts without a difference between them: one in twenty of their tests is below 5 %."""
     pool = [host(0.0, blocks=5, seed=seed) for seed in range(400)]
