@@ -15,7 +15,8 @@ from __future__ import annotations
 import math
 
 import numpy
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired, pooled
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import pooled
 from scipy import special
 
 HOSTS = (1, 2, 3, 4, 8)

@@ -12,8 +12,9 @@ import dataclasses
 import itertools
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, pooled, streams
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, streams
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison, Result
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import pooled
 
 BY_WORKLOAD, UNDECIDED, NOT_COMPARED = "by_workload", "undecided", "not_compared"
 WORSE, BETTER, EQUAL = "worse", "better", "equal"

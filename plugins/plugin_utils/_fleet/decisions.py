@@ -15,9 +15,9 @@ import os
 import typing as t
 from pathlib import Path
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, pooled
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, recommendation
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, pooled, recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import policy
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.errors import FleetError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files

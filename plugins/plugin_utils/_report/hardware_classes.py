@@ -20,8 +20,8 @@ else:
 
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import selection
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired, pooled
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, outcomes
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, outcomes, pooled
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import boot_plan
 

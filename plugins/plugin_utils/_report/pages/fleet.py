@@ -8,8 +8,7 @@ import collections
 import typing as t
 from urllib.parse import quote
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import pooled
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, pooled
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, hardware_classes, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats.base import Refused
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame, host as host_page

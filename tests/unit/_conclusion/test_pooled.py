@@ -8,7 +8,8 @@ import math
 
 import numpy
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired, pooled
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import pooled
 from scipy import stats
 
 
