@@ -149,11 +149,11 @@ class UntilDecided(Goal):
 
     def after_block(self, blocks: int, more: int) -> "str | None":
         """Return the outcome that ended the last open comparison, or None; see :class:`Goal`."""
-        if not self._schedule.take(blocks, more):
-            return None
         main = self._main()
+        if not main or not self._schedule.take(blocks, more):
+            return None
         # At the strictest level of Holm's procedure: the report, which knows all comparisons, can only be more certain.
-        alpha = (1 - CONFIDENCE) / max(1, len(main))
+        alpha = (1 - CONFIDENCE) / len(main)
         for name, comparison in main.items():
             outcome = (
                 None if name in self._ended or comparison.n < verdicts.LEAST_BLOCKS else decisions.decide(comparison, self.looks, alpha, self._margin, more)
@@ -162,7 +162,7 @@ class UntilDecided(Goal):
                 (workload, parameter), (arm, placement) = name
                 self._ended[name] = Decision(workload, parameter, arm, placement, blocks, outcome)
                 self.decided.append(self._ended[name])
-        return self.decided[-1].outcome if main and all(name in self._ended for name in main) else None
+        return self.decided[-1].outcome if all(name in self._ended for name in main) else None
 
     def rests(self, measured: Measured) -> bool:
         """Return whether all main comparisons of this workload have ended."""
