@@ -235,5 +235,5 @@ def test_hosts_of_a_class_share_the_work_of_one_and_say_so_before_the_start(tmp_
     assert "one, two measured, for one, two, three. Each measures for 1/2 of smt_eval_budget, and longer only until it has 6 blocks." in seen
     for host in ("one", "two"):
         assert f"{host}: 2 hosts of this hardware class share the work of one: this one measures for about 30 s of about 60 s, and longer only" in seen
-        assert f"{host}: The placements that exist on this host will be measured for about 30 s." in seen
+        assert f"{host}: The placements that exist on this host will be measured for about 30 s, or less once enough is known." in seen
     assert "three: " not in seen.replace("[three]", "")

@@ -7,13 +7,13 @@ samples in reverse order, so that a drift of the host affects all arms alike. No
 """
 
 import contextlib
+import statistics
 import time
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import base
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import (
     environment,
-    forecast,
     order,
     selection,
     settings as plan_settings,
@@ -22,7 +22,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_dire
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._host.text import utc_now
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import goals, verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._looks import forecast, goals, verdicts
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner, telemetry
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import placement
@@ -177,6 +177,7 @@ class Plan:
         block: the number of the current block, from 0.
         samples_done: the number of samples so far.
         largest: the highest number of bytes that a block has added to the result.
+        switches: the seconds that each switch to an arm took, without the pause after it.
         costs: the seconds that each workload, at each value of its parameter, took of a block, and those of all else (None), at the highest.
         arm: the current arm, or None before the first switch.
         serving: the workload that was sampled last in this arm, whose server runs if it has one in each arm; None before the first sample.
@@ -200,6 +201,7 @@ class Plan:
         self.block = 0
         self.samples_done = 0
         self.largest = 0
+        self.switches: dict[str, list[float]] = {}
         self.costs: dict[t.Optional[goals.Measured], float] = {}
         self.arm: t.Optional[str] = None
         self.serving: t.Optional[str] = None
@@ -264,10 +266,14 @@ class Plan:
                 self.largest = max(self.largest, self.files.size() - size)
                 self.block += 1
                 stopped = self._stop_reason()
-            self.files.amend(plan={"stopped": stopped})
+            self.files.amend(plan={"stopped": stopped, "switches": self._seconds_of_switches()})
         finally:
             for name in list(self.prepared):
                 self._close(name)
+
+    def _seconds_of_switches(self) -> "dict[str, dict[str, float]]":
+        """Return how often the plan switched to each arm, and how long that took in the median."""
+        return {arm: {"count": len(seconds), "seconds": round(statistics.median(seconds), 3)} for arm, seconds in self.switches.items()}
 
     def _prepare(self) -> None:
         """Find out which workloads work on this host, and how much work makes a sample of the wanted length."""
@@ -412,7 +418,9 @@ class Plan:
         self._serve(None)
         if arms.compared:
             self.progress(f"switching to {arms[arm].title}")
+            begun = time.monotonic()
             arms.switch(arm)
+            self.switches.setdefault(arm, []).append(time.monotonic() - begun)
             self.files.event("switched", arm)
             time.sleep(self.settings["settle_seconds"])
             self._prove(arm)

@@ -172,12 +172,15 @@ class Arms:
         """
         left_out = [f"{arm['title']} is left out: {arm['reason']}." for arm in self.left_out]
         if not self.compared:
-            return [f"Nothing will be switched: {self.reason}.", f"The placements that exist on this host will be measured for {length(seconds)}."]
+            return [
+                f"Nothing will be switched: {self.reason}.",
+                f"The placements that exist on this host will be measured for {length(seconds)}, or less once enough is known.",
+            ]
         titles = [arm.title for arm in self.arms]
         share = length(seconds / len(self.arms))
         restored = " and ".join(dict.fromkeys(filter(None, (arm.restoration() for arm in self._levers()))))
         return [
-            f"The host will be switched between {', '.join(titles[:-1])} and {titles[-1]} many times, for {length(seconds)}.",
+            f"The host will be switched between {', '.join(titles[:-1])} and {titles[-1]} many times, for {length(seconds)}, or less once enough is known.",
             *(" ".join([f"{arm.title}, {share} in all:", *arm.announcement(), *arm.conflicts()]) for arm in self.arms),
             *([f"Then the present state of {restored} is restored, also when the run fails or loses its controller."] if restored else []),
             *left_out,

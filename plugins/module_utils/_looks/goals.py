@@ -146,6 +146,7 @@ class UntilDecided(Goal):
         self._schedule = schedule.Schedule()
         self.looks = self._schedule.looks
         self._ended: dict[Name, Decision] = {}
+        self._resting: frozenset[Measured] = frozenset()
 
     def after_block(self, blocks: int, more: int) -> "str | None":
         """Return the outcome that ended the last open comparison, or None; see :class:`Goal`."""
@@ -162,12 +163,13 @@ class UntilDecided(Goal):
                 (workload, parameter), (arm, placement) = name
                 self._ended[name] = Decision(workload, parameter, arm, placement, blocks, outcome)
                 self.decided.append(self._ended[name])
-        return self.decided[-1].outcome if all(name in self._ended for name in main) else None
+        still_open = {name[0] for name in main if name not in self._ended}
+        self._resting = frozenset(name[0] for name in main) - still_open
+        return None if still_open else self.decided[-1].outcome
 
     def rests(self, measured: Measured) -> bool:
         """Return whether all main comparisons of this workload have ended."""
-        of_this = [name for name in self._main() if name[0] == measured]
-        return bool(of_this) and all(name in self._ended for name in of_this)
+        return measured in self._resting
 
 
 class UntilPrecise(Goal):

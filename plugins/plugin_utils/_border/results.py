@@ -345,6 +345,20 @@ SCHEMA = schema.published(
                     _TEXT_OR_NULL,
                     "Why the plan ended: gain, loss, equivalent or futile (of the comparison that ended last), precise, budget, blocks, nothing or size.",
                 ),
+                switches=schema.about(
+                    schema.or_null(
+                        schema.mapping(
+                            schema.strict(
+                                ("count", "seconds"),
+                                count=schema.about(schema.count(), "How often the host was switched to the arm."),
+                                seconds=schema.about(schema.SECONDS, "How long that took in the median, in seconds, without the pause after it."),
+                            ),
+                            MOST_ARMS,
+                            arms.NAME,
+                        )
+                    ),
+                    "What switching took: arm -> how often and how long; null where the plan did not end by itself.",
+                ),
                 boots=schema.about(_COUNT_OR_NULL, "How often the host was booted in each arm; null where nothing was booted."),
                 booted=schema.about(
                     schema.or_null(schema.items(_ARM, MOST_ARMS)),

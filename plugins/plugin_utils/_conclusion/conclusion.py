@@ -347,6 +347,14 @@ def _confidence_text(used: t.Sequence[Comparison]) -> str:
     return " ".join(sentences)
 
 
+def _switching(result: Result) -> list[str]:
+    """Say what switching itself took: it is a time in which the host's work stands still or stutters."""
+    switches = result["plan"].get("switches") or {}
+    taken = [f"{one['seconds']:.2g} s to {host_comparisons.arm_title(result, name)} ({one['count']} times)" for name, one in switches.items()]
+    pause = result["plan"].get("settle_seconds")
+    return [f"A switch took, in the median, {join(taken)}{f', and {pause:g} s of pause after each' if pause else ''}."] if taken else []
+
+
 def _costs(result: Result, comparisons: t.Sequence[Comparison]) -> list[str]:
     costs: list[str] = []
     for one in comparisons:
@@ -362,6 +370,7 @@ def _costs(result: Result, comparisons: t.Sequence[Comparison]) -> list[str]:
         if (one["kind"], one["placement"]) == ("arm", placements.SINGLE) and one["primary"] and one["verdict"] in ("gain", "loss") and not one["confounded"]
     )
     costs += _other_side(comparisons)
+    costs += _switching(result)
     names = exposure.exposed(result)
     if names:
         costs.append(f"With SMT on the kernel calls this host vulnerable to {join(names)}; speed says nothing about that.")

@@ -377,3 +377,11 @@ def test_the_page_says_that_the_plan_looked_and_why_it_stopped():
     said = conclusion.conclude(result, host_comparisons.compare_host(result))
     assert "The plan looked at its samples 4 times; intervals and verdicts hold over all planned looks." in said["basis"]
     assert said["next"].startswith("The plan stopped early: the rest of its budget would hardly have decided this. To decide, measure about ")
+
+
+def test_the_cost_of_switching_is_named():
+    result = result_maker.result(blocks=4)
+    result["plan"]["switches"] = {"smt_on": {"count": 3, "seconds": 0.412}, "smt_off": {"count": 2, "seconds": 1.5}}
+    result["plan"]["settle_seconds"] = 1.0
+    said = conclusion.conclude(results.parse(json.dumps(result), "host1"), host_comparisons.compare_host(result))["costs"]
+    assert "A switch took, in the median, 0.41 s to SMT on (3 times) and 1.5 s to SMT off (2 times), and 1 s of pause after each." in said

@@ -575,6 +575,7 @@ def test_a_plan_whose_comparisons_have_all_ended_stops_with_the_last_outcome(tmp
     written = files.read("header.json")["plan"]
     assert done.block == 4
     assert written["stopped"] == written["decided"][0]["outcome"] in ("gain", "loss")
+    assert {arm: one["count"] for arm, one in written["switches"].items()} == {"smt_on": 3, "smt_off": 2}
     files.write("header.json", dict(done.header(smt_facts.gather(HostFs("/")), {}, "r"), plan={**done.header({}, {}, "r")["plan"], **written}))
     assert results.parse(json.dumps(dict(files.result(), host="h")), "h")["plan"]["looks"] == written["looks"]
 

@@ -132,12 +132,15 @@ def test_without_a_baseline_or_with_one_arm_nothing_is_compared(names, left_out,
     found = chosen(*names)
     assert found.names == ["as_found"] and not found.compared
     assert [arm["name"] for arm in found.left_out] == left_out and found.reason == reason
-    assert found.announcement(5) == [f"Nothing will be switched: {reason}.", "The placements that exist on this host will be measured for about 5 s."]
+    assert found.announcement(5) == [
+        f"Nothing will be switched: {reason}.",
+        "The placements that exist on this host will be measured for about 5 s, or less once enough is known.",
+    ]
 
 
 def test_what_is_switched_is_said_before():
     said = chosen("as_found", "fan_3", "lamp_1").announcement(300)
-    assert said[0] == "The host will be switched between as found, fan 3 and lamp 1 many times, for about 5 min."
+    assert said[0] == "The host will be switched between as found, fan 3 and lamp 1 many times, for about 5 min, or less once enough is known."
     assert said[-1] == "Then the present state of the fan and the lamp is restored, also when the run fails or loses its controller."
 
 

@@ -455,7 +455,7 @@ def _maps(
 
 def _settings(result: dict[str, t.Any]) -> list[tuple[str, str]]:
     """Return settings and environment as pairs of texts."""
-    plan = {name: value for name, value in result["plan"].items() if name not in ("workloads", "placements", "decided")}
+    plan = {name: value for name, value in result["plan"].items() if name not in ("workloads", "placements", "decided", "switches")}
     plan["looks"] = ", ".join(str(look["blocks"]) for look in plan.get("looks") or []) or "none"
     pairs = [*sorted(plan.items()), *sorted(result["environment"].items()), ("collection_version", result.get("collection_version"))]
     return [(name.replace("_", " "), "unknown" if value is None else value if isinstance(value, str) else json.dumps(value)) for name, value in pairs]
