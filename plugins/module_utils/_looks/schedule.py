@@ -9,12 +9,17 @@ from ansible_collections.threadwise.smt.plugins.module_utils._looks.verdicts imp
 # looks are worth it when there is a quarter more to see.
 _PLACES = (LEAST_BLOCKS, 5, 6, 8, 11, 15, 19, 23, 28)
 _GROWTH = 1.25
-MOST_LOOKS = 70
+# Blocks from which on half as many again are waited for: a plan of a week has 30 looks.
+_MANY, _GROWTH_OF_MANY = 100, 1.5
+MOST_LOOKS = 40
 
 
 def places() -> "list[int]":
     """Return the numbers of blocks after which a plan looks at its data, rising: 4, 5, 6, 8, 11, 15, 19, 23, 28, 35, 44, ..."""
-    return [*_PLACES, *(round(_PLACES[-1] * _GROWTH**power) for power in range(1, MOST_LOOKS - len(_PLACES)))]
+    found = list(_PLACES)
+    while len(found) < MOST_LOOKS - 1:
+        found.append(round(found[-1] * (_GROWTH if found[-1] < _MANY else _GROWTH_OF_MANY)))
+    return found
 
 
 class Schedule:

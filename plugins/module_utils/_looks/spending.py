@@ -55,7 +55,7 @@ class Stage(t.NamedTuple):
 
 def forget() -> None:
     """Forget what was computed: for whoever puts another spending function in the place of :func:`spent`."""
-    stages.cache_clear()
+    _stage.cache_clear()
     _table.cache_clear()
 
 
@@ -108,31 +108,30 @@ def _table(looks: "tuple[Look, ...]") -> "list[tuple[float, float]]":
     return [(math.log(levels(looks, alpha)[-1]), math.log(alpha)) for alpha in alphas]
 
 
-@functools.lru_cache(maxsize=_MOST_CACHED)
 def stages(looks: "tuple[Look, ...]", alpha: float) -> "list[Stage]":
     """Return where the sum over blocks, of variance 1 each and without an effect, ends the plan at each look, and how it is distributed where it goes on."""
-    found: list[Stage] = []
-    for before, look in zip([None, *looks], looks):
-        if before is None:
-            limit = upper_quantile(spent(alpha, look.share) / 2) * math.sqrt(look.blocks)
-            nodes, weights = _simpson(limit)
-            mass = [_normal_density(node, look.blocks) * weight for node, weight in zip(nodes, weights)]
-        else:
-            variance = look.blocks - before.blocks
-            earlier = found[-1]
-            limit = _limit(earlier, variance, spent(alpha, look.share) - spent(alpha, before.share), 40 * math.sqrt(look.blocks))
-            nodes, weights = _simpson(limit)
-            # Both signs of a node, here and in _limit: the range is symmetric, and only half of it is stored.
-            mass = [
-                weight
-                * sum(
-                    part * (_normal_density(after - node, variance) + _normal_density(after + node, variance))
-                    for node, part in zip(earlier.nodes, earlier.mass)
-                )
-                for after, weight in zip(nodes, weights)
-            ]
-        found.append(Stage(limit, nodes, mass))
-    return found
+    return [_stage(looks[:count], alpha) for count in range(1, len(looks) + 1)]
+
+
+@functools.lru_cache(maxsize=5 * _MOST_CACHED)
+def _stage(looks: "tuple[Look, ...]", alpha: float) -> Stage:
+    """Return the last stage of some looks. Plans that stopped at different looks have the earlier ones in common."""
+    look = looks[-1]
+    if len(looks) == 1:
+        limit = upper_quantile(spent(alpha, look.share) / 2) * math.sqrt(look.blocks)
+        nodes, weights = _simpson(limit)
+        return Stage(limit, nodes, [_normal_density(node, look.blocks) * weight for node, weight in zip(nodes, weights)])
+    earlier = _stage(looks[:-1], alpha)
+    variance = look.blocks - looks[-2].blocks
+    limit = _limit(earlier, variance, spent(alpha, look.share) - spent(alpha, looks[-2].share), 40 * math.sqrt(look.blocks))
+    nodes, weights = _simpson(limit)
+    # Both signs of a node, here and in _limit: the range is symmetric, and only half of it is stored.
+    mass = [
+        weight
+        * sum(part * (_normal_density(after - node, variance) + _normal_density(after + node, variance)) for node, part in zip(earlier.nodes, earlier.mass))
+        for after, weight in zip(nodes, weights)
+    ]
+    return Stage(limit, nodes, mass)
 
 
 def _limit(earlier: Stage, variance: float, wanted: float, most: float) -> float:

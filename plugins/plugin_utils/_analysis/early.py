@@ -11,12 +11,18 @@ from __future__ import annotations
 
 import functools
 import math
-import typing as t
+
+try:
+    import numpy
+    from scipy import special
+except ImportError as error:
+    MISSING_LIBRARY: ImportError | None = error
+else:
+    MISSING_LIBRARY = None
 
 from ansible_collections.threadwise.smt.plugins.module_utils._looks import spending
 
 
-@functools.lru_cache(maxsize=10_000)
 def share_kept(p_value: float, looks: tuple[spending.Look, ...], alpha: float) -> float:
     """Return by what an estimate that ended a plan at the last of these looks is multiplied.
 
@@ -33,32 +39,38 @@ def share_kept(p_value: float, looks: tuple[spending.Look, ...], alpha: float) -
     blocks = looks[-1].blocks
     total = spending.upper_quantile(p_value / 2) * math.sqrt(blocks)
     naive = total / blocks
-    stages = spending.stages(looks, alpha)
     low, high = 0.0, naive
     for _step in range(20):
         drift = (low + high) / 2
-        if _as_extreme(drift, total, looks, stages) < 0.5:
+        if _as_extreme(drift, total, looks, alpha) < 0.5:
             low = drift
         else:
             high = drift
     return high / naive
 
 
-def _as_extreme(drift: float, total: float, looks: t.Sequence[spending.Look], stages: t.Sequence[spending.Stage]) -> float:
+def _as_extreme(drift: float, total: float, looks: tuple[spending.Look, ...], alpha: float) -> float:
     """Return the probability that the plan ends above at an earlier look, or exceeds the total at the last one, with this mean of a block."""
-    found = _beyond((stages[0].limit - drift * looks[0].blocks) / math.sqrt(looks[0].blocks))
-    for number in range(1, len(looks)):
-        earlier, blocks = stages[number - 1], looks[number - 1].blocks
-        more = looks[number].blocks - blocks
-        limit = total if number == len(looks) - 1 else stages[number].limit
-        # The density with a drift is that without one times a likelihood ratio.
-        found += sum(
-            mass * math.exp(drift * value - drift * drift * blocks / 2) * _beyond((limit - value - drift * more) / math.sqrt(more))
-            for node, mass in zip(earlier.nodes, earlier.mass)
-            for value in (node, -node)
-        )
-    return found
+    first, sums, masses, blocks, more, limits = _integrals(looks, alpha)
+    limits = numpy.where(numpy.isnan(limits), total, limits)
+    # The density with a drift is that without one times a likelihood ratio.
+    likelihood = numpy.exp(drift * sums - drift * drift * blocks / 2)
+    found = special.ndtr((drift * looks[0].blocks - first) / math.sqrt(looks[0].blocks))
+    return float(found + (masses * likelihood * special.ndtr((sums + drift * more - limits) / numpy.sqrt(more))).sum())
 
 
-def _beyond(value: float) -> float:
-    return math.erfc(value / math.sqrt(2)) / 2
+@functools.lru_cache(maxsize=1000)
+def _integrals(looks: tuple[spending.Look, ...], alpha: float) -> tuple[float, numpy.ndarray, numpy.ndarray, numpy.ndarray, numpy.ndarray, numpy.ndarray]:
+    """Return the limit of the first look, and for each sum with which a plan goes on: the sum, its mass, its blocks, those to the next look, its limit.
+
+    The limit of the last look is not a number: there the sum that was seen takes its place.
+    """
+    stages = spending.stages(looks, alpha)
+    rows = [
+        (value, mass, look.blocks, after.blocks - look.blocks, math.nan if after is looks[-1] else limit.limit)
+        for look, stage, after, limit in zip(looks, stages, looks[1:], stages[1:])
+        for node, mass in zip(stage.nodes, stage.mass)
+        for value in (node, -node)
+    ]
+    sums, masses, blocks, more, limits = numpy.array(rows).T
+    return stages[0].limit, sums, masses, blocks, more, limits

@@ -12,7 +12,7 @@ import datetime
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import decisions, verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._looks import decisions, schedule, verdicts
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts, schema, text
 
@@ -23,8 +23,6 @@ MAX_BYTES = 32 * 1024 * 1024
 RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 # Limits for the number of comparisons in a report.
 MOST_WORKLOADS = 200
-# Of a plan with a block in each second of the longest budget.
-MOST_LOOKS = 100
 # What a look can end a comparison with.
 OUTCOMES = (verdicts.GAIN, verdicts.LOSS, verdicts.EQUIVALENT, decisions.FUTILE)
 MOST_SERIES = 20_000
@@ -317,7 +315,7 @@ SCHEMA = schema.published(
                                 blocks=schema.about(schema.count(), "Number of blocks that were done."),
                                 share=schema.about(schema.SHARE, "Share of the plan that was done, 1 at its end."),
                             ),
-                            MOST_LOOKS,
+                            schedule.MOST_LOOKS,
                         )
                     ),
                     "The looks at the samples that could end a comparison, in their order; null where the plan did not look.",

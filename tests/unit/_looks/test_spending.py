@@ -8,6 +8,7 @@ import math
 
 import numpy
 import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import run_directory
 from ansible_collections.threadwise.smt.plugins.module_utils._looks import schedule, spending
 from ansible_collections.threadwise.smt.plugins.module_utils._looks.spending import Look
 
@@ -86,4 +87,6 @@ def test_a_plan_of_three_blocks_has_no_look():
 
 
 def test_there_are_enough_places_for_the_longest_plan():
-    assert schedule.places()[-1] > 7 * 24 * 3600 / 0.1
+    """A result has room for so many blocks of samples of a hundred bytes; the last block of a plan is a look wherever it is."""
+    assert schedule.places()[-1] > run_directory.MOST_BYTES / 100
+    assert len(schedule.places()) + 1 == schedule.MOST_LOOKS
