@@ -229,7 +229,7 @@ def test_a_sample_of_each_class_is_measured_and_speaks_for_the_others(tmp_path):
 def test_hosts_of_a_class_share_the_work_of_one_and_say_so_before_the_start(tmp_path):
     hosts = {name: {"ansible_connection": "local", "ansible_python_interpreter": sys.executable} for name in ("one", "two", "three")}
     (tmp_path / "inventory.json").write_text(json.dumps({"all": {"hosts": hosts}}))
-    options = dict(SHORT, smt_eval_run="s", smt_eval_sample=2, smt_eval_budget=60)
+    options = {**SHORT, "smt_eval_run": "s", "smt_eval_sample": 2, "smt_eval_budget": 60}
     code, seen = play(tmp_path, "threadwise.smt.smt_eval", "--check", inventory="inventory.json", **options)
     assert code == 0, seen
     assert "one, two measured, for one, two, three. Each measures for 1/2 of smt_eval_budget, and longer only until it has 6 blocks." in seen
