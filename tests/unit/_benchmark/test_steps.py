@@ -72,8 +72,8 @@ def test_a_host_that_shares_the_work_of_one_says_for_how_long_it_measures():
     settings = dict(SETTINGS, custom=CUSTOM, arms=["as_found"])
     alone, one_of_four = (steps.describe("one", dict(settings, shared_by=hosts))["announcement"] for hosts in (1, 4))
     sentence = "4 hosts of this hardware class share the work of one: this one measures for about 2 min of about 10 min, and longer only until it has 6 blocks."
-    assert sentence in one_of_four and "for about 2 min." in one_of_four[-1]
-    assert "share" not in " ".join(alone) and "for about 10 min." in alone[-1]
+    assert sentence in one_of_four and "for about 2 min, or less once enough is known." in one_of_four[-1]
+    assert "share" not in " ".join(alone) and "for about 10 min, or less once enough is known." in alone[-1]
 
 
 def test_a_second_evaluation_is_refused_with_the_name_of_the_first_and_does_not_affect_it(held, tmp_path):
