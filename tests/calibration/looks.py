@@ -17,16 +17,14 @@ import typing as t
 import evaluate
 import numpy
 import simulated
+import stopping
 from ansible_collections.threadwise.smt.plugins.module_utils._looks import decisions, ranks, schedule, spending, verdicts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import early, paired
 from scipy import stats
 
-MARGIN = 0.01
 ALPHA = 0.05
 TOTAL = evaluate.WINDOW // 2
-FIXED = 20
 EFFECTS = (0.02, 0.03, 0.05, 0.10)
-CALLED = (paired.GAIN, paired.LOSS)
 EARLY = 300
 HEAD_EQUAL = (
     "| noise | windows | called, % | equivalent, % | futile, % | of these decided by the rest, % | time / 20 runs, / budget | interval holds 1, % "
@@ -58,13 +56,6 @@ class End(t.NamedTuple):
     holds: bool
 
 
-def sides(samples: t.Sequence[float]) -> Window:
-    """One sample of each side by block: the plan's order A B, B A, ..."""
-    pairs = [(samples[start], samples[start + 1]) for start in range(0, len(samples), 2)]
-    ordered = [pair if block % 2 == 0 else pair[::-1] for block, pair in enumerate(pairs)]
-    return [pair[0] for pair in ordered], [pair[1] for pair in ordered]
-
-
 def slower(window: Window, effect: float) -> Window:
     """The window with the second side slower by a share."""
     return window[0], [value * (1 + effect) for value in window[1]]
@@ -79,7 +70,7 @@ def follow(window: Window, effect: float = 0.0) -> End:
         if not looks.take(blocks, TOTAL - blocks):
             continue
         comparison = ranks.Paired(before[:blocks], after[:blocks], "lower")
-        outcome = decisions.decide(comparison, looks.looks, ALPHA, MARGIN, TOTAL - blocks)
+        outcome = decisions.decide(comparison, looks.looks, ALPHA, stopping.MARGIN, TOTAL - blocks)
         centre, low, high = comparison.interval(spending.levels(looks.looks, ALPHA)[-1])
         here = blocks, centre, low <= -math.log1p(effect) <= high
         if ended is not None and outcome not in (None, decisions.FUTILE):
@@ -93,17 +84,17 @@ def follow(window: Window, effect: float = 0.0) -> End:
 
 def fixed(window: Window, effect: float, blocks: int) -> str:
     before, after = slower(window, effect)
-    return str(paired.compare(before[:blocks], after[:blocks], "lower", MARGIN)["verdict"])
+    return str(paired.compare(before[:blocks], after[:blocks], "lower", stopping.MARGIN)["verdict"])
 
 
 def mann_whitney(window: Window, effect: float) -> bool:
     before, after = slower(window, effect)
-    return bool(stats.mannwhitneyu(before[:FIXED], after[:FIXED]).pvalue < ALPHA)
+    return bool(stats.mannwhitneyu(before[: stopping.FIXED_RUNS], after[: stopping.FIXED_RUNS]).pvalue < ALPHA)
 
 
 def welch(window: Window, effect: float) -> bool:
     before, after = slower(window, effect)
-    return bool(stats.ttest_ind(before[:FIXED], after[:FIXED], equal_var=False).pvalue < ALPHA)
+    return bool(stats.ttest_ind(before[: stopping.FIXED_RUNS], after[: stopping.FIXED_RUNS], equal_var=False).pvalue < ALPHA)
 
 
 def rate(values: t.Sequence[bool]) -> str:
@@ -118,13 +109,13 @@ def print_kind(name: str, windows: t.Sequence[Window]) -> None:
     futile = [end for end in same if end.outcome == decisions.FUTILE]
     time = numpy.mean([end.blocks for end in same])
     cells = [
-        rate([end.outcome in CALLED for end in same]),
+        rate([end.outcome in stopping.CALLED for end in same]),
         f"{100 * numpy.mean([end.outcome == verdicts.EQUIVALENT for end in same]):.0f}",
         f"{100 * len(futile) / len(same):.0f}",
         rate([end.later is not None for end in futile]),
-        f"{time / FIXED:.2f}, {time / TOTAL:.2f}",
+        f"{time / stopping.FIXED_RUNS:.2f}, {time / TOTAL:.2f}",
         rate([end.holds for end in same]),
-        f"{100 * numpy.mean([fixed(window, 0, FIXED) in CALLED for window in windows]):.1f}",
+        f"{100 * numpy.mean([fixed(window, 0, stopping.FIXED_RUNS) in stopping.CALLED for window in windows]):.1f}",
         f"{100 * numpy.mean([mann_whitney(window, 0) for window in windows]):.1f}",
         f"{100 * numpy.mean([welch(window, 0) for window in windows]):.1f}",
     ]
@@ -134,14 +125,14 @@ def print_kind(name: str, windows: t.Sequence[Window]) -> None:
 def print_effects(name: str, windows: t.Sequence[Window]) -> None:
     for effect in EFFECTS:
         ends = [follow(window, effect) for window in windows]
-        early = [end.log_ratio for end in ends if end.outcome in CALLED and end.blocks < TOTAL]
+        early = [end.log_ratio for end in ends if end.outcome in stopping.CALLED and end.blocks < TOTAL]
         cells = [
             rate([end.outcome == paired.LOSS for end in ends]),
-            f"{numpy.mean([end.blocks for end in ends]) / FIXED:.2f}",
+            f"{numpy.mean([end.blocks for end in ends]) / stopping.FIXED_RUNS:.2f}",
             f"{100 * numpy.mean([end.outcome == decisions.FUTILE for end in ends]):.1f}",
             rate([end.holds for end in ends]),
             f"{-100 * numpy.mean(early):.2f}" if early else "-",
-            f"{100 * numpy.mean([fixed(window, effect, FIXED) == paired.LOSS for window in windows]):.1f}",
+            f"{100 * numpy.mean([fixed(window, effect, stopping.FIXED_RUNS) == paired.LOSS for window in windows]):.1f}",
             f"{100 * numpy.mean([mann_whitney(window, effect) for window in windows]):.1f}",
             f"{100 * numpy.mean([welch(window, effect) for window in windows]):.1f}",
         ]
@@ -175,16 +166,15 @@ def print_spending(kinds: t.Mapping[str, t.Sequence[Window]]) -> None:
     print("|---|---|" + "---|" * len(EFFECTS))
     for name, function in functions.items():
         spending.spent = function
-        spending.forget()
-        ends = {effect: [follow(window, effect) for window in windows] for effect in (0.0, *EFFECTS)}
-        found = [f"{100 * numpy.mean([end.outcome in CALLED for end in ends[0.0]]):.1f}, {numpy.mean([end.blocks for end in ends[0.0]]) / FIXED:.2f}"]
-        found += [
-            f"{100 * numpy.mean([end.outcome == paired.LOSS for end in ends[effect]]):.1f}, {numpy.mean([end.blocks for end in ends[effect]]) / FIXED:.2f}"
-            for effect in EFFECTS
-        ]
+        spending._stage.cache_clear()
+        found = []
+        for effect in (0.0, *EFFECTS):
+            ends = [follow(window, effect) for window in windows]
+            share = numpy.mean([end.outcome in stopping.CALLED if effect == 0 else end.outcome == paired.LOSS for end in ends])
+            found.append(f"{100 * share:.1f}, {numpy.mean([end.blocks for end in ends]) / stopping.FIXED_RUNS:.2f}")
         print(f"| {name} | " + " | ".join(found) + " |", flush=True)
     spending.spent = power
-    spending.forget()
+    spending._stage.cache_clear()
 
 
 def print_early(plans: int) -> None:
@@ -196,7 +186,7 @@ def print_early(plans: int) -> None:
     places = [blocks for blocks in range(1, TOTAL + 1) if looks.take(blocks, TOTAL - blocks)]
     taken = tuple(looks.looks)
     levels = spending.levels(taken, ALPHA)
-    margin = math.log1p(MARGIN)
+    margin = math.log1p(stopping.MARGIN)
     for deviation in (0.01, 0.02, 0.05):
         cells = []
         for effect in EFFECTS:
@@ -219,7 +209,8 @@ def recorded(paths: t.Sequence[str]) -> dict[str, list[Window]]:
     """Windows of equal work that share no sample, by kind of noise."""
     series = evaluate.load(paths)
     return {
-        kind: [sides(window) for window in evaluate.windows(series, kind, "same", evaluate.WINDOW)] for kind in dict.fromkeys(one["kind"] for one in series)
+        kind: [stopping.sides(window) for window in evaluate.windows(series, kind, "same", evaluate.WINDOW)]
+        for kind in dict.fromkeys(one["kind"] for one in series)
     }
 
 
@@ -227,7 +218,7 @@ def made_up(count: int) -> dict[str, list[Window]]:
     found = {}
     for kind in simulated.KINDS:
         source = numpy.random.default_rng(20261123)
-        found[kind.__name__.replace("_", " ")] = [sides([float(value) for value in numpy.exp(kind(source))]) for _time in range(count)]
+        found[kind.__name__.replace("_", " ")] = [stopping.sides([float(value) for value in numpy.exp(kind(source))]) for _time in range(count)]
     return found
 
 

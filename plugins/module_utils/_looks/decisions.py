@@ -73,9 +73,8 @@ def _beyond(distance: float, deviation: float) -> float:
 
 
 def _chi_square(share: float, freedom: int) -> float:
-    """Return a quantile of the chi-square distribution, accurate to 1 % from 5 degrees of freedom on.
+    """Return a quantile above the median of the chi-square distribution, accurate to 1 % from 5 degrees of freedom on.
 
     Source: E. B. Wilson, M. M. Hilferty, The distribution of chi-square, Proceedings of the National Academy of Sciences 17 (1931).
     """
-    normal = math.copysign(spending.upper_quantile(min(share, 1 - share)), share - 0.5)
-    return float(freedom * (1 - 2 / (9 * freedom) + normal * math.sqrt(2 / (9 * freedom))) ** 3)
+    return float(freedom * (1 - 2 / (9 * freedom) + spending.upper_quantile(1 - share) * math.sqrt(2 / (9 * freedom))) ** 3)

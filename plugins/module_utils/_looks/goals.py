@@ -69,7 +69,7 @@ class Goal:
         better: the direction of the primary metric of each workload, ``higher`` or ``lower``.
 
     Attributes:
-        looks: the looks that decided something or nothing, in their order.
+        looks: the looks that were taken, in their order.
         decided: the comparisons that have ended.
     """
 
@@ -145,7 +145,7 @@ class UntilDecided(Goal):
         super().__init__(margin, assignments, better)
         self._schedule = schedule.Schedule()
         self.looks = self._schedule.looks
-        self._ended: dict[Name, Decision] = {}
+        self._ended: set[Name] = set()
         self._resting: frozenset[Measured] = frozenset()
 
     def after_block(self, blocks: int, more: int) -> "str | None":
@@ -161,8 +161,8 @@ class UntilDecided(Goal):
             )
             if outcome is not None:
                 (workload, parameter), (arm, placement) = name
-                self._ended[name] = Decision(workload, parameter, arm, placement, blocks, outcome)
-                self.decided.append(self._ended[name])
+                self._ended.add(name)
+                self.decided.append(Decision(workload, parameter, arm, placement, blocks, outcome))
         still_open = {name[0] for name in main if name not in self._ended}
         self._resting = frozenset(name[0] for name in main) - still_open
         return None if still_open else self.decided[-1].outcome

@@ -19,84 +19,49 @@ MOST_PAIRS = 1000000
 _UNIT = 1e12
 
 
-class Paired:
-    """Both sides of a comparison, turned so that a larger value is better.
+class Inversion:
+    """The shifts of one side that a test on ranks does not reject: its interval. The controller searches with this class, too.
 
     Args:
-        before: the value of each block, above zero.
-        after: the other side of the same blocks.
-        better: ``higher`` or ``lower``.
-
-    Attributes:
-        n: the number of blocks.
-        ranked: whether there are enough blocks for ranks; with fewer, logarithms are used.
+        gaps: the shifts at which the statistic changes, ascending; between two consecutive ones it is constant. The first and the last lie just beyond the
+            shifts at which all of one side is above, or below, all of the other.
+        statistic: the test's statistic for a shift.
     """
 
-    def __init__(self, before: "t.Sequence[float]", after: "t.Sequence[float]", better: str) -> None:
-        sign = 1.0 if better == "higher" else -1.0
-        logs = [math.log(value) for value in before], [math.log(value) for value in after]
-        self.n = len(before)
-        self.ranked = self.n >= LEAST_BLOCKS_RANKED
-        self._ratios = [sign * (other - one) for one, other in zip(*logs)]
-        self._before, self._after = ([_rounded(sign * value) for value in side] for side in logs)
-        self._least_half = max(map(_half_step, (self._before, self._after)))
-        self._cached_gaps: list[float] = []
+    def __init__(self, gaps: "t.Sequence[float]", statistic: "t.Callable[[float], float]") -> None:
+        self._gaps = gaps
+        self._statistic = statistic
         self._seen: dict[int, float] = {}
 
-    def p_value(self) -> float:
-        """Return the two-sided p-value of no effect; 1 for one block."""
-        if self.n < 2:
-            return 1.0
-        return student.p_value(self._rank_statistic(0.0) if self.ranked else _t_statistic(self._ratios), self.n - 1)
+    def interval(self, critical: float, student_low: float, student_high: float) -> "tuple[float, float, float]":
+        """Return the estimate, in the middle of the range of shifts where the statistic is zero, and its interval.
 
-    def interval(self, level: float) -> "tuple[float, float, float]":
-        """Return the log-ratio and its interval at confidence 1 - level; without limits for one block."""
-        if self.n < 2:
-            return self._ratios[0], -math.inf, math.inf
-        centre, low, high = self._ranked(level) if self.ranked else self._student(level)
-        return centre, min(low, centre - self._least_half), max(high, centre + self._least_half)
-
-    def _student(self, level: float) -> "tuple[float, float, float]":
-        centre = math.fsum(self._ratios) / self.n
-        variance = math.fsum((ratio - centre) ** 2 for ratio in self._ratios) / (self.n - 1)
-        half = student.quantile(level, self.n - 1) * math.sqrt(variance / self.n)
-        return centre, centre - half, centre + half
-
-    def _ranked(self, level: float) -> "tuple[float, float, float]":
-        critical = student.quantile(level, self.n - 1)
+        Args:
+            critical: the test rejects where the statistic is further than this from zero.
+            student_low: the lower end of Student's interval, for where ranks give no bound: few blocks may not reach a very high confidence even when the sides
+                do not overlap.
+            student_high: its upper end.
+        """
         centre = (self._lowest(0.0) + self._highest(0.0)) / 2
         low, high = self._lowest(critical), self._highest(critical)
-        # Few blocks may not reach a very high confidence even when the sides do not overlap: then ranks give no bound.
-        _centre, student_low, student_high = self._student(level)
-        if self._rank_statistic(self._gaps()[0]) <= critical:
+        if self._statistic(self._gaps[0]) <= critical:
             low = min(low, student_low)
-        if self._rank_statistic(self._gaps()[-1]) >= -critical:
+        if self._statistic(self._gaps[-1]) >= -critical:
             high = max(high, student_high)
         return centre, low, high
 
-    def _gaps(self) -> "list[float]":
-        """Return the shifts at which the statistic changes, ascending, between two at which one side is above the other."""
-        if not self._cached_gaps:
-            least, most = min(self._after) - max(self._before), max(self._after) - min(self._before)
-            if self.n**2 > MOST_PAIRS:
-                inner = [least + number * ((most - least) / (MOST_PAIRS - 1)) for number in range(MOST_PAIRS - 1)] + [most]
-            else:
-                inner = sorted({_rounded(other - one) for one in self._before for other in self._after})
-            self._cached_gaps = [least - 1e-9, *inner, most + 1e-9]
-        return self._cached_gaps
-
     def _lowest(self, critical: float) -> float:
-        """Return the smallest shift from which the rank statistic is at most ``critical``."""
-        return self._gaps()[self._first(lambda number: self._statistic_in_gap(number) <= critical)]
+        """Return the smallest shift from which the statistic is at most ``critical``."""
+        return float(self._gaps[self._first(lambda number: self._in_gap(number) <= critical)])
 
     def _highest(self, critical: float) -> float:
-        """Return the largest shift up to which the rank statistic is at least -critical."""
-        last = len(self._gaps()) - 1
-        return self._gaps()[last - self._first(lambda number: self._statistic_in_gap(last - 1 - number) >= -critical)]
+        """Return the largest shift up to which the statistic is at least -critical; searched from the end, so that swapped sides mirror the interval."""
+        last = len(self._gaps) - 1
+        return float(self._gaps[last - self._first(lambda number: self._in_gap(last - 1 - number) >= -critical)])
 
     def _first(self, passes: "t.Callable[[int], bool]") -> int:
         """Find the first gap that passes a test, by bisection; the statistic falls with the shift except for extreme samples."""
-        first, last = 0, len(self._gaps()) - 1
+        first, last = 0, len(self._gaps) - 1
         while first < last:
             middle = (first + last) // 2
             if passes(middle):
@@ -105,10 +70,50 @@ class Paired:
                 first = middle + 1
         return first
 
-    def _statistic_in_gap(self, number: int) -> float:
+    def _in_gap(self, number: int) -> float:
+        """Return the statistic inside a gap; kept, since both searches start at the same gaps."""
         if number not in self._seen:
-            self._seen[number] = self._rank_statistic((self._gaps()[number] + self._gaps()[number + 1]) / 2)
+            self._seen[number] = self._statistic((self._gaps[number] + self._gaps[number + 1]) / 2)
         return self._seen[number]
+
+
+class Paired:
+    """Both sides of a comparison, turned so that a larger value is better.
+
+    Args:
+        before: the value of each block, above zero; of two blocks or more.
+        after: the other side of the same blocks.
+        better: ``higher`` or ``lower``.
+
+    Attributes:
+        n: the number of blocks.
+    """
+
+    def __init__(self, before: "t.Sequence[float]", after: "t.Sequence[float]", better: str) -> None:
+        sign = 1.0 if better == "higher" else -1.0
+        logs = [math.log(value) for value in before], [math.log(value) for value in after]
+        self.n = len(before)
+        self._ratios = [sign * (other - one) for one, other in zip(*logs)]
+        self._before, self._after = ([_rounded(sign * value) for value in side] for side in logs)
+
+    def interval(self, level: float) -> "tuple[float, float, float]":
+        """Return the log-ratio and its interval at confidence 1 - level, by ranks where there are enough blocks for them."""
+        critical = student.quantile(level, self.n - 1)
+        centre = math.fsum(self._ratios) / self.n
+        half = critical * math.sqrt(math.fsum((ratio - centre) ** 2 for ratio in self._ratios) / (self.n - 1) / self.n)
+        low, high = centre - half, centre + half
+        if self.n >= LEAST_BLOCKS_RANKED:
+            centre, low, high = Inversion(self._gaps(), self._rank_statistic).interval(critical, low, high)
+        least_half = max(map(_half_step, (self._before, self._after)))
+        return centre, min(low, centre - least_half), max(high, centre + least_half)
+
+    def _gaps(self) -> "list[float]":
+        least, most = min(self._after) - max(self._before), max(self._after) - min(self._before)
+        if self.n**2 > MOST_PAIRS:
+            inner = [least + number * ((most - least) / (MOST_PAIRS - 1)) for number in range(MOST_PAIRS - 1)] + [most]
+        else:
+            inner = sorted({_rounded(other - one) for one in self._before for other in self._after})
+        return [least - 1e-9, *inner, most + 1e-9]
 
     def _rank_statistic(self, shift: float) -> float:
         """Compute Student's t of the blocks' differences of ranks, with the logarithms after reduced by a shift."""

@@ -9,7 +9,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._looks.verdicts imp
 # looks are worth it when there is a quarter more to see.
 _PLACES = (LEAST_BLOCKS, 5, 6, 8, 11, 15, 19, 23, 28)
 _GROWTH = 1.25
-# Blocks from which on half as many again are waited for: a plan of a week has 30 looks.
+# Blocks from which on half as many again are waited for.
 _MANY, _GROWTH_OF_MANY = 100, 1.5
 MOST_LOOKS = 40
 

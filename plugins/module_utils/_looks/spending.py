@@ -53,12 +53,6 @@ class Stage(t.NamedTuple):
     mass: "list[float]"
 
 
-def forget() -> None:
-    """Forget what was computed: for whoever puts another spending function in the place of :func:`spent`."""
-    _stage.cache_clear()
-    _table.cache_clear()
-
-
 def spent(alpha: float, share: float) -> float:
     """Return how much of the error probability ``alpha`` is spent when this share (0 to 1) of the plan is done."""
     return float(alpha * share**POWER_OF_SHARE)

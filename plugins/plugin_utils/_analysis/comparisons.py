@@ -355,7 +355,7 @@ def _families(result: Result, samples: dict[Key, t.Any]) -> tuple[list[Subject],
 
 def _family(result: Result, pairs: t.Sequence[tuple[Pair, Samples]], subjects: t.Sequence[Subject], margin: float, confidence: float) -> list[Comparison]:
     """Compare the two sides of each pair, in the samples beside it, for each workload and metric that has both, as one family."""
-    family, values = [], []
+    family, values, measured_blocks = [], [], []
     for (pair, samples), (workload, parameter, metric) in itertools.product(pairs, subjects):
         kind, effect, placement, baseline, candidate = pair
         sides = [samples.get((workload, sampled_as(result, *side), side[1], parameter)) for side in (baseline, candidate)]
@@ -366,6 +366,7 @@ def _family(result: Result, pairs: t.Sequence[tuple[Pair, Samples]], subjects: t
         if not blocks:
             continue
         about = describe_workload(result, workload, parameter, metric)
+        measured_blocks.append(1 + max(*before, *after))
         values.append(([before[block] for block in blocks], [after[block] for block in blocks], about["better"]))
         family.append(
             {
@@ -381,19 +382,18 @@ def _family(result: Result, pairs: t.Sequence[tuple[Pair, Samples]], subjects: t
             }
         )
     found = []
-    looks = [looks_at(result, one["workload"], one.get("parameter")) for one in family]
+    looks = [looks_at(result, blocks) for blocks in measured_blocks]
     for one, measured, judged in zip(family, values, paired.compare_family(values, margin, confidence, looks)):
         baseline_value, candidate_value = paired.sides(*measured, judged["ratio"])
         found.append({**one, "baseline_value": baseline_value, "candidate_value": candidate_value, **judged})
     return found
 
 
-def looks_at(result: Result, workload: str, parameter: float | None = None) -> paired.Looks:
-    """Return the planned looks at the samples of a workload, at a value of its parameter; none where the plan did not look.
+def looks_at(result: Result, blocks: int) -> paired.Looks:
+    """Return the planned looks at samples of so many blocks, failed ones included; none where the plan did not look.
 
     A plan that was ended from outside has more blocks than at its last look. They are a last look, which spends the rest.
     """
-    blocks = 1 + max((sample["block"] for sample in result["samples"] if sample["workload"] == workload and sample.get("parameter") == parameter), default=-1)
     taken = [spending.Look(look["blocks"], look["share"]) for look in result["plan"].get("looks") or [] if look["blocks"] <= blocks]
     if taken and taken[-1].blocks < blocks and taken[-1].share < 1:
         taken.append(spending.Look(blocks, 1.0))

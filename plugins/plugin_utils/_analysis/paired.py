@@ -11,7 +11,6 @@ its error rate on recorded noise.
 
 from __future__ import annotations
 
-import functools
 import math
 import numbers
 import statistics
@@ -25,7 +24,7 @@ except ImportError as error:
 else:
     MISSING_LIBRARY = None
 
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import spending, verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._looks import ranks, spending, verdicts
 from ansible_collections.threadwise.smt.plugins.module_utils._looks.verdicts import EQUIVALENT, GAIN, INCONCLUSIVE, LEAST_BLOCKS, LEAST_BLOCKS_RANKED, LOSS
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import early
 
@@ -35,8 +34,6 @@ __all__ = ["EQUIVALENT", "GAIN", "INCONCLUSIVE", "LEAST_BLOCKS", "LEAST_BLOCKS_R
 POWER = 0.9
 
 MOST_VALUES = 100_000
-# Up to this many pairs of a baseline and a candidate value every shift is considered; beyond, a grid of as many shifts is fine enough.
-MOST_PAIRS = 1_000_000
 # Limits outside the range of any real rate or time, within which ratios stay finite.
 MOST = 1e100
 LEAST = 1e-100
@@ -225,7 +222,6 @@ class _Samples:
         self._size = numpy.bincount(self._cell)
         self._single = len(self._values) == 2 * self.n
         # A metric with a resolution (such as clock ticks) is not known better than half a step, however often it is read.
-        self._seen: dict[int, float] = {}
         self._least_half = max(map(_half_step, (self._values[self._is_after], self._values[~self._is_after])))
 
     def p_value(self) -> float:
@@ -243,58 +239,20 @@ class _Samples:
         return centre, min(low, centre - self._least_half), max(high, centre + self._least_half)
 
     def _ranked(self, alpha: float) -> tuple[float, float, float]:
-        _centre, student_low, student_high = _student(self.ratios, alpha)
-        critical = _quantile(1 - alpha / 2, self.n - 1)
-        # The estimate is the middle of the range of shifts where the statistic is zero.
-        centre = (self._lowest(0.0) + self._highest(0.0)) / 2
-        low, high = self._lowest(critical), self._highest(critical)
-        least, most = self._gaps[0], self._gaps[-1]
-        # Few blocks may not reach a very high confidence even when the sides do not overlap: then ranks give no bound.
-        if student_low is not None and self._rank_statistic(least) <= critical:
-            low = min(low, student_low)
-        if student_high is not None and self._rank_statistic(most) >= -critical:
-            high = max(high, student_high)
-        return centre, low, high
+        _centre, low, high = _student(self.ratios, alpha)
+        return ranks.Inversion(self._gaps().tolist(), self._rank_statistic).interval(
+            _quantile(1 - alpha / 2, self.n - 1), t.cast(float, low), t.cast(float, high)
+        )
 
-    @functools.cached_property
     def _gaps(self) -> numpy.ndarray:
-        """The shifts at which the statistic changes, ascending; between two consecutive ones it is constant.
-
-        The first and the last lie just beyond the shifts at which all of one side is above, or below, all of the other.
-        """
+        """Return the shifts at which the statistic changes, as :class:`ranks.Inversion` takes them."""
         before, after = self._values[~self._is_after], self._values[self._is_after]
         least, most = after.min() - before.max(), after.max() - before.min()
-        if len(before) * len(after) > MOST_PAIRS:
-            inner = numpy.linspace(least, most, MOST_PAIRS)
+        if len(before) * len(after) > ranks.MOST_PAIRS:
+            inner = numpy.linspace(least, most, ranks.MOST_PAIRS)
         else:
             inner = _distinct(numpy.round(numpy.subtract.outer(after, before), 12).ravel())
         return numpy.concatenate(([least - 1e-9], inner, [most + 1e-9]))
-
-    def _lowest(self, critical: float) -> float:
-        """Return the smallest shift from which the rank statistic is at most ``critical``."""
-        return float(self._gaps[self._first(lambda number: self._statistic_in_gap(number) <= critical)])
-
-    def _highest(self, critical: float) -> float:
-        """Return the largest shift up to which the rank statistic is at least -critical; searched from the end, so that swapped sides mirror the interval."""
-        last = len(self._gaps) - 1
-        return float(self._gaps[last - self._first(lambda number: self._statistic_in_gap(last - 1 - number) >= -critical)])
-
-    def _first(self, passes: t.Callable[[int], bool]) -> int:
-        """Find the first gap that passes a test, by bisection; the statistic falls with the shift except for extreme samples."""
-        first, last = 0, len(self._gaps) - 1
-        while first < last:
-            middle = (first + last) // 2
-            if passes(middle):
-                last = middle
-            else:
-                first = middle + 1
-        return first
-
-    def _statistic_in_gap(self, number: int) -> float:
-        """Return the rank statistic inside a gap; cached, since both searches start at the same gaps."""
-        if number not in self._seen:
-            self._seen[number] = self._rank_statistic((self._gaps[number] + self._gaps[number + 1]) / 2)
-        return self._seen[number]
 
     def _rank_statistic(self, shift: float) -> float:
         """Compute Student's t of the blocks' differences of mean ranks, with the logarithms after reduced by a shift.
@@ -306,8 +264,8 @@ class _Samples:
         ordered = values.copy()
         ordered.sort()
         # Twice the mid-ranks: t does not depend on the unit. (SciPy's rankdata takes six times as long for so few values, and this is the inner loop.)
-        ranks = ordered.searchsorted(values, "left") + ordered.searchsorted(values, "right")
-        means = ranks if self._single else numpy.bincount(self._cell, ranks) / self._size
+        doubled = ordered.searchsorted(values, "left") + ordered.searchsorted(values, "right")
+        means = doubled if self._single else numpy.bincount(self._cell, doubled) / self._size
         return _t_statistic(means[self.n :] - means[: self.n])
 
 

@@ -543,9 +543,10 @@ def _arms(document: dict[str, t.Any]) -> set[str]:
     names = {arm["name"] for arm in given}
     if not given or len(names) < len(given) or [arm["baseline"] for arm in given] != [True] + [False] * (len(given) - 1):
         raise text.BorderError("arms: it must name each arm once, and the first one alone is the baseline")
-    unknown = sorted(set(document["plan"].get("placements") or {}) - names)
-    if unknown:
-        raise text.BorderError(f"plan.placements: the result has no arm {unknown[0]}")
+    for field in ("placements", "switches"):
+        unknown = sorted(set(document["plan"].get(field) or {}) - names)
+        if unknown:
+            raise text.BorderError(f"plan.{field}: the result has no arm {unknown[0]}")
     return names
 
 

@@ -26,6 +26,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import resu
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
 HERE = tuple(sorted(os.sched_getaffinity(0)))[:2]
+TWO_CPUS = pytest.mark.skipif(len(HERE) < 2, reason="needs two CPUs as siblings")
 SETTINGS = {
     "arms": ["smt_on", "smt_off"],
     "workloads": ["gzip"],
@@ -97,7 +98,7 @@ def measured(tmp_path, settings, **kwargs):
     return done, files.read_lines("samples.jsonl"), files
 
 
-@pytest.mark.skipif(len(HERE) < 2, reason="needs two CPUs as siblings")
+@TWO_CPUS
 def test_arms_alternate_and_every_second_block_is_reversed(tmp_path, toggles):
     _done, samples, _files = measured(tmp_path, SETTINGS)
     order = [(sample["block"], sample["arm"], sample["placement"]) for sample in samples]
@@ -342,7 +343,7 @@ def test_a_workload_with_a_parameter_is_sampled_for_each_value(tmp_path, monkeyp
     assert files.read("header.json")["plan"]["workloads"][0]["parameter"] == {"name": "load", "unit": "of one CPU", "values": [0.5, 1.0], "per_worker": False}
 
 
-@pytest.mark.skipif(len(HERE) < 2, reason="needs two CPUs as siblings")
+@TWO_CPUS
 def test_placements_with_the_same_cpus_are_measured_under_the_first_name(tmp_path, monkeypatch):
     whole = dict(
         declaration.PLAIN,
@@ -384,7 +385,7 @@ def test_the_state_of_the_host_is_recorded_before_each_block(tmp_path, monkeypat
     assert files.read("header.json")["environment"]["busy"] == {"others": 0.64}
 
 
-@pytest.mark.skipif(len(HERE) < 2, reason="needs two CPUs as siblings")
+@TWO_CPUS
 def test_a_plan_stops_when_it_is_precise_whatever_the_effect(tmp_path, toggles):
     """Equal rates and half the rate stop at the same block, long before the end of the budget."""
     for name, line in (("even", "echo rate 100"), ("halved", f"[ $(taskset -cp $$ | sed 's/.*: //') = {HERE[0]} ] && echo rate 50 || echo rate 100")):
@@ -498,7 +499,7 @@ def left_running(pid_of_plan):
         return children.read().split()
 
 
-@pytest.mark.skipif(len(HERE) < 2, reason="needs two CPUs as siblings")
+@TWO_CPUS
 def test_a_server_of_ones_own_is_started_in_each_arm_on_its_cpus(tmp_path, toggles):
     log = tmp_path / "log"
     settings = dict(SETTINGS, workloads=[], custom=[with_hooks(log)], blocks=3)
@@ -542,7 +543,6 @@ def test_only_the_server_of_the_workload_that_is_sampled_runs(tmp_path, toggles)
 # Verdicts and budgets
 
 
-TWO_CPUS = pytest.mark.skipif(len(HERE) < 2, reason="needs two CPUs as siblings")
 # One worker for each core against both CPUs of the core that this machine is said to have.
 DECIDING = dict(SETTINGS, goal="decision", workloads=[], placements=["one_per_core", "all_threads"], blocks=None, budget=600)
 

@@ -22,10 +22,10 @@ def planned(*blocks):
 @pytest.fixture
 def like_pocock(monkeypatch):
     """The spending function of Lan and DeMets that resembles Pocock's boundary."""
-    spending.forget()
+    spending._stage.cache_clear()
     monkeypatch.setattr(spending, "spent", lambda alpha, share: alpha * math.log1p((math.e - 1) * share))
     yield
-    spending.forget()
+    spending._stage.cache_clear()
 
 
 def test_the_limits_are_those_that_are_published(like_pocock):
