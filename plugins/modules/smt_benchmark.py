@@ -232,13 +232,18 @@ options:
     description: The most blocks to measure; without it the budget alone decides.
     type: int
   sample_seconds:
-    description: Seconds a sample of one worker alone takes. Longer samples are less noisy, shorter ones make more blocks.
-    type: float
-    default: 0.5
+    description:
+      - Seconds a sample of one worker alone takes, from 0.05 to 600. Longer samples are less noisy, shorter ones make more blocks.
+      - V(auto) chooses for each workload a length at which neither the start of its command nor the clock matters, from 0.2 to 1 second.
+    type: str
+    default: auto
   settle_seconds:
-    description: Seconds to wait after each toggle before anything is timed.
-    type: float
-    default: 1.0
+    description:
+      - Seconds to wait after each switch before anything is timed, from 0 to 600.
+      - V(auto) waits for 1 second or longer in the first block, until the CPUs are no busier than before the first switch, and then half as long again as that
+        took, from 0.2 to 5 seconds.
+    type: str
+    default: auto
   affinity_conflicts:
     description:
       - What to do about affinity conflicts, such as a task pinned to a sibling that would go offline. V(fail) does not switch and only
@@ -419,10 +424,9 @@ restored:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import ArmError
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import steps
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import settings as plan_settings, steps
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.plan import PlanError
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectoryError
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.settings import SettingsError
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._looks import goals
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.placement import PlacementError
@@ -501,8 +505,8 @@ def main() -> None:
             "blocks": {"type": "int"},
             "goal": {"type": "str", "choices": list(goals.GOALS), "default": goals.DECISION},
             "margin": {"type": "float", "default": 0.01},
-            "sample_seconds": {"type": "float", "default": 0.5},
-            "settle_seconds": {"type": "float", "default": 1.0},
+            "sample_seconds": {"type": "str", "default": plan_settings.AUTO},
+            "settle_seconds": {"type": "str", "default": plan_settings.AUTO},
             "affinity_conflicts": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
             "affinity_conflicts_of": {"type": "list", "elements": "str", "default": ["services"]},
             "siblings": {"type": "raw", "default": "kernel"},
@@ -520,8 +524,9 @@ def main() -> None:
     step = "describe" if module.check_mode else module.params["_step"]
     settings = {**{name: module.params[name] for name in SETTINGS}, "sources": module.params["_sources"]}
     try:
+        settings.update({name: plan_settings.seconds(name, settings[name]) for name in plan_settings.SECONDS})
         result = steps.STEPS[step](module.params["run"], settings)
-    except (ArmError, PlanError, PlacementError, SettingsError, WorkloadError, RunDirectoryError, HostError) as error:
+    except (ArmError, PlanError, PlacementError, plan_settings.SettingsError, WorkloadError, RunDirectoryError, HostError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, **result)
 

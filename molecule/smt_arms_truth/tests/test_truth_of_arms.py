@@ -14,7 +14,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_
 
 RESULT = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "results" / "truth" / "smt-arms-truth.json"
 IDLE, PLANTED = "overcommit_heuristic", "thp_never"
-WINDOWS, BLOCKS = 100, 6
+WINDOWS, BLOCKS = 100, 10
 # Of 100.
 MOST_CALLS, LEAST_FINDS = 5, 95
 

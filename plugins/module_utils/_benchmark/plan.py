@@ -23,7 +23,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_form
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._host.text import utc_now
 from ansible_collections.threadwise.smt.plugins.module_utils._looks import forecast, goals, verdicts
-from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner, telemetry
+from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner, settling, telemetry
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import placement
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
@@ -158,7 +158,8 @@ class Plan:
         settings: dict with ``workloads``, ``custom`` (the user's own commands), ``placements``, ``streams`` (numbers of streams, as texts that may be
             ranges), ``cpus`` (the CPUs of explicit placements), ``siblings`` (whose siblings count), ``response_limit`` ({workload: time with its unit}),
             ``goal`` (one of ``goals.GOALS``), ``budget`` (seconds), ``shared_by`` (the number of hosts that share this budget), ``blocks`` (their maximum
-            number, or None), ``sample_seconds``, ``settle_seconds``, ``margin`` (the equivalence margin), ``sources`` ({file name: C source}).
+            number, or None), ``sample_seconds`` and ``settle_seconds`` (None where the plan chooses them), ``margin`` (the equivalence margin), ``sources``
+            ({file name: C source}).
 
     Attributes:
         files: the RunDirectory.
@@ -178,6 +179,7 @@ class Plan:
         samples_done: the number of samples so far.
         largest: the highest number of bytes that a block has added to the result.
         switches: the seconds that each switch to an arm took, without the pause after it.
+        settling: the pauses after switches.
         costs: the seconds that each workload, at each value of its parameter, took of a block, and those of all else (None), at the highest.
         arm: the current arm, or None before the first switch.
         serving: the workload that was sampled last in this arm, whose server runs if it has one in each arm; None before the first sample.
@@ -202,6 +204,7 @@ class Plan:
         self.samples_done = 0
         self.largest = 0
         self.switches: dict[str, list[float]] = {}
+        self.settling = settling.Settling(settings["settle_seconds"])
         self.costs: dict[t.Optional[goals.Measured], float] = {}
         self.arm: t.Optional[str] = None
         self.serving: t.Optional[str] = None
@@ -265,6 +268,10 @@ class Plan:
                 self._measure_block()
                 self.largest = max(self.largest, self.files.size() - size)
                 self.block += 1
+                if self.settling.choose():
+                    # The pauses of the first block tell nothing about those of the others.
+                    self.costs.pop(None)
+                    self.files.amend(plan={"settle_seconds": self.settling.seconds})
                 stopped = self._stop_reason()
             self.files.amend(plan={"stopped": stopped, "switches": self._seconds_of_switches()})
         finally:
@@ -307,7 +314,7 @@ class Plan:
             forecast.Cost(item.workload, item.placement, self.prepared[item.workload].least_seconds(item.workers), key in deciding)
             for key, item in planned.items()
         ]
-        others = settings["settle_seconds"] * (len(self.outline.arms.names) - 1)
+        others = self.settling.seconds * (len(self.outline.arms.names) - 1)
         budget = settings["budget"] - self.elapsed()
         error = forecast.too_short([cost for cost in costs if cost.decides], others, budget)
         if error:
@@ -418,11 +425,12 @@ class Plan:
         self._serve(None)
         if arms.compared:
             self.progress(f"switching to {arms[arm].title}")
+            self.settling.before_switch()
             begun = time.monotonic()
             arms.switch(arm)
             self.switches.setdefault(arm, []).append(time.monotonic() - begun)
             self.files.event("switched", arm)
-            time.sleep(self.settings["settle_seconds"])
+            self.settling.wait()
             self._prove(arm)
             for observed in arms.observe(arm) if self.block == 0 else ():
                 self.files.append("observations.jsonl", observed)

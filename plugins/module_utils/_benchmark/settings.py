@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The settings of a plan: which are valid, and the workloads and placements that they name."""
 
+import math
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import selection
@@ -12,6 +13,10 @@ from ansible_collections.threadwise.smt.plugins.module_utils._topology import pl
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, custom, response_limit
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import Workload
+
+# What a duration is where the plan is to choose it, and the limits of those that are given.
+AUTO = "auto"
+SECONDS: "dict[str, tuple[float, float]]" = {"sample_seconds": (0.05, 600), "settle_seconds": (0, 600)}
 
 
 class SettingsError(Exception):
@@ -49,14 +54,35 @@ def check_settings(settings: "t.Mapping[str, t.Any]") -> None:
         "budget": (1, 7 * 24 * 3600),
         "shared_by": (1, 10000),
         "blocks": (1, 10000),
-        "sample_seconds": (0.05, 600),
-        "settle_seconds": (0, 600),
         "margin": (0.0001, 0.5),
+        **SECONDS,
     }
     for name, (least, most) in limits.items():
         value = settings[name]
         if value is not None and not least <= value <= most:
             raise SettingsError(f"{name} is {value}: it must be from {least} to {most}")
+
+
+def seconds(name: str, given: object) -> "float | None":
+    """Return a duration of :data:`SECONDS`, None where the plan is to choose it.
+
+    Args:
+        name: of the duration.
+        given: a number, also as a text, or ``auto``.
+
+    Raises:
+        SettingsError: neither of them, or out of range.
+    """
+    least, most = SECONDS[name]
+    if given == AUTO:
+        return None
+    try:
+        value = float(str(given))
+    except ValueError:
+        value = math.nan
+    if not least <= value <= most:
+        raise SettingsError(f"{name} is {str(given)[:40]}: it must be {AUTO}, or seconds from {least} to {most}")
+    return value
 
 
 def share(settings: "t.Mapping[str, t.Any]") -> int:

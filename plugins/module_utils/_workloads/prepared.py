@@ -10,7 +10,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import Protocol, TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import users
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import inputs, metrics as workload_metrics, server
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import inputs, metrics as workload_metrics, sample_length, server
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import (
     ServerDeclaration,
     Work,
@@ -63,7 +63,7 @@ class PreparedWorkload:
         declaration: the declaration of the workload.
         files: the run's RunDirectory.
         sources: {file name: C source}.
-        seconds: the wanted length of a sample of one worker alone.
+        seconds: the wanted length of a sample of one worker alone, or None for one that calibration chooses.
         cpus: the number of CPUs of the host with all siblings online.
 
     Attributes:
@@ -76,13 +76,14 @@ class PreparedWorkload:
         OSError: a file or directory cannot be created.
     """
 
-    def __init__(self, declaration: Workload, files: RunFiles, sources: "t.Mapping[str, str]", seconds: float, cpus: int) -> None:
+    def __init__(self, declaration: Workload, files: RunFiles, sources: "t.Mapping[str, str]", seconds: "float | None", cpus: int) -> None:
         self.declaration = declaration
         self.values = parameter_values(declaration, cpus)
         self.work: t.Optional[int] = None
         self._files = files
-        self._seconds = seconds
-        self._alone = seconds
+        self._is_length_chosen = seconds is not None
+        self._seconds = sample_length.LEAST_SECONDS if seconds is None else seconds
+        self._alone = self._seconds
         self._seconds_of_work = 0.0
         self._stdin: t.Optional[str] = None
         self._server: t.Optional[server.Server] = None
@@ -179,18 +180,37 @@ class PreparedWorkload:
         if work is None:
             self._time(alone)
             return f"{self.declaration['name']}: {self._alone:.2f} s per sample"
-        amount = work["start"]
-        self._set_work(amount)
+        self._set_work(work["start"])
+        pace = self._fit_work(work, alone)
+        if not self._is_length_chosen:
+            self._seconds = sample_length.enough(self._start_seconds(work, alone))
+            pace = self._fit_work(work, alone)
+        self._seconds_of_work = pace * t.cast(int, self.work)
+        inputs.verify(self.declaration, self._stdin)
+        return f"{self.declaration['name']}: {self.work} {work['unit']}, samples of about {self._alone:.2f} s"
+
+    def _fit_work(self, limits: Work, alone: "t.Sequence[t.Sequence[int]]") -> float:
+        """Set the amount of work that takes the wanted time, from the one that is set, and return the seconds of one unit of it."""
         for _round in range(CALIBRATION_ROUNDS):
+            amount = t.cast(int, self.work)
             seconds = self._time(alone)
             pace = seconds / amount
             if self._seconds / CALIBRATION_FACTOR <= seconds <= self._seconds * CALIBRATION_FACTOR:
                 break
-            amount = next_work(work, amount, seconds, self._seconds)
-            self._set_work(amount)
-        self._seconds_of_work = pace * amount
-        inputs.verify(self.declaration, self._stdin)
-        return f"{self.declaration['name']}: {self.work} {work['unit']}"
+            self._set_work(next_work(limits, amount, seconds, self._seconds))
+        return pace
+
+    def _start_seconds(self, limits: Work, alone: "t.Sequence[t.Sequence[int]]") -> float:
+        """Return the seconds of the command's start that its primary metric contains; the amount of work stays as it is."""
+        more = t.cast(int, self.work)
+        less = max(limits["step"], more // 4 // limits["step"] * limits["step"])
+        if less == more or self.declaration["timed"] or not self.declaration["metrics"][0].get("rate"):
+            return 0.0
+        timings = []
+        for work in (less, more):
+            self._set_work(work)
+            timings.append(sample_length.Timing(work, min(self._time(alone) for _round in range(sample_length.ROUNDS))))
+        return sample_length.start_seconds(*timings)
 
     def sample(self, workers: "t.Sequence[t.Sequence[int]]", value: "float | None", memory_node: "int | None" = None) -> Sample:
         """Take one sample.

@@ -8,6 +8,7 @@ The variables of the roles are declared by their argument specifications, those 
 from __future__ import annotations
 
 import difflib
+import functools
 import pathlib
 import typing as t
 
@@ -64,8 +65,6 @@ RANGES: dict[str, tuple[float | None, float | None]] = {
     "smt_eval_price_per_hour": (1e-9, 1e9),
     "smt_eval_progress": (0, 1000),
     "smt_eval_sample": (1, None),
-    "smt_eval_sample_seconds": (0.05, 600),
-    "smt_eval_settle_seconds": (0, 600),
     "smt_report_confidence": (0.5, 0.9999),
     "smt_report_margin": (0, 0.5),
     "smt_runtime_rollback_after": (0, None),
@@ -77,6 +76,8 @@ _CHECKS: dict[str, t.Callable[[t.Any], object]] = {
     "smt_eval_custom": custom.declarations,
     "smt_eval_placements": plan_settings.check_placements,
     "smt_eval_response_limit": response_limit.times,
+    "smt_eval_sample_seconds": functools.partial(plan_settings.seconds, "sample_seconds"),
+    "smt_eval_settle_seconds": functools.partial(plan_settings.seconds, "settle_seconds"),
     "smt_eval_siblings": sibling_source.parse,
     "smt_eval_streams": plan_settings.of_streams,
     "smt_eval_workloads": catalogue.named,

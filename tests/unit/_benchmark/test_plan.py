@@ -8,6 +8,7 @@ import json
 import os
 import pwd
 import re
+import types
 import typing
 
 import pytest
@@ -17,7 +18,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_dire
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._looks import goals, verdicts
-from ansible_collections.threadwise.smt.plugins.module_utils._sampling import telemetry
+from ansible_collections.threadwise.smt.plugins.module_utils._sampling import settling, telemetry
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.placement import PlacementError
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
@@ -116,6 +117,18 @@ def test_arms_alternate_and_every_second_block_is_reversed(tmp_path, toggles):
     assert toggles == [("on", ORIGIN), ("off", ORIGIN), ("on", ORIGIN), ("off", ORIGIN)]
     assert [sample["index"] for sample in samples] == list(range(9))
     assert all(sample["ok"] and sample["metrics"]["throughput"]["value"] > 0 for sample in samples)
+
+
+@TWO_CPUS
+def test_lengths_are_chosen_by_the_first_runs_and_recorded(tmp_path, toggles, monkeypatch):
+    monkeypatch.setattr(settling, "runner", types.SimpleNamespace(cpu_times=dict, cpu_usage=lambda _before, _after: ({"0": 0.0}, 0.0)))
+    monkeypatch.setattr(settling, "FIRST_SECONDS", 0.05)
+    settings = dict(SETTINGS, sample_seconds=None, settle_seconds=None, blocks=2)
+    done, samples, files = measured(tmp_path, settings)
+    header = done.header({}, {}, "r")
+    assert header["plan"]["sample_seconds"] is None and header["plan"]["settle_seconds"] is None
+    assert files.read("header.json", {})["plan"]["settle_seconds"] == done.settling.seconds == settling.LEAST_SECONDS
+    assert all(sample["ok"] and sample["wall_seconds"] > 0.1 for sample in samples)
 
 
 class Dial(base.Arm):

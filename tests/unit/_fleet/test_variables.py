@@ -72,6 +72,12 @@ MALFORMED = [
     ("smt_policy_reboot_ok", "ja", "smt_policy_reboot_ok is 'ja': it must be true or false"),
     ("smt_runtime_cores", "node_0", "smt_runtime_cores is 'node_0': it must be a mapping"),
     ("smt_runtime_cores", {"socket": 0}, "smt_runtime_cores is {'socket': 0}: {'socket': 0} does not name cores: give one of cpus, node, package and unit"),
+    (
+        "smt_eval_sample_seconds",
+        "short",
+        "smt_eval_sample_seconds is 'short': sample_seconds is short: it must be auto, or seconds from 0.05 to 600",
+    ),
+    ("smt_eval_settle_seconds", -1, "smt_eval_settle_seconds is -1: settle_seconds is -1: it must be auto, or seconds from 0 to 600"),
     ("smt_eval_streams", "0-4", "smt_eval_streams is '0-4': streams has numbers that are not from 1 to 1024"),
     ("smt_eval_streams", "many", "smt_eval_streams is 'many': streams is not a list of numbers of streams:"),
     ("smt_eval_cpus", [[0, "x"]], "smt_eval_cpus is [[0, 'x']]: cpus has the entry [0, 'x']: give the CPUs of one placement"),
