@@ -201,11 +201,11 @@ class PreparedWorkload:
         return pace
 
     def _start_seconds(self, limits: Work, alone: "t.Sequence[t.Sequence[int]]") -> float:
-        """Return the seconds of the command's start that its primary metric contains; the amount of work stays as it is."""
-        more = t.cast(int, self.work)
-        less = max(limits["step"], more // 4 // limits["step"] * limits["step"])
-        if less == more or self.declaration["timed"] or not self.declaration["metrics"][0].get("rate"):
+        """Return the seconds of the command's start that its primary metric contains."""
+        if self.declaration["timed"] or not self.declaration["metrics"][0].get("rate"):
             return 0.0
+        more = max(t.cast(int, self.work), 2 * limits["step"])
+        less = max(limits["step"], more // 4 // limits["step"] * limits["step"])
         timings = []
         for work in (less, more):
             self._set_work(work)

@@ -55,6 +55,8 @@ def calibrated(files, monkeypatch, start, seconds, **changed):
         (0.0, {}, 133, 300),
         (0.006, {}, 390, 900),
         (0.1, {}, 560, 1500),
+        # A step of work that takes longer than a sample still shows the start.
+        (0.006, {"work": {"unit": "pieces", "start": 250, "step": 250, "limit": 100_000}}, 500, 750),
         # What the program reports of its work has no part in its start.
         (0.1, {"metrics": [PRINTED]}, 30, 200),
     ],
