@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long a plan waits after each switch, until the host has settled: as long as it is told, or as long as the first block shows to be needed."""
+"""How long a plan waits after each switch, until the host has settled: as long as is asked for, or as the first block shows to be needed."""
 
 import time
 import typing as t
