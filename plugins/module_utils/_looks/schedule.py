@@ -31,7 +31,7 @@ class Schedule:
 
     def __init__(self) -> None:
         self.looks: list[Look] = []
-        self._places = frozenset(places())
+        self._places = places()
 
     def take(self, blocks: int, more: int) -> bool:
         """Take a look if one is due.
@@ -47,9 +47,10 @@ class Schedule:
         Returns:
             Whether a look is due.
         """
-        if blocks < LEAST_BLOCKS or (more and blocks not in self._places):
-            return False
         before = self.looks[-1] if self.looks else Look(0, 0.0)
+        # Blocks of a trial are done several at a time: then the first number of them from a planned place on is looked at.
+        if blocks < LEAST_BLOCKS or blocks <= before.blocks or (more and not any(before.blocks < place <= blocks for place in self._places)):
+            return False
         new = blocks - before.blocks
         self.looks.append(Look(blocks, before.share + (1 - before.share) * new / (new + more)))
         return True
