@@ -53,6 +53,7 @@ LONG_SCENARIOS = (
     "smt_workloads",
     "smt_policy",
     "smt_pull",
+    "smt_trial",
     "smt_hostile_host",
     "smt_two_controllers",
 )

@@ -56,7 +56,18 @@ def documented_modules():
     return found
 
 
-NOT_FOR_USERS = {"smt_boot_plan", "smt_boots", "smt_decisions", "smt_fail_host", "smt_preflight", "smt_sample", "smt_status", "smt_waves"}
+NOT_FOR_USERS = {
+    "smt_boot_plan",
+    "smt_boots",
+    "smt_decisions",
+    "smt_fail_host",
+    "smt_preflight",
+    "smt_sample",
+    "smt_status",
+    "smt_trial_design",
+    "smt_trial_host",
+    "smt_waves",
+}
 
 
 def test_modules_that_only_roles_and_playbooks_use_say_so_first():

@@ -24,6 +24,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._workloads import c
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import WorkloadError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.errors import FleetError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import boot_plan
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import arm_states, settings as trial_settings
 
 Spec = dict[str, t.Any]
 
@@ -53,6 +54,7 @@ PLAYBOOKS: dict[str, dict[str, Spec]] = {
         "smt_enforce_waves": {"type": "list", "elements": "str"},
         "smt_policy_group": _ANY,
     },
+    "smt_trial": {"smt_trial_hosts": _ANY},
 }
 # The least and the greatest value of numbers; None where there is none.
 RANGES: dict[str, tuple[float | None, float | None]] = {
@@ -68,6 +70,11 @@ RANGES: dict[str, tuple[float | None, float | None]] = {
     "smt_report_confidence": (0.5, 0.9999),
     "smt_report_margin": (0, 0.5),
     "smt_runtime_rollback_after": (0, None),
+    "smt_trial_check": trial_settings.CHECK_SECONDS,
+    "smt_trial_margin": (0.0001, 0.5),
+    "smt_trial_period": trial_settings.PERIOD_SECONDS,
+    "smt_trial_periods": (1, trial_settings.MOST_PERIODS),
+    "smt_trial_settle": (0, trial_settings.PERIOD_SECONDS[1]),
 }
 # What a value has to be that its type does not say, as the plan on the host checks it: functions that raise one of `_INVALID`.
 _CHECKS: dict[str, t.Callable[[t.Any], object]] = {
@@ -83,17 +90,31 @@ _CHECKS: dict[str, t.Callable[[t.Any], object]] = {
     "smt_eval_workloads": catalogue.named,
     "smt_runtime_cores": lambda given: scope.parse(given or None),
     "smt_runtime_siblings": sibling_source.parse,
+    "smt_trial_arms": arm_states.names,
+    "smt_trial_guardrails": trial_settings.guardrails,
+    "smt_trial_metrics": trial_settings.metrics,
+    "smt_trial_most_switched": lambda given: trial_settings.most_switched(given, 1),
 }
 _INVALID = (
+    arm_states.ArmStateError,
     boot_plan.BootPlanError,
     placement.PlacementError,
     plan_settings.SettingsError,
     scope.ScopeError,
     sibling_source.SiblingsError,
+    trial_settings.TrialSettingsError,
     WorkloadError,
 )
 # What the roles set for users to read.
-RESULTS = ("smt_boot_reboot_required", "smt_eval_result", "smt_policy_before", "smt_policy_judged", "smt_report_result")
+RESULTS = (
+    "smt_boot_reboot_required",
+    "smt_eval_result",
+    "smt_policy_before",
+    "smt_policy_judged",
+    "smt_report_result",
+    "smt_trial_report_result",
+    "smt_trial_result",
+)
 # Each host has a status for a bad value of these: `bad_policy`.
 _JUDGED_PER_HOST = ("smt_policy", "smt_policy_classes", "smt_policy_scope")
 

@@ -277,6 +277,30 @@ def _sequence() -> Spec:
     }
 
 
+def _timeline() -> Spec:
+    along = {"axis": {"title": "minutes since its first period", "grid": False, **SPARSE}}
+    return {
+        "width": WIDTH,
+        "height": 110,
+        "layer": [
+            {
+                "data": _data("bands"),
+                "mark": {"type": "rect", "opacity": 0.18},
+                "encoding": {"x": _quantity("begin", **along), "x2": {"field": "end"}, "color": _colour(symbolType="square")},
+            },
+            {
+                "data": _data(),
+                "mark": {"type": "line", "color": INK, "strokeWidth": 1.4},
+                "encoding": {
+                    "x": _quantity("at", **along),
+                    "y": _quantity("value", scale={"zero": False}, axis={"title": "@unit", "tickCount": 4, "minExtent": 60}),
+                    "detail": {"field": "period", "type": "nominal"},
+                },
+            },
+        ],
+    }
+
+
 def _usage_map() -> Spec:
     return {
         "height": {"step": 20},
@@ -403,6 +427,7 @@ TEMPLATES: dict[str, Spec] = {
     "bars": _bars(),
     "histogram": _histogram(),
     "sequence": _sequence(),
+    "timeline": _timeline(),
     "usage_map": _usage_map(),
     "topology": _topology(),
     "streams": _curve(_quantity("x", axis={"tickMinStep": 1, "format": "d", "grid": False, "title": "@along", **SPARSE})),
@@ -536,6 +561,19 @@ def sequence(rows: t.Sequence[Row], arms: t.Sequence[str], label: str) -> Pictur
         label: the alternative text.
     """
     return Picture("sequence", label, {"rows": list(rows)}, _arm_params(rows, arms))
+
+
+def timeline(rows: t.Sequence[Row], bands: t.Sequence[Row], arms: t.Sequence[str], unit: str, label: str) -> Picture:
+    """Draw a metric of one host as a line, over its arms as bands.
+
+    Args:
+        rows: ``{at, value, period}`` each; ``at`` in minutes, a line for each period.
+        bands: ``{begin, end, arm}`` each, in minutes.
+        arms: titles of all arms, the baseline first.
+        unit: title of the axis.
+        label: the alternative text.
+    """
+    return Picture("timeline", label, {"rows": list(rows), "bands": list(bands)}, {**_arm_params(bands, arms), "unit": unit})
 
 
 def usage_map(rows: t.Sequence[Row], cpus: t.Sequence[str], label: str) -> Picture:

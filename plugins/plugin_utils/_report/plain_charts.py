@@ -16,7 +16,7 @@ Scale = t.Callable[[float], float]
 # Font sizes, the width of a character, and room, in CSS pixels.
 FONT, SMALL, CHARACTER, EDGE, AXIS, LINE = 12, 11, charts.CHARACTER, 8, 40, 22
 # Height of a bar, of a row of a map, of a row of a spread, of a histogram, of a plot of points.
-BAR, CELL, ROW, BINS, SEQUENCE, CURVE = 19, 20, 26, 70, 150, 200
+BAR, CELL, ROW, BINS, SEQUENCE, TIMELINE, CURVE = 19, 20, 26, 70, 150, 110, 200
 MOST_BINS = 30
 # The corners of each shape for a circle of radius 1 about its middle.
 CORNERS = {
@@ -295,6 +295,24 @@ def _sequence(canvas: _Canvas, picture: charts.Picture) -> None:
         canvas.symbol(shape, place(row["index"]), height(row["deviation"]), 3.2, colour, opacity=0.8)
 
 
+def _timeline(canvas: _Canvas, picture: charts.Picture) -> None:
+    params, rows, bands = picture.params, picture.data["rows"], picture.data["bands"]
+    ticks = [(tick, _label(tick)) for tick in _ticks(min(row["value"] for row in rows), max(row["value"] for row in rows), 4)]
+    left = _room(ticks)
+    top = _legend(canvas, params, left, shapes=False) + LINE
+    height = _scale(ticks[0][0], ticks[-1][0], top + TIMELINE, top)
+    along = _ticks(0, max(band["end"] for band in bands), 10)
+    place = _scale(along[0], along[-1], left, left + charts.WIDTH)
+    looks = _looks(params)
+    for band in bands:
+        canvas.box(place(band["begin"]), top, place(band["end"]) - place(band["begin"]), TIMELINE, fill=looks[band["arm"]][0], opacity=0.18)
+    _upward(canvas, [(height(tick), label) for tick, label in ticks], left, params["unit"], top)
+    _across(canvas, [(place(tick), _label(tick)) for tick in along], (left, top + TIMELINE), "minutes since its first period")
+    for one, other in itertools.pairwise(rows):
+        if one["period"] == other["period"]:
+            canvas.line((place(one["at"]), height(one["value"])), (place(other["at"]), height(other["value"])), charts.INK, 1.4)
+
+
 def _usage_map(canvas: _Canvas, picture: charts.Picture) -> None:
     params, step = picture.params, picture.size["width"]["step"]
     left, top = EDGE + params["labels"], float(EDGE)
@@ -367,6 +385,7 @@ DRAWN: dict[str, t.Callable[[_Canvas, charts.Picture], None]] = {
     "bars": _bars,
     "histogram": _histogram,
     "sequence": _sequence,
+    "timeline": _timeline,
     "usage_map": _usage_map,
     "topology": _topology,
     "streams": _curve,

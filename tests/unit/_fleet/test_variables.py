@@ -93,6 +93,14 @@ MALFORMED = [
         [{"name": "gzip", "argv": ["true"], "metric": {"name": "m", "unit": "s", "better": "lower", "clock": "wall_seconds"}}],
         "smt_eval_custom is ",
     ),
+    (
+        "smt_trial_most_switched",
+        "half",
+        "smt_trial_most_switched is 'half': smt_trial_most_switched is half: it must be a number of hosts, 1 or more, or a share",
+    ),
+    ("smt_trial_arms", ["smt_on", "nosmt"], "smt_trial_arms is ['smt_on', 'nosmt']: nosmt takes a reboot"),
+    ("smt_trial_metrics", [{"name": "p99", "query": "p99"}], "smt_trial_metrics is "),
+    ("smt_trial_period", 1, "smt_trial_period is 1: it must be from 10 to 604800"),
     ("smt_runtime_persist", "yes", "smt_runtime_persist is 'yes': it must be none, tmpfiles or systemd"),
 ]
 
@@ -166,7 +174,7 @@ def used():
 
 def test_all_that_playbooks_and_roles_use_is_known():
     assert len(used()) > 50
-    others = {"smt_eval_results", "smt_boot_args", "smt_memory_facts"}  # a directory and modules
+    others = {"smt_eval_results", "smt_trial_results", "smt_boot_args", "smt_memory_facts"}  # directories and modules
     assert used() - others <= set(SPECS)
 
 
@@ -179,7 +187,7 @@ def test_each_declared_variable_of_a_playbook_is_used_and_explained_in_it():
 
 
 def test_the_prefixes_are_those_of_roles_and_playbooks():
-    names = ("boot", "compliance", "enforce", "eval", "memory", "policy", "pull", "report", "runtime", "survey")
+    names = ("boot", "compliance", "enforce", "eval", "memory", "policy", "pull", "report", "runtime", "survey", "trial")
     assert variables.prefixes(SPECS) == tuple(f"smt_{name}_" for name in names)
 
 

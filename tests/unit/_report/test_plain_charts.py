@@ -31,12 +31,15 @@ def pictures(values):
     drift = [{"index": place, "deviation": value / max(values) - 1, "arm": ARMS[place % 2]} for place, value in enumerate(values)]
     usage = [{"label": ATTACK, "cpu": cpu, "usage": place / 7} for place, cpu in enumerate("01234567")]
     cores = [(ATTACK, [[0, 1], [2, 3]]), ("package 1", [[4, 5], [6, 7]])]
+    line = [{"at": float(number), "value": value, "period": number // 2} for number, value in enumerate(values)]
+    bands = [{"begin": 0.0, "end": 2.0, "arm": ARMS[0]}, {"begin": 2.0, "end": 4.0, "arm": ARMS[1]}]
     return [
         charts.forest(ratios, 0.01, SIDES, ATTACK),
         charts.spread(many, 0.01, SIDES, ATTACK),
         charts.bars(levels, ARMS, ATTACK, ATTACK),
         charts.histogram(sampled, ARMS, ATTACK, ATTACK),
         charts.sequence(drift, ARMS, ATTACK),
+        charts.timeline(line, bands, ARMS, ATTACK, ATTACK),
         charts.usage_map(usage, list("01234567"), ATTACK),
         charts.topology(cores, {3}, ATTACK, {0: 0.5, 1: 1.0}),
         curve(charts.streams, values, 2),

@@ -1,0 +1,120 @@
+# Copyright: threadwise.smt contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Draw the design of a trial, announce it, and write it down before the first switch."""
+
+from __future__ import annotations
+
+import random
+import time
+import typing as t
+
+from ansible.errors import AnsibleActionFail
+from ansible.utils.display import Display
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import selection
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, records
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import announcement, arm_states, directory, looking, settings
+
+# Between the design and the first period: Ansible starts a process for each host.
+START_SECONDS = 10.0
+START_SECONDS_A_HOST = 0.3
+MOST_SEED = 2**31
+
+display = Display()
+
+
+class ActionModule(ControllerAction):
+    """The action of smt_trial_design; makes no call on any host."""
+
+    arguments: t.ClassVar[t.Mapping[str, dict[str, t.Any]]] = {
+        "results": {"type": "str", "required": True},
+        "run": {"type": "str", "required": True},
+        "dest": {"type": "str", "required": True},
+        "arms": {"type": "list", "elements": "raw", "required": True},
+        "design": {"type": "str", "choices": list(design.DESIGNS), "default": design.SWITCHBACK},
+        "periods": {"type": "int", "required": True},
+        "periods_before": {"type": "int", "required": True},
+        "period": {"type": "int", "required": True},
+        "settle": {"type": "int", "required": True},
+        "check": {"type": "int", "required": True},
+        "most_switched": {"type": "str", "required": True},
+        "metrics": {"type": "list", "elements": "dict", "required": True},
+        "traffic": {"type": "str", "default": ""},
+        "guardrails": {"type": "list", "elements": "dict", "default": []},
+        "margin": {"type": "float", "required": True},
+        "seed": {"type": "int"},
+    }
+
+    def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Do what the task is for."""
+        try:
+            files = directory.TrialDirectory(places.run_directory(options["dest"], options["run"]))
+            files.see_that_none_exists()
+            trial = self._trial(options, play)
+            for sentence in announcement.sentences(trial, settings.guardrails(options["guardrails"]), options["check"]):
+                display.display(sentence)
+            if not self._task.check_mode:
+                files.create(trial.document())
+        except (design.DesignError, settings.TrialSettingsError, arm_states.ArmStateError, directory.TrialFileError, text.BorderError) as error:
+            raise AnsibleActionFail(str(error)) from None
+        begin = time.monotonic() + START_SECONDS + START_SECONDS_A_HOST * len(trial.design.schedule)
+        return {"changed": not self._task.check_mode, "begin": begin, "hosts": list(trial.design.schedule)}
+
+    def _trial(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> records.Trial:
+        """Return the trial that is asked for."""
+        period = settings.whole("smt_trial_period", options["period"], *settings.PERIOD_SECONDS)
+        settings.whole("smt_trial_check", options["check"], *settings.CHECK_SECONDS)
+        periods = settings.whole("smt_trial_periods", options["periods"], 1, settings.MOST_PERIODS)
+        before = options["periods_before"] if options["design"] == design.PARALLEL else 0
+        if options["design"] == design.PARALLEL and not 1 <= before < periods:
+            raise settings.TrialSettingsError(
+                f"smt_trial_periods_before is {before}: it must be from 1 to one less than the {periods} periods of smt_trial_periods"
+            )
+        metrics = settings.metrics(options["metrics"])
+        traffic = options["traffic"] or None
+        if traffic and traffic not in {one.name for one in metrics}:
+            raise settings.TrialSettingsError(f"smt_trial_traffic is {text.line(traffic, 60)}, which is none of smt_trial_metrics")
+        members, left_out = self._members(options["results"], play)
+        seed = options["seed"] if options["seed"] is not None else random.SystemRandom().randrange(MOST_SEED)
+        arms = tuple(arm_states.names(options["arms"]))
+        most = settings.most_switched(options["most_switched"], len(members))
+        drawn = design.draw(options["design"], members, design.Wanted(arms, periods, before, most, seed))
+        self._see_that_all_run_at_once(len(members), play)
+        return records.Trial(
+            run=options["run"],
+            created=looking.now(),
+            arms=arms,
+            titles={name: selection.title(name) or name for name in arms},
+            metrics=metrics,
+            traffic=traffic,
+            guardrails=tuple(announcement.guardrail(one) for one in settings.guardrails(options["guardrails"])),
+            margin=options["margin"],
+            period_seconds=period,
+            settle_seconds=options["settle"],
+            design=design.Design(drawn.name, drawn.groups, drawn.waves, drawn.schedule, drawn.first, {**left_out, **drawn.left_out}),
+            seed=seed,
+        )
+
+    @staticmethod
+    def _members(results: str, play: dict[str, t.Any]) -> tuple[list[design.Member], dict[str, str]]:
+        """Return the hosts that can take part, and why others cannot."""
+        members, left_out = [], {}
+        for host in play["ansible_play_hosts"]:
+            found = play["hostvars"][host].get(results) or {}
+            obstacle = found.get("obstacle") or (None if "online" in found else "nothing is known of it")
+            if obstacle:
+                left_out[str(host)] = text.line(obstacle, 2000)
+                display.display(f"{host} is left out: {left_out[str(host)]}")
+                continue
+            group = play["hostvars"][host].get("smt_policy_group")
+            members.append(design.Member(str(host), found["hardware_class"], found["load"], None if group is None else text.line(group, 200)))
+        return members, left_out
+
+    @staticmethod
+    def _see_that_all_run_at_once(hosts: int, play: dict[str, t.Any]) -> None:
+        """Refuse fewer forks than hosts: a host whose turn comes late would miss its periods."""
+        forks = int(play.get("ansible_forks") or 5)
+        if forks < hosts:
+            raise settings.TrialSettingsError(f"{hosts} hosts take part, and Ansible has {forks} forks: give it as many, with -f {hosts}")

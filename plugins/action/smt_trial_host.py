@@ -1,0 +1,194 @@
+# Copyright: threadwise.smt contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A host's part of a trial: what it is and what its metrics say, or its schedule."""
+
+from __future__ import annotations
+
+import datetime
+import signal
+import time
+import typing as t
+
+from ansible.utils.display import Display
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.smt import why_smt_is_not_switched
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailedError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import prometheus
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import records
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import arm_states, directory, follower, live_host, looking, readings, settings
+
+ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    "run": {"type": "str", "required": True},
+    "dest": {"type": "str", "required": True},
+    "arms": {"type": "list", "elements": "raw", "required": True},
+    "metrics_url": {"type": "str", "default": ""},
+    "metrics_token": {"type": "str", "default": "", "no_log": True},
+    "metrics_user": {"type": "str", "default": ""},
+    "metrics_password": {"type": "str", "default": "", "no_log": True},
+    "metrics_ca": {"type": "str", "default": ""},
+    "metrics_certificate": {"type": "str", "default": ""},
+    "metrics_key": {"type": "str", "default": "", "no_log": False},
+    "metrics": {"type": "list", "elements": "dict", "required": True},
+    "traffic": {"type": "str", "default": ""},
+    "guardrails": {"type": "list", "elements": "dict", "default": []},
+    "period": {"type": "int", "required": True},
+    "settle": {"type": "int", "required": True},
+    "check": {"type": "int", "required": True},
+    "on_breach": {"type": "str", "choices": ["continue", "end"], "default": "continue"},
+    "after_switch": {"type": "list", "elements": "str", "default": []},
+    "affinity_conflicts": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
+    "affinity_conflicts_of": {"type": "list", "elements": "str", "default": ["services"]},
+    "begin": {"type": "float"},
+    "_step": {"type": "str", "choices": ["describe", "follow"], "default": "describe"},
+}
+# Points of a query: as often as a server scrapes by default.
+STEP_SECONDS = 15.0
+BREACH = "the guardrail "
+
+display = Display()
+
+
+class Clock:
+    """The controller's clocks."""
+
+    def now(self) -> float:
+        """Return the seconds of a clock that is never set."""
+        return time.monotonic()
+
+    def wall(self) -> datetime.datetime:
+        """Return the time of day, in UTC."""
+        return datetime.datetime.now(datetime.UTC)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+
+class ActionModule(HostAction):
+    """The action of smt_trial_host."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Run the task."""
+        super().run(tmp, task_vars)
+        _dummy, options = self.validate_argument_spec(argument_spec=dict(ARGUMENTS))
+        self._options, self._vars = options, task_vars or {}
+        self._name = str(self._vars["inventory_hostname"])
+        try:
+            self._metrics, self._limits = settings.metrics(options["metrics"]), settings.guardrails(options["guardrails"])
+            server = self._server()
+            clock = Clock()
+            self._readings = readings.HostReadings(self._metrics, self._limits, server, clock.wall, min(STEP_SECONDS, options["check"]))
+            return self._follow(clock) if options["_step"] == "follow" else self._describe()
+        except HostFailedError as failure:
+            return failure.answer
+        except follower.HostLostError as error:
+            return {"failed": True, "changed": False, "msg": f"{self._name}: {error}"}
+        except (settings.TrialSettingsError, prometheus.SourceError, arm_states.ArmStateError, directory.TrialFileError, text.BorderError) as error:
+            return {"failed": True, "changed": False, "msg": str(error)}
+
+    def _server(self) -> prometheus.Prometheus | None:
+        """Return the metrics server, None where nothing asks for one."""
+        queries = [one.origin.query for one in self._metrics] + [one.origin.query for one in self._limits]
+        if not any(queries):
+            return None
+        given = self._options
+        longest = max(prometheus.longest_range(query) for query in queries)
+        if longest > given["settle"]:
+            raise settings.TrialSettingsError(
+                f"smt_trial_settle is {given['settle']}, and a query looks back {longest:g} s, into the period before: set it to {longest:g} or more"
+            )
+        if given["settle"] >= given["period"]:
+            raise settings.TrialSettingsError(f"smt_trial_settle is {given['settle']}, all of a period of {given['period']} s")
+        names = ("token", "user", "password", "ca", "certificate", "key")
+        return prometheus.Prometheus(prometheus.Access(given["metrics_url"], **{name: given[f"metrics_{name}"] for name in names}))
+
+    def _describe(self) -> dict[str, t.Any]:
+        """Return what the host is, what its metrics say now, and why it cannot take part."""
+        facts = self.ask("smt_facts", "smt_facts", {}, self._vars)["ansible_facts"]["smt"]
+        arms = arm_states.names(self._options["arms"])
+        reason = why_smt_is_not_switched(facts)
+        obstacle = None if reason is None else f"it cannot be switched, because {reason}"
+        if obstacle is None and live_host.AnsibleHost(self, self._vars, {}).is_pending():
+            obstacle = "a change on it waits to be confirmed, or a trial that lost its controller has not ended: confirm the change, or wait for its rollback"
+        for arm in arms if obstacle is None else ():
+            obstacle = self._conflicts(arm)
+            if obstacle:
+                break
+        # The load decides which hosts are compared with each other; a trial without one still is one.
+        load = self._readings.load(self._options["traffic"] or self._metrics[0].name)
+        if load.value is None and not self._metrics[0].origin.is_on_host:
+            obstacle = obstacle or f"it cannot be measured, because {load.why}"
+        return {
+            "changed": False,
+            "hardware_class": facts["hardware_class"],
+            "load": load.value,
+            "online": facts["cpus"]["online"],
+            "obstacle": obstacle,
+        }
+
+    def _conflicts(self, arm: str) -> str | None:
+        """Return why smt_state would refuse an arm, None where it would not."""
+        arguments = {**arm_states.options(arm), **self._of_conflicts()}
+        before, self._task.check_mode = self._task.check_mode, True
+        try:
+            self.ask("smt_state", "smt_state", arguments, self._vars)
+        except HostFailedError as failure:
+            return f"{arm} is refused: {failure}"
+        finally:
+            self._task.check_mode = before
+        return None
+
+    def _of_conflicts(self) -> dict[str, t.Any]:
+        return {name: self._options[name] for name in ("affinity_conflicts", "affinity_conflicts_of")}
+
+    def _follow(self, clock: Clock) -> dict[str, t.Any]:
+        """Follow the host's schedule."""
+        files = directory.TrialDirectory(places.run_directory(self._options["dest"], self._options["run"]))
+        trial = records.read_trial(files.path / directory.TRIAL)
+        if self._name not in trial.design.schedule:
+            return {"changed": False, "msg": trial.design.left_out.get(self._name, "it does not take part")}
+        host = live_host.AnsibleHost(self, self._vars, self._of_conflicts(), self._options["after_switch"], self._readings.commands)
+        own = host.check().online
+        times = follower.Times(self._options["period"], self._options["settle"], self._options["check"])
+        files_of_host = looking.HostFiles(files, trial, self._name, display.display)
+        part = follower.Follower(host, self._readings, files_of_host, clock, times, own)
+        first = trial.design.first[self._name]
+        begin = self._options["begin"] + first * times.period
+        # Ansible ends its workers with this signal, after Ctrl-C too: the host goes back on the way out.
+        signal.signal(signal.SIGTERM, _interrupted)
+        reason: str | None = "the controller was interrupted"
+        try:
+            reason = part.follow(trial.design.schedule[self._name], first, begin)
+        finally:
+            after = part.online_after
+            files_of_host.ended(
+                {
+                    "host": text.line(self._name, 255),
+                    "ended": looking.now(),
+                    "reason": reason,
+                    "restored": after == own,
+                    "before": cpulist.render(own),
+                    "after": None if after is None else cpulist.render(after),
+                }
+            )
+        return self._result(files, reason, after == own)
+
+    def _result(self, files: directory.TrialDirectory, reason: str | None, is_restored: bool) -> dict[str, t.Any]:
+        decided = reason is not None and reason.startswith(looking.DECIDED)
+        if reason is not None and reason.startswith(BREACH) and self._options["on_breach"] == settings.END:
+            files.end(f"{self._name}: {reason}")
+        if not is_restored:
+            return {
+                "changed": True,
+                "failed": True,
+                "msg": f"{self._name}: it may not be in its own state: its rollback timer puts it back within {follower.LEAST_TIMER_SECONDS} s or a few checks",
+            }
+        if reason is not None and not decided:
+            display.display(f"{self._name}: left the trial, and is in its own state: {text.line(reason)}")
+        return {"changed": True, "reason": reason, "msg": reason or "its schedule is done"}
+
+
+def _interrupted(_number: int, _frame: t.Any) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,136 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The page of a trial: the answer, its metrics and observations, and what each host did when."""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import answer, evidence, records
+
+FIRST_ROWS = 50
+# Hosts whose timeline is drawn; the table has the periods of all.
+MOST_DRAWN = 24
+SIDES = ("worse", "better")
+
+Periods = t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]
+
+
+def render(trial: records.Trial, periods: Periods, ends: t.Mapping[str, t.Mapping[str, t.Any]], looks: evidence.Looks) -> str:
+    """Render the page.
+
+    Args:
+        trial: the trial.
+        periods: host -> the records of its periods.
+        ends: host -> how its part ended, if it has.
+        looks: the looks at it.
+    """
+    complete = {host: records.complete(of_host) for host, of_host in periods.items()}
+    found = evidence.compare(trial, complete, looks.taken)
+    drawn = list(trial.design.schedule)[:MOST_DRAWN]
+    return frame.render(
+        "trial.html.j2",
+        trial=trial,
+        answers=answer.sentences(trial, found, looks),
+        others=answer.others(trial, found),
+        rests_on=answer.rests_on(trial, found, complete),
+        forest=_forest(trial, found),
+        points=_points(trial, found),
+        timelines=[(host, _timeline(trial, host, periods.get(host, ()))) for host in drawn],
+        undrawn=len(trial.design.schedule) - len(drawn),
+        heads=_heads(trial),
+        rows=[_row(trial, host, one) for host, of_host in periods.items() for one in of_host],
+        first_rows=FIRST_ROWS,
+        ends=[_end(host, ends.get(host)) for host in trial.design.schedule],
+        running=[host for host in trial.design.schedule if host not in ends],
+    )
+
+
+def _forest(trial: records.Trial, found: t.Sequence[evidence.Comparison]) -> charts.Picture | None:
+    rows = [
+        {
+            "label": f"{one['metric']}, {trial.titles[one['candidate']]}",
+            "ratio": one["ratio"],
+            "low": one["ci_low"],
+            "high": one["ci_high"],
+            "verdict": one["verdict"],
+            "text": report_text.change_and_interval(one),
+        }
+        for one in found
+        if one["ci_low"] is not None
+    ]
+    if not rows:
+        return None
+    named = "; ".join(f"{row['label']} {row['text']}, {row['verdict']}" for row in rows)
+    return charts.forest(rows, trial.margin, SIDES, f"Each metric against {trial.titles[trial.arms[0]]}, turned so that right is better: {named}")
+
+
+def _points(trial: records.Trial, found: t.Sequence[evidence.Comparison]) -> charts.Picture | None:
+    """Draw the observations of the primary metric."""
+    rows = [
+        {
+            "label": trial.titles[one["candidate"]],
+            "ratios": one["points"],
+            "ratio": one["ratio"],
+            "verdict": one["verdict"],
+            "text": f"{one['n']} observations",
+        }
+        for one in found
+        if one["primary"]
+    ]
+    return charts.spread(rows, trial.margin, SIDES, f"The observations of {found[0]['metric']}, one tick each") if rows else None
+
+
+def _timeline(trial: records.Trial, host: str, of_host: t.Sequence[t.Mapping[str, t.Any]]) -> charts.Picture | None:
+    """Draw the primary metric of a host over its arms."""
+    primary = next(one for one in trial.metrics if one.is_primary)
+    if not of_host:
+        return None
+    start = _moment(of_host[0]["started"])
+    bands = [
+        {
+            "begin": round((_moment(one["started"]) - start).total_seconds() / 60, 3),
+            "end": round((_moment(one["ended"]) - start).total_seconds() / 60, 3),
+            "arm": trial.titles[one["arm"]],
+        }
+        for one in of_host
+    ]
+    rows = [
+        {"at": round(((_moment(one["counted_from"]) - start).total_seconds() + seconds) / 60, 3), "value": value, "period": one["period"]}
+        for one in of_host
+        for seconds, value in one["series"].get(primary.name, ())
+        if value is not None
+    ]
+    if not rows:
+        return None
+    title = f"{primary.name}{f', {primary.unit}' if primary.unit else ''}"
+    label = f"{primary.name} of {host} in {len(bands)} periods, each in its arm"
+    return charts.timeline(rows, bands, [trial.titles[arm] for arm in trial.arms], title, label)
+
+
+def _heads(trial: records.Trial) -> list[tuple[str, bool]]:
+    of_metrics = [(f"{one.name}{f', {one.unit}' if one.unit else ''}", True) for one in trial.metrics]
+    return [("host", False), ("period", True), ("begin", False), ("arm", False), *of_metrics, ("what happened", False)]
+
+
+def _row(trial: records.Trial, host: str, one: t.Mapping[str, t.Any]) -> list[t.Any]:
+    values = [one["metrics"].get(metric.name, {}).get("value") for metric in trial.metrics]
+    missing = [f"{name}: {metric['reason']}" for name, metric in one["metrics"].items() if metric["reason"]]
+    happened = [*([one["reason"]] if one["reason"] else []), *missing, *(event["detail"] for event in one["events"] if event["event"] != "switched")]
+    cells = ["" if value is None else [report_text.number(value), value, ""] for value in values]
+    return [host, [str(one["period"] + 1), one["period"] + 1, ""], one["started"], trial.titles[one["arm"]], *cells, "; ".join(happened)]
+
+
+def _end(host: str, end: t.Mapping[str, t.Any] | None) -> tuple[str, str, bool]:
+    """Return a host, how its part ended, and whether that is an alarm."""
+    if end is None:
+        return host, "its part has not ended, or its controller was lost before it could be written down", False
+    state = f"in its own state again, CPUs {end['after']} online" if end["restored"] else f"not known to be in its own state (CPUs {end['before']} online)"
+    return host, state if end["reason"] is None else f"{state}: {end['reason']}", not end["restored"]
+
+
+def _moment(written: str) -> datetime.datetime:
+    return datetime.datetime.strptime(written, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=datetime.UTC)

@@ -1,0 +1,93 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a trial says, in sentences: the answer first, then what else changed, then what it rests on."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._looks import decisions, verdicts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import assumptions, design, evidence, units
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial.records import Trial
+
+_SAID = {verdicts.GAIN: "better", verdicts.LOSS: "worse", verdicts.EQUIVALENT: "the same within the margin", verdicts.INCONCLUSIVE: "not decided"}
+
+
+def sentences(trial: Trial, found: t.Sequence[evidence.Comparison], looks: evidence.Looks) -> list[str]:
+    """Return the answer: one sentence for each arm about the primary metric.
+
+    Args:
+        trial: the trial.
+        found: its comparisons.
+        looks: the looks at it.
+    """
+    primary = [one for one in found if one["primary"]]
+    if not primary:
+        metric = next(one for one in trial.metrics if one.is_primary)
+        return [f"Nothing can be said: no host has a value of {metric.name} in both arms of a comparison yet."]
+    return [_sentence(trial, one, looks.decided.get(one["candidate"])) for one in primary]
+
+
+def others(trial: Trial, found: t.Sequence[evidence.Comparison]) -> list[str]:
+    """Return a sentence for each other metric, and for the primary one without what goes along with the traffic."""
+    said = [f"{_change(trial, one)}: {_SAID[one['verdict']]}." for one in found if not one["primary"]]
+    for one in found:
+        rest = one["adjusted"]
+        if rest is not None and rest["ci_low"] is not None:
+            what = f"{one['metric']} with {trial.titles[one['candidate']]}, without what goes along with {trial.traffic}"
+            said.append(f"{what}: {_size(one, rest)}, {_SAID[rest['verdict']]}.")
+    return said
+
+
+def rests_on(trial: Trial, found: t.Sequence[evidence.Comparison], periods: units.Periods) -> list[str]:
+    """Return what was assumed, and what its tests say."""
+    primary = next(one for one in trial.metrics if one.is_primary)
+    of_hosts = "a group of hosts before and after" if trial.design.name == design.PARALLEL else "a block of periods of a group of hosts"
+    said = [
+        f"One observation is {of_hosts}, never a scrape.",
+        f"Which arm came when was drawn by lot (seed {trial.seed}): verdicts hold however much neighbouring periods resemble each other.",
+        "They take for granted that an arm leaves nothing behind for the counted part of the next period.",
+    ]
+    for arm in trial.arms[1:]:
+        carried = assumptions.carry_over(trial.design, (trial.arms[0], arm), periods, primary.name, primary.per)
+        if carried is not None:
+            seen = "shows" if carried.is_seen else "does not show"
+            more = ": longer periods, or more of them not counted (smt_trial_settle), would tell" if carried.is_seen else ""
+            rests = f"(p = {carried.p_value:.2g}, {carried.units} observations){more}"
+            said.append(f"What a change of arm leaves behind {seen} in {primary.name} with {trial.titles[arm]} {rests}.")
+    correlation = assumptions.autocorrelation(trial.design, periods, primary.name, primary.per)
+    if correlation is not None:
+        said.append(f"Neighbouring periods of a host have a correlation of {correlation:.2f} in {primary.name}.")
+    if trial.traffic is not None:
+        changed = [one for one in found if one["metric"] == trial.traffic and one["verdict"] in (verdicts.GAIN, verdicts.LOSS)]
+        if changed:
+            said.append(f"{trial.traffic} itself depends on the arm, so figures without it would hide a part of the effect.")
+    return said
+
+
+def _sentence(trial: Trial, one: evidence.Comparison, decided: str | None) -> str:
+    title = trial.titles[one["candidate"]]
+    if one["n"] < verdicts.LEAST_BLOCKS:
+        known = f"{one['n']} of {trial.units} observations have a value of {one['metric']}"
+        return f"Nothing can be said of {title} yet: {known}, and a verdict needs {verdicts.LEAST_BLOCKS}."
+    sentence = f"{_change(trial, one)}: {_SAID[one['verdict']]}, after {one['n']} of {trial.units} observations."
+    if decided == decisions.FUTILE:
+        least = conclusion.percent(one["minimum_detectable"])
+        return f"{sentence} The rest of the trial would hardly have decided it; an effect of {least} would have been seen."
+    return sentence
+
+
+def _change(trial: Trial, one: evidence.Comparison) -> str:
+    per = f" per {one['per']}" if one["per"] else ""
+    return f"With {trial.titles[one['candidate']]} instead of {trial.titles[one['baseline']]}, {one['metric']}{per} changes by {_size(one, one)}"
+
+
+def _size(about: evidence.Comparison, one: t.Mapping[str, t.Any]) -> str:
+    """Return the change of the metric itself, with its interval: comparisons are turned so that above 1 is better."""
+    if one["ci_low"] is None:
+        return conclusion.signed(one["ratio"] if about["better"] == "higher" else 1 / one["ratio"])
+    low, high = (one["ci_low"], one["ci_high"]) if about["better"] == "higher" else (1 / one["ci_high"], 1 / one["ci_low"])
+    turned = {"ci_low": low, "ci_high": high}
+    value, *ends = (conclusion.signed(ratio, turned) for ratio in (one["ratio"] if about["better"] == "higher" else 1 / one["ratio"], low, high))
+    return f"{value} ({ends[0].removesuffix(' %')} to {ends[1]})"

@@ -1,0 +1,153 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the units of a trial say: comparisons of each arm with the baseline, and the planned looks at the primary metric.
+
+The two sides of a unit are its log-ratio, half to each side of nothing. The test on ranks of ``_analysis/paired.py`` then is a signed-rank test: it only asks
+whether the signs of the differences, which the lot has drawn, go with their sizes. Levels that differ between hosts and times of the day do not count.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._looks import decisions, schedule, spending, verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._looks.ranks import Paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import units
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial.records import Metric, Trial
+
+CONFIDENCE = 0.95
+
+Comparison = dict[str, t.Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Looks:
+    """The looks at a trial so far.
+
+    Attributes:
+        taken: in their order; their blocks are units.
+        decided: candidate -> the outcome that ended its comparison, a verdict or ``futile``.
+    """
+
+    taken: tuple[spending.Look, ...] = ()
+    decided: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+def compare(trial: Trial, periods: units.Periods, taken: t.Sequence[spending.Look] = ()) -> list[Comparison]:
+    """Compare each candidate with the baseline in each metric, one family.
+
+    Args:
+        trial: the trial.
+        periods: host -> its complete periods.
+        taken: the looks so far.
+
+    Returns:
+        Each as ``paired.compare_family`` returns it, with ``metric``, ``unit``, ``better``, ``primary``, ``per``, ``baseline``, ``candidate``, ``points`` (the
+        units' ratios, in their order, turned so that above 1 is better) and ``adjusted`` (the same for the traffic, see :func:`without_traffic`, or None).
+        Metrics without a unit are left out.
+    """
+    found = [
+        (metric, arm, units.of_metric(trial.design, (trial.arms[0], arm), periods, metric.name, metric.per))
+        for metric in trial.metrics
+        for arm in trial.arms[1:]
+    ]
+    found = [(metric, arm, of_metric) for metric, arm, of_metric in found if of_metric]
+    if not found:
+        return []
+    family = [(*_sides([unit.log_ratio for unit in of_metric]), metric.better) for metric, _arm, of_metric in found]
+    results = paired.compare_family(family, trial.margin, CONFIDENCE, [tuple(taken)] * len(family))
+    return [
+        {
+            **result,
+            "metric": metric.name,
+            "unit": metric.unit,
+            "better": metric.better,
+            "primary": metric.is_primary,
+            "per": metric.per,
+            "baseline": trial.arms[0],
+            "candidate": arm,
+            "points": [math.exp(_sign(metric) * unit.log_ratio) for unit in of_metric],
+            "adjusted": _adjusted(trial, periods, metric, arm, of_metric),
+        }
+        for (metric, arm, of_metric), result in zip(found, results)
+    ]
+
+
+def look(trial: Trial, periods: units.Periods, over: t.Mapping[int, int], before: Looks) -> Looks:
+    """Take a look at the primary metric if one is due.
+
+    Args:
+        trial: the trial.
+        periods: host -> its complete periods.
+        over: group -> how many of its blocks are over, from ``units.blocks_over``.
+        before: the looks before this one.
+
+    Returns:
+        The looks, with this one and what it decided if it was due.
+    """
+    if len(before.decided) == len(trial.arms) - 1:
+        return before
+    primary = next(metric for metric in trial.metrics if metric.is_primary)
+    ratios = {
+        arm: [
+            unit.log_ratio
+            for unit in units.of_metric(trial.design, (trial.arms[0], arm), periods, primary.name, primary.per)
+            # Others still wait for a host of their group.
+            if unit.block < over[unit.group]
+        ]
+        for arm in trial.arms[1:]
+    }
+    planned = schedule.Schedule()
+    planned.looks = list(before.taken)
+    more = max(0, trial.units - sum(over.values()))
+    # What was lost is no evidence: a look is at the units that have a value.
+    if not planned.take(max(map(len, ratios.values())), more):
+        return before
+    decided = dict(before.decided)
+    for arm, of_arm in ratios.items():
+        if arm in decided or len(of_arm) < verdicts.LEAST_BLOCKS:
+            continue
+        comparison = Paired(*_sides(of_arm), better=primary.better)
+        outcome = decisions.decide(comparison, planned.looks, (1 - CONFIDENCE) / (len(trial.arms) - 1), trial.margin, more)
+        if outcome is not None:
+            decided[arm] = outcome
+    return Looks(tuple(planned.looks), decided)
+
+
+def without_traffic(log_ratios: t.Sequence[float], traffic: t.Sequence[float]) -> list[float]:
+    """Return log-ratios without what goes along with the traffic: residuals of a regression through the origin on the traffic's log-ratios.
+
+    Swapping two arms' names in a unit changes the signs of both its log-ratios. The product of both, and so the regression's slope, stays as it is, and the
+    residual changes its sign: the test stays as exact as without the traffic, as long as the traffic does not depend on the arm.
+
+    Args:
+        log_ratios: of the units.
+        traffic: the traffic's, of the same units.
+    """
+    weight = math.fsum(one * one for one in traffic)
+    slope = math.fsum(one * other for one, other in zip(log_ratios, traffic)) / weight if weight else 0.0
+    return [one - slope * other for one, other in zip(log_ratios, traffic)]
+
+
+def _adjusted(trial: Trial, periods: units.Periods, metric: Metric, arm: str, of_metric: t.Sequence[units.Unit]) -> dict[str, t.Any] | None:
+    """Return the comparison of the primary metric without what goes along with the traffic, None where nothing is known of it."""
+    if not metric.is_primary or trial.traffic is None or trial.traffic == metric.name:
+        return None
+    traffic = {(one.group, one.block): one.log_ratio for one in units.of_metric(trial.design, (trial.arms[0], arm), periods, trial.traffic)}
+    both = [(one.log_ratio, traffic[one.group, one.block]) for one in of_metric if (one.group, one.block) in traffic]
+    if not both:
+        return None
+    rest = without_traffic(*(list(side) for side in zip(*both)))
+    found = paired.compare(*_sides(rest), better=metric.better, margin=trial.margin, confidence=CONFIDENCE)
+    return {key: found[key] for key in ("ratio", "ci_low", "ci_high", "n", "verdict")}
+
+
+def _sign(metric: Metric) -> float:
+    return 1.0 if metric.better == "higher" else -1.0
+
+
+def _sides(log_ratios: t.Sequence[float]) -> tuple[list[float], list[float]]:
+    return [math.exp(-one / 2) for one in log_ratios], [math.exp(one / 2) for one in log_ratios]

@@ -1,0 +1,154 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From the periods of hosts to the units of evidence of a trial, never from single scrapes: points of one period resemble each other too much to count as many.
+
+The unit of a switchback trial is a block of a group of hosts: the mean over its hosts of the log-ratio of both arms, each host with itself. That of a parallel
+trial is a group: the difference of the hosts' differences between before and after.
+"""
+
+from __future__ import annotations
+
+import math
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design
+
+# What a metric has to be for its logarithm, as in _analysis/paired.py.
+LEAST, MOST = 1e-100, 1e100
+
+
+class Period(t.NamedTuple):
+    """What a host's metrics were in a period.
+
+    Attributes:
+        number: of the period, from 0.
+        arm: the name of its arm.
+        values: metric -> value, without those that have none.
+    """
+
+    number: int
+    arm: str
+    values: t.Mapping[str, float]
+
+
+class Unit(t.NamedTuple):
+    """One unit of evidence about two arms.
+
+    Attributes:
+        group: the number of the group of hosts.
+        block: the number of the block, from 0; 0 in a parallel trial.
+        log_ratio: of the candidate to the baseline.
+        hosts: those that it is made of.
+    """
+
+    group: int
+    block: int
+    log_ratio: float
+    hosts: tuple[str, ...]
+
+
+Periods = t.Mapping[str, t.Sequence[Period]]
+
+
+def value(period: Period, metric: str, per: str | None) -> float | None:
+    """Return a metric of a period, divided by another one if it is given per that; None where there is no positive number.
+
+    Args:
+        period: the period.
+        metric: name of the metric.
+        per: name of the metric that it is divided by, or None.
+    """
+    found = period.values.get(metric)
+    if found is not None and per is not None:
+        divisor = period.values.get(per)
+        found = found / divisor if divisor else None
+    return found if found is not None and LEAST <= found <= MOST else None
+
+
+def of_metric(drawn: design.Design, arms: tuple[str, str], periods: Periods, metric: str, per: str | None = None) -> list[Unit]:
+    """Return the units of evidence about a metric, in the order of their blocks.
+
+    Args:
+        drawn: the trial's design.
+        arms: the baseline and the candidate.
+        periods: host -> its complete periods.
+        metric: name of the metric.
+        per: name of the metric that it is divided by, or None.
+    """
+    logs = _logs(drawn, periods, metric, per)
+    if drawn.name == design.PARALLEL:
+        made: t.Iterable[Unit] = _of_groups(drawn, arms, logs)
+    else:
+        made = (Unit(*place, math.fsum(one.values()) / len(one), tuple(one)) for place, one in _of_hosts(drawn, arms, logs).items())
+    return sorted(made, key=lambda unit: (unit.block, unit.group))
+
+
+def of_hosts(drawn: design.Design, arms: tuple[str, str], periods: Periods, metric: str, per: str | None = None) -> dict[tuple[int, int], dict[str, float]]:
+    """Return what the units of a switchback trial are made of: (group, block) -> host -> log-ratio.
+
+    Args:
+        drawn: the trial's design.
+        arms: the baseline and the candidate.
+        periods: host -> its complete periods.
+        metric: name of the metric.
+        per: name of the metric that it is divided by, or None.
+    """
+    return _of_hosts(drawn, arms, _logs(drawn, periods, metric, per))
+
+
+def blocks_over(drawn: design.Design, periods: Periods, ended: t.Container[str]) -> dict[int, int]:
+    """Return how many blocks of each group are over by now: measured by all its hosts, or lost because hosts left the trial.
+
+    Args:
+        drawn: the trial's design.
+        periods: host -> all its periods, also incomplete ones.
+        ended: the hosts whose part is over.
+    """
+    size = len({arm for arms in drawn.schedule.values() for arm in arms})
+    over = {}
+    for number, group in enumerate(drawn.groups):
+        length = len(drawn.schedule[group[0]])
+        reached = min(length if host in ended else max((one.number - drawn.first[host] + 1 for one in periods.get(host, ())), default=0) for host in group)
+        over[number] = int(reached == length) if drawn.name == design.PARALLEL else reached // size
+    return over
+
+
+_Logs = t.Mapping[str, t.Mapping[int, tuple[str, float]]]
+
+
+def _logs(drawn: design.Design, periods: Periods, metric: str, per: str | None) -> _Logs:
+    """Return host -> number of the period in its schedule -> its arm, and the logarithm of the metric."""
+    return {
+        host: {one.number - drawn.first[host]: (one.arm, math.log(found)) for one in of_host if (found := value(one, metric, per)) is not None}
+        for host, of_host in periods.items()
+        if host in drawn.first
+    }
+
+
+def _of_hosts(drawn: design.Design, arms: tuple[str, str], logs: _Logs) -> dict[tuple[int, int], dict[str, float]]:
+    size = len({arm for scheduled in drawn.schedule.values() for arm in scheduled})
+    found: dict[tuple[int, int], dict[str, float]] = {}
+    for number, group in enumerate(drawn.groups):
+        for block in range(len(drawn.schedule[group[0]]) // size):
+            for host in group:
+                in_arm = dict(logs.get(host, {}).get(place, ("", 0.0)) for place in range(block * size, (block + 1) * size))
+                if all(arm in in_arm for arm in arms):
+                    found.setdefault((number, block), {})[host] = in_arm[arms[1]] - in_arm[arms[0]]
+    return found
+
+
+def _of_groups(drawn: design.Design, arms: tuple[str, str], logs: _Logs) -> t.Iterator[Unit]:
+    for number, group in enumerate(drawn.groups):
+        before = _before(drawn, group)
+        changes = {}
+        for host in group:
+            sides = [[log for place, (_arm, log) in logs.get(host, {}).items() if (place >= before) == later] for later in (False, True)]
+            if all(sides):
+                changes[drawn.schedule[host][-1]] = math.fsum(sides[1]) / len(sides[1]) - math.fsum(sides[0]) / len(sides[0])
+        if all(arm in changes for arm in arms):
+            yield Unit(number, 0, changes[arms[1]] - changes[arms[0]], tuple(group))
+
+
+def _before(drawn: design.Design, group: t.Sequence[str]) -> int:
+    """Return how many periods of a parallel trial come before the lot counts: all hosts of a group are in one arm until then."""
+    return next(place for place, arms in enumerate(zip(*(drawn.schedule[host] for host in group))) if len(set(arms)) > 1)

@@ -1,0 +1,65 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a trial is going to do, in sentences, before anything is touched: who is switched when, and what sends a host back."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.selection import length
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial.records import Trial
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import follower
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run.settings import Limit
+
+# Hosts whose schedule is shown on the terminal; the file of the trial has all of them.
+MOST_SHOWN = 12
+
+
+def sentences(trial: Trial, guardrails: t.Sequence[Limit], check: float) -> list[str]:
+    """Return what a trial is going to do.
+
+    Args:
+        trial: the trial.
+        guardrails: what sends a host back.
+        check: seconds between two checks.
+    """
+    drawn = trial.design
+    titles = " and ".join(trial.titles[arm] for arm in trial.arms)
+    primary = next(one for one in trial.metrics if one.is_primary)
+    seconds = drawn.periods * trial.period_seconds
+    timer = follower.Times(trial.period_seconds, trial.settle_seconds, check).timer
+    found = [
+        f"A {drawn.name} trial of {titles} on {len(drawn.schedule)} hosts, judged by {primary.name} ({primary.better} is better).",
+        f"{trial.units} observations in {drawn.periods} periods of {length(trial.period_seconds)}, {length(seconds)} in all, or less once it is decided.",
+        f"Which host is in which arm when was drawn by lot, seed {trial.seed}:",
+    ]
+    if len(drawn.waves) > 1:
+        found.append(
+            f"The hosts take turns in {len(drawn.waves)} waves, so that no more are switched at once than smt_trial_most_switched and smt_policy_group allow."
+        )
+    found += [f"{host}: {_arms(trial, host)}." for host in list(drawn.schedule)[:MOST_SHOWN]]
+    if len(drawn.schedule) > MOST_SHOWN:
+        found.append(f"... and {len(drawn.schedule) - MOST_SHOWN} more hosts, which trial.json lists.")
+    watched = "; ".join(guardrail(one) for one in guardrails) or "none is given"
+    found.append(f"Guardrails: {watched}.")
+    found.append(
+        f"Each host goes back to its own state at the end, at a breach, when the metrics server is lost, and within {timer} s without this controller."
+    )
+    return found
+
+
+def guardrail(limit: Limit) -> str:
+    """Return a guardrail in words."""
+    side, value = ("above", limit.above) if limit.above is not None else ("below", limit.below)
+    return f"{limit.name} {side} {value:g}" + (f" for {limit.seconds:g} s" if limit.seconds else "")
+
+
+def _arms(trial: Trial, host: str) -> str:
+    """Return the arms of a host's periods, equal ones in a row together."""
+    drawn = trial.design
+    runs: list[tuple[str, int]] = []
+    for arm in drawn.schedule[host]:
+        runs = [*runs[:-1], (arm, runs[-1][1] + 1)] if runs and runs[-1][0] == arm else [*runs, (arm, 1)]
+    shown = ", ".join(trial.titles[arm] + (f" x {count}" if count > 1 else "") for arm, count in runs[: 2 * MOST_SHOWN])
+    start = f"from period {drawn.first[host] + 1} on: " if drawn.first[host] else ""
+    return start + shown + (", ..." if len(runs) > 2 * MOST_SHOWN else "")

@@ -1,0 +1,264 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A real Prometheus: numbers, series, gaps, names; and servers that lie, which get one sentence and nothing else."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import subprocess
+import time
+
+import prometheus_server
+import pytest
+from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import prometheus
+from prometheus_server import send
+
+SECRET = "s3cret-token"
+BCRYPT_OF_SECRET = "$2b$04$abcdefghijklmnopqrstuuNG0Z9xYjgj3pkzN.YpYToaPHOmIUPo."
+
+
+@pytest.fixture(name="service", scope="module")
+def a_scraped_service(tmp_path_factory):
+    """A service that a real Prometheus scrapes: (exporter, address of the server, instance)."""
+    exporter = prometheus_server.Exporter()
+    exporter.text = 'load 0.5\nworkers{pool="a"} 3\nworkers{pool="b"} 4\nbroken NaN\n'
+    with prometheus_server.serving(exporter.answer) as address:
+        instance = address.removeprefix("http://")
+        with prometheus_server.prometheus(tmp_path_factory.mktemp("prometheus"), [instance]) as url:
+            exporter.wait(2)
+            yield exporter, url, instance
+
+
+def source(url, **access):
+    return prometheus.Prometheus(prometheus.Access(url, **access))
+
+
+def test_a_query_gives_its_number_now(service):
+    _exporter, url, instance = service
+    assert source(url).instant(f'load{{instance="{instance}"}}') == 0.5
+    assert source(url).instant("sum(workers)") == 7.0
+    assert source(url).instant("scalar(load)") == 0.5
+
+
+def test_a_period_has_its_points_and_those_expected(service):
+    exporter, url, _instance = service
+    begin = datetime.datetime.now(datetime.UTC)
+    exporter.wait(4)
+    found = source(url).over("load", begin, begin + datetime.timedelta(seconds=4), 1)
+    assert found.expected == 5
+    assert 4 <= len(found.points) <= 5
+    assert {value for _moment, value in found.points} == {0.5}
+    assert [moment for moment, _value in found.points] == sorted(moment for moment, _value in found.points)
+
+
+def test_scrapes_that_fail_are_missing_points(service):
+    exporter, url, _instance = service
+    before, exporter.text = exporter.text, None
+    exporter.wait(3)
+    begin = datetime.datetime.now(datetime.UTC)
+    exporter.wait(3)
+    try:
+        with pytest.raises(prometheus.SourceError, match="has no series for load: it was not scraped lately"):
+            source(url).over("load", begin, begin + datetime.timedelta(seconds=2), 1)
+    finally:
+        exporter.text = before
+        exporter.wait(2)
+
+
+def sentence(url, query="load", **access):
+    with pytest.raises(prometheus.SourceError) as caught:
+        source(url, **access).instant(query)
+    assert SECRET not in str(caught.value)
+    assert SECRET not in repr(prometheus.Access(url, **access))
+    assert "\n" not in str(caught.value) and "\x1b" not in str(caught.value)
+    # Nothing that was raised before shows more.
+    assert caught.value.__cause__ is None
+    return str(caught.value).replace(url, "URL")
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        (
+            "workers",
+            "the metrics server URL has 2 series for workers, which differ by pool: a metric has to be one number for each host, so sum them or name one",
+        ),
+        ("load[1m]", "the metrics server URL answers load[1m] with a matrix: a metric has to be one number for each host"),
+        ("broken", "the metrics server URL gives NaN for broken, which is no number to judge by"),
+        ("load / 0", "the metrics server URL gives +Inf for load / 0, which is no number to judge by"),
+        ("nothing_of_that_name", "the metrics server URL has no series for nothing_of_that_name: it was not scraped lately, or has another name there"),
+    ],
+)
+def test_what_is_no_number_for_a_host_gets_a_sentence(service, query, said):
+    assert sentence(service[1], query) == said
+
+
+def test_a_query_that_is_not_valid_gets_the_servers_reason(service):
+    said = sentence(service[1], "rate(load")
+    assert said.startswith("the metrics server URL refuses the query (status 400): invalid parameter") and "unclosed left parenthesis" in said
+
+
+def test_a_host_that_is_scraped_under_another_name_is_named(service):
+    port = service[2].rpartition(":")[2]
+    said = sentence(service[1], f'load{{instance="127.0.0.2:{port}"}}')
+    assert said.endswith(f": it knows no instance '127.0.0.2:{port}'; there is {service[2]}")
+
+
+@pytest.fixture(name="protected", scope="module")
+def a_protected_server(tmp_path_factory):
+    """A real Prometheus with TLS and a user: (address, its certificate)."""
+    directory = tmp_path_factory.mktemp("protected")
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"),
+            *("-keyout", directory / "key.pem", "-out", directory / "cert.pem"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    config = {
+        "tls_server_config": {"cert_file": "cert.pem", "key_file": "key.pem"},
+        "basic_auth_users": {"trial": BCRYPT_OF_SECRET},
+    }
+    with prometheus_server.prometheus(directory, [], config, "https") as url:
+        yield url, str(directory / "cert.pem")
+
+
+def test_a_server_with_tls_and_a_password(protected):
+    url, certificate = protected
+    assert source(url, ca=certificate, user="trial", password=SECRET).instant("vector(1)") == 1.0
+
+
+def test_without_its_certificate_or_password_it_is_not_asked(protected):
+    url, certificate = protected
+    assert "certificate verify failed" in sentence(url, user="trial", password=SECRET) or "self-signed" in sentence(url, user="trial", password=SECRET)
+    assert "refuses access (status 401)" in sentence(url, ca=certificate, user="trial", password="wrong")
+    assert "refuses access (status 401)" in sentence(url, ca=certificate, token=SECRET)
+
+
+def answered(result):
+    return {"status": "success", "data": {"resultType": "vector", "result": result}}
+
+
+def vector(value):
+    return answered([{"metric": {}, "value": [1.0, value]}])
+
+
+def endless(handler):
+    handler.send_response(200)
+    handler.send_header("Content-Type", "application/json")
+    handler.end_headers()
+    while True:
+        handler.wfile.write(b" " * 65536)
+
+
+def broken_off(handler):
+    handler.send_response(200)
+    handler.send_header("Content-Type", "application/json")
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    handler.wfile.write(b'{"status"')
+    handler.close_connection = True
+
+
+LIES = {
+    "html": (lambda handler: send(handler, "<h1>x</h1>", kind="text/html"), "answers with text/html and status 200 instead of JSON"),
+    "huge number": (lambda handler: send(handler, json.dumps(vector("1e308"))), "gives 1e308 for load, which is no number to judge by"),
+    "words": (lambda handler: send(handler, json.dumps(vector("many"))), "gives many for load"),
+    "colours": (
+        lambda handler: send(handler, json.dumps({"status": "error", "error": "\x1b[31mred\nline"}), 400),
+        "refuses the query (status 400): \ufffd[31mred line",
+    ),
+    "truncated": (lambda handler: send(handler, '{"status": "succ'), "its answer cannot be read: not a complete JSON document"),
+    "nested": (lambda handler: send(handler, "[" * 100_000), "its answer cannot be read"),
+    "a list": (lambda handler: send(handler, "[1, 2]"), "refuses the query (status 200): it does not say why"),
+    "no data": (lambda handler: send(handler, '{"status": "success"}'), "its answer has no data"),
+    "other data": (lambda handler: send(handler, json.dumps(answered([7]))), "is not that of a Prometheus server"),
+    "a million series": (
+        lambda handler: send(handler, json.dumps(answered([{"metric": {}, "value": [1, "1"]}] * 1_000_000))),
+        "its answer is larger than 4 MiB",
+    ),
+    "endless": (endless, "its answer is larger than 4 MiB"),
+    "broken off": (broken_off, "cannot be read"),
+    "an error page": (lambda handler: send(handler, "bad gateway", 502, "text/plain"), "answers with text/plain and status 502 instead of JSON"),
+    "forbidden": (lambda handler: send(handler, SECRET, 403, "text/plain"), "refuses access (status 403)"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_server_that_lies_gets_a_sentence(lie):
+    answer, said = LIES[lie]
+    with prometheus_server.serving(answer) as url:
+        assert said in sentence(url, token=SECRET)
+
+
+def test_a_redirect_is_not_followed_and_takes_no_token_along():
+    elsewhere = []
+    with (
+        prometheus_server.serving(lambda handler: elsewhere.append(handler.headers)) as other,
+        prometheus_server.serving(lambda handler: send(handler, "", 302, Location=other)) as url,
+    ):
+        assert "redirects elsewhere (status 302), which is not followed" in sentence(url, token=SECRET)
+    assert elsewhere == []
+
+
+@pytest.mark.parametrize("drips", [False, True])
+def test_silence_and_a_slow_drip_end_at_the_time_limit(drips):
+    def answer(handler):
+        handler.send_response(200)
+        handler.send_header("Content-Type", "application/json")
+        handler.end_headers()
+        for _turn in range(300):
+            time.sleep(0.1)
+            if drips:
+                handler.wfile.write(b" ")
+                handler.wfile.flush()
+
+    with prometheus_server.serving(answer) as url, pytest.raises(prometheus.SourceError, match=r"its answer (was not there after 1 s|broke off: timed out)"):
+        prometheus.Prometheus(prometheus.Access(url), seconds=1.0).instant("load")
+
+
+def test_points_out_of_order_and_twice_are_sorted_and_counted_once():
+    values = [[3, "3"], [1, "1"], [2, "NaN"], [1, "1"]]
+    document = {"status": "success", "data": {"resultType": "matrix", "result": [{"metric": {}, "values": values}]}}
+    with prometheus_server.serving(lambda handler: send(handler, json.dumps(document))) as url:
+        begin = datetime.datetime.fromtimestamp(1, datetime.UTC)
+        found = source(url).over("load", begin, begin + datetime.timedelta(seconds=2), 1)
+    assert found == prometheus.Series(((1.0, 1.0), (3.0, 3.0)), 3)
+
+
+def test_a_server_that_is_not_there():
+    assert sentence(f"http://127.0.0.1:{prometheus_server.free_port()}").endswith("cannot be reached: Connection refused")
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("http://user:s3cret-token@127.0.0.1:9090", "has a user or a password in it"),
+        ("127.0.0.1:9090", "must be an address such as"),
+        ("file:///etc/passwd", "must be an address such as"),
+        ("http://", "must be an address such as"),
+        ("http://h:99999", "must be an address such as"),
+        ("", "must be an address such as"),
+    ],
+)
+def test_what_is_no_address_is_refused(url, said):
+    with pytest.raises(prometheus.SourceError, match=said) as caught:
+        prometheus.Access(url)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("query", "seconds"),
+    [
+        ("load", 0.0),
+        ("rate(requests[1m])", 60.0),
+        ("rate(requests[1h30m])", 5400.0),
+        ("max_over_time(rate(a[30s])[5m:10s])", 300.0),
+        ('load{path="[9h]"}', 0.0),
+        ("avg_over_time(load[500ms])", 0.5),
+    ],
+)
+def test_how_far_a_query_looks_back(query, seconds):
+    assert prometheus.longest_range(query) == seconds

@@ -1,0 +1,194 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the periods of a trial say: units, comparisons, looks, and the tests of what was assumed."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import answer, assumptions, design, evidence, units
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial.records import Metric, Trial
+
+ON, OFF = "smt_on", "smt_off"
+RATE = Metric("rate", "1/s", "higher", True, None)
+P99 = Metric("p99", "s", "lower", False, None)
+REQUESTS = Metric("requests", "1/s", "higher", False, None)
+
+
+def trial(hosts=8, periods=24, name=design.SWITCHBACK, metrics=(RATE,), seed=3, traffic=None, arms=(ON, OFF)):
+    members = [design.Member(f"web{number}", "x", float(number)) for number in range(hosts)]
+    drawn = design.draw(name, members, design.Wanted(arms, periods, periods // 2, hosts, seed))
+    return Trial("r", "2026-11-23T12:00:00Z", arms, {arm: arm for arm in arms}, metrics, traffic, (), 0.01, 300.0, 60.0, drawn, seed)
+
+
+def measured(one, value, periods=24):
+    """Periods of all hosts; ``value(host number, period, arm)`` returns the metrics."""
+    return {
+        host: [units.Period(number, arms[number], value(place, number, arms[number])) for number in range(min(periods, len(arms)))]
+        for place, (host, arms) in enumerate(one.design.schedule.items())
+    }
+
+
+def noisy(effect, scatter=0.03, seed=1, level=0.5):
+    """A rate with differences between hosts, a rhythm, noise, and an effect of SMT off."""
+    source = random.Random(seed)
+
+    def value(host, period, arm):
+        log = level * host + math.sin(period / 4) + source.gauss(0, scatter) + math.log1p(effect) * (arm == OFF)
+        return {"rate": math.exp(log), "p99": math.exp(-log), "requests": math.exp(log)}
+
+    return value
+
+
+def test_a_unit_is_a_block_of_a_group_each_host_with_itself():
+    one = trial(hosts=2, periods=12)
+    periods = measured(one, lambda host, period, arm: {"rate": (10.0 + host) * (0.5 if arm == OFF else 1.0)})
+    found = units.of_metric(one.design, (ON, OFF), periods, "rate")
+    assert [(unit.group, unit.block) for unit in found] == [(0, block) for block in range(6)]
+    assert [math.exp(unit.log_ratio) for unit in found] == pytest.approx([0.5] * 6)
+
+
+def test_a_host_without_a_value_is_left_out_of_its_block_alone():
+    one = trial(hosts=2, periods=12)
+    periods = measured(one, lambda host, period, arm: {} if (host, period) == (1, 4) else {"rate": 2.0 if arm == OFF else 1.0})
+    found = units.of_metric(one.design, (ON, OFF), periods, "rate")
+    assert [len(unit.hosts) for unit in found] == [2, 2, 1, 2, 2, 2]
+
+
+def test_a_metric_per_another_one():
+    one = trial(hosts=2, periods=12)
+    periods = measured(one, lambda host, period, arm: {"cpu": 3.0 * (period + 1), "requests": float(period + 1) * (2 if arm == OFF else 1)})
+    found = units.of_metric(one.design, (ON, OFF), periods, "cpu", per="requests")
+    assert [math.exp(unit.log_ratio) for unit in found] == pytest.approx([0.5] * 6)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, 1e300])
+def test_a_value_without_a_logarithm_makes_no_unit(value):
+    one = trial(hosts=2, periods=12)
+    assert units.of_metric(one.design, (ON, OFF), measured(one, lambda *_where: {"rate": value}), "rate") == []
+
+
+def test_parallel_is_the_difference_of_differences():
+    one = trial(hosts=12, name=design.PARALLEL)
+    periods = measured(one, lambda host, period, arm: {"rate": (1 + host) * (3.0 if period >= 12 else 1.0) * (0.8 if arm == OFF else 1.0)})
+    found = units.of_metric(one.design, (ON, OFF), periods, "rate")
+    assert len(found) == 6
+    assert [math.exp(unit.log_ratio) for unit in found] == pytest.approx([0.8] * 6)
+
+
+def test_levels_of_hosts_and_times_do_not_widen_an_interval():
+    one = trial()
+    (calm,) = evidence.compare(one, measured(one, noisy(-0.1, level=0.0)))
+    (wide,) = evidence.compare(one, measured(one, noisy(-0.1, level=2.0)))
+    assert wide["ci_low"] == pytest.approx(calm["ci_low"]) and wide["verdict"] == "loss"
+    assert wide["ci_low"] < 0.9 < wide["ci_high"]
+
+
+def test_all_metrics_are_one_family_and_the_direction_counts():
+    one = trial(metrics=(RATE, P99))
+    rate, p99 = evidence.compare(one, measured(one, noisy(-0.1)))
+    assert (rate["family"], rate["verdict"], p99["verdict"]) == (2, "loss", "loss")
+    assert answer.sentences(one, [rate, p99], evidence.Looks())[0].startswith("With smt_off instead of smt_on, rate changes by −10")
+    assert "p99 changes by +1" in answer.others(one, [rate, p99])[0]
+
+
+def followed(one, value):
+    """A trial with its looks after each block of periods: (looks, periods done)."""
+    found = evidence.Looks()
+    for periods in range(2, 25, 2):
+        known = measured(one, value, periods)
+        found = evidence.look(one, known, units.blocks_over(one.design, known, ()), found)
+        if found.decided:
+            break
+    return found, periods
+
+
+def test_a_large_effect_ends_the_trial_at_a_look():
+    one = trial()
+    found, periods = followed(one, noisy(-0.3))
+    assert found.decided == {OFF: "loss"} and periods < 8
+    # Four groups are done at a time.
+    assert [look.blocks for look in found.taken] == [4 * number for number in range(1, periods // 2 + 1)]
+
+
+def test_where_nothing_is_to_be_found_the_trial_ends_before_its_end():
+    outcomes = [followed(trial(seed=seed), noisy(0.0, scatter=0.1, seed=seed))[0].decided.get(OFF) for seed in range(40)]
+    assert sum(outcome in ("gain", "loss") for outcome in outcomes) <= 5
+    assert sum(outcome in ("futile", "equivalent") for outcome in outcomes) >= 25
+
+
+def test_hosts_that_left_do_not_hold_up_a_look():
+    one = trial(hosts=4, periods=12)
+    periods = measured(one, noisy(-0.3), 12)
+    periods["web3"] = periods["web3"][:3]
+    assert units.blocks_over(one.design, periods, ()) == {0: 6, 1: 1}
+    assert units.blocks_over(one.design, periods, {"web3"}) == {0: 6, 1: 6}
+
+
+def test_nothing_is_looked_at_once_all_is_decided_and_lost_units_are_no_evidence():
+    one = trial(hosts=4, periods=12)
+    periods = measured(one, noisy(-0.3), 4)
+    found = evidence.look(one, periods, {0: 2, 1: 2}, evidence.Looks())
+    assert [look.blocks for look in found.taken] == [4] and found.decided == {OFF: "loss"}
+    # The hosts have left because of that: all units are over, and none is new.
+    assert evidence.look(one, periods, {0: 6, 1: 6}, found) == found
+    # Two hosts were lost before their first block.
+    alone = {host: of_host for host, of_host in measured(one, noisy(-0.3), 10).items() if host in one.design.groups[0]}
+    lost = evidence.look(one, alone, {0: 5, 1: 6}, evidence.Looks())
+    assert [look.blocks for look in lost.taken] == [5] and lost.taken[0].share == pytest.approx(5 / 6)
+
+
+def test_without_the_traffic_swapping_two_arms_changes_the_sign_of_one_residual_alone():
+    source = random.Random(2)
+    logs, traffic = [source.gauss(0, 1) for _unit in range(9)], [source.gauss(0, 1) for _unit in range(9)]
+    before = evidence.without_traffic(logs, traffic)
+    logs[4], traffic[4] = -logs[4], -traffic[4]
+    after = evidence.without_traffic(logs, traffic)
+    assert after == pytest.approx([-one if place == 4 else one for place, one in enumerate(before)])
+
+
+def test_traffic_explains_what_goes_along_with_it():
+    one = trial(metrics=(RATE, REQUESTS), traffic="requests")
+    source = random.Random(5)
+    asked = {(host, period): source.gauss(0, 0.3) for host, period in itertools.product(range(8), range(24))}
+
+    def value(host, period, arm):
+        log = asked[host, period]
+        return {"rate": math.exp(log + source.gauss(0, 0.01) + (math.log(0.95) if arm == OFF else 0)), "requests": math.exp(log)}
+
+    rate, _requests = evidence.compare(one, measured(one, value))
+    assert rate["adjusted"]["verdict"] == "loss"
+    assert rate["adjusted"]["ci_high"] - rate["adjusted"]["ci_low"] < (rate["ci_high"] - rate["ci_low"]) / 3
+
+
+def carried(cost):
+    """The p-value of carry-over where each change of arm costs so much in the next period."""
+    one = trial()
+    schedule = list(one.design.schedule.values())
+
+    def value(host, period, arm):
+        changed = period > 0 and schedule[host][period - 1] != arm
+        return {"rate": math.exp(random.Random(f"{host} {period}").gauss(0, 0.02) - cost * changed)}
+
+    return assumptions.carry_over(one.design, (ON, OFF), measured(one, value), "rate")
+
+
+def test_what_an_arm_leaves_behind_is_seen():
+    assert carried(0.1).is_seen and carried(0.1).log_ratio == pytest.approx(-0.1, abs=0.04)
+    assert not carried(0.0).is_seen
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.9])
+def test_the_correlation_of_neighbouring_periods(rho):
+    one, source = trial(hosts=20, periods=100), random.Random(4)
+    levels = []
+    for _host in range(20):
+        series = [source.gauss(0, 1)]
+        for _period in range(99):
+            series.append(rho * series[-1] + source.gauss(0, math.sqrt(1 - rho * rho)))
+        levels.append(series)
+    periods = measured(one, lambda host, period, arm: {"rate": math.exp(0.1 * levels[host][period] + math.sin(period) + (arm == OFF))}, 100)
+    assert assumptions.autocorrelation(one.design, periods, "rate") == pytest.approx(rho, abs=0.1)

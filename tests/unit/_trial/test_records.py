@@ -1,0 +1,109 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The files of a trial: what is written is read again, and what somebody else wrote is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text, trials
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, records
+
+PERIOD = {
+    "period": 0,
+    "block": 0,
+    "arm": "smt_on",
+    "started": "2026-11-23T12:00:00Z",
+    "counted_from": "2026-11-23T12:01:00Z",
+    "ended": "2026-11-23T12:05:00Z",
+    "complete": True,
+    "reason": None,
+    "metrics": {
+        "p99": {"value": 0.2, "points": 16, "expected": 17, "reason": None},
+        "rate": {"value": None, "points": 0, "expected": 17, "reason": "no series"},
+    },
+    "series": {"p99": [[0.0, 0.2], [15.0, 0.21]]},
+    "events": [{"at": "2026-11-23T12:00:00Z", "event": "switched", "detail": "smt_on"}],
+}
+
+
+@pytest.fixture(name="trial", params=design.DESIGNS)
+def a_trial(request):
+    members = [design.Member(f"web{number}", "x", float(number)) for number in range(13)]
+    arms = ("smt_on", "smt_off_on_node_0")
+    drawn = design.draw(request.param, members, design.Wanted(arms, 24, 12, 6, 7))
+    metrics = (records.Metric("p99", "s", "lower", True, None), records.Metric("rate", "", "higher", False, "p99"))
+    titles = {"smt_on": "SMT on", "smt_off_on_node_0": "SMT off on node 0"}
+    return records.Trial("october", "2026-11-23T12:00:00Z", arms, titles, metrics, "rate", ("errors above 1",), 0.01, 300.0, 60.0, drawn, 7)
+
+
+def test_a_trial_is_read_as_it_was_written(trial, tmp_path):
+    path = tmp_path / "trial.json"
+    path.write_text(json.dumps(trial.document()))
+    assert records.read_trial(path) == trial
+
+
+def changed(document, place, value):
+    """A copy of a document with another value at a place."""
+    copy = json.loads(json.dumps(document))
+    part = copy
+    for name in place[:-1]:
+        part = part[name]
+    part[place[-1]] = value
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "sentence"),
+    [
+        (["schema_version"], 2, "schema_version"),
+        (["arms"], [], "arms"),
+        (["arms", 0, "name"], "../x", "arms"),
+        (["hosts", "web1", "arms", 0], "smt_off", "another arm or another length"),
+        (["hosts", "web1", "arms"], ["smt_on"], "another arm or another length"),
+        (["groups", 0], ["nobody"], "do not name each host"),
+        (["waves"], [[0], [0]], "do not name each host"),
+        (["metrics", 0, "primary"], False, "exactly one has to be primary"),
+        (["margin"], float("1e400"), "finite|margin"),
+        (["run"], "../../etc", "run"),
+        (["more"], 1, "more|additional"),
+    ],
+)
+def test_a_design_of_somebody_else_is_refused(trial, place, value, sentence):
+    with pytest.raises(text.BorderError, match=sentence):
+        records.trial_of(changed(trial.document(), place, value))
+
+
+def test_periods_are_read_without_a_line_that_was_not_written_whole(tmp_path):
+    path = tmp_path / "web1.jsonl"
+    line = json.dumps(PERIOD)
+    path.write_text(f"{line}\n{line[: len(line) // 2]}")
+    found = records.lines(path, trials.PERIOD)
+    assert found == [PERIOD]
+    (period,) = records.complete(found)
+    assert (period.number, period.arm, period.values) == (0, "smt_on", {"p99": 0.2})
+    assert records.complete([{**PERIOD, "complete": False}]) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{}",
+        "[]",
+        "not JSON",
+        json.dumps({**PERIOD, "period": -1}),
+        json.dumps({**PERIOD, "metrics": {"p99": {"value": 1e200, "points": 1, "expected": 1, "reason": None}}}),
+        json.dumps({**PERIOD, "series": {"p99": [[0.0, 1.0]] * 601}}),
+        '{"period": NaN}',
+    ],
+)
+def test_a_line_that_is_not_valid_is_named(tmp_path, line):
+    path = tmp_path / "web1.jsonl"
+    path.write_text(f"{json.dumps(PERIOD)}\n{line}\n")
+    with pytest.raises(text.BorderError, match=r"^web1\.jsonl, line 2: "):
+        records.lines(path, trials.PERIOD)
+
+
+def test_what_is_not_there_has_no_lines(tmp_path):
+    assert records.lines(tmp_path / "none", trials.PERIOD) == []

@@ -1,0 +1,193 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A host's part of a trial: the schedule, the checks, and that the host goes back whatever happens."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import follower, host_check
+
+TIMES = follower.Times(period=60.0, settle=10.0, check=10.0)
+OWN, HALF = (0, 1, 2, 3), (0, 2)
+SCHEDULE = ("smt_on", "smt_off", "smt_off", "smt_on")
+
+
+class World:
+    """A host, its metrics and the clocks, which move only when somebody waits."""
+
+    def __init__(self):
+        self.time = 100.0
+        self.started = datetime.datetime(2026, 11, 23, 12, tzinfo=datetime.UTC)
+        self.done, self.records = [], []
+        self.online, self.armed = OWN, False
+        self.at = {}
+        self.stop = None
+
+    # Clock
+    def now(self):
+        return self.time
+
+    def wall(self):
+        return self.started + datetime.timedelta(seconds=self.time)
+
+    def sleep(self, seconds):
+        assert 0 < seconds <= TIMES.check
+        self.time += seconds
+        for moment in sorted(one for one in self.at if one <= self.time):
+            self.at.pop(moment)()
+
+    # LiveHost
+    def switch(self, arm, timer_seconds):
+        self.done.append((round(self.time - 100), arm))
+        assert timer_seconds == 60
+        self.online, self.armed = (HALF if arm == "smt_off" else OWN), True
+        return self.online
+
+    def after_switch(self):
+        return None
+
+    def check(self):
+        return host_check.Checked(self.online, self.armed, ())
+
+    def restore(self):
+        self.done.append((round(self.time - 100), "own"))
+        self.online, self.armed = OWN, False
+        return OWN
+
+    # Readings
+    def start_period(self):
+        pass
+
+    def watch(self, now, checked):
+        return None
+
+    def of_period(self, begin, end):
+        return {"metrics": {"p99": {"value": (end - begin).total_seconds(), "points": 4, "expected": 4, "reason": None}}, "series": {}}
+
+    # Files
+    def period(self, record):
+        self.records.append(record)
+
+    def stopped(self):
+        return self.stop
+
+    def follow(self, schedule=SCHEDULE):
+        return follower.Follower(self, self, self, self, TIMES, OWN).follow(schedule, 0, 100.0)
+
+
+@pytest.fixture(name="world")
+def a_world():
+    return World()
+
+
+def test_each_period_is_in_its_arm_and_the_host_goes_back(world):
+    assert world.follow() is None
+    assert world.done == [(0, "smt_on"), (60, "smt_off"), (180, "smt_on"), (240, "own")]
+    assert [(one["period"], one["arm"], one["complete"]) for one in world.records] == [(number, arm, True) for number, arm in enumerate(SCHEDULE)]
+    # What is counted is the period without what settles.
+    assert {one["metrics"]["p99"]["value"] for one in world.records} == {50.0}
+    assert [one["started"] for one in world.records] == [f"2026-11-23T12:0{1 + number}:40Z" for number in range(4)]
+
+
+def test_a_host_waits_for_its_own_first_period(world):
+    follower.Follower(world, world, world, world, TIMES, OWN).follow(["smt_off"], 7, 220.0)
+    assert world.done == [(120, "smt_off"), (180, "own")]
+    assert world.records[0]["period"] == 7
+
+
+def breach(world):
+    world.watch = lambda now, checked: "p99 is above 0.5"
+
+
+def other_change(world):
+    world.online = (0, 1, 2)
+
+
+def timer_gone(world):
+    world.armed = False
+
+
+def lost(world):
+    def no_answer():
+        raise follower.HostLostError("no answer for 60 s")
+
+    world.check = no_answer
+
+
+def stopped(world):
+    world.stop = "another host's guardrail was breached"
+
+
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        (breach, "p99 is above 0.5"),
+        (other_change, "CPUs 0-2 are online instead of 0,2: somebody else changed them"),
+        (timer_gone, "its rollback timer is gone"),
+        (stopped, "another host's guardrail was breached"),
+    ],
+)
+def test_a_host_goes_back_at_the_next_check(world, what, reason):
+    world.at[100 + 85.0] = lambda: what(world)
+    assert world.follow() == reason
+    assert world.done == [(0, "smt_on"), (60, "smt_off"), (90, "own")]
+    assert [(one["complete"], one["reason"]) for one in world.records] == [(True, None), (False, reason)]
+    assert world.records[1]["metrics"] == {}
+
+
+def test_what_a_lost_host_did_before_is_kept(world):
+    world.at[100 + 85.0] = lambda: lost(world)
+    assert world.follow() == "no answer for 60 s"
+    assert [one["complete"] for one in world.records] == [True]
+    assert world.done[-1] == (90, "own")
+
+
+@pytest.mark.parametrize(("seconds", "counted"), [(5.0, 45.0), (20.0, 30.0), (40.0, None)])
+def test_what_settles_begins_when_a_switch_has_ended(world, seconds, counted):
+    switch = world.switch
+
+    def slow(arm, timer_seconds):
+        world.time += seconds
+        return switch(arm, timer_seconds)
+
+    world.switch = slow
+    world.follow()
+    # The third period follows its own arm, and needs no switch.
+    assert [one["metrics"].get("p99", {}).get("value") for one in world.records] == [counted, counted, 50.0, counted]
+    reason = None if counted else "the switch took so long that 10 s of the period were left to count: give it longer periods"
+    assert [one["reason"] for one in world.records] == [reason, reason, None, reason]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, OSError])
+def test_the_host_goes_back_when_the_controller_ends(world, error):
+    def end():
+        raise error
+
+    world.at[100 + 85.0] = end
+    with pytest.raises(error):
+        world.follow()
+    assert world.done[-1] == (90, "own")
+
+
+def test_a_host_that_cannot_be_switched_leaves(world):
+    def refused(arm, timer_seconds):
+        raise follower.SwitchError("3 affinity conflict(s)")
+
+    world.switch = refused
+    assert world.follow() == "3 affinity conflict(s)"
+    assert world.done == [(0, "own")]
+
+
+def test_a_service_that_does_not_follow_its_cpus_is_an_event(world):
+    world.after_switch = lambda: "systemctl reload nginx ended with 1: no such unit"
+    world.follow()
+    assert [event["event"] for event in world.records[0]["events"]] == ["switched", "after_switch"]
+
+
+def test_a_period_in_which_the_clock_was_set_has_no_numbers_and_the_next_one_has(world):
+    world.at[100 + 85.0] = lambda: setattr(world, "started", world.started - datetime.timedelta(hours=1))
+    assert world.follow() is None
+    assert [one["reason"] for one in world.records] == [None, "the controller's clock was set by -3600 s in this period", None, None]
+    assert world.done == [(0, "smt_on"), (60, "smt_off"), (180, "smt_on"), (240, "own")]

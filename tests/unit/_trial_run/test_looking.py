@@ -1,0 +1,125 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Hosts that write at the same time: each look is taken once, when a block of all hosts is over, and ends the trial when all is decided."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+
+import pytest
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, records
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import directory, looking
+
+ARMS = ("smt_on", "smt_off")
+AT = "2026-11-23T12:00:00Z"
+
+
+@pytest.fixture(name="trial")
+def a_trial():
+    members = [design.Member(f"web{number}", "x", float(number)) for number in range(4)]
+    drawn = design.draw(design.SWITCHBACK, members, design.Wanted(ARMS, 12, 0, 4, 1))
+    metric = records.Metric("rate", "1/s", "higher", True, None)
+    return records.Trial("r", AT, ARMS, {"smt_on": "SMT on", "smt_off": "SMT off"}, (metric,), None, (), 0.01, 60.0, 10.0, drawn, 1)
+
+
+@pytest.fixture(name="files")
+def its_directory(trial, tmp_path):
+    files = directory.TrialDirectory(tmp_path / "r")
+    files.create(trial.document())
+    return files
+
+
+def record(trial, host, number, value):
+    arm = trial.design.schedule[host][number]
+    metrics = {"rate": {"value": value * (0.5 if arm == "smt_off" else 1.0) * (1 + 0.01 * ((7 * number) % 5)), "points": 4, "expected": 4, "reason": None}}
+    times = {"started": AT, "counted_from": AT, "ended": AT}
+    return {"period": number, "arm": arm, **times, "complete": True, "reason": None, "metrics": metrics, "series": {}, "events": []}
+
+
+def follow(files, trial, host, periods):
+    of_host = looking.HostFiles(files, trial, host, lambda _line: None)
+    for number in periods:
+        if of_host.stopped() is None:
+            of_host.period(record(trial, host, number, 100.0))
+
+
+def test_a_look_waits_for_the_last_host_of_a_block_and_a_decision_ends_the_trial(files, trial):
+    said = []
+    hosts = {host: looking.HostFiles(files, trial, host, said.append) for host in trial.design.schedule}
+    for number in range(12):
+        for host, of_host in hosts.items():
+            if of_host.stopped() is None:
+                of_host.period(record(trial, host, number, 100.0))
+    looks = looking.looks_of(files)
+    # Two groups: the first look after two blocks of both.
+    assert looks.taken[0].blocks == 4 and looks.decided == {"smt_off": "loss"}
+    assert files.ended() == "each arm is decided: smt_off: loss"
+    assert said[-1].startswith(f"{looks.taken[-1].blocks} of 12 observations, SMT off: rate -50")
+    assert len(looking.periods_of(files, trial)[0]["web0"]) < 12
+
+
+def test_processes_of_all_hosts_take_each_look_once(files, trial):
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=follow, args=(files, trial, host, range(12))) for host in trial.design.schedule]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0] * 4
+    blocks = [look.blocks for look in looking.looks_of(files).taken]
+    assert blocks == sorted(set(blocks)) and files.ended() is not None
+
+
+def test_a_host_that_left_is_not_waited_for(files, trial):
+    hosts = list(trial.design.schedule)
+    gone = looking.HostFiles(files, trial, hosts[0], lambda _line: None)
+    gone.ended({"host": hosts[0], "ended": AT, "reason": "a guardrail", "restored": True, "before": "0-3", "after": "0-3"})
+    for host in hosts[1:]:
+        follow(files, trial, host, range(12))
+    assert looking.looks_of(files).decided == {"smt_off": "loss"}
+
+
+def orphan(files, trial, pipe):
+    """Start a process that looks whether the trial goes on, and end before it does."""
+    of_host = multiprocessing.get_context("fork").Process(target=wait_for_the_end, args=(files, trial, pipe))
+    of_host.start()
+    pipe.recv()
+    os._exit(0)
+
+
+def wait_for_the_end(files, trial, pipe):
+    of_host = looking.HostFiles(files, trial, "web0", lambda _line: None)
+    pipe.send(of_host.stopped())
+    while of_host.stopped() is None:
+        time.sleep(0.01)
+    pipe.send(of_host.stopped())
+
+
+def test_a_host_whose_playbook_was_killed_goes_back(files, trial):
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe()
+    playbook = context.Process(target=orphan, args=(files, trial, there))
+    playbook.start()
+    assert here.recv() is None
+    here.send("end")
+    assert here.recv() == "ansible-playbook has ended"
+    playbook.join()
+
+
+def test_the_first_reason_to_end_stays(files):
+    files.end("first")
+    files.end("second")
+    assert files.ended() == "first"
+
+
+def test_a_trial_never_overwrites_another(files, trial):
+    with pytest.raises(directory.TrialFileError, match="holds a trial: a run never overwrites another"):
+        files.create(trial.document())
+
+
+def test_names_of_hosts_do_not_meet(files):
+    names = ["web1", "web1.ended", "../web1", "web1.periods"]
+    paths = [path for name in names for path in (files.host_file(name), files.ended_file(name))]
+    assert len(set(paths)) == len(paths) and {path.parent for path in paths} == {files.path / "hosts"}
