@@ -94,7 +94,8 @@ class ActionModule(HostAction):
         if not any(queries):
             return None
         given = self._options
-        longest = max(prometheus.longest_range(query) for query in queries)
+        # A guardrail may look back further: it is about the service, not about one period.
+        longest = max(prometheus.longest_range(one.origin.query) for one in self._metrics)
         if longest > given["settle"]:
             raise settings.TrialSettingsError(
                 f"smt_trial_settle is {given['settle']}, and a query looks back {longest:g} s, into the period before: set it to {longest:g} or more"
