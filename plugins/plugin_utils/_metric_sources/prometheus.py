@@ -20,11 +20,15 @@ import typing as t
 import urllib.error
 import urllib.parse
 
+from ansible.errors import AnsibleConnectionFailure
 from ansible.module_utils.urls import open_url
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import time_limits
 
 # Of the whole answer, however slowly it comes.
 ANSWER_SECONDS = 15.0
+# Looking up its name, connecting, headers and body together take at most so many times as long.
+LIMITS_OF_ALL = 2
 # A series of 600 points has 20 kB.
 MOST_BYTES = 4 * 1024 * 1024
 PIECE = 64 * 1024
@@ -210,6 +214,15 @@ class Prometheus:
         return data
 
     def _answer(self, path: str, wanted: dict[str, str]) -> tuple[int, str, bytes]:
+        """Return status, content type and body of an answer, within the limits of time and size."""
+        try:
+            # A server that sends its headers one by one is slow in every single one of them.
+            with time_limits.within(LIMITS_OF_ALL * self._seconds):
+                return self._received(path, wanted)
+        except AnsibleConnectionFailure:
+            raise SourceError(f"{self._where()}: its answer was not there after {LIMITS_OF_ALL * self._seconds:g} s") from None
+
+    def _received(self, path: str, wanted: dict[str, str]) -> tuple[int, str, bytes]:
         """Return status, content type and body of an answer."""
         access = self._access
         deadline = time.monotonic() + self._seconds
@@ -232,6 +245,8 @@ class Prometheus:
             )
         except urllib.error.HTTPError as error:
             response = error
+        except AnsibleConnectionFailure:
+            raise
         except Exception as error:
             # Its classes differ between releases of Ansible and of Python: certificates, names, ports, times.
             raise SourceError(f"{self._where()} cannot be reached: {_reason(error)}") from None

@@ -219,6 +219,18 @@ def test_silence_and_a_slow_drip_end_at_the_time_limit(drips):
         prometheus.Prometheus(prometheus.Access(url), seconds=1.0).instant("load")
 
 
+def test_headers_that_never_end_end_at_the_time_limit():
+    def answer(handler):
+        handler.wfile.write(b"HTTP/1.0 200 OK\r\n")
+        for number in range(300):
+            time.sleep(0.1)
+            handler.wfile.write(f"X-{number}: {number}\r\n".encode())
+            handler.wfile.flush()
+
+    with prometheus_server.serving(answer) as url, pytest.raises(prometheus.SourceError, match="its answer was not there after 2 s"):
+        prometheus.Prometheus(prometheus.Access(url), seconds=1.0).instant("load")
+
+
 def test_points_out_of_order_and_twice_are_sorted_and_counted_once():
     values = [[3, "3"], [1, "1"], [2, "NaN"], [1, "1"]]
     document = {"status": "success", "data": {"resultType": "matrix", "result": [{"metric": {}, "values": values}]}}
