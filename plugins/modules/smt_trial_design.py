@@ -8,7 +8,7 @@ module: smt_trial_design
 short_description: The design of a trial
 version_added: 1.0.0
 description:
-  - Used by the role C(smt_trial); not to be called directly.
+  - Used by the role P(threadwise.smt.smt_trial#role); not to be called directly.
   - Draws by lot which host is in which arm in which period, announces it, and writes it down before the first switch. Run it once.
 options:
   results:

@@ -8,7 +8,7 @@ module: smt_trial_host
 short_description: A host's part of a trial
 version_added: 1.0.0
 description:
-  - Used by the role C(smt_trial); not to be called directly.
+  - Used by the role P(threadwise.smt.smt_trial#role); not to be called directly.
   - Looks at a host and its metrics, or holds the host in the arms of its schedule by M(threadwise.smt.smt_state), watches guardrails, and reads the metrics of
     each period.
 options:

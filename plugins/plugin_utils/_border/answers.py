@@ -117,6 +117,12 @@ KINDS = {
     "collect": Kind({"result": {"type": "object"}}, characters=results.MAX_BYTES * 3 // 2),
     "forget": Kind({}),
     "smt_benchmark_stop": Kind({"changed": schema.BOOL, "runs": _RUNS, "uncollected": _RUNS}),
+    "smt_trial_workers": Kind(
+        {
+            "changed": schema.BOOL,
+            "workers": schema.items(schema.whole(unit=schema.text(300), name=schema.text(300), kind=schema.one_of("processes", "threads")), 100),
+        }
+    ),
     # Answers of Ansible's own modules about an async job.
     "job_started": Kind({"ansible_job_id": _JOB, "_ansible_suppress_tmpdir_delete": schema.BOOL}, optional=("_ansible_suppress_tmpdir_delete",)),
     "job_status": Kind(

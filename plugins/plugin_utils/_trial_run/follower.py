@@ -53,8 +53,8 @@ class LiveHost(t.Protocol):
     def switch(self, arm: str, timer_seconds: int) -> tuple[int, ...]:
         """Put the host into an arm under its rollback timer, and return its online CPUs; raises SwitchError."""
 
-    def after_switch(self) -> str | None:
-        """Let the service follow its CPUs; return what went wrong, None where nothing did."""
+    def after_switch(self, before: int) -> str | None:
+        """Let the service follow its CPUs, of which there were so many before; return what went wrong, None where nothing did."""
 
     def check(self) -> host_check.Checked:
         """Look at the host, and start its rollback timer anew."""
@@ -196,6 +196,7 @@ class Follower:
         if arm == self._arm:
             return None
         self._is_touched = True
+        before = len(self._online)
         try:
             self._online = self._host.switch(arm, self._times.timer)
         except SwitchError as error:
@@ -203,7 +204,7 @@ class Follower:
         self._arm = arm
         self._switched_at = self._clock.now()
         self._note("switched", arm)
-        problem = self._host.after_switch()
+        problem = self._host.after_switch(before) if len(self._online) != before else None
         if problem:
             self._note("after_switch", problem)
         return None

@@ -20,6 +20,8 @@ CALL_SECONDS = 60
 # Time between two attempts to reach a host, and how often they are made: its rollback timer runs all the while.
 PAUSE_SECONDS = 2.0
 ATTEMPTS = 3
+# Services that an event names.
+MOST_NAMED = 10
 
 Answer = t.TypeVar("Answer")
 
@@ -60,15 +62,30 @@ class AnsibleHost:
             raise follower.SwitchError(str(failure)) from None
         return host_check.parse_online(answer["after"]["online"])
 
-    def after_switch(self) -> str | None:
-        """Run the hook; return what went wrong, None where nothing did."""
+    def after_switch(self, before: int) -> str | None:
+        """Let the service follow its CPUs; return what went wrong, or without a hook which services did not count them again.
+
+        Args:
+            before: the number of online CPUs before the switch.
+        """
         if not self._hook:
-            return None
+            return self._old_numbers(before)
         answer = self._run(shlex.join(self._hook))
         if answer.get("rc") == 0:
             return None
         said = text.line(f"{answer.get('stderr') or ''} {answer.get('stdout') or ''}".strip() or "nothing", 300)
         return f"{text.line(shlex.join(self._hook), 100)} ended with {text.line(answer.get('rc'), 20)}: {said}"
+
+    def _old_numbers(self, before: int) -> str | None:
+        """Return which services still have as many workers as there were CPUs; None where none has."""
+        try:
+            answer = self._reached(lambda: self._action.ask("smt_trial_workers", "smt_trial_workers", {"cpus": before}, self._task_vars), CALL_SECONDS)
+        except HostFailedError as failure:
+            return f"it is not known which services still believe in {before} CPUs: {failure}"
+        found = [f"{one['unit']} ({before} {one['kind']} {one['name']})" for one in answer["workers"]]
+        if not found:
+            return None
+        return f"these still have as many workers as there were CPUs before, and smt_trial_after_switch is empty: {', '.join(found[:MOST_NAMED])}"
 
     def is_pending(self) -> bool:
         """Return whether a rollback timer runs already; raises HostLostError."""

@@ -45,7 +45,7 @@ class World:
         self.online, self.armed = (HALF if arm == "smt_off" else OWN), True
         return self.online
 
-    def after_switch(self):
+    def after_switch(self, before):
         return None
 
     def check(self):
@@ -181,9 +181,16 @@ def test_a_host_that_cannot_be_switched_leaves(world):
 
 
 def test_a_service_that_does_not_follow_its_cpus_is_an_event(world):
-    world.after_switch = lambda: "systemctl reload nginx ended with 1: no such unit"
+    world.after_switch = lambda before: f"{before} CPUs before: systemctl reload nginx ended with 1: no such unit"
     world.follow()
-    assert [event["event"] for event in world.records[0]["events"]] == ["switched", "after_switch"]
+    # The first arm is the state that the host had.
+    assert [[event["event"] for event in record["events"]] for record in world.records] == [
+        ["switched"],
+        ["switched", "after_switch"],
+        [],
+        ["switched", "after_switch"],
+    ]
+    assert [record["events"][-1]["detail"].split(":")[0] for record in world.records[1::2]] == ["4 CPUs before", "2 CPUs before"]
 
 
 def test_a_period_in_which_the_clock_was_set_has_no_numbers_and_the_next_one_has(world):

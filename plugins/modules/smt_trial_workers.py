@@ -1,0 +1,58 @@
+#!/usr/bin/python
+# Copyright: threadwise.smt contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+DOCUMENTATION = r"""
+module: smt_trial_workers
+short_description: Services with as many workers as there were CPUs
+version_added: 1.0.0
+description:
+  - Used by the role P(threadwise.smt.smt_trial#role); not to be called directly.
+  - Lists the systemd services that run as many processes or threads as there were CPUs before a switch. They counted the CPUs when they started.
+options:
+  cpus:
+    description: The number of online CPUs before the switch.
+    type: int
+    required: true
+extends_documentation_fragment:
+  - threadwise.smt.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+seealso:
+  - module: threadwise.smt.smt_state
+author:
+  - threadwise.smt contributors (@threadwise)
+"""
+
+EXAMPLES = r"""
+- name: Services with eight workers
+  threadwise.smt.smt_trial_workers:
+    cpus: 8
+"""
+
+RETURN = r"""
+workers:
+  description: The systemd unit, the name of its processes, and C(kind), V(processes) or V(threads), of each.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{unit: nginx.service, name: nginx, kind: processes}]
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import worker_counts
+from ansible_collections.threadwise.smt.plugins.module_utils._host import kernel_files
+
+
+def main() -> None:
+    """List the services."""
+    module = AnsibleModule(argument_spec={"cpus": {"type": "int", "required": True}}, supports_check_mode=True)
+    module.exit_json(changed=False, workers=worker_counts.of_services(kernel_files.KernelFiles("/"), module.params["cpus"]))
+
+
+if __name__ == "__main__":
+    main()
