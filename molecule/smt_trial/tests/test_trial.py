@@ -31,7 +31,7 @@ ALL_CPUS, PRIMARIES = "0-3", "0,2"
 TOKEN = "s3cret-token"
 PLAIN = dict(os.environ, ANSIBLE_FORCE_COLOR="false")
 CHECK = 3
-PERIOD = 40
+PERIOD = 60
 
 
 class Service:

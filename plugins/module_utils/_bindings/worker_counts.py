@@ -11,8 +11,8 @@ import re
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import kernel_files, text as host_text
 
-# With fewer CPUs any service would be named.
-LEAST_CPUS = 2
+# With fewer CPUs services would be named that have two processes for other reasons, such as sshd.
+LEAST_CPUS = 4
 MOST_FOUND = 100
 _LONGEST_NAME = 64
 _UNIT = re.compile(r"/([^/\s]{1,255}\.service)(?:/|$)", re.MULTILINE)

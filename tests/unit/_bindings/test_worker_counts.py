@@ -40,9 +40,10 @@ def test_services_with_as_many_workers_as_cpus(host):
     assert worker_counts.of_services(host, 8) == []
 
 
-def test_one_cpu_would_name_every_service(host):
-    assert worker_counts.of_services(host, 1) == []
+@pytest.mark.parametrize("cpus", [0, 1, 2, 3])
+def test_few_cpus_would_name_services_that_count_none(host, cpus):
+    assert worker_counts.of_services(host, cpus) == []
 
 
 def test_this_machine_can_be_read():
-    worker_counts.of_services(kernel_files.KernelFiles("/"), 2)
+    worker_counts.of_services(kernel_files.KernelFiles("/"), 4)
