@@ -117,6 +117,10 @@ docs: setup ## the documentation site, .cache/docs/build/html/index.html
 	pip install --quiet --disable-pip-version-check -r .cache/docs/requirements.txt
 	.cache/docs/build.sh
 
+.PHONY: trial-demo
+trial-demo: setup ## the example of a trial: three guests with nginx, clients and a Prometheus on this machine, about a quarter of an hour
+	python examples/trial/laboratory.py
+
 .PHONY: calibrate
 calibrate: setup ## record pinned samples for half an hour and print how often verdicts are wrong, and what planned looks do; not part of `make test`
 	python tests/calibration/record.py .cache/calibration.json.gz

@@ -108,6 +108,19 @@ def cut(name: str) -> Guest:
         return _run(found, [], found.kind.time_limit)
 
 
+def forward(name: str, port: int) -> int:
+    """Return a loopback port that leads to a TCP port of a running guest, until it is reset, cut or down.
+
+    Raises:
+        LabError: there is no such guest, or it is not running.
+    """
+    with _locked(name):
+        found = load(name)
+        if not found or not found.machine.pid():
+            raise LabError(f"there is no running guest {name!r}: `lab.py status` shows those that are")
+        return found.machine.forward(port)
+
+
 def load(name: str) -> Guest | None:
     """The guest of that name as it was last brought up, or None."""
     try:

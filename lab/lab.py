@@ -11,10 +11,11 @@ import signal
 import sys
 
 from common import STATE, LabError, need_packages, say, write_atomic
-from guest import Guest, check_name, cut, down, load, reset, up
+from guest import Guest, check_name, cut, down, forward, load, reset, up
 from image import HOST_PACKAGES, SUITES, need_image
 from inventory import inventory
 from machine import machines
+from packages import install
 from shape import parse_pins, parse_shape
 from snapshot import NUMBERINGS, Kind
 
@@ -68,6 +69,16 @@ def parser() -> argparse.ArgumentParser:
     command.set_defaults(command=cut_power)
     command.add_argument("--name", action="append", required=True)
 
+    command = commands.add_parser("install", help="install further Debian packages in a guest")
+    command.set_defaults(command=install_packages)
+    command.add_argument("name")
+    command.add_argument("package", nargs="+")
+
+    command = commands.add_parser("forward", help="print a loopback port that leads to a TCP port of a guest, until it is reset, cut or down")
+    command.set_defaults(command=open_port)
+    command.add_argument("name")
+    command.add_argument("port", type=int)
+
     command = commands.add_parser("down", help="end guests")
     command.set_defaults(command=take_down)
     command.add_argument("--name", action="append", help="a guest (repeatable); default: all of this working tree")
@@ -108,6 +119,18 @@ def cut_power(options: argparse.Namespace) -> None:
     """The command ``cut``."""
     for name in options.name:
         cut(check_name(name))
+
+
+def install_packages(options: argparse.Namespace) -> None:
+    """The command ``install``."""
+    install(load_or_fail(options.name), options.package)
+
+
+def open_port(options: argparse.Namespace) -> None:
+    """The command ``forward``."""
+    if not 0 < options.port < 65536:
+        raise LabError(f"{options.port} is no TCP port: 1 to 65535")
+    print(forward(check_name(options.name), options.port))
 
 
 def take_down(options: argparse.Namespace) -> None:

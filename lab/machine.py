@@ -17,10 +17,11 @@ import tempfile
 import time
 
 from common import STATE, LabError, last_lines, run, say
-from qmp import monitor
+from qmp import Monitor, monitor
 from shape import Shape
 
 QEMU = "qemu-system-x86_64"
+SSH_PORT = 22
 GUESTS = STATE / "guests"
 
 # A disk whose boot sector writes 0x10 to the debug-exit port: QEMU then ends with (0x10 << 1) | 1. Firmware ignores smaller disks.
@@ -121,9 +122,9 @@ class Machine:
             "-pidfile",
             str(self.pidfile),
             *arguments,
-            # restrict: the guest reaches nothing, only the forwarded port reaches it.
+            # restrict: the guest reaches nothing, only forwarded ports reach it.
             "-netdev",
-            f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22",
+            f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:{SSH_PORT}",
             "-serial",
             "file:console.log",
             "-qmp",
@@ -134,10 +135,30 @@ class Machine:
         # A terminal's Ctrl-C goes to its process group: a session of its own keeps QEMU out of it.
         run(command, cwd=self.directory, start_new_session=True)
         with monitor(self.directory / "qmp.sock") as qemu:
-            forward = re.search(r"HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)", qemu.human("info usernet"))
-        if not forward:
+            found = self._forwarded(qemu, SSH_PORT)
+        if not found:
             raise LabError(f"{self.directory.name}: QEMU does not say which port leads to the guest")
-        return int(forward.group(1))
+        return found
+
+    def forward(self, port: int) -> int:
+        """Let a free loopback port lead to a TCP port of the guest until the process ends, and return it; one that does already is returned again.
+
+        Raises:
+            LabError: QEMU is gone, or there is no free port.
+        """
+        with monitor(self.directory / "qmp.sock") as qemu:
+            if not self._forwarded(qemu, port):
+                qemu.human(f"hostfwd_add net tcp:127.0.0.1:0-:{port}")
+            found = self._forwarded(qemu, port)
+        if not found:
+            raise LabError(f"{self.directory.name}: no loopback port leads to port {port} of the guest")
+        return found
+
+    @staticmethod
+    def _forwarded(qemu: Monitor, port: int) -> int | None:
+        """The loopback port that leads to a port of the guest, or None."""
+        found = re.search(rf"HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s+[\d.]+\s+{port}\s", qemu.human("info usernet"))
+        return int(found.group(1)) if found else None
 
     def pid(self) -> int | None:
         """The process id while it runs, else None."""

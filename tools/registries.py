@@ -55,7 +55,12 @@ BEGIN, END = "<!-- The table is written by tools/registries.py. -->\n", "<!-- En
 
 
 # Published schemas, and the modules of plugins/plugin_utils whose SCHEMA each of them is.
-SCHEMAS = {"docs/host.schema.json": "_border.results", "docs/compliance.schema.json": "_fleet.compliance_report"}
+SCHEMAS = {
+    "docs/host.schema.json": "_border.results",
+    "docs/compliance.schema.json": "_fleet.compliance_report",
+    "docs/trial.schema.json": "_border.trials",
+    "docs/trial-report.schema.json": "_trial.trial_report",
+}
 
 
 class RegistryError(Exception):

@@ -44,6 +44,7 @@ class ActionModule(ControllerAction):
         "traffic": {"type": "str", "default": ""},
         "guardrails": {"type": "list", "elements": "dict", "default": []},
         "margin": {"type": "float", "required": True},
+        "reboot_ok": {"type": "bool", "default": False},
         "seed": {"type": "int"},
     }
 
@@ -78,7 +79,12 @@ class ActionModule(ControllerAction):
             raise settings.TrialSettingsError(f"smt_trial_traffic is {text.line(traffic, 60)}, which is none of smt_trial_metrics")
         members, left_out = self._members(options["results"], play)
         seed = options["seed"] if options["seed"] is not None else random.SystemRandom().randrange(MOST_SEED)
-        arms = tuple(arm_states.names(options["arms"]))
+        arms = tuple(arm_states.names(options["arms"], with_boots=options["design"] == design.PARALLEL))
+        booted = [name for name in arms if arm_states.takes_reboot(name)]
+        if booted and not options["reboot_ok"]:
+            raise settings.TrialSettingsError(
+                f"{' and '.join(booted)}: each host of such an arm would be rebooted into it and back: allow it with smt_boot_reboot_ok=true, or leave it out"
+            )
         most = settings.most_switched(options["most_switched"], len(members))
         drawn = design.draw(options["design"], members, design.Wanted(arms, periods, before, most, seed))
         self._see_that_all_run_at_once(len(members), play)

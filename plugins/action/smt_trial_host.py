@@ -16,13 +16,24 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import prometheus
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import records
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import arm_states, directory, follower, live_host, looking, readings, settings
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, records
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import (
+    arm_states,
+    booted_host,
+    directory,
+    follower,
+    live_host,
+    looking,
+    readings,
+    settings,
+)
 
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "run": {"type": "str", "required": True},
     "dest": {"type": "str", "required": True},
     "arms": {"type": "list", "elements": "raw", "required": True},
+    "design": {"type": "str", "choices": list(design.DESIGNS), "default": design.SWITCHBACK},
+    "reboot_timeout": {"type": "int", "default": 600},
     "metrics_url": {"type": "str", "default": ""},
     "metrics_token": {"type": "str", "default": "", "no_log": True},
     "metrics_user": {"type": "str", "default": ""},
@@ -108,7 +119,7 @@ class ActionModule(HostAction):
     def _describe(self) -> dict[str, t.Any]:
         """Return what the host is, what its metrics say now, and why it cannot take part."""
         facts = self.ask("smt_facts", "smt_facts", {}, self._vars)["ansible_facts"]["smt"]
-        arms = arm_states.names(self._options["arms"])
+        arms = self._arms()
         reason = why_smt_is_not_switched(facts)
         obstacle = None if reason is None else f"it cannot be switched, because {reason}"
         if obstacle is None and live_host.AnsibleHost(self, self._vars, {}).is_pending():
@@ -131,15 +142,21 @@ class ActionModule(HostAction):
 
     def _conflicts(self, arm: str) -> str | None:
         """Return why smt_state would refuse an arm, None where it would not."""
-        arguments = {**arm_states.options(arm), **self._of_conflicts()}
+        if arm_states.takes_reboot(arm):
+            module, arguments = "smt_trial_boot", {**arm_states.boot_request(arm), "seconds": booted_host.LEAST_TIMER_SECONDS}
+        else:
+            module, arguments = "smt_state", {**arm_states.options(arm), **self._of_conflicts()}
         before, self._task.check_mode = self._task.check_mode, True
         try:
-            self.ask("smt_state", "smt_state", arguments, self._vars)
+            self.ask(module, module, arguments, self._vars)
         except HostFailedError as failure:
             return f"{arm} is refused: {failure}"
         finally:
             self._task.check_mode = before
         return None
+
+    def _arms(self) -> list[str]:
+        return arm_states.names(self._options["arms"], with_boots=self._options["design"] == design.PARALLEL)
 
     def _of_conflicts(self) -> dict[str, t.Any]:
         return {name: self._options[name] for name in ("affinity_conflicts", "affinity_conflicts_of")}
@@ -150,7 +167,10 @@ class ActionModule(HostAction):
         trial = records.read_trial(files.path / directory.TRIAL)
         if self._name not in trial.design.schedule:
             return {"changed": False, "msg": trial.design.left_out.get(self._name, "it does not take part")}
-        host = live_host.AnsibleHost(self, self._vars, self._of_conflicts(), self._options["after_switch"], self._readings.commands)
+        kind = booted_host.BootedHost if any(map(arm_states.takes_reboot, trial.arms)) else live_host.AnsibleHost
+        host = kind(self, self._vars, self._of_conflicts(), self._options["after_switch"], self._readings.commands)
+        if isinstance(host, booted_host.BootedHost):
+            host.reboot_seconds = self._options["reboot_timeout"]
         own = host.check().online
         times = follower.Times(self._options["period"], self._options["settle"], self._options["check"])
         files_of_host = looking.HostFiles(files, trial, self._name, display.display)

@@ -14,7 +14,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._border import plac
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import trial as page
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import answer, evidence, records
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import answer, evidence, records, trial_report
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import directory, looking
 
 PAGE = "index.html"
@@ -39,7 +39,14 @@ class ActionModule(ControllerAction):
             found = evidence.compare(trial, complete, looks.taken)
             said = answer.sentences(trial, found, looks)
             dry_run = bool(self._task.check_mode)
-            results = {"trial": trial.document(), "answer": said, "others": answer.others(trial, found), "comparisons": found}
+            results = {
+                "schema": trial_report.SCHEMA_NAME,
+                "schema_version": trial_report.SCHEMA_VERSION,
+                "trial": trial.document(),
+                "answer": said,
+                "others": answer.others(trial, found),
+                "comparisons": found,
+            }
             changed = result_files.write_page(files.path / PAGE, page.render(trial, periods, ends, looks), dry_run)
             changed |= result_files.write_text(files.path / RESULTS, json.dumps(results, allow_nan=False, indent=1) + "\n", dry_run)
         except (text.BorderError, result_files.ResultError) as error:

@@ -75,6 +75,10 @@ options:
     description: Effects within this share count as none.
     type: float
     required: true
+  reboot_ok:
+    description: Whether hosts may be rebooted into arms that take it.
+    type: bool
+    default: false
   seed:
     description: Number from which the schedule is drawn; without it, by chance.
     type: int

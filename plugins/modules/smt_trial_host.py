@@ -25,6 +25,15 @@ options:
     type: list
     elements: raw
     required: true
+  design:
+    description: As in the role smt_trial.
+    type: str
+    choices: [switchback, parallel]
+    default: switchback
+  reboot_timeout:
+    description: Time limit of a reboot in seconds, for arms that take one.
+    type: int
+    default: 600
   metrics_url:
     description: Address of the Prometheus server.
     type: str

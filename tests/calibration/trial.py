@@ -2,20 +2,23 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How often the verdicts of a switchback trial are wrong, beside what is usual for releases: Mann-Whitney and Welch on scrapes, and Kayenta's rule.
 
-    .venv/bin/python tests/calibration/trial.py
+    .venv/bin/python tests/calibration/trial.py [RECORDING...]
 
 Made-up series of a service's metric on eight hosts over 24 periods, twenty scrapes in each: scrapes scatter around the level of their period, which follows the
-level of the period before (autocorrelation), the time of the day, what all hosts share, bursts, and the host. The trial's design, its units, its looks and its
-verdicts are the collection's own.
+level of the period before (autocorrelation), the time of the day, what all hosts share, bursts, and the host. With recordings of ``record.py`` also those: a
+host is a stretch of consecutive samples of equal work, from a random place on. The trial's design, its units, its looks and its verdicts are the collection's
+own.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import functools
 import math
 import typing as t
 
+import evaluate
 import numpy
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, evidence, units
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial.records import Metric, Trial
@@ -58,6 +61,35 @@ def series(source: numpy.random.Generator, hosts: t.Sequence[str], rho: float, r
                     first = source.integers(0, SCRAPES - 5)
                     values[period, first : first + 5] += math.log(0.5)
         found[host] = values
+    return found
+
+
+def recorded(source: numpy.random.Generator, hosts: t.Sequence[str], rates: t.Sequence[numpy.ndarray]) -> Scrapes:
+    """Return the same of a recording.
+
+    Args:
+        source: of random places.
+        hosts: their names.
+        rates: the logarithms of consecutive samples' rates, of each CPU.
+    """
+    found = {}
+    for host in hosts:
+        rate = rates[source.integers(0, len(rates))]
+        first = source.integers(0, len(rate) - PERIODS * SCRAPES + 1)
+        found[host] = rate[first : first + PERIODS * SCRAPES].reshape(PERIODS, SCRAPES)
+    return found
+
+
+def rates_of(paths: t.Sequence[str]) -> dict[str, list[numpy.ndarray]]:
+    """Return what :func:`recorded` takes, by kind of noise."""
+    samples: dict[tuple[str, int], list[float]] = {}
+    for one in evaluate.load(paths):
+        if one["series"] == "same":
+            samples.setdefault((one["kind"], one["cpu"]), []).extend(one["microseconds"])
+    found: dict[str, list[numpy.ndarray]] = {}
+    for (kind, _cpu), times in samples.items():
+        if len(times) >= PERIODS * SCRAPES:
+            found.setdefault(f"recorded: {kind.replace('_', ' ')}", []).append(-numpy.log(times))
     return found
 
 
@@ -111,14 +143,14 @@ def ended(trial: Trial, scrapes: Scrapes) -> tuple[str, float, float, float]:
     return one["verdict"], periods / PERIODS, one["ci_low"], one["ci_high"]
 
 
-def row(kind: str, options: dict[str, t.Any], effect: float, count: int) -> str:
-    """A row of the table."""
+def row(kind: str, made: t.Callable[[numpy.random.Generator, t.Sequence[str]], Scrapes], effect: float, count: int) -> str:
+    """A row of the table; ``made`` returns the series of hosts."""
     calls: collections.Counter[tuple[str, str]] = collections.Counter()
     own, time, holds = 0, 0.0, 0
     for number in range(count):
         source = numpy.random.default_rng([number, round(1000 * effect), sum(kind.encode())])
         trial = trial_of(number)
-        same = series(source, list(trial.design.schedule), **options)
+        same = made(source, list(trial.design.schedule))
         layouts = {
             "schedule": trial.design.schedule,
             # Half of the hosts get the new arm, as a release does; the trial's lot says which.
@@ -146,15 +178,19 @@ def row(kind: str, options: dict[str, t.Any], effect: float, count: int) -> str:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recordings", nargs="*", metavar="RECORDING", help="recorded noise, such as tests/calibration/data/co_runners.json.gz")
     parser.add_argument("--count", type=int, default=400, help="made-up trials of each row (default %(default)s)")
-    count = parser.parse_args().count
+    arguments = parser.parse_args()
+    count = arguments.count
+    kinds = {kind: functools.partial(series, **options) for kind, options in SERIES.items()}
+    kinds |= {kind: functools.partial(recorded, rates=rates) for kind, rates in rates_of(arguments.recordings).items()}
     print(f"{count} made-up trials a row, {HOSTS} hosts, {PERIODS} periods, {SCRAPES} scrapes in each")
     print("The usual tests on scrapes: with the trial's schedule, and as a canary on half of the hosts")
     print("| series | effect | called | time / all periods | interval holds it | Mann-Whitney | Welch | Kayenta's rule |")
     print("|---|---|---|---|---|---|---|---|")
     for effect in EFFECTS:
-        for kind, options in SERIES.items():
-            print(row(kind, options, effect, count), flush=True)
+        for kind, made in kinds.items():
+            print(row(kind, made, effect, count), flush=True)
 
 
 if __name__ == "__main__":

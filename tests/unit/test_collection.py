@@ -66,6 +66,7 @@ NOT_FOR_USERS = {
     "smt_status",
     "smt_trial_design",
     "smt_trial_host",
+    "smt_trial_boot",
     "smt_trial_workers",
     "smt_waves",
 }

@@ -13,9 +13,10 @@ import re
 import jsonschema_rs
 import pytest
 import result_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results, trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report, policy
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import base
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import trial_report
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 NOW = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
@@ -24,8 +25,15 @@ WRITTEN = {
     "host.schema.json": (results.SCHEMA_NAME, results.SCHEMA_VERSION),
     "results.schema.json": (base.SCHEMA_NAME, base.SCHEMA_VERSION),
     "compliance.schema.json": (compliance_report.SCHEMA_NAME, compliance_report.SCHEMA_VERSION),
+    "trial.schema.json": (trials.SCHEMA_NAME, trials.SCHEMA_VERSION),
+    "trial-report.schema.json": (trial_report.SCHEMA_NAME, trial_report.SCHEMA_VERSION),
 }
-SOURCES = {"host.schema.json": results.SCHEMA, "compliance.schema.json": compliance_report.SCHEMA}
+SOURCES = {
+    "host.schema.json": results.SCHEMA,
+    "compliance.schema.json": compliance_report.SCHEMA,
+    "trial.schema.json": trials.SCHEMA,
+    "trial-report.schema.json": trial_report.SCHEMA,
+}
 
 
 def published(name):

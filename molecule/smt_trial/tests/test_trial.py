@@ -170,7 +170,9 @@ def as_found():
     yield
     wait_until(lambda: all(guest(name).run("systemctl is-active threadwise-smt-rollback.timer").stdout.strip() != "active" for name in GUESTS), 180)
     wait_until(lambda: [online(name) for name in GUESTS] == [ALL_CPUS] * 2, 60)
-    assert [guest(name).run("ls /var/lib/threadwise-smt/timer-rollback.json").rc != 0 for name in GUESTS] == [True] * 2
+    # A record of an earlier boot rolls nothing back.
+    pending = 'grep -q "$(cat /proc/sys/kernel/random/boot_id)" /var/lib/threadwise-smt/timer-rollback.json'
+    wait_until(lambda: all(guest(name).run(pending).rc != 0 for name in GUESTS), 60)
 
 
 def test_check_mode_shows_the_schedule_and_touches_nothing(url):
@@ -194,7 +196,10 @@ def test_an_effect_is_found_and_the_page_says_so(service, url):
     page = (TRIALS / "whole" / "index.html").read_text()
     assert results["answer"][0] in page and "<svg" in page
     for name in GUESTS:
-        assert all(record["complete"] and record["metrics"]["rate"]["points"] > 3 for record in lines("whole", name, "periods"))
+        *whole, last = lines("whole", name, "periods")
+        assert all(record["complete"] and record["metrics"]["rate"]["points"] > 3 for record in whole)
+        # A host that ended its period first has begun the next one when the other one's last numbers decide.
+        assert last["complete"] or last["reason"].startswith("each arm is decided")
         (end,) = lines("whole", name, "ended")
         assert end["restored"] and end["before"] == end["after"] == ALL_CPUS
     files = [path for path in (TRIALS / "whole").rglob("*") if path.is_file()]
@@ -237,7 +242,8 @@ def test_hosts_go_back_without_their_controller(service, url, number):
         assert len(lines(run, GUESTS[0], "periods")) >= 1
     # What was measured makes a page all the same.
     report = ["ansible", "localhost", "-m", "threadwise.smt.smt_trial_report", "-a", f"trial_dir={TRIALS / run}"]
-    assert subprocess.run(report, check=False, cwd=EPHEMERAL, env=PLAIN, stdout=subprocess.DEVNULL).returncode == 0
+    done = subprocess.run(report, check=False, cwd=EPHEMERAL, env=PLAIN, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
     assert (TRIALS / run / "index.html").exists()
 
 

@@ -21,6 +21,9 @@ if t.TYPE_CHECKING:
         _task: t.Any
         _connection: t.Any
         _loader: t.Any
+        _play_context: t.Any
+        _shared_loader_obj: t.Any
+        _templar: t.Any
 
         def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]: ...
 

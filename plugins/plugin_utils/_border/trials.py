@@ -18,42 +18,69 @@ _ARM = schema.text(arms.LONGEST_NAME, arms.NAME)
 _METRIC = schema.text(60, r"^[a-z][a-z0-9_]*$")
 _VALUE = schema.or_null({"type": "number", "minimum": -1e100, "maximum": 1e100})
 
-TRIAL = schema.Checker(
+SCHEMA = schema.published(
+    SCHEMA_NAME,
+    SCHEMA_VERSION,
+    "A trial of arms on live hosts",
+    "smt_trial_results/RUN/trial.json on the controller: what was drawn by lot, written before the first switch and never changed.",
     schema.whole(
-        schema={"const": SCHEMA_NAME},
-        schema_version={"const": SCHEMA_VERSION},
-        run=schema.text(100, results.RUN_NAME),
-        created=schema.MOMENT,
-        design=schema.one_of("switchback", "parallel"),
-        seed=schema.INTEGER,
-        arms={**schema.items(schema.whole(name=_ARM, title=schema.text(300)), 8), "minItems": 2},
-        metrics={
-            **schema.items(
-                schema.whole(
-                    name=_METRIC,
-                    unit=schema.text(40),
-                    better=schema.one_of("higher", "lower"),
-                    primary=schema.BOOL,
-                    per=schema.or_null(_METRIC),
+        run=schema.about(schema.text(100, results.RUN_NAME), "Name of the trial, that of its directory."),
+        created=schema.about(schema.MOMENT, "When this file was written, UTC."),
+        design=schema.about(schema.one_of("switchback", "parallel"), "switchback: each host changes its arm; parallel: each host gets one arm."),
+        seed=schema.about(schema.INTEGER, "What was drawn by lot follows from this number."),
+        arms=schema.about(
+            {
+                **schema.items(
+                    schema.whole(
+                        name=schema.about(_ARM, "Name of the arm."),
+                        title=schema.about(schema.text(300), "What it is, for people."),
+                    ),
+                    8,
                 ),
-                50,
-            ),
-            "minItems": 1,
-        },
-        traffic=schema.or_null(_METRIC),
-        guardrails=schema.items(schema.text(500), 50),
-        margin={"type": "number", "minimum": 0, "maximum": 0.5},
-        period_seconds=schema.SECONDS,
-        settle_seconds=schema.SECONDS,
-        groups=schema.items({**schema.items(schema.NAME, 8), "minItems": 1}, MOST_HOSTS),
-        waves=schema.items(schema.items(schema.count(MOST_HOSTS), MOST_HOSTS), MOST_HOSTS),
-        hosts=schema.mapping(
-            schema.whole(first_period=schema.count(), arms={**schema.items(_ARM, MOST_PERIODS), "minItems": 1}),
-            MOST_HOSTS,
+                "minItems": 2,
+            },
+            "What is compared, the baseline first.",
         ),
-        left_out=schema.mapping(schema.TEXT, MOST_HOSTS),
-    )
+        metrics=schema.about(
+            {
+                **schema.items(
+                    schema.whole(
+                        name=schema.about(_METRIC, "Name of the metric."),
+                        unit=schema.about(schema.text(40), "Unit of its values; empty without one."),
+                        better=schema.about(schema.one_of("higher", "lower"), "Whether a higher or a lower value is better."),
+                        primary=schema.about(schema.BOOL, "Whether the trial is decided by it; true for one metric."),
+                        per=schema.about(schema.or_null(_METRIC), "Metric that it is divided by in each period; null for none."),
+                    ),
+                    50,
+                ),
+                "minItems": 1,
+            },
+            "What the service is judged by.",
+        ),
+        traffic=schema.about(schema.or_null(_METRIC), "Metric that says how much the service is asked to do; null where none does."),
+        guardrails=schema.about(schema.items(schema.text(500), 50), "What sends a host back at once, a sentence each."),
+        margin=schema.about({"type": "number", "minimum": 0, "maximum": 0.5}, "Effects within this share count as none, 0.01 is 1 %."),
+        period_seconds=schema.about(schema.SECONDS, "Length of a period, in seconds."),
+        settle_seconds=schema.about(schema.SECONDS, "What is not counted at the beginning of each period, in seconds."),
+        groups=schema.about(schema.items({**schema.items(schema.NAME, 8), "minItems": 1}, MOST_HOSTS), "Hosts that are compared with each other."),
+        waves=schema.about(
+            schema.items(schema.items(schema.count(MOST_HOSTS), MOST_HOSTS), MOST_HOSTS),
+            "Groups, by their place in groups from 0, that are measured at the same time; one wave follows the other.",
+        ),
+        hosts=schema.about(
+            schema.mapping(
+                schema.whole(
+                    first_period=schema.about(schema.count(), "Number of its first period, from 0."),
+                    arms=schema.about({**schema.items(_ARM, MOST_PERIODS), "minItems": 1}, "Its arm in each period."),
+                ),
+                MOST_HOSTS,
+            ),
+            "Name of a host -> its schedule.",
+        ),
+        left_out=schema.about(schema.mapping(schema.TEXT, MOST_HOSTS), "Name of a host that has no part -> the reason."),
+    ),
 )
+TRIAL = schema.Checker(SCHEMA)
 PERIOD = schema.Checker(
     schema.whole(
         period=schema.count(),

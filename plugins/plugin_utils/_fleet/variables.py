@@ -90,7 +90,7 @@ _CHECKS: dict[str, t.Callable[[t.Any], object]] = {
     "smt_eval_workloads": catalogue.named,
     "smt_runtime_cores": lambda given: scope.parse(given or None),
     "smt_runtime_siblings": sibling_source.parse,
-    "smt_trial_arms": arm_states.names,
+    "smt_trial_arms": functools.partial(arm_states.names, with_boots=True),
     "smt_trial_guardrails": trial_settings.guardrails,
     "smt_trial_metrics": trial_settings.metrics,
     "smt_trial_most_switched": lambda given: trial_settings.most_switched(given, 1),

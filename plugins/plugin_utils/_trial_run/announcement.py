@@ -8,7 +8,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.selection import length
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial.records import Trial
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import follower
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import arm_states, booted_host, follower
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run.settings import Limit
 
 # Hosts whose schedule is shown on the terminal; the file of the trial has all of them.
@@ -45,6 +45,12 @@ def sentences(trial: Trial, guardrails: t.Sequence[Limit], check: float) -> list
     found.append(
         f"Each host goes back to its own state at the end, at a breach, when the metrics server is lost, and within {timer} s without this controller."
     )
+    booted = [trial.titles[arm] for arm in trial.arms if arm_states.takes_reboot(arm)]
+    if booted:
+        found.append(
+            f"Hosts are rebooted into {' and '.join(booted)}, and rebooted to go back; without this controller they do so after "
+            f"{length(max(timer, booted_host.LEAST_TIMER_SECONDS))}."
+        )
     return found
 
 

@@ -82,8 +82,12 @@ class TrialDirectory:
     def end(self, reason: str) -> None:
         """Write why the trial ends for all its hosts; the first reason stays."""
         with self.alone():
-            if self.ended() is None:
-                result_files.write_text(self.path / ENDED, json.dumps({"reason": reason}) + "\n")
+            self.write_end(reason)
+
+    def write_end(self, reason: str) -> None:
+        """The same for a caller that has the files alone."""
+        if self.ended() is None:
+            result_files.write_text(self.path / ENDED, json.dumps({"reason": reason}) + "\n")
 
     def ended(self) -> str | None:
         """Return why the trial ends for all its hosts, None while it goes on."""

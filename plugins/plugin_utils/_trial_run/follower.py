@@ -50,6 +50,10 @@ class Clock(t.Protocol):
 class LiveHost(t.Protocol):
     """What a trial does on its host. Each method raises HostLostError."""
 
+    @property
+    def is_booted(self) -> bool:
+        """Whether the host was rebooted into its arm."""
+
     def switch(self, arm: str, timer_seconds: int) -> tuple[int, ...]:
         """Put the host into an arm under its rollback timer, and return its online CPUs; raises SwitchError."""
 
@@ -204,7 +208,9 @@ class Follower:
         self._arm = arm
         self._switched_at = self._clock.now()
         self._note("switched", arm)
-        problem = self._host.after_switch(before) if len(self._online) != before else None
+        # After a boot the service has counted its CPUs.
+        is_to_follow = len(self._online) != before and not self._host.is_booted
+        problem = self._host.after_switch(before) if is_to_follow else None
         if problem:
             self._note("after_switch", problem)
         return None
@@ -228,8 +234,8 @@ class Follower:
         if checked.online != self._online:
             was, now = (cpulist.render(cpus) for cpus in (self._online, checked.online))
             return f"CPUs {now} are online instead of {was}: somebody else changed them"
-        if self._online != self._own and not checked.is_armed:
-            return "its rollback timer is gone"
+        if (self._online != self._own or self._host.is_booted) and not checked.is_armed:
+            return "the timer that brings it back is gone"
         return self._readings.watch(self._clock.now(), checked)
 
     def _go_back(self) -> None:

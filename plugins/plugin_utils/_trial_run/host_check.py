@@ -42,13 +42,14 @@ class Checked(t.NamedTuple):
     printed: tuple[str, ...]
 
 
-def check(commands: t.Sequence[t.Sequence[str]] = ()) -> str:
+def check(commands: t.Sequence[t.Sequence[str]] = (), unit: str = UNIT) -> str:
     """Return the shell command of a check.
 
     Args:
         commands: argv of each command that prints a metric of the host.
+        unit: the name of the timer that brings the host back. One that is not there stays so.
     """
-    lines = [_ONLINE, f"systemctl restart {UNIT}.timer >/dev/null 2>&1; echo $?"]
+    lines = [_ONLINE, f"systemctl restart {unit}.timer >/dev/null 2>&1; echo $?"]
     # Encoded, one line each: nothing that a command prints can be taken for another line of the answer.
     lines += [f"timeout {COMMAND_SECONDS} {shlex.join(argv)} 2>/dev/null | head -c {MOST_OF_ONE} | base64 -w0; echo" for argv in commands]
     return "; ".join(lines)

@@ -9,6 +9,7 @@ import time
 import typing as t
 
 from ansible.errors import AnsibleConnectionFailure
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import rollback_timer
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import intake, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import time_limits
@@ -48,6 +49,13 @@ class AnsibleHost:
         self._action, self._task_vars = action, task_vars
         self._conflicts, self._hook, self._commands = conflicts, list(hook), commands
         self._asked: frozenset[int] = frozenset()
+        # The timer that brings the host back.
+        self._unit = rollback_timer.UNIT
+
+    @property
+    def is_booted(self) -> bool:
+        """Whether the host was rebooted into its arm."""
+        return False
 
     def switch(self, arm: str, timer_seconds: int) -> tuple[int, ...]:
         """Put the host into an arm under its rollback timer, and return its online CPUs.
@@ -100,7 +108,7 @@ class AnsibleHost:
         Raises:
             HostLostError: it does not answer, or what it says is not valid.
         """
-        answer = self._run(host_check.check(self._commands))
+        answer = self._run(host_check.check(self._commands, self._unit))
         try:
             return host_check.parse(answer.get("stdout"), len(self._commands))
         except host_check.CheckError as error:

@@ -8,8 +8,10 @@ import datetime
 import os
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.selection import length
 from ansible_collections.threadwise.smt.plugins.module_utils._looks.spending import Look
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import trials
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import evidence, records, units
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import directory
 
@@ -31,10 +33,12 @@ class HostFiles:
         self._parent = os.getppid()
 
     def period(self, record: dict[str, t.Any]) -> None:
-        """Write the record of a period, and take the looks that are due."""
+        """Write the record of a period, say so where it is the last one of all hosts, and take the looks that are due."""
         block = max(0, record["period"] - self._trial.design.first[self._host]) // len(self._trial.arms)
-        self._files.append(self._files.host_file(self._host), {**record, "block": block})
-        self._look()
+        with self._files.alone():
+            self._files.append(self._files.host_file(self._host), {**record, "block": block})
+            self._show_progress(record["period"])
+            self._look()
 
     def stopped(self) -> str | None:
         """Return why the trial ends for all hosts, None while it goes on."""
@@ -43,24 +47,37 @@ class HostFiles:
 
     def ended(self, record: dict[str, t.Any]) -> None:
         """Write how the host's part ended; looks do not wait for it any more."""
-        self._files.append(self._files.ended_file(self._host), record)
-        self._look()
+        with self._files.alone():
+            self._files.append(self._files.ended_file(self._host), record)
+            self._look()
+
+    def _show_progress(self, number: int) -> None:
+        """Say that a period is over if it is so on all hosts, by the host that ends it last."""
+        schedule, first = self._trial.design.schedule, self._trial.design.first
+        periods, over = periods_of(self._files, self._trial)
+        taking_part = [host for host, arms in schedule.items() if first[host] <= number < first[host] + len(arms) and host not in over]
+        if not all(periods[host] and periods[host][-1]["period"] >= number for host in taking_part):
+            return
+        last = max(first[host] + len(arms) for host, arms in schedule.items())
+        left = (last - number - 1) * self._trial.period_seconds
+        more = f"; {length(left)} to go, or less once it is decided" if left else ""
+        self._say(f"Period {number + 1} of {last} is over on {text.counted(len(taking_part), 'host')}{more}.")
 
     def _look(self) -> None:
-        with self._files.alone():
-            taken = looks_of(self._files)
-            periods, over = periods_of(self._files, self._trial)
-            complete = {host: records.complete(of_host) for host, of_host in periods.items()}
-            numbers = {host: [units.Period(one["period"], one["arm"], {}) for one in of_host] for host, of_host in periods.items()}
-            blocks = units.blocks_over(self._trial.design, numbers, over)
-            found = evidence.look(self._trial, complete, blocks, taken)
-            if len(found.taken) == len(taken.taken):
-                return
-            last = found.taken[-1]
-            self._files.append(self._files.path / directory.LOOKS, {"at": now(), "units": last.blocks, "share": last.share, "decided": found.decided})
+        """Take the look that is due, if one is; the caller has the trial's files alone."""
+        taken = looks_of(self._files)
+        periods, over = periods_of(self._files, self._trial)
+        complete = {host: records.complete(of_host) for host, of_host in periods.items()}
+        numbers = {host: [units.Period(one["period"], one["arm"], {}) for one in of_host] for host, of_host in periods.items()}
+        blocks = units.blocks_over(self._trial.design, numbers, over)
+        found = evidence.look(self._trial, complete, blocks, taken)
+        if len(found.taken) == len(taken.taken):
+            return
+        last = found.taken[-1]
+        self._files.append(self._files.path / directory.LOOKS, {"at": now(), "units": last.blocks, "share": last.share, "decided": found.decided})
         self._show(found, complete, sum(blocks.values()))
         if len(found.decided) == len(self._trial.arms) - 1:
-            self._files.end(DECIDED + ", ".join(f"{arm}: {outcome}" for arm, outcome in found.decided.items()))
+            self._files.write_end(DECIDED + ", ".join(f"{arm}: {outcome}" for arm, outcome in found.decided.items()))
 
     def _show(self, found: evidence.Looks, complete: units.Periods, done: int) -> None:
         for one in evidence.compare(self._trial, complete, found.taken):

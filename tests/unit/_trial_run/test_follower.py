@@ -39,6 +39,8 @@ class World:
             self.at.pop(moment)()
 
     # LiveHost
+    is_booted = False
+
     def switch(self, arm, timer_seconds):
         self.done.append((round(self.time - 100), arm))
         assert timer_seconds == 60
@@ -125,7 +127,7 @@ def stopped(world):
     [
         (breach, "p99 is above 0.5"),
         (other_change, "CPUs 0-2 are online instead of 0,2: somebody else changed them"),
-        (timer_gone, "its rollback timer is gone"),
+        (timer_gone, "the timer that brings it back is gone"),
         (stopped, "another host's guardrail was breached"),
     ],
 )
@@ -198,3 +200,11 @@ def test_a_period_in_which_the_clock_was_set_has_no_numbers_and_the_next_one_has
     assert world.follow() is None
     assert [one["reason"] for one in world.records] == [None, "the controller's clock was set by -3600 s in this period", None, None]
     assert world.done == [(0, "smt_on"), (60, "smt_off"), (180, "smt_on"), (240, "own")]
+
+
+def test_a_host_that_was_rebooted_needs_its_timer_also_with_all_cpus_online(world):
+    world.switch = lambda arm, timer_seconds: OWN
+    world.is_booted = True
+    assert world.follow(["mitigations_auto"]) == "the timer that brings it back is gone"
+    world.armed = True
+    assert world.follow(["mitigations_auto"]) is None

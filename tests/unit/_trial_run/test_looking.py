@@ -60,6 +60,18 @@ def test_a_look_waits_for_the_last_host_of_a_block_and_a_decision_ends_the_trial
     assert len(looking.periods_of(files, trial)[0]["web0"]) < 12
 
 
+def test_the_host_that_ends_a_period_last_says_how_long_it_still_takes(files, trial):
+    said = []
+    hosts = {host: looking.HostFiles(files, trial, host, said.append) for host in trial.design.schedule}
+    for number in range(2):
+        for host, of_host in hosts.items():
+            of_host.period(record(trial, host, number, 100.0))
+    assert [line for line in said if line.startswith("Period")] == [
+        "Period 1 of 12 is over on 4 hosts; about 11 min to go, or less once it is decided.",
+        "Period 2 of 12 is over on 4 hosts; about 10 min to go, or less once it is decided.",
+    ]
+
+
 def test_processes_of_all_hosts_take_each_look_once(files, trial):
     context = multiprocessing.get_context("fork")
     processes = [context.Process(target=follow, args=(files, trial, host, range(12))) for host in trial.design.schedule]

@@ -84,7 +84,7 @@ def test_a_number_of_hosts_that_is_none(given):
 
 
 def test_arms_as_options_of_smt_state():
-    names = arm_states.names(["smt_on", "smt_off", "threads_per_core_2", {"smt_off_on": {"node": 0}}])
+    names = arm_states.names(["smt_on", "smt_off", "threads_per_core_2", {"smt_off_on": {"node": 0}}], with_boots=False)
     assert [arm_states.options(name) for name in names] == [
         {"state": "enabled"},
         {"state": "disabled"},
@@ -98,11 +98,29 @@ def test_arms_as_options_of_smt_state():
     [
         (["smt_on"], "a trial compares at least two arms"),
         (["smt_on", "thp_never"], "thp_never is not an arm of a trial"),
-        (["smt_on", "nosmt"], "nosmt takes a reboot"),
+        (["smt_on", "nosmt"], "nosmt takes a reboot.*set smt_trial_design to parallel"),
         (["smt_on", "smt_on"], "twice"),
         (["smt_on", "of"], "there is no arm 'of'"),
     ],
 )
 def test_arms_that_a_live_host_cannot_be_held_in(given, sentence):
     with pytest.raises(arm_states.ArmStateError, match=sentence):
-        arm_states.names(given)
+        arm_states.names(given, with_boots=False)
+
+
+def test_arms_that_take_a_reboot_as_options_of_smt_boot_args():
+    names = arm_states.names(["smt_on", "nosmt", "maxcpus_4", "mitigations_auto_nosmt"], with_boots=True)
+    assert [arm_states.takes_reboot(name) for name in names] == [False, True, True, True]
+    assert [arm_states.boot_request(name) for name in names[1:]] == [{"smt": "disabled"}, {"maxcpus": "4"}, {"mitigations": "auto_nosmt"}]
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (["nosmt", "smt_on"], "nosmt takes a reboot, and the baseline is what all hosts run first"),
+        (["smt_on", "mitigations_off"], "mitigations_off is not an arm of a trial: live hosts would leave open every vulnerability"),
+    ],
+)
+def test_arms_that_a_live_host_is_not_booted_into(given, sentence):
+    with pytest.raises(arm_states.ArmStateError, match=sentence):
+        arm_states.names(given, with_boots=True)

@@ -1,0 +1,61 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The published schema of what a trial's report says, for programs. This collection writes such files and reads none."""
+
+from __future__ import annotations
+
+from ansible_collections.threadwise.smt.plugins.module_utils._looks import verdicts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, trials
+
+SCHEMA_NAME, SCHEMA_VERSION = "threadwise.smt/trial-report", 1
+
+_RATIO = schema.or_null({"type": "number", "minimum": 0})
+_VERDICT = schema.one_of(verdicts.GAIN, verdicts.LOSS, verdicts.EQUIVALENT, verdicts.INCONCLUSIVE)
+_SENTENCES = {"type": "array", "items": {"type": "string"}}
+_COUNT = {"type": "integer", "minimum": 0}
+_SHARE = {"type": "number", "minimum": 0, "maximum": 1}
+# As paired.compare_family returns it.
+_INTERVAL = {
+    "ratio": schema.about(_RATIO, "The candidate's value / the baseline's, turned so that above 1 is better whichever way the metric points."),
+    "ci_low": schema.about(_RATIO, "Lower end of its interval; null where there is none."),
+    "ci_high": schema.about(_RATIO, "Upper end of its interval; null where there is none."),
+    "confidence": schema.about(_SHARE, "Confidence of the whole family."),
+    "interval_confidence": schema.about(_SHARE, "Confidence of this interval."),
+    "n": schema.about(_COUNT, "Number of observations."),
+    "margin": schema.about(_SHARE, "Effects within this share count as none."),
+    "minimum_detectable": schema.about(
+        schema.or_null({"type": "number", "minimum": 0}), "Effect that would have been called in 90 % of such trials, as a share."
+    ),
+    "verdict": schema.about(_VERDICT, "What that says; docs/verdicts.md explains it."),
+    "method": schema.about({"type": "string"}, "How the interval was computed."),
+    "p_value": schema.about(_SHARE, "Of no effect, by itself."),
+    "p_adjusted": schema.about(_SHARE, "Of no effect, for the family and all looks."),
+    "family": schema.about(_COUNT, "Number of comparisons in the family."),
+    "looks": schema.about(_COUNT, "Number of planned looks so far."),
+}
+_COMPARISON = schema.whole(
+    metric=schema.about({"type": "string"}, "Name of the metric."),
+    unit=schema.about({"type": "string"}, "Unit of its values; empty without one."),
+    better=schema.about(schema.one_of("higher", "lower"), "Whether a higher or a lower value is better."),
+    primary=schema.about(schema.BOOL, "Whether the trial is decided by it."),
+    per=schema.about(schema.or_null({"type": "string"}), "Metric that it is divided by in each period; null for none."),
+    baseline=schema.about({"type": "string"}, "Name of the arm that it is compared with."),
+    candidate=schema.about({"type": "string"}, "Name of the arm."),
+    points=schema.about({"type": "array", "items": {"type": "number", "minimum": 0}}, "The ratio of each observation, turned as the ratio."),
+    adjusted=schema.about(
+        {**schema.whole(**_INTERVAL), "type": ["object", "null"]}, "The same without what goes along with the traffic; null where no traffic is named."
+    ),
+    **_INTERVAL,
+)
+SCHEMA = schema.published(
+    SCHEMA_NAME,
+    SCHEMA_VERSION,
+    "What a trial of arms on live hosts says",
+    "smt_trial_results/RUN/results.json on the controller; also while the trial runs, of what is known by then.",
+    schema.whole(
+        trial=schema.about(trials.SCHEMA, "The trial, as in trial.json."),
+        answer=schema.about(_SENTENCES, "The answer, a sentence for each candidate."),
+        others=schema.about(_SENTENCES, "A sentence for each other metric."),
+        comparisons=schema.about({"type": "array", "items": _COMPARISON}, "Each metric of each candidate with the baseline."),
+    ),
+)
