@@ -54,6 +54,8 @@ LONG_SCENARIOS = (
     "smt_policy",
     "smt_pull",
     "smt_trial",
+    "smt_trial_boots",
+    "smt_trial_nginx",
     "smt_hostile_host",
     "smt_two_controllers",
 )
