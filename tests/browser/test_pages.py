@@ -22,6 +22,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "support"))
 import result_maker
+import trial_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build as build_module, charts, hardware_classes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import fleet as fleet_page, host as host_page
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
@@ -85,6 +86,11 @@ def fleet_fixture(tmp_path_factory):
     directory = tmp_path_factory.mktemp("fleet")
     (directory / "index.html").write_text(fleet_page.render(rows, [], hardware_classes.by_class(rows, 0.01, 0.95)), encoding="utf-8")
     return directory
+
+
+@pytest.fixture(scope="module", name="trial_of_four")
+def trial_fixture(tmp_path_factory):
+    return trial_maker.page(tmp_path_factory.mktemp("trial") / "october")
 
 
 # Ends the element it stands in, runs, is a template, and is an address that runs.
@@ -154,6 +160,23 @@ def test_pages_are_quiet_whole_and_readable(browser, one_host, three_hosts, sche
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width
         assert contrast(browser, ".sentence") >= 7 and contrast(browser, ".muted, footer p") >= 4.5
         picture(browser, f"{page.parent.name[:3]}-{page.stem[:12].replace('%', '')}-{scheme}-{width}{media}")
+
+
+@pytest.mark.parametrize(("scheme", "width", "media"), [("light", 1100, ""), ("dark", 1100, ""), ("light", 390, ""), ("dark", 800, "print")])
+def test_the_page_of_a_trial_is_quiet_whole_and_readable(browser, trial_of_four, scheme, width, media):
+    assert show(browser, trial_of_four, width, scheme, media) == []
+    assert browser.get_log("browser") == []
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    assert contrast(browser, ".sentence") >= 7 and contrast(browser, ".muted, footer p") >= 4.5
+    # The timeline of each host, the forest and the observations.
+    assert browser.execute_script("return document.querySelectorAll('figure svg').length") >= 6
+    picture(browser, f"trial-{scheme}-{width}{media}")
+
+
+def test_a_host_of_a_trial_runs_nothing_on_its_page(browser, tmp_path):
+    page = trial_maker.page(tmp_path / "t", hosts=("web1", "web2", "web3", ATTACK), reason=ATTACK)
+    assert show(browser, page) == [] and browser.get_log("browser") == []
+    assert browser.execute_script("return window.attacked") is None
 
 
 def contrast(browser, selector):

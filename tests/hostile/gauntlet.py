@@ -64,6 +64,8 @@ class Gauntlet:
     def _try(self, play, hosts, time_limit, cost):
         baseline = self.baseline(play, len(hosts))
         run = self._play(play, hosts, baseline, time_limit)
+        # What was not tried has harmed nobody.
+        assert run.delivered or not any(host.answers for host in hosts), f"no answer reached the controller: {run.text()[-2000:]}"
         found = judge.faults(run, baseline)
         cost.runs += 1
         cost.answers = max(cost.answers, run.delivered)
@@ -78,7 +80,9 @@ class Gauntlet:
         many = play.playbook == recorded.EVALUATION.playbook and others + len(arena.HONEST) > FEW_HOSTS
         if (play.name, many) not in self._baselines:
             further = [arena.Host(f"further{number}") for number in range(FEW_HOSTS)] if many else ()
-            self._baselines[play.name, many] = self._play(play, further, None, 600)
+            run = self._play(play, further, None, 600)
+            assert all(run.logs[name] for name in arena.HONEST), f"the honest hosts were not asked: {run.text()[-2000:]}"
+            self._baselines[play.name, many] = run
         return self._baselines[play.name, many]
 
     def _play(self, play, hosts, baseline, time_limit):

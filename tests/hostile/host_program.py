@@ -4,7 +4,7 @@
 
 It lies as `shell` and as `python` in the host's folder, which tells what it does:
 
-- a call of a module, and a look at a plan's progress, is answered from `mutants/KEY` or `answers/KEY`, and nothing of it is run;
+- a call of a module, a look at a plan's progress, and a look at the rollback timer is answered from `mutants/KEY` or `answers/KEY`, and nothing of it is run;
 - where `real` holds the path of a real Python, only `mutants/KEY` is; everything else is run by that, and what it answered is kept as `said/KEY.N`.
 
 What only serves the transport (making a temporary folder, removing it) is run for real.
@@ -55,6 +55,8 @@ def _asked(command, python, piped):
     """What is asked, None where it only serves the transport, and the name of the run where there is one."""
     if "cat progress.json" in command:
         return "look", ""
+    if "threadwise-smt-rollback" in command:
+        return "rollback", ""
     if python not in command:
         return None, ""
     if "async_wrapper.py" in command:

@@ -511,3 +511,40 @@ cases(
         "enforce: found arguments that are none": added(found=5),
     },
 )
+
+
+# Trials: what a host is asked before the design is drawn.
+
+cases(
+    None,
+    recorded.TRIAL,
+    "smt_facts",
+    {
+        "a class of a trial that is a template": with_facts(hardware_class=LOOKUP),
+        "a class of a trial that steers the terminal": with_facts(hardware_class=DISPLAY),
+        "all CPUs there can be in a trial": with_facts(cpus={"present": ALL_CPUS, "possible": ALL_CPUS, "online": ALL_CPUS, "offline": "", "isolated": ""}),
+        "variables beside the facts of a trial": beside_facts(smt_trial_dest="/tmp", smt_trial_most_switched="100%", ansible_forks=1),
+        "a trial's facts without end": lambda real: arena.of(real, times=2000),
+    },
+)
+cases(
+    None,
+    recorded.TRIAL,
+    "smt_state",
+    {
+        "a refusal of an arm that steers the terminal": lambda _real: {"failed": True, "msg": DISPLAY + LOOKUP + FORGED},
+        "a refusal of an arm without end": lambda _real: {"failed": True, "msg": "x" * 10_000_000},
+        "an arm whose state is no state": added(after={"control": DISPLAY, "active": "x", "online": "all"}),
+        "an arm that is answered by nothing": lambda _real: b"",
+    },
+)
+
+
+@case("a look at the rollback timer without end", None, recorded.TRIAL)
+def _rollback_flood(_recordings):
+    return {"rollback": arena.Answer(b"x" * 1_000_000, {"times": 300})}
+
+
+@case("a look at the rollback timer that steers the terminal", None, recorded.TRIAL)
+def _rollback_display(_recordings):
+    return {"rollback": arena.Answer((DISPLAY + LOOKUP).encode(), {"stderr": DISPLAY, "exit": 0})}

@@ -36,7 +36,20 @@ COMPLIANCE = arena.Play("compliance", "threadwise.smt.smt_compliance", variables
 # Whoever is first is changed first and alone: the honest ones do not wait for others.
 ENFORCE = arena.Play("enforce", "threadwise.smt.smt_enforce", ("--check",), {**POLICY, "smt_enforce_waves": [1, 1, "100%"]})
 EVALUATION = arena.Play("eval", "threadwise.smt.smt_eval", variables=SHORT)
-PLAYS = (SURVEY, COMPLIANCE, ENFORCE, EVALUATION)
+# What a trial asks before it draws its design. So many forks as hosts take part.
+TRIAL = arena.Play(
+    "trial",
+    "threadwise.smt.smt_trial",
+    ("--check",),
+    {
+        "smt_trial_run": arena.RUN,
+        "smt_trial_dest": "out/trials",
+        "smt_trial_metrics": [{"name": "rate", "command": ["cat", "/run/rate"], "better": "higher", "primary": True}],
+        "smt_trial_seed": 1,
+    },
+    forks=40,
+)
+PLAYS = (SURVEY, COMPLIANCE, ENFORCE, EVALUATION, TRIAL)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,12 +111,16 @@ def _record(directory):
     _play(directory, ENFORCE, {"smt_facts_sysroot": str(tree)}, made)
     with this_machine.this_machine():
         evaluated = _play(directory, EVALUATION, {}, {})
-    for play in (SURVEY, COMPLIANCE):
+    for play in (SURVEY, COMPLIANCE, TRIAL):
         shutil.copytree(directory / "answers/enforce", directory / "answers" / play.name)
     # An evaluation of a sample reads the facts first.
     shutil.copy(directory / "answers/enforce/smt_facts", evaluated)
     for name in evaluated.glob("smt_probe*"):
         shutil.copy(name, directory / "answers/survey")
+    # No rollback is pending.
+    (directory / "answers/trial/rollback").write_bytes(b"")
+    (directory / "answers/trial/rollback.how").write_text(json.dumps({"exit": 3}))
+    (directory / "trial.json").write_text(json.dumps(["smt_facts", "smt_state"]))
     (directory / "survey.json").write_text(json.dumps(["smt_probe", "smt_facts"]))
     (directory / "compliance.json").write_text(json.dumps(["smt_facts", "smt_memory_facts"]))
 

@@ -12,13 +12,15 @@ import fcntl
 import os
 import pathlib
 import pickle
+import re
 
 
 @contextlib.contextmanager
 def shared(tmp_path_factory, name):
     """A directory of this test run, which one worker has at a time."""
     base = tmp_path_factory.getbasetemp()
-    directory = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / name
+    # A path goes into commands of Ansible's as it is.
+    directory = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / re.sub(r"[^A-Za-z0-9]+", "-", name)
     directory.mkdir(exist_ok=True)
     with (directory / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

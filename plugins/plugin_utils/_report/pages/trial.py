@@ -39,7 +39,7 @@ def render(trial: records.Trial, periods: Periods, ends: t.Mapping[str, t.Mappin
         rests_on=answer.rests_on(trial, found, complete),
         forest=_forest(trial, found),
         points=_points(trial, found),
-        timelines=[(host, _timeline(trial, host, periods.get(host, ()))) for host in drawn],
+        timelines=[(host, _timelines(trial, host, periods.get(host, ()))) for host in drawn],
         undrawn=len(trial.design.schedule) - len(drawn),
         heads=_heads(trial),
         rows=[_row(trial, host, one) for host, of_host in periods.items() for one in of_host],
@@ -84,9 +84,13 @@ def _points(trial: records.Trial, found: t.Sequence[evidence.Comparison]) -> cha
     return charts.spread(rows, trial.margin, SIDES, f"The observations of {found[0]['metric']}, one tick each") if rows else None
 
 
-def _timeline(trial: records.Trial, host: str, of_host: t.Sequence[t.Mapping[str, t.Any]]) -> charts.Picture | None:
-    """Draw the primary metric of a host over its arms."""
-    primary = next(one for one in trial.metrics if one.is_primary)
+def _timelines(trial: records.Trial, host: str, of_host: t.Sequence[t.Mapping[str, t.Any]]) -> list[charts.Picture]:
+    """Draw the primary metric of a host over its arms, and its traffic."""
+    shown = [one for one in trial.metrics if one.is_primary or one.name == trial.traffic]
+    return [picture for metric in shown if (picture := _timeline(trial, host, of_host, metric)) is not None]
+
+
+def _timeline(trial: records.Trial, host: str, of_host: t.Sequence[t.Mapping[str, t.Any]], metric: records.Metric) -> charts.Picture | None:
     if not of_host:
         return None
     start = _moment(of_host[0]["started"])
@@ -101,13 +105,13 @@ def _timeline(trial: records.Trial, host: str, of_host: t.Sequence[t.Mapping[str
     rows = [
         {"at": round(((_moment(one["counted_from"]) - start).total_seconds() + seconds) / 60, 3), "value": value, "period": one["period"]}
         for one in of_host
-        for seconds, value in one["series"].get(primary.name, ())
+        for seconds, value in one["series"].get(metric.name, ())
         if value is not None
     ]
     if not rows:
         return None
-    title = f"{primary.name}{f', {primary.unit}' if primary.unit else ''}"
-    label = f"{primary.name} of {host} in {len(bands)} periods, each in its arm"
+    title = f"{metric.name}{f', {metric.unit}' if metric.unit else ''}"
+    label = f"{metric.name} of {host} in {len(bands)} periods, each in its arm"
     return charts.timeline(rows, bands, [trial.titles[arm] for arm in trial.arms], title, label)
 
 

@@ -1,0 +1,38 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The page of a trial says the answer first, shows what each host did, and takes nothing from a host as it is."""
+
+from __future__ import annotations
+
+import re
+
+import trial_maker
+
+ATTACK = "<script>alert(1)</script>{{ 7 * 7 }}"
+
+
+def text_of(path):
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", path.read_text(encoding="utf-8")))
+
+
+def test_the_answer_comes_first_and_each_host_is_there(tmp_path):
+    text = text_of(trial_maker.page(tmp_path / "t"))
+    answer = text.index("With SMT off instead of SMT on, p99 changes by +")
+    assert re.search(r"p99 changes by \+(1|2)[0-9] % \(\+.*?\): worse, after [0-9]+ of 24 observations", text)
+    for host in ("web1", "web2", "web3", "web4"):
+        assert answer < text.index(host)
+    # The service's metric and the traffic of each host, over its arms.
+    page = (tmp_path / "t" / "index.html").read_text(encoding="utf-8")
+    assert page.count("p99 of web1 in ") and page.count("traffic of web4 in ")
+    assert "the guardrail errors was breached: above 0.01 (0.5)" in text
+    assert "drawn by lot (seed 7)" in text
+
+
+def test_an_effect_that_is_none_is_not_called(tmp_path):
+    assert "p99 changes by" in text_of(trial_maker.page(tmp_path / "t", effect=0.0))
+    assert ": worse," not in text_of(tmp_path / "t" / "index.html") and ": better," not in text_of(tmp_path / "t" / "index.html")
+
+
+def test_nothing_of_a_host_is_markup(tmp_path):
+    page = trial_maker.page(tmp_path / "t", hosts=("web1", "web2", "web3", ATTACK), reason=ATTACK).read_text(encoding="utf-8")
+    assert "<script>alert(1)" not in page and "&lt;script&gt;alert(1)&lt;/script&gt;{{ 7 * 7 }}" in page

@@ -1,0 +1,75 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Trials whose hosts have followed their schedule, written by the collection's own code."""
+
+from __future__ import annotations
+
+import datetime
+import random
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import trial as trial_page
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, records
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import directory, looking
+
+ARMS = ("smt_on", "smt_off")
+BEGIN = datetime.datetime(2026, 11, 23, 12, tzinfo=datetime.UTC)
+PERIOD = 300
+
+
+def moment(seconds):
+    return (BEGIN + datetime.timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def followed(path, hosts=("web1", "web2", "web3", "web4"), effect=0.2, reason="the guardrail errors was breached: above 0.01 (0.5)"):
+    """Write a trial of latency and traffic in which the last host left early for a reason; return its directory, trial, periods, ends and looks."""
+    members = [design.Member(name, "x", float(number)) for number, name in enumerate(hosts)]
+    drawn = design.draw(design.SWITCHBACK, members, design.Wanted(ARMS, 24, 0, len(hosts), 7))
+    metrics = (records.Metric("p99", "s", "lower", True, None), records.Metric("traffic", "1/s", "higher", False, None))
+    titles = {"smt_on": "SMT on", "smt_off": "SMT off"}
+    trial = records.Trial("october", moment(0), ARMS, titles, metrics, "traffic", ("errors above 0.01",), 0.01, PERIOD, 60, drawn, 7)
+    files = directory.TrialDirectory(path)
+    files.create(trial.document())
+    source = random.Random(3)
+    parts = {host: looking.HostFiles(files, trial, host, lambda _line: None) for host in hosts}
+    for number in range(24):
+        for host, part in parts.items():
+            if (host == hosts[-1] and number >= 9) or files.ended():
+                continue
+            part.period(_record(number, drawn.schedule[host][number], effect, source, host == hosts[-1] and number == 8, reason))
+    for host, part in parts.items():
+        at = moment(9 * PERIOD if host == hosts[-1] else 24 * PERIOD)
+        why = reason if host == hosts[-1] else files.ended()
+        part.ended({"host": host, "ended": at, "reason": why, "restored": True, "before": "0-3", "after": "0-3"})
+    periods, ends = looking.periods_of(files, trial)
+    return files, trial, periods, ends, looking.looks_of(files)
+
+
+def _record(number, arm, effect, source, is_cut, reason):
+    start = number * PERIOD
+    latency = 0.1 * (1 + effect * (arm == "smt_off")) * source.uniform(0.95, 1.05)
+    traffic = 200 * source.uniform(0.8, 1.2)
+    series = {
+        "p99": [[float(at), latency * source.uniform(0.9, 1.1)] for at in range(0, PERIOD - 60, 15)],
+        "traffic": [[float(at), traffic * source.uniform(0.9, 1.1)] for at in range(0, PERIOD - 60, 15)],
+    }
+    known = {"p99": latency, "traffic": traffic}
+    return {
+        "period": number,
+        "arm": arm,
+        "started": moment(start),
+        "counted_from": moment(start + 60),
+        "ended": moment(start + PERIOD),
+        "complete": not is_cut,
+        "reason": reason if is_cut else None,
+        "metrics": {} if is_cut else {name: {"value": value, "points": 16, "expected": 16, "reason": None} for name, value in known.items()},
+        "series": {} if is_cut else series,
+        "events": [{"at": moment(start), "event": "switched", "detail": arm}],
+    }
+
+
+def page(path, **options):
+    """Write such a trial and its page; return the page's path."""
+    files, trial, periods, ends, looks = followed(path, **options)
+    target = files.path / "index.html"
+    target.write_text(trial_page.render(trial, periods, ends, looks), encoding="utf-8")
+    return target
