@@ -49,7 +49,7 @@ def faults(run: arena.Run, baseline: arena.Run) -> list[str]:
         for line in run.results
         if line["once"] and line["status"] in ("failed", "unreachable")
     ]
-    tables = any(run.out.rglob("charts.js"))
+    tables = any(path for one in (run, baseline) for path in one.out.rglob("charts.js"))
     there, wanted = honest_parts(run, tables), honest_parts(baseline, tables)
     assert wanted[f"results of {arena.HONEST[0]}"], baseline.text()
     for name in sorted(wanted):

@@ -12,6 +12,7 @@ import base64
 import shlex
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit import visit
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback_timer import UNIT
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
@@ -91,8 +92,9 @@ def restore() -> str:
 
 
 def pending() -> str:
-    """Return the shell command that succeeds while a rollback timer runs, of another change or of an earlier trial."""
-    return f"systemctl is-active --quiet {UNIT}.timer"
+    """Return the shell command that succeeds while a timer runs that brings the host back, of another change or of an earlier trial."""
+    # systemctl(1): is-active succeeds if at least one of the units is active.
+    return f"systemctl is-active --quiet {UNIT}.timer {visit.UNIT}.timer"
 
 
 def parse_online(printed: object) -> tuple[int, ...]:
