@@ -2,12 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The example in the laboratory: three guests with nginx, a Prometheus and clients on this machine, and a trial of SMT.
 
-`make trial-demo` runs it, about a quarter of an hour. The page of the trial is written below .cache/trial-demo. Everything that was started is ended.
+`make trial-demo` runs it, about 25 minutes. The page of the trial is written below .cache/trial-demo. Everything that was started is ended.
 """
 
 from __future__ import annotations
 
-import argparse
 import concurrent.futures
 import contextlib
 import json
@@ -28,6 +27,11 @@ LAB = ROOT / "lab" / "lab.py"
 RESULTS = ROOT / ".cache" / "trial-demo"
 PACKAGES = ("nginx-light", "libnginx-mod-http-lua", "prometheus-node-exporter")
 PAGES, NODE = 8080, 9100
+GUESTS = 3
+# How often a page is hashed: some 25 ms of an emulated CPU.
+ROUNDS = 7000
+# Pages a second and guest, which rise and fall by half in four minutes: two thirds of what one CPU can serve at the most.
+TRAFFIC = ("--rate", "12", "--swing", "0.5", "--day", "240")
 # Until Prometheus has enough scrapes for the ranges of the queries.
 FIRST_SCRAPES_SECONDS = 15
 
@@ -114,11 +118,7 @@ def main() -> None:
     Raises:
         subprocess.CalledProcessError: a command failed; it has said why.
     """
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--guests", type=int, default=3, help="how many (default: %(default)s)")
-    parser.add_argument("--rate", default="12", help="pages a second and guest, in the mean (default: %(default)s)")
-    arguments = parser.parse_args()
-    names = [f"trial-demo-{number}" for number in range(1, arguments.guests + 1)]
+    names = [f"trial-demo-{number}" for number in range(1, GUESTS + 1)]
     os.environ["PATH"] = f"{pathlib.Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
         work = pathlib.Path(directory)
@@ -126,12 +126,10 @@ def main() -> None:
         for name in names:
             stack.callback(lab, "down", "--name", name)
         print(lab("up", *(word for name in names for word in ("--name", name)), "--shape", "1x1x2", "--inventory", str(inventory)), end="", flush=True)
-        serve(names, inventory, 7000)
-        # The rate rises and falls in four minutes.
-        options = ("--rate", arguments.rate, "--swing", "0.5", "--day", "240")
-        seen = stack.enter_context(clients({name: address(name, PAGES) for name in names}, work, *options))
+        serve(names, inventory, ROUNDS)
+        seen = stack.enter_context(clients({name: address(name, PAGES) for name in names}, work, *TRAFFIC))
         url = stack.enter_context(prometheus(seen, {name: address(name, NODE) for name in names}, work))
-        variables = {"smt_trial_metrics_url": url, "smt_trial_dest": str(RESULTS), "smt_trial_most_switched": arguments.guests}
+        variables = {"smt_trial_metrics_url": url, "smt_trial_dest": str(RESULTS), "smt_trial_most_switched": GUESTS}
         play(inventory, "threadwise.smt.smt_trial", "-b", "-e", f"@{HERE / 'trial.yml'}", "-e", json.dumps(variables))
     pages = sorted(RESULTS.glob("*/index.html"), key=lambda page: page.stat().st_mtime)
     print(f"The page: {pages[-1]}")
