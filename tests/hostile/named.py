@@ -175,9 +175,10 @@ cases(
     SAMPLE,
     "smt_facts",
     {
-        "an answer adds a variable to an honest host": added(
+        # Of a class of its own: in that of the honest ones it would be one more that shares their work, as any other host.
+        "an answer adds a variable to an honest host": lambda real: added(
             changed=True, add_host={"host_name": "honest1", "groups": ["evil"], "host_vars": {"ansible_shell_executable": f"touch {PWNED}; /bin/sh"}}
-        )
+        )(with_facts(hardware_class="x86_64-1s1c2t-adjacent-00000000")(real))
     },
 )
 cases(1, recorded.EVALUATION, "smt_probe", {"an answer adds a group": added(changed=True, add_group="evil", parent_groups=["x"])})

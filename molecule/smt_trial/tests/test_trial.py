@@ -197,7 +197,8 @@ def test_an_effect_is_found_and_the_page_says_so(service, url):
     assert results["answer"][0] in page and "<svg" in page
     for name in GUESTS:
         *whole, last = lines("whole", name, "periods")
-        assert all(record["complete"] and record["metrics"]["rate"]["points"] > 3 for record in whole)
+        # A guest on a busy machine may take most of a period to switch.
+        assert all(record["metrics"]["rate"]["points"] > 3 if record["complete"] else "the switch took so long" in record["reason"] for record in whole)
         # A host that ended its period first has begun the next one when the other one's last numbers decide.
         assert last["complete"] or last["reason"].startswith("each arm is decided")
         (end,) = lines("whole", name, "ended")

@@ -62,9 +62,7 @@ def command(run, **changed):
 @contextlib.contextmanager
 def running(run, **changed):
     with (EPHEMERAL / f"{run}.log").open("wb") as log:
-        process = subprocess.Popen(
-            command(run, **changed), stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=EPHEMERAL, env=PLAIN, start_new_session=True
-        )
+        process = subprocess.Popen(command(run, **changed), stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=EPHEMERAL, env=PLAIN, start_new_session=True)
         try:
             yield process
         finally:
