@@ -88,6 +88,7 @@ class Gauntlet:
     def _play(self, play, hosts, baseline, time_limit):
         self._number += 1
         honest = [arena.Host(name) for name in arena.HONEST]
-        # What is done once for all is done with the variables of the first host. Of a rollout the honest ones come first: it stops where one fails.
-        order = [*honest, *hosts] if play.playbook == recorded.ENFORCE.playbook else [*hosts, *honest]
+        # What is done once for all is done with the variables of the first host. Of a rollout the honest ones come first: it stops where one fails. So they do
+        # among honest ones only: a sample takes the first of a class.
+        order = [*honest, *hosts] if baseline is None or play.playbook == recorded.ENFORCE.playbook else [*hosts, *honest]
         return arena.play(self.directory / f"{self._number:04d}-{play.name.replace(' ', '-')}", self.recordings.folder(play), play, order, baseline, time_limit)
