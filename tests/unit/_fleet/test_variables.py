@@ -98,7 +98,7 @@ MALFORMED = [
         "half",
         "smt_trial_most_switched is 'half': smt_trial_most_switched is half: it must be a number of hosts, 1 or more, or a share",
     ),
-    ("smt_trial_arms", ["smt_on", "nosmt"], "smt_trial_arms is ['smt_on', 'nosmt']: nosmt takes a reboot"),
+    ("smt_trial_arms", ["nosmt", "smt_on"], "smt_trial_arms is ['nosmt', 'smt_on']: nosmt takes a reboot"),
     ("smt_trial_metrics", [{"name": "p99", "query": "p99"}], "smt_trial_metrics is "),
     ("smt_trial_period", 1, "smt_trial_period is 1: it must be from 10 to 604800"),
     ("smt_runtime_persist", "yes", "smt_runtime_persist is 'yes': it must be none, tmpfiles or systemd"),
