@@ -131,6 +131,9 @@ def running(run, url, **changed):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+            # Ansible's workers have a session of their own. One that was about to switch its host does so, sees that it is alone, and goes back.
+            workers = ["pgrep", "-f", str(EPHEMERAL / f"{run}.yml")]
+            wait_until(lambda: subprocess.run(workers, check=False, stdout=subprocess.DEVNULL).returncode != 0)
 
 
 def said(run):
