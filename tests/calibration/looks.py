@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What planned looks do to verdicts and to a host's time: on recorded noise and on made-up noise, beside fixed sizes and the usual tests.
 
-    .venv/bin/python tests/calibration/looks.py .cache/looks.json.gz
+    .venv/bin/python tests/calibration/looks.py tests/calibration/data/equal_work.json.gz
 
 A window of 56 samples of equal work is 28 blocks A B, B A, ..., which stand for the budget. An effect is planted by multiplying the samples of one side.
 Windows share no sample. Time is blocks, as a share of a fixed plan of 20 runs a side, and of the budget.
