@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import io
 import itertools
 import json
 import pathlib
@@ -13,7 +15,9 @@ import shutil
 import struct
 import subprocess
 import sys
+import tarfile
 import threading
+import types
 
 import pytest
 import yaml
@@ -21,8 +25,21 @@ from hypothesis import given, strategies
 
 # The laboratory is a program beside the collection: its files find each other as they do under `python lab/lab.py`.
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "lab"))
-common, guest, image, inventory, lab, login, machine, madt, shape, snapshot = (
-    importlib.import_module(name) for name in ("common", "guest", "image", "inventory", "lab", "login", "machine", "madt", "shape", "snapshot")
+common, guest, image, inventory, lab, login, machine, madt, packages, shape, snapshot = (
+    importlib.import_module(name)
+    for name in (
+        "common",
+        "guest",
+        "image",
+        "inventory",
+        "lab",
+        "login",
+        "machine",
+        "madt",
+        "packages",
+        "shape",
+        "snapshot",
+    )
 )
 
 SHAPES = strategies.builds(shape.Shape, strategies.integers(1, 4), strategies.integers(1, 9), strategies.integers(1, 4))
@@ -412,9 +429,96 @@ def test_a_tool_that_fails_is_named_with_its_last_lines():
         ["reset", "--name", "nobody"],
         ["down", "--name", "/"],
         ["console", "nobody"],
+        ["forward", "nobody", "80"],
+        ["forward", "nobody", "65536"],
+        ["install", "nobody", "nginx-light"],
     ],
 )
 def test_a_wrong_command_line_ends_with_a_sentence(guests, arguments, capsys):
     assert lab.main(arguments) == 1
     assert capsys.readouterr().err.startswith("lab: ")
     assert not machine.machines()
+
+
+# Ports and packages of a running guest
+
+
+class Qemu:
+    """QEMU's user network, as its monitor shows it."""
+
+    def __init__(self):
+        self.forwards = [(22, 40022)]
+
+    def human(self, line):
+        if line.startswith("hostfwd_add"):
+            assert line == "hostfwd_add net tcp:127.0.0.1:0-:80"
+            self.forwards.append((80, 40080))
+            return ""
+        rows = "".join(f"  TCP[HOST_FORWARD]  {9 + port}       127.0.0.1 {host}      10.0.2.15  {port}     0     0\n" for port, host in self.forwards)
+        return f"Hub -1 (net):\n  Protocol[State]    FD  Source Address  Port   Dest. Address  Port RecvQ SendQ\n{rows}"
+
+
+def test_a_port_of_a_guest_is_opened_once(monkeypatch, tmp_path):
+    qemu = Qemu()
+
+    @contextlib.contextmanager
+    def monitor(_path):
+        yield qemu
+
+    monkeypatch.setattr(machine, "monitor", monitor)
+    one = machine.Machine(tmp_path)
+    assert [one.forward(port) for port in (80, 22, 80)] == [40080, 40022, 40080] and len(qemu.forwards) == 2
+
+
+class Login:
+    """A guest that has one package, and keeps what is sent to it."""
+
+    def __init__(self):
+        self.sent = []
+
+    def run(self, command, sent=b"", timeout=120):
+        self.sent.append((command, sent))
+        return b"Package: base\nStatus: install ok installed\nVersion: 1\n\n"
+
+
+@pytest.fixture(name="of_guest")
+def a_guest(monkeypatch, tmp_path):
+    """A guest, and what apt is asked for; the second time it fetches a package."""
+    login_of_guest, asked = Login(), []
+
+    def run(command, **_options):
+        if command[0] == "apt-config":
+            return types.SimpleNamespace(stdout="")
+        configuration = pathlib.Path(command[1].partition("=")[2])
+        assert (configuration.parent / "status").read_bytes().startswith(b"Package: base")
+        asked.append(command[2:])
+        if command[-1] != "update" and len(asked) == 1:
+            raise common.LabError("no lists")
+        if command[-1] != "update":
+            (configuration.parent / "archives" / "nginx-light_1_amd64.deb").write_bytes(b"a package")
+        return types.SimpleNamespace(stdout="")
+
+    monkeypatch.setattr(packages, "run", run)
+    monkeypatch.setattr(packages, "CACHE", tmp_path)
+    monkeypatch.setattr(packages, "machine_sources", lambda suite: f"deb http://mirror.example/debian/ {suite} main\n")
+    kind = types.SimpleNamespace(image="bookworm-0123")
+    return types.SimpleNamespace(name="g", kind=kind, login=login_of_guest), asked
+
+
+def test_packages_are_fetched_here_and_unpacked_there(of_guest):
+    one, asked = of_guest
+    packages.install(one, ["nginx-light"])
+    fetch = ["apt-get", "--quiet", "--yes", "--no-install-recommends", "--download-only", "install", "nginx-light"]
+    assert asked == [fetch, ["apt-get", "--quiet", "--yes", "update"], fetch]
+    command, sent = one.login.sent[-1]
+    assert "dpkg -i" in command
+    with tarfile.open(fileobj=io.BytesIO(sent)) as archive:
+        assert archive.getnames() == ["nginx-light_1_amd64.deb"]
+
+
+@pytest.mark.parametrize("name", ["-o=Dpkg::Pre-Invoke::=x", "a;b", "", "A", "a b"])
+def test_what_is_no_name_of_a_package_is_refused(of_guest, name):
+    one, asked = of_guest
+    with pytest.raises(common.LabError, match="is no name of a Debian package"):
+        packages.install(one, [name])
+    assert asked == [] and one.login.sent == []
