@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import signal
 import time
 import typing as t
 
+from ansible.errors import AnsibleConnectionFailure
 from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.smt import why_smt_is_not_switched
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
@@ -98,6 +100,11 @@ class ActionModule(HostAction):
             return {"failed": True, "changed": False, "msg": f"{self._name}: {error}"}
         except (settings.TrialSettingsError, prometheus.SourceError, arm_states.ArmStateError, directory.TrialFileError, text.BorderError) as error:
             return {"failed": True, "changed": False, "msg": str(error)}
+
+    def cleanup(self, force: bool = False) -> None:
+        """Remove what modules left on the host; one that is lost has its own reason, and this is none."""
+        with contextlib.suppress(AnsibleConnectionFailure):
+            super().cleanup(force)
 
     def _server(self) -> prometheus.Prometheus | None:
         """Return the metrics server, None where nothing asks for one."""
