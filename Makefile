@@ -118,7 +118,7 @@ docs: setup ## the documentation site, .cache/docs/build/html/index.html
 	.cache/docs/build.sh
 
 .PHONY: trial-demo
-trial-demo: setup ## the example of a trial: three guests with nginx, clients and a Prometheus on this machine, about 25 minutes
+trial-demo: setup ## the example of a trial: three guests with nginx, clients and a Prometheus on this machine, about 20 minutes
 	python examples/trial/laboratory.py
 
 .PHONY: calibrate

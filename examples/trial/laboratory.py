@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The example in the laboratory: three guests with nginx, a Prometheus and clients on this machine, and a trial of SMT.
 
-`make trial-demo` runs it, about 25 minutes. The page of the trial is written below .cache/trial-demo. Everything that was started is ended.
+`make trial-demo` runs it, about 20 minutes. The page of the trial is written below .cache/trial-demo. Everything that was started is ended.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ RESULTS = ROOT / ".cache" / "trial-demo"
 PACKAGES = ("nginx-light", "libnginx-mod-http-lua", "prometheus-node-exporter")
 PAGES, NODE = 8080, 9100
 GUESTS = 3
-# How often a page is hashed: some 25 ms of an emulated CPU.
+# How often a page is hashed.
 ROUNDS = 7000
-# Pages a second and guest, which rise and fall by half in four minutes: two thirds of what one CPU can serve at the most.
+# Pages a second and guest, which rise and fall by half in four minutes; one CPU of a guest can serve all of them.
 TRAFFIC = ("--rate", "12", "--swing", "0.5", "--day", "240")
 # Until Prometheus has enough scrapes for the ranges of the queries.
 FIRST_SCRAPES_SECONDS = 15

@@ -90,7 +90,8 @@ def why_not(fs: host_files.HostFs) -> "str | None":
     """Return why the host cannot be booted into other arguments for a while, None where it can."""
     if fs.status("run/systemd/system") is None:
         return "systemd does not run on this host, and its timer is what would bring the host back"
-    if fs.status(BEGUN) is not None:
+    # Without its timer, which runs before any argument is set, the file is what a call left that was killed: the next one replaces it.
+    if fs.status(BEGUN) is not None and processes.run(["systemctl", "is-active", "--quiet", f"{UNIT}.timer"])[0] == 0:
         return f"another trial has set its boot arguments: wait until {UNIT}.timer has undone them"
     found = change.run(fs, change.Request("enabled", None, False, True))
     # Only what this collection sets can be removed without a trace.

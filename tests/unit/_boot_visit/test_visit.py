@@ -93,6 +93,24 @@ def test_a_host_with_arguments_of_its_own_or_another_visit_is_refused(root, syst
         visit.begin(fs, NOSMT, 600)
 
 
+def test_what_a_killed_call_left_keeps_no_other_out(root, systemctl, monkeypatch):
+    class KilledError(BaseException):
+        pass
+
+    def killed(argv):
+        raise KilledError
+
+    real = visit.processes.run
+    monkeypatch.setattr(visit.processes, "run", killed)
+    fs = host_files.HostFs(str(root))
+    with pytest.raises(KilledError):
+        visit.begin(fs, NOSMT, 600)
+    assert is_there(root) == [True] * 3
+    monkeypatch.setattr(visit.processes, "run", real)
+    systemctl.fails = ("is-active",)
+    assert visit.begin(fs, NOSMT, 600)["arguments"] == ["nosmt"]
+
+
 @pytest.mark.parametrize("is_booted", [True, False])
 def test_the_copy_on_the_host_undoes_it_and_reboots_only_what_was_booted(root, systemctl, monkeypatch, is_booted):
     visit.begin(host_files.HostFs(str(root)), NOSMT, 600)
