@@ -37,7 +37,10 @@ class Looks:
 
 
 def compare(trial: Trial, periods: units.Periods, taken: t.Sequence[spending.Look] = ()) -> list[Comparison]:
-    """Compare each candidate with the baseline in each metric, one family.
+    """Compare each candidate with the baseline in each metric.
+
+    The primary metric decides, by looks at it alone. So its comparisons are a family of their own, and their intervals agree with what a look decides; all
+    other metrics are a second family, which cannot undo it.
 
     Args:
         trial: the trial.
@@ -49,31 +52,10 @@ def compare(trial: Trial, periods: units.Periods, taken: t.Sequence[spending.Loo
         units' ratios, in their order, turned so that above 1 is better) and ``adjusted`` (the same for the traffic, see :func:`without_traffic`, or None).
         Metrics without a unit are left out.
     """
-    found = [
-        (metric, arm, units.of_metric(trial.design, (trial.arms[0], arm), periods, metric.name, metric.per))
-        for metric in trial.metrics
-        for arm in trial.arms[1:]
-    ]
-    found = [(metric, arm, of_metric) for metric, arm, of_metric in found if of_metric]
-    if not found:
-        return []
-    family = [(*_sides([unit.log_ratio for unit in of_metric]), metric.better) for metric, _arm, of_metric in found]
-    results = paired.compare_family(family, trial.margin, CONFIDENCE, [tuple(taken)] * len(family))
-    return [
-        {
-            **result,
-            "metric": metric.name,
-            "unit": metric.unit,
-            "better": metric.better,
-            "primary": metric.is_primary,
-            "per": metric.per,
-            "baseline": trial.arms[0],
-            "candidate": arm,
-            "points": [math.exp(_sign(metric) * unit.log_ratio) for unit in of_metric],
-            "adjusted": _adjusted(trial, periods, metric, arm, of_metric),
-        }
-        for (metric, arm, of_metric), result in zip(found, results)
-    ]
+    of_primary, of_others = (
+        _family(trial, periods, [metric for metric in trial.metrics if metric.is_primary == is_primary], taken) for is_primary in (True, False)
+    )
+    return [*of_primary, *of_others]
 
 
 def look(trial: Trial, periods: units.Periods, over: t.Mapping[int, int], before: Looks) -> Looks:
@@ -130,6 +112,33 @@ def without_traffic(log_ratios: t.Sequence[float], traffic: t.Sequence[float]) -
     weight = math.fsum(one * one for one in traffic)
     slope = math.fsum(one * other for one, other in zip(log_ratios, traffic)) / weight if weight else 0.0
     return [one - slope * other for one, other in zip(log_ratios, traffic)]
+
+
+def _family(trial: Trial, periods: units.Periods, metrics: t.Sequence[Metric], taken: t.Sequence[spending.Look]) -> list[Comparison]:
+    """Return the comparisons of some metrics, corrected for their number."""
+    found = [
+        (metric, arm, units.of_metric(trial.design, (trial.arms[0], arm), periods, metric.name, metric.per)) for metric in metrics for arm in trial.arms[1:]
+    ]
+    found = [(metric, arm, of_metric) for metric, arm, of_metric in found if of_metric]
+    if not found:
+        return []
+    family = [(*_sides([unit.log_ratio for unit in of_metric]), metric.better) for metric, _arm, of_metric in found]
+    results = paired.compare_family(family, trial.margin, CONFIDENCE, [tuple(taken)] * len(family))
+    return [
+        {
+            **result,
+            "metric": metric.name,
+            "unit": metric.unit,
+            "better": metric.better,
+            "primary": metric.is_primary,
+            "per": metric.per,
+            "baseline": trial.arms[0],
+            "candidate": arm,
+            "points": [math.exp(_sign(metric) * unit.log_ratio) for unit in of_metric],
+            "adjusted": _adjusted(trial, periods, metric, arm, of_metric),
+        }
+        for (metric, arm, of_metric), result in zip(found, results)
+    ]
 
 
 def _adjusted(trial: Trial, periods: units.Periods, metric: Metric, arm: str, of_metric: t.Sequence[units.Unit]) -> dict[str, t.Any] | None:

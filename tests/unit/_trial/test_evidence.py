@@ -87,10 +87,14 @@ def test_levels_of_hosts_and_times_do_not_widen_an_interval():
     assert wide["ci_low"] < 0.9 < wide["ci_high"]
 
 
-def test_all_metrics_are_one_family_and_the_direction_counts():
-    one = trial(metrics=(RATE, P99))
-    rate, p99 = evidence.compare(one, measured(one, noisy(-0.1)))
-    assert (rate["family"], rate["verdict"], p99["verdict"]) == (2, "loss", "loss")
+def test_the_primary_metric_is_a_family_of_its_own_and_the_direction_counts():
+    one = trial(metrics=(P99, RATE, REQUESTS))
+    rate, p99, requests = evidence.compare(one, measured(one, noisy(-0.1)))
+    assert [(found["metric"], found["family"], found["verdict"]) for found in (rate, p99, requests)] == [
+        ("rate", 1, "loss"),
+        ("p99", 2, "loss"),
+        ("requests", 2, "loss"),
+    ]
     assert answer.sentences(one, [rate, p99], evidence.Looks())[0].startswith("With smt_off instead of smt_on, rate changes by −10")
     assert "p99 changes by +1" in answer.others(one, [rate, p99])[0]
 
@@ -112,6 +116,21 @@ def test_a_large_effect_ends_the_trial_at_a_look():
     assert found.decided == {OFF: "loss"} and periods < 8
     # Four groups are done at a time.
     assert [look.blocks for look in found.taken] == [4 * number for number in range(1, periods // 2 + 1)]
+
+
+@pytest.mark.parametrize("seed", range(1, 41))
+def test_the_interval_of_the_primary_metric_agrees_with_what_a_look_decided(seed):
+    one = trial(hosts=4, metrics=(RATE, P99, REQUESTS, *(Metric(f"of_nothing_{number}", "1", "lower", False, None) for number in range(3))), seed=seed)
+    effect = noisy(-0.1, scatter=0.08, seed=seed)
+
+    def value(host, period, arm):
+        found = effect(host, period, arm)
+        return {**found, **{f"of_nothing_{number}": found["requests"] for number in range(3)}}
+
+    found, periods = followed(one, value)
+    decided = found.decided.get(OFF, "inconclusive")
+    if decided != "futile":
+        assert evidence.compare(one, measured(one, value, periods), found.taken)[0]["verdict"] == decided
 
 
 def test_where_nothing_is_to_be_found_the_trial_ends_before_its_end():
