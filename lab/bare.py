@@ -21,8 +21,8 @@ import tempfile
 import time
 from collections.abc import Iterator
 
+from archives import apt_options, machine_sources
 from common import ROOT, LabError, need_packages, run, say
-from image import apt_options, machine_sources
 
 SUITE = "bookworm"
 PACKAGES = ("git", "make", "python3.11", "python3", "ca-certificates")

@@ -14,11 +14,12 @@ import time
 
 from common import LabError, locked, say, step, write_atomic
 from image import image
+from kinds.registry import kind_of
 from login import Login
-from machine import GUESTS, Machine, hardware
+from machine import GUESTS, Machine
 from qmp import Monitor, monitor
 from shape import parse_shape
-from snapshot import TAG, Kind, copy, drive, snapshot
+from snapshot import TAG, Configuration, check_siblings, copy, overlay, snapshot
 
 # A guest from its snapshot answers within seconds. On a machine that much other work keeps busy it takes minutes.
 RESTORED_SECONDS = 600
@@ -31,7 +32,7 @@ class Guest:
     """A named guest as it was asked for, and the loopback port that leads to its ssh."""
 
     name: str
-    kind: Kind
+    configuration: Configuration
     pins: tuple[int, ...] = ()
     port: int = 0
 
@@ -43,7 +44,7 @@ class Guest:
     @property
     def login(self) -> Login:
         """The way into it."""
-        return Login(self.machine, image(self.kind.image), self.port)
+        return Login(self.machine, image(self.configuration.image), self.port)
 
 
 def check_name(name: str) -> str:
@@ -67,7 +68,7 @@ def up(wanted: Guest) -> Guest:
         found = load(wanted.name)
         if found and found.machine.pid() and dataclasses.replace(found, port=0) == wanted:
             found.login.wait(timeout=RESTORED_SECONDS)
-            say(f"{wanted.name} is up already: {wanted.kind}, port {found.port}")
+            say(f"{wanted.name} is up already: {wanted.configuration}, port {found.port}")
             return found
         return _start(wanted)
 
@@ -105,7 +106,7 @@ def cut(name: str) -> Guest:
         if not found:
             raise LabError(f"there is no guest {name!r} whose power could be cut: `lab.py up --name {name}` makes one")
         found.machine.cut()
-        return _run(found, [], found.kind.time_limit)
+        return _run(found, [], found.configuration.time_limit)
 
 
 def forward(name: str, port: int) -> int:
@@ -125,8 +126,10 @@ def load(name: str) -> Guest | None:
     """The guest of that name as it was last brought up, or None."""
     try:
         record = json.loads((GUESTS / name / "guest.json").read_text(encoding="utf-8"))
-        kind = Kind(record["image"], parse_shape(record["shape"]), record["numbering"], record["memory"])
-        return Guest(name, kind, tuple(record["pins"]), record["port"])
+        configuration = Configuration(
+            kind_of(record["kind"]), record["suite"], record["image"], parse_shape(record["shape"]), record["numbering"], record["memory"]
+        )
+        return Guest(name, configuration, tuple(record["pins"]), record["port"])
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, LabError) as error:
@@ -138,14 +141,21 @@ def _locked(name: str):
 
 
 def _start(guest: Guest) -> Guest:
-    """Start a guest anew from its snapshot; the port it had before is kept, so that an inventory goes on to hold."""
-    disk = snapshot(guest.kind)
+    """Start a guest anew from its snapshot, or by a boot; the port it had before is kept, so that an inventory goes on to hold."""
+    configuration = guest.configuration
+    saved = snapshot(configuration) if configuration.kind.snapshots else None
     machine = guest.machine
     machine.stop()
-    with step(f"{guest.name}: {guest.kind} from its snapshot"):
+    with step(f"{guest.name}: {configuration} {'from its snapshot' if saved else 'boots'}"):
         machine.directory.mkdir(parents=True, exist_ok=True)
-        copy(disk, image(guest.kind.image), machine.directory / "disk.qcow2")
-        guest = _run(guest, ["-loadvm", TAG], RESTORED_SECONDS)
+        disk, base = machine.directory / "disk.qcow2", image(configuration.image)
+        if saved:
+            copy(saved, base, disk)
+            guest = _run(guest, ["-loadvm", TAG], RESTORED_SECONDS)
+        else:
+            overlay(base, disk)
+            guest = _run(guest, [], configuration.time_limit)
+            check_siblings(configuration, guest.login)
         # The snapshot knows neither its name nor what time it is now.
         guest.login.run(
             f"date -s @{time.time():.3f} && echo {guest.name} >/etc/hostname && hostname {guest.name}"
@@ -157,8 +167,8 @@ def _start(guest: Guest) -> Guest:
 def _run(guest: Guest, more: list[str], time_limit: float) -> Guest:
     """Run a guest from its own disk, and return it with its port once it answers."""
     machine = guest.machine
-    arguments = [*hardware(guest.kind.shape, guest.kind.memory), *drive(machine.directory / "disk.qcow2"), *more]
-    guest = dataclasses.replace(guest, port=machine.start(arguments, guest.port))
+    command = [*guest.configuration.command(machine.directory / "disk.qcow2"), *more]
+    guest = dataclasses.replace(guest, port=machine.start(command, guest.port))
     remember(guest)
     if guest.pins:
         with monitor(machine.directory / "qmp.sock") as qemu:
@@ -170,10 +180,12 @@ def _run(guest: Guest, more: list[str], time_limit: float) -> Guest:
 def remember(guest: Guest) -> None:
     """Write down how a guest was brought up, for the commands to come."""
     record = {
-        "image": guest.kind.image,
-        "shape": str(guest.kind.shape),
-        "numbering": guest.kind.numbering,
-        "memory": guest.kind.memory,
+        "kind": guest.configuration.kind.name,
+        "suite": guest.configuration.suite,
+        "image": guest.configuration.image,
+        "shape": str(guest.configuration.shape),
+        "numbering": guest.configuration.numbering,
+        "memory": guest.configuration.memory,
         "pins": list(guest.pins),
         "port": guest.port,
     }
@@ -183,7 +195,7 @@ def remember(guest: Guest) -> None:
 def _pin(guest: Guest, qemu: Monitor) -> None:
     """Bind the host thread of each CPU to its host CPU; pins are given in the guest's own numbering."""
     vcpus = sorted(qemu.execute("query-cpus-fast"), key=lambda vcpu: vcpu["cpu-index"])
-    if guest.kind.numbering == "split":
+    if guest.configuration.numbering == "split":
         vcpus.sort(key=lambda vcpu: vcpu["props"]["thread-id"])
     for vcpu, host_cpu in zip(vcpus, guest.pins, strict=True):
         os.sched_setaffinity(vcpu["thread-id"], {host_cpu})

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from guest import Guest
 from image import image
 from login import ssh_options
+from rootfs import LOGIN_KEY
 
 
 def host_variables(guest: Guest, image_directory: pathlib.Path) -> dict[str, str | int]:
@@ -20,11 +21,12 @@ def host_variables(guest: Guest, image_directory: pathlib.Path) -> dict[str, str
         "ansible_host": "127.0.0.1",
         "ansible_port": guest.port,
         "ansible_user": "root",
-        "ansible_ssh_private_key_file": str(image_directory / "id_ed25519"),
+        "ansible_ssh_private_key_file": str(image_directory / LOGIN_KEY),
         "ansible_ssh_common_args": shlex.join(ssh_options(image_directory)),
         "ansible_python_interpreter": "/usr/bin/python3",
-        "lab_shape": str(guest.kind.shape),
-        "lab_numbering": guest.kind.numbering,
+        "lab_kind": guest.configuration.kind.name,
+        "lab_shape": str(guest.configuration.shape),
+        "lab_numbering": guest.configuration.numbering,
     }
 
 
@@ -33,5 +35,5 @@ def inventory(guests: Iterable[Guest]) -> str:
     lines = ["---", "lab:", "  hosts:"]
     for guest in guests:
         lines.append(f"    {guest.name}:")
-        lines.extend(f"      {name}: {json.dumps(value)}" for name, value in host_variables(guest, image(guest.kind.image)).items())
+        lines.extend(f"      {name}: {json.dumps(value)}" for name, value in host_variables(guest, image(guest.configuration.image)).items())
     return "\n".join(lines) + "\n"

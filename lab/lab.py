@@ -10,14 +10,17 @@ import pathlib
 import signal
 import sys
 
+import emulator
+import rootfs
 from common import STATE, LabError, need_packages, say, write_atomic
 from guest import Guest, check_name, cut, down, forward, load, reset, up
-from image import HOST_PACKAGES, SUITES, need_image
+from image import need_image
 from inventory import inventory
+from kinds.registry import DEFAULT, KINDS, kind_of
 from machine import machines
 from packages import install
 from shape import parse_pins, parse_shape
-from snapshot import NUMBERINGS, Kind
+from snapshot import Configuration
 
 
 def main(arguments: list[str]) -> int:
@@ -47,10 +50,16 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--shape", default="2x2x2", help="SOCKETSxCORESxTHREADS (default %(default)s)")
     command.add_argument(
         "--numbering",
-        choices=NUMBERINGS,
+        choices=sorted({numbering for kind in KINDS.values() for numbering in kind.numberings}),
         help="how CPUs are numbered: siblings side by side, or first threads first; default: as smt-adjacent and smt-split say, adjacent for other names",
     )
-    command.add_argument("--suite", choices=SUITES, default="bookworm", help="Debian suite (default %(default)s)")
+    command.add_argument(
+        "--kind",
+        choices=KINDS,
+        default=DEFAULT,
+        help="the kind of machine (default %(default)s): " + "; ".join(f"{kind.name}: {kind.title}" for kind in KINDS.values()),
+    )
+    command.add_argument("--suite", help="Debian suite; default: the first of those that the kind has")
     command.add_argument("--memory", type=int, metavar="MB", help="default: 640 MB and 16 MB a CPU")
     command.add_argument("--pin", metavar="LIST", help="the host CPU for each CPU of the guest, e.g. 0,0,1,1: those on one host CPU contend as siblings do")
     command.add_argument(
@@ -99,12 +108,14 @@ def bring_up(options: argparse.Namespace) -> None:
     if options.memory is not None and options.memory < 256:
         raise LabError(f"--memory {options.memory}: a guest needs 256 MB to boot")
     names = [check_name(name) for name in options.name or ["smt-adjacent", "smt-split"]]
-    need_packages(*HOST_PACKAGES)
-    image = need_image(options.suite)
-    guests = []
-    for name in names:
-        numbering = options.numbering or ("split" if name == "smt-split" else "adjacent")
-        guests.append(up(Guest(name, Kind(image, shape, numbering, options.memory or shape.memory), pins)))
+    kind = kind_of(options.kind)
+    suite = options.suite or kind.suites[0]
+    numberings = {name: options.numbering or ("split" if name == "smt-split" else "adjacent") for name in names}
+    kind.check(suite, shape, numberings.values())
+    need_packages(*emulator.HOST_PACKAGES, *rootfs.HOST_PACKAGES, *kind.host_packages)
+    image = need_image(kind, suite)
+    memory = options.memory or shape.memory
+    guests = [up(Guest(name, Configuration(kind, suite, image, shape, numberings[name], memory), pins)) for name in names]
     write_atomic(options.inventory, inventory(guests))
     say(f"inventory: {options.inventory}")
 
@@ -146,7 +157,7 @@ def show_status(_options: argparse.Namespace) -> None:
         guest = load(machine.directory.name)
         pid = machine.pid()
         state = f"up, process {pid}" if pid else "not running"
-        print(f"{machine.directory.name}: {state}" + (f", {guest.kind}, ssh port {guest.port}" if guest else ", being prepared"))
+        print(f"{machine.directory.name}: {state}" + (f", {guest.configuration}, ssh port {guest.port}" if guest else ", being prepared"))
 
 
 def show_console(options: argparse.Namespace) -> None:

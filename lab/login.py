@@ -10,8 +10,8 @@ import subprocess
 import time
 
 from common import LabError, last_lines
-from image import HOST_KEY_ALIAS
 from machine import Machine
+from rootfs import HOST_KEY_ALIAS, LOGIN_KEY
 
 # Seconds without a word on the console after which a guest that cannot be reached is taken to stand still. On a machine that four other guests kept busy a
 # whole boot took less.
@@ -64,7 +64,7 @@ class Login:
                     "-o",
                     "ConnectTimeout=10",
                     "-i",
-                    str(self.image_directory / "id_ed25519"),
+                    str(self.image_directory / LOGIN_KEY),
                     "-p",
                     str(self.port),
                     "root@127.0.0.1",

@@ -5,89 +5,20 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 import pathlib
 import re
 import select
 import shutil
 import signal
-import subprocess
-import tempfile
 import time
 
-from common import STATE, LabError, last_lines, run, say
+from common import STATE, LabError, last_lines, run
+from emulator import PROGRAM
 from qmp import Monitor, monitor
-from shape import Shape
 
-QEMU = "qemu-system-x86_64"
 SSH_PORT = 22
 GUESTS = STATE / "guests"
-
-# A disk whose boot sector writes 0x10 to the debug-exit port: QEMU then ends with (0x10 << 1) | 1. Firmware ignores smaller disks.
-BOOT_DISK = (bytes.fromhex("b010e6f4ebfe").ljust(510, b"\0") + b"\x55\xaa").ljust(1 << 20, b"\0")
-BOOT_SECTOR_RAN = 0x10 << 1 | 1
-
-
-@functools.cache
-def accelerator() -> str:
-    """``kvm`` where the processor's module is loaded and code really runs, else ``tcg``.
-
-    /dev/kvm can exist and open and still not run a stock kernel, so neither it nor the module alone is believed.
-    """
-    loaded = any(os.path.isdir(f"/sys/module/{module}") for module in ("kvm_intel", "kvm_amd"))
-    if loaded and trial_start("kvm"):
-        return "kvm"
-    say("software emulation: " + ("a trial start under KVM failed" if loaded else "neither kvm_intel nor kvm_amd is loaded"))
-    return "tcg"
-
-
-def trial_start(accel: str) -> bool:
-    """Whether firmware and a boot sector run to their end under this accelerator."""
-    with tempfile.NamedTemporaryFile() as disk:
-        disk.write(BOOT_DISK)
-        disk.flush()
-        command = [
-            QEMU,
-            "-machine",
-            "q35",
-            "-accel",
-            accel,
-            "-display",
-            "none",
-            "-nodefaults",
-            "-no-reboot",
-            "-device",
-            "isa-debug-exit,iobase=0xf4,iosize=1",
-            "-drive",
-            f"file={disk.name},format=raw,if=virtio,readonly=on",
-        ]
-        try:
-            return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False).returncode == BOOT_SECTOR_RAN
-        except (OSError, subprocess.TimeoutExpired):
-            return False
-
-
-def hardware(shape: Shape, memory: int) -> list[str]:
-    """The part of the command line that a snapshot depends on; memory in MB."""
-    # Under emulation "-cpu max" is an AMD processor, and those show no siblings without more ado; an Intel model does.
-    processor = ["-accel", "kvm", "-cpu", "host"] if accelerator() == "kvm" else ["-accel", "tcg,thread=multi", "-cpu", "Haswell-noTSX"]
-    return [
-        "-machine",
-        "q35",
-        *processor,
-        "-smp",
-        shape.smp,
-        "-m",
-        str(memory),
-        "-nodefaults",
-        "-display",
-        "none",
-        "-device",
-        "virtio-rng-pci",
-        "-device",
-        "virtio-net-pci,netdev=net,romfile=",
-    ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,22 +37,25 @@ class Machine:
         """Written by QEMU itself before it runs anything: nothing that interrupts us can lose a process."""
         return self.directory / "pid"
 
-    def start(self, arguments: list[str], port: int = 0) -> int:
+    def start(self, command: list[str], port: int = 0) -> int:
         """Start QEMU in the background and return the loopback port that leads to the guest's ssh; 0 takes a free one.
+
+        Args:
+            command: the program and the options that make the machine what it is.
+            port: the loopback port.
 
         Raises:
             LabError: QEMU did not start.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         self.console.unlink(missing_ok=True)
-        command = [
-            QEMU,
+        full = [
+            *command,
             "-name",
             self.directory.name,
             "-daemonize",
             "-pidfile",
             str(self.pidfile),
-            *arguments,
             # restrict: the guest reaches nothing, only forwarded ports reach it.
             "-netdev",
             f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:{SSH_PORT}",
@@ -133,7 +67,7 @@ class Machine:
             "qemu.log",
         ]
         # A terminal's Ctrl-C goes to its process group: a session of its own keeps QEMU out of it.
-        run(command, cwd=self.directory, start_new_session=True)
+        run(full, cwd=self.directory, start_new_session=True)
         with monitor(self.directory / "qmp.sock") as qemu:
             found = self._forwarded(qemu, SSH_PORT)
         if not found:
@@ -180,7 +114,7 @@ class Machine:
             arguments = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         except OSError:
             arguments = []
-        if os.fsencode(self.pidfile) in arguments and os.fsencode(QEMU) in os.path.basename(arguments[0]):
+        if os.fsencode(self.pidfile) in arguments and os.path.basename(arguments[0]).startswith(os.fsencode(PROGRAM)):
             return pid, descriptor
         os.close(descriptor)
         return None
@@ -231,6 +165,22 @@ class Machine:
             if time.monotonic() > deadline:
                 raise LabError(f"{self.directory.name} still runs after {timeout:.0f} s; its console's last lines:\n{self.last_words()}")
             time.sleep(0.2)
+
+    def run_once(self, command: list[str], last_word: str, timeout: float) -> None:
+        """Run a machine until it powers itself off, and remove it; what ran before in its directory is ended.
+
+        Raises:
+            LabError: it took longer than ``timeout`` seconds, or did not say its last word on the console.
+        """
+        self.stop()
+        try:
+            self.start(command)
+            self.wait(timeout)
+            if last_word not in self.console_text():
+                raise LabError(f"{self.directory.name} ended without the words {last_word!r}; the console's last lines:\n{self.last_words()}")
+        finally:
+            self.stop()
+            self.remove()
 
     def console_text(self) -> str:
         """What the serial console said, its last 64 kB."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 
+import newc
 from common import LabError
 
 LENGTH_OFFSET = 4
@@ -64,19 +65,6 @@ def _entries(table: bytes) -> list[bytes]:
 
 
 def early_initrd(table: bytes) -> bytes:
-    """Pack a table as ``kernel/firmware/acpi/apic.aml`` in an uncompressed newc archive, as the kernel looks for it."""
-    archive = bytearray()
-    for number, name in enumerate(("kernel", "kernel/firmware", "kernel/firmware/acpi"), start=1):
-        archive += _newc(number, name, 0o040755, b"")
-    archive += _newc(4, "kernel/firmware/acpi/apic.aml", 0o100644, table)
-    archive += _newc(0, "TRAILER!!!", 0, b"")
-    return bytes(archive)
-
-
-def _newc(inode: int, name: str, mode: int, content: bytes) -> bytes:
-    """One member of a newc archive: a header of thirteen hexadecimal numbers, then name and content, each padded to four bytes."""
-    encoded = name.encode("ascii") + b"\0"
-    links, owner, group, time, major, minor, check = 1, 0, 0, 0, 0, 0, 0
-    numbers = (inode, mode, owner, group, links, time, len(content), major, minor, 0, 0, len(encoded), check)
-    header = b"070701" + b"".join(b"%08X" % number for number in numbers) + encoded
-    return header + b"\0" * (-len(header) % 4) + content + b"\0" * (-len(content) % 4)
+    """Pack a table as ``kernel/firmware/acpi/apic.aml``, as the kernel looks for it at the head of its initrd."""
+    directories = [(name, newc.DIRECTORY, b"") for name in ("kernel", "kernel/firmware", "kernel/firmware/acpi")]
+    return newc.archive([*directories, ("kernel/firmware/acpi/apic.aml", newc.FILE, table)])

@@ -11,24 +11,23 @@ import os
 import pathlib
 import shutil
 
-import madt
 from common import LabError, locked, run, say, step
-from image import escaped, image
+from image import image
+from kinds.base import Kind
 from login import Login
-from machine import GUESTS, QEMU, Machine, hardware
+from machine import GUESTS, Machine
 from qmp import monitor
 from shape import Shape
 
 TAG = "up"
-NUMBERINGS = ("adjacent", "split")
-# In QEMU 7.2's emulation boots of trixie's kernel 6.12 die now and then in a double fault; of bookworm's 6.1 one in many stands still for ever.
-ATTEMPTS = {"trixie": 6, "bookworm": 3}
 
 
 @dataclasses.dataclass(frozen=True)
-class Kind:
+class Configuration:
     """What decides how a booted guest looks."""
 
+    kind: Kind
+    suite: str
     image: str
     shape: Shape
     numbering: str
@@ -39,50 +38,53 @@ class Kind:
         """Seconds within which it boots, also while something else keeps this machine busy."""
         return 480 + 15 * self.shape.cpus
 
+    @property
+    def hardware(self) -> list[str]:
+        """The part of the command line that a snapshot depends on."""
+        return [*self.kind.machine(self.shape, self.memory), *self.kind.beginning(image(self.image))]
+
+    def command(self, disk: pathlib.Path) -> list[str]:
+        """The command line of a machine with its own disk."""
+        return [*self.kind.emulator(self.suite).command, *self.hardware, *self.kind.drive(disk)]
+
     def __str__(self) -> str:
         return f"{self.image} {self.shape} {self.numbering} {self.memory} MB"
 
 
-def snapshot_key(kind: Kind, arguments: list[str], qemu_version: str) -> str:
+def snapshot_key(configuration: Configuration, hardware: list[str], qemu_version: str) -> str:
     """A short name that changes whenever a snapshot would be another one, or its memory image would no longer fit."""
-    made_by = [hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest() for path in (__file__, madt.__file__)]
-    made_of = [kind.image, str(kind.shape), kind.numbering, arguments, qemu_version, made_by]
+    made_by = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
+    made_of = [configuration.image, str(configuration.shape), configuration.numbering, hardware, qemu_version, made_by]
     return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:12]
 
 
-def drive(disk: pathlib.Path) -> list[str]:
-    """Arguments that give a machine its disk; what a crash of this machine would lose is no loss."""
-    return ["-drive", f"file={escaped(disk)},format=qcow2,if=virtio,cache=unsafe,discard=unmap"]
-
-
-def snapshot(kind: Kind) -> pathlib.Path:
+def snapshot(configuration: Configuration) -> pathlib.Path:
     """The disk that holds the booted guest, made first when it is not there.
 
     Raises:
         LabError: the guest did not come up, or does not show the siblings it should.
     """
-    version = run([QEMU, "--version"]).stdout.splitlines()[0]
-    base = image(kind.image)
+    base = image(configuration.image)
     if not base.exists():
         raise LabError(f"{base}, on which this guest was built, is gone: `lab.py up` builds what there has to be")
-    key = snapshot_key(kind, hardware(kind.shape, kind.memory), version)
+    key = snapshot_key(configuration, configuration.hardware, configuration.kind.emulator(configuration.suite).version)
     disk = base / "snapshots" / f"{key}.qcow2"
     if not disk.exists():
-        with locked(disk.with_suffix(".lock"), f"the snapshot of {kind}"):
+        with locked(disk.with_suffix(".lock"), f"the snapshot of {configuration}"):
             if not disk.exists():
-                with step(f"snapshot of {kind}, made once"):
-                    _make(kind, base, key, disk)
+                with step(f"snapshot of {configuration}, made once"):
+                    _make(configuration, base, key, disk)
     return disk
 
 
-def _make(kind: Kind, base: pathlib.Path, key: str, disk: pathlib.Path) -> None:
-    for left in range(ATTEMPTS[kind.image.partition("-")[0]] - 1, -1, -1):
+def _make(configuration: Configuration, base: pathlib.Path, key: str, disk: pathlib.Path) -> None:
+    for left in range(configuration.kind.attempts(configuration.suite) - 1, -1, -1):
         machine = Machine(GUESTS / f".snapshot-{key}")
         machine.stop()
         machine.remove()
         building = disk.with_suffix(".building")
         try:
-            _boot_and_save(kind, base, machine, building)
+            _boot_and_save(configuration, base, machine, building)
             os.rename(building, disk)
             return
         except LabError as error:
@@ -95,17 +97,17 @@ def _make(kind: Kind, base: pathlib.Path, key: str, disk: pathlib.Path) -> None:
             building.unlink(missing_ok=True)
 
 
-def _boot_and_save(kind: Kind, base: pathlib.Path, machine: Machine, disk: pathlib.Path) -> None:
+def _boot_and_save(configuration: Configuration, base: pathlib.Path, machine: Machine, disk: pathlib.Path) -> None:
     machine.directory.mkdir(parents=True)
     overlay(base, disk)
-    with step(f"{kind}: boot"):
-        login = Login(machine, base, machine.start([*hardware(kind.shape, kind.memory), *drive(disk)]))
-        boot = login.wait(kind.time_limit)
-    if kind.numbering == "split":
-        _renumber(kind, login, boot)
+    kind, time_limit = configuration.kind, configuration.time_limit
+    with step(f"{configuration}: boot"):
+        login = Login(machine, base, machine.start(configuration.command(disk)))
+        boot = login.wait(time_limit)
+    kind.prepare(login, boot, configuration.shape, configuration.numbering, time_limit)
     # Until the boot's last jobs are done a restored guest would still be busy with them; "degraded" is done, too.
-    login.run("systemctl is-system-running --wait || true", timeout=kind.time_limit)
-    _check_siblings(kind, login)
+    login.run("systemctl is-system-running --wait || true", timeout=time_limit)
+    check_siblings(configuration, login)
     login.run("sync")
     with monitor(machine.directory / "qmp.sock") as qemu:
         qemu.execute("stop")
@@ -125,22 +127,12 @@ def copy(disk: pathlib.Path, base: pathlib.Path, target: pathlib.Path) -> None:
     run(["qemu-img", "rebase", "-u", "-F", "raw", "-b", str(base / "disk.img"), str(target)])
 
 
-def _renumber(kind: Kind, login: Login, boot: str) -> None:
-    """Give the guest's kernel a MADT in split order by its initrd, and reboot it."""
-    with step(f"{kind}: MADT in split order, reboot"):
-        table = login.run("cat /sys/firmware/acpi/tables/APIC")
-        packed = madt.early_initrd(madt.split_numbering(table, kind.shape.threads))
-        login.run("cat >/boot/acpi.cpio && echo GRUB_EARLY_INITRD_LINUX_CUSTOM=acpi.cpio >/etc/default/grub.d/20-lab-madt.cfg", sent=packed)
-        login.run("update-grub && sync && systemctl --no-block reboot", timeout=kind.time_limit)
-        login.wait(kind.time_limit, but_not_boot=boot)
-
-
-def _check_siblings(kind: Kind, login: Login) -> None:
+def check_siblings(configuration: Configuration, login: Login) -> None:
     """A guest that lies about its shape is worth nothing: compare what its kernel shows with what was asked for."""
     shown = login.run("cat /sys/devices/system/cpu/cpu[0-9]*/topology/thread_siblings_list | sort -u").decode(errors="replace").split()
-    wanted = kind.shape.siblings(kind.numbering)
+    wanted = configuration.shape.siblings(configuration.numbering)
     if sorted(sorted(_numbers(text)) for text in shown) != wanted:
-        raise LabError(f"a guest of {kind} shows the siblings {' '.join(shown)}: not the shape that was asked for")
+        raise LabError(f"a guest of {configuration} shows the siblings {' '.join(shown)}: not the shape that was asked for")
 
 
 def _numbers(cpulist: str) -> list[int]:

@@ -136,6 +136,11 @@ ansible_facts:
         hypervisor:
           description: Name of the hypervisor, V(unknown) for one without a name, null on a machine of its own.
           type: str
+        ppc64_cpu:
+          description:
+            - What C(ppc64_cpu --smt) says, on POWER where it is installed, such as V(SMT=4) or V(SMT is off). Lines are separated by semicolons.
+            - It is shown beside C(control) and C(threads_per_core), which come from the kernel. Null elsewhere.
+          type: str
         methods:
           description:
             - C(runtime) and C(boot), the ways to change SMT now and at the next start. Each has C(chosen) (the one that would be taken, or null),

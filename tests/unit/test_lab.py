@@ -25,10 +25,14 @@ from hypothesis import given, strategies
 
 # The laboratory is a program beside the collection: its files find each other as they do under `python lab/lab.py`.
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "lab"))
-common, guest, image, inventory, lab, login, machine, madt, packages, shape, snapshot = (
+archives, base, common, direct, emulator, guest, image, inventory, lab, login, machine, madt, newc, packages, registry, rootfs, shape, snapshot = (
     importlib.import_module(name)
     for name in (
+        "archives",
+        "kinds.base",
         "common",
+        "kinds.direct",
+        "emulator",
         "guest",
         "image",
         "inventory",
@@ -36,7 +40,10 @@ common, guest, image, inventory, lab, login, machine, madt, packages, shape, sna
         "login",
         "machine",
         "madt",
+        "newc",
         "packages",
+        "kinds.registry",
+        "rootfs",
         "shape",
         "snapshot",
     )
@@ -184,26 +191,95 @@ def test_the_early_initrd_holds_the_table_where_the_kernel_looks(size):
 # Image and snapshot
 
 
+GRUB = registry.kind_of("grub")
+
+
+def configured(numbering="adjacent", key="grub-bookworm-1", threads=2):
+    """A configuration of a grub guest."""
+    return snapshot.Configuration(GRUB, "bookworm", key, shape.Shape(2, 2, threads), numbering, 768)
+
+
 @pytest.fixture(name="recipe")
-def a_recipe(tmp_path):
+def a_recipe(tmp_path, monkeypatch):
     """A copy of the recipe that a test may change."""
-    return pathlib.Path(shutil.copytree(image.RECIPE, tmp_path / "recipe"))
+    copied = pathlib.Path(shutil.copytree(common.RECIPE, tmp_path / "recipe"))
+    monkeypatch.setattr(base, "RECIPE", copied)
+    return copied
 
 
-def test_the_image_key_follows_what_the_image_is_made_of(recipe):
-    key = image.image_key("bookworm", recipe)
-    assert key == image.image_key("bookworm", recipe)
-    assert key != image.image_key("trixie", recipe)
-    for path in recipe.iterdir():
-        before = image.image_key("bookworm", recipe)
-        path.write_text(path.read_text(encoding="utf-8") + "\n", encoding="utf-8")
-        assert image.image_key("bookworm", recipe) != before, path.name
+@pytest.mark.parametrize("kind", registry.KINDS.values(), ids=registry.KINDS)
+def test_the_image_key_follows_what_the_image_is_made_of(recipe, kind):
+    key = kind.key("bookworm")
+    assert key == kind.key("bookworm") and key.startswith(f"{kind.image_name or kind.name}-bookworm-")
+    assert key != kind.key("trixie")
+    for folder in recipe.iterdir():
+        for path in folder.iterdir():
+            before = kind.key("bookworm")
+            path.write_text(path.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+            assert (kind.key("bookworm") != before) == (folder.name in ("common", kind.recipe)), path.name
 
 
-def test_the_package_list_holds_names_only():
-    names = image.packages(image.RECIPE.joinpath("packages").read_text(encoding="utf-8"))
-    assert {"grub-pc", "openssh-server", "sysbench"} <= set(names)
+def test_the_image_key_follows_the_code_of_its_kind():
+    names = {kind.name: {path.name for path in kind.sources()} for kind in registry.KINDS.values()}
+    assert {"grub.py", "x86.py", "base.py", "madt.py", "rootfs.py", "image.py", "install-grub.sh"} <= names["grub"]
+    assert {"power.py", "direct.py", "second-stage.sh"} <= names["power"] and "power.py" not in names["arm64"]
+
+
+def test_the_package_lists_hold_names_only():
+    names = rootfs.packages("common", "grub", "systemd-boot", "direct")
+    assert {"grub-pc", "openssh-server", "sysbench", "systemd-boot"} <= set(names)
     assert not [name for name in names if "#" in name or " " in name or "," in name]
+
+
+@pytest.mark.parametrize(
+    ("kind", "suite", "wanted", "numbering", "reason"),
+    [
+        ("power", "trixie", "1x2x4", "adjacent", "cannot have the suite trixie: choose from bookworm"),
+        ("power-bare", "bookworm", "1x2x8", "adjacent", "cannot have 8 threads a core: choose from 1, 2, 4"),
+        ("power", "bookworm", "1x2x3", "adjacent", "cannot have 3 threads a core"),
+        ("arm64", "bookworm", "1x2x2", "split", "cannot have the numbering split: choose from adjacent"),
+    ],
+)
+def test_what_a_kind_cannot_be_is_refused_by_its_name(kind, suite, wanted, numbering, reason):
+    with pytest.raises(common.LabError, match=f"a guest of kind {kind} {reason}"):
+        registry.kind_of(kind).check(suite, shape.parse_shape(wanted), [numbering])
+
+
+@pytest.mark.parametrize("kind", registry.KINDS.values(), ids=registry.KINDS)
+def test_a_kind_says_what_it_is(kind):
+    assert kind.title and kind.suites and kind.numberings[0] == "adjacent"
+    command = kind.machine(shape.Shape(1, 2, 2), 1024)
+    assert command[command.index("-smp") + 1] == "4,sockets=1,cores=2,threads=2" and "netdev=net" in " ".join(command)
+    assert ",," in " ".join(kind.drive(pathlib.Path("/a,b/disk.qcow2")))
+
+
+def test_a_kind_can_have_the_image_of_another_one():
+    assert registry.kind_of("power-bare").key("bookworm") == registry.kind_of("power").key("bookworm")
+
+
+def test_a_kind_that_is_none_is_refused_with_those_that_are():
+    with pytest.raises(common.LabError, match="choose from grub, systemd-boot, power, power-bare, arm64"):
+        registry.kind_of("mips")
+
+
+def test_modules_come_after_those_that_they_need(tmp_path, monkeypatch):
+    modules = tmp_path / "lib" / "modules" / "6.12"
+    modules.mkdir(parents=True)
+    (modules / "modules.dep").write_text(
+        "kernel/fs/ext4/ext4.ko.xz: kernel/lib/crc16.ko.xz kernel/fs/mbcache.ko.xz kernel/fs/jbd2/jbd2.ko.xz\nkernel/lib/crc16.ko.xz:\n"
+        "kernel/drivers/char/hw_random/virtio-rng.ko.xz:\nkernel/other.ko.xz: kernel/lib/crc16.ko.xz\n",
+        encoding="ascii",
+    )
+    asked = []
+    monkeypatch.setattr(direct, "run", asked.append)
+    assert [str(path.relative_to(modules / "kernel")) for path in direct.in_order(modules)] == [
+        "fs/jbd2/jbd2.ko.xz",
+        "fs/mbcache.ko.xz",
+        "lib/crc16.ko.xz",
+        "fs/ext4/ext4.ko.xz",
+        "drivers/char/hw_random/virtio-rng.ko.xz",
+    ]
+    assert asked == [["depmod", "--basedir", str(tmp_path), "6.12"]]
 
 
 def test_sources_come_from_this_machines_debian_and_no_other_archive():
@@ -212,10 +288,22 @@ def test_sources_come_from_this_machines_debian_and_no_other_archive():
         "http://mirror.example/debian-security/ bookworm-security main\nhttps://vendor.example/apt bookworm-pgdg main\n"
         "https://vendor.example/apt nodistro main\nnonsense\n"
     )
-    assert image.suite_sources(targets, "bookworm", "trixie") == (
+    assert archives.suite_sources(targets, "bookworm", "trixie") == (
         "deb http://mirror.example/debian/ trixie main\ndeb http://mirror.example/debian-security/ trixie-security main\n"
     )
-    assert image.suite_sources(targets, "noble", "bookworm") == ""
+    assert archives.suite_sources(targets, "noble", "bookworm") == ""
+    assert archives.suite_sources(targets, "bookworm", "bookworm-backports") == (
+        "deb http://mirror.example/debian/ bookworm main\ndeb http://mirror.example/debian/ bookworm-backports main\n"
+        "deb http://mirror.example/debian-security/ bookworm-security main\n"
+    )
+
+
+def test_a_tool_that_takes_one_archive_gets_the_one_of_the_suite(monkeypatch):
+    monkeypatch.setattr(archives, "machine_sources", lambda suite: f"deb http://s.example/ {suite}-security main\ndeb http://m.example/ {suite} main\n")
+    assert archives.first_archive("trixie") == "http://m.example/"
+    monkeypatch.setattr(archives, "machine_sources", lambda suite: "")
+    with pytest.raises(common.LabError, match="made on a Debian"):
+        archives.first_archive("trixie")
 
 
 def test_only_options_that_reach_an_archive_go_into_the_build():
@@ -223,17 +311,13 @@ def test_only_options_that_reach_an_archive_go_into_the_build():
         'Acquire::Languages "none";\nAcquire::http::Proxy "http://proxy.example:3128";\nAcquire::https "";\nAcquire::Check-Valid-Until "false";\n'
         'Acquire::IndexTargets::deb::Packages::ShortDescription "Packages";\nDPkg::Post-Invoke:: "rm -f /x";\n'
     )
-    assert image.apt_options(dump) == 'Acquire::http::Proxy "http://proxy.example:3128";\nAcquire::Check-Valid-Until "false";\n'
+    assert archives.apt_options(dump) == 'Acquire::http::Proxy "http://proxy.example:3128";\nAcquire::Check-Valid-Until "false";\n'
 
 
 def test_a_snapshot_key_follows_everything_its_memory_depends_on():
-    kinds = [
-        snapshot.Kind("a", shape.Shape(2, 2, 2), "split", 768),
-        snapshot.Kind("b", shape.Shape(2, 2, 2), "split", 768),
-        snapshot.Kind("a", shape.Shape(2, 2, 2), "adjacent", 768),
-    ]
-    keys = [snapshot.snapshot_key(kind, ["-m", "768"], "7.2") for kind in kinds]
-    keys += [snapshot.snapshot_key(kinds[0], ["-m", "900"], "7.2"), snapshot.snapshot_key(kinds[0], ["-m", "768"], "7.3")]
+    configurations = [configured("split"), configured("split", "grub-bookworm-2"), configured(), configured(threads=4)]
+    keys = [snapshot.snapshot_key(one, ["-m", "768"], "7.2") for one in configurations]
+    keys += [snapshot.snapshot_key(configurations[0], ["-m", "900"], "7.2"), snapshot.snapshot_key(configurations[0], ["-m", "768"], "7.3")]
     assert len(set(keys)) == len(keys)
 
 
@@ -268,7 +352,7 @@ def a_process(tmp_path):
 def test_a_machine_is_found_and_ended_by_its_pid_file(guests, process):
     one = machine.Machine(guests / "one")
     one.directory.mkdir(parents=True)
-    running = process(machine.QEMU, str(one.pidfile))
+    running = process("qemu-system-x86_64", str(one.pidfile))
     one.pidfile.write_text(f"{running.pid}\n", encoding="ascii")
     assert one.pid() == running.pid
     assert one.stop() is True
@@ -281,7 +365,7 @@ def test_a_machine_is_found_and_ended_by_its_pid_file(guests, process):
 def test_a_guest_that_stands_still_is_given_up_before_one_that_only_takes_long(guests, process, monkeypatch, talks, silence, timeout, reason):
     one = machine.Machine(guests / "one")
     one.directory.mkdir(parents=True)
-    one.pidfile.write_text(f"{process(machine.QEMU, str(one.pidfile)).pid}\n", encoding="ascii")
+    one.pidfile.write_text(f"{process('qemu-system-x86_64', str(one.pidfile)).pid}\n", encoding="ascii")
     one.console.write_text("a boot\n", encoding="ascii")
 
     def no_answer(_login, command, timeout):
@@ -308,20 +392,20 @@ def test_a_boot_that_stands_still_is_tried_again(guests, monkeypatch):
 
     monkeypatch.setattr(snapshot, "GUESTS", guests)
     monkeypatch.setattr(snapshot, "_boot_and_save", boot)
-    monkeypatch.setattr(snapshot, "run", lambda command: subprocess.CompletedProcess(command, 0, "QEMU 7.2\n"))
-    monkeypatch.setattr(snapshot, "hardware", lambda shape, memory: [])
+    monkeypatch.setattr(type(GRUB), "emulator", lambda self, suite: types.SimpleNamespace(version="QEMU 7.2"))
+    monkeypatch.setattr(type(GRUB), "machine", lambda self, of, memory: [])
     monkeypatch.setattr(snapshot, "image", lambda key: guests / key)
-    (guests / "bookworm-1" / "snapshots").mkdir(parents=True)
-    made = snapshot.snapshot(snapshot.Kind("bookworm-1", shape.Shape(2, 2, 2), "adjacent", 768))
+    (guests / "grub-bookworm-1" / "snapshots").mkdir(parents=True)
+    made = snapshot.snapshot(configured())
     assert made.read_text(encoding="ascii") == "booted" and len(booted) == 3 and not booted[0].exists()
     booted.clear()
+    monkeypatch.setattr(type(GRUB), "attempts", lambda self, suite: 2)
     with pytest.raises(common.LabError, match="stands still"):
-        monkeypatch.setattr(snapshot, "ATTEMPTS", {"bookworm": 2})
-        snapshot.snapshot(snapshot.Kind("bookworm-1", shape.Shape(2, 2, 2), "split", 768))
+        snapshot.snapshot(configured("split"))
     assert len(booted) == 2
 
 
-@pytest.mark.parametrize(("name", "its_pid_file"), [("an-editor", "one/pid"), (machine.QEMU, "another/pid")])
+@pytest.mark.parametrize(("name", "its_pid_file"), [("an-editor", "one/pid"), ("qemu-system-x86_64", "another/pid")])
 def test_a_process_that_got_the_id_of_a_machine_since_is_left_alone(guests, process, name, its_pid_file):
     one = machine.Machine(guests / "one")
     one.directory.mkdir(parents=True)
@@ -348,7 +432,7 @@ def test_a_name_that_is_no_host_name_is_refused(name):
 
 
 def test_a_guest_is_remembered_as_it_was_brought_up(guests):
-    one = guest.Guest("one", snapshot.Kind("bookworm-1", shape.Shape(1, 2, 2), "split", 700), (0, 0, 1, 1), 4711)
+    one = guest.Guest("one", configured("split"), (0, 0, 1, 1), 4711)
     assert guest.load("one") is None
     guest.remember(one)
     assert guest.load("one") == one
@@ -362,8 +446,9 @@ def test_a_guest_is_remembered_as_it_was_brought_up(guests):
         "[]",
         "{}",
         "null",
-        json.dumps({"image": "i", "shape": 7, "numbering": "split", "memory": 1, "pins": [], "port": 1}),
-        json.dumps({"image": "i", "shape": "x", "numbering": "split", "memory": 1, "pins": [], "port": 1}),
+        json.dumps({"kind": "grub", "suite": "bookworm", "image": "i", "shape": 7, "numbering": "split", "memory": 1, "pins": [], "port": 1}),
+        json.dumps({"kind": "grub", "suite": "bookworm", "image": "i", "shape": "x", "numbering": "split", "memory": 1, "pins": [], "port": 1}),
+        json.dumps({"kind": "mips", "suite": "bookworm", "image": "i", "shape": "2x2x2", "numbering": "split", "memory": 1, "pins": [], "port": 1}),
     ],
 )
 def test_a_damaged_record_names_its_file_and_the_way_out(guests, record):
@@ -375,13 +460,13 @@ def test_a_damaged_record_names_its_file_and_the_way_out(guests, record):
 
 def test_the_inventory_is_yaml_that_says_how_to_reach_each_guest(monkeypatch):
     monkeypatch.setattr(image, "CACHE", pathlib.Path('/a b/"c": {{ d }}'))
-    kind = snapshot.Kind("bookworm-1", shape.Shape(2, 2, 2), "split", 768)
-    hosts = yaml.safe_load(inventory.inventory([guest.Guest("one", kind, (), 4711), guest.Guest("two", kind, (), 4712)]))["lab"]["hosts"]
+    one = configured("split")
+    hosts = yaml.safe_load(inventory.inventory([guest.Guest("one", one, (), 4711), guest.Guest("two", one, (), 4712)]))["lab"]["hosts"]
     assert {name: variables["ansible_port"] for name, variables in hosts.items()} == {"one": 4711, "two": 4712}
     assert hosts["one"]["ansible_host"] == "127.0.0.1"
-    assert hosts["one"]["lab_shape"] == "2x2x2" and hosts["one"]["lab_numbering"] == "split"
-    assert hosts["one"]["ansible_ssh_private_key_file"] == str(image.CACHE / "bookworm-1" / "id_ed25519")
-    assert shlex.split(hosts["one"]["ansible_ssh_common_args"]) == login.ssh_options(image.CACHE / "bookworm-1")
+    assert hosts["one"]["lab_kind"] == "grub" and hosts["one"]["lab_shape"] == "2x2x2" and hosts["one"]["lab_numbering"] == "split"
+    assert hosts["one"]["ansible_ssh_private_key_file"] == str(image.CACHE / "grub-bookworm-1" / "id_ed25519")
+    assert shlex.split(hosts["one"]["ansible_ssh_common_args"]) == login.ssh_options(image.CACHE / "grub-bookworm-1")
 
 
 def test_one_run_at_a_time_holds_a_lock(tmp_path):
@@ -423,6 +508,8 @@ def test_a_tool_that_fails_is_named_with_its_last_lines():
     "arguments",
     [
         ["up", "--shape", "2x2"],
+        ["up", "--kind", "power", "--suite", "trixie"],
+        ["up", "--kind", "arm64", "--numbering", "split"],
         ["up", "--name", "../x"],
         ["up", "--pin", "0"],
         ["up", "--memory", "12"],
@@ -486,7 +573,7 @@ def a_guest(monkeypatch, tmp_path):
     """A guest, and what apt is asked for; the second time it fetches a package."""
     login_of_guest, asked = Login(), []
 
-    def run(command, **_options):
+    def run(command, cwd=None):
         if command[0] == "apt-config":
             return types.SimpleNamespace(stdout="")
         configuration = pathlib.Path(command[1].partition("=")[2])
@@ -495,21 +582,20 @@ def a_guest(monkeypatch, tmp_path):
         if command[-1] != "update" and len(asked) == 1:
             raise common.LabError("no lists")
         if command[-1] != "update":
-            (configuration.parent / "archives" / "nginx-light_1_amd64.deb").write_bytes(b"a package")
+            (cwd / "nginx-light_1_amd64.deb").write_bytes(b"a package")
         return types.SimpleNamespace(stdout="")
 
-    monkeypatch.setattr(packages, "run", run)
-    monkeypatch.setattr(packages, "CACHE", tmp_path)
-    monkeypatch.setattr(packages, "machine_sources", lambda suite: f"deb http://mirror.example/debian/ {suite} main\n")
-    kind = types.SimpleNamespace(image="bookworm-0123")
-    return types.SimpleNamespace(name="g", kind=kind, login=login_of_guest), asked
+    monkeypatch.setattr(archives, "run", run)
+    monkeypatch.setattr(archives, "CACHE", tmp_path)
+    monkeypatch.setattr(archives, "machine_sources", lambda suite: f"deb http://mirror.example/debian/ {suite} main\n")
+    return types.SimpleNamespace(name="g", configuration=configured(), login=login_of_guest), asked
 
 
 def test_packages_are_fetched_here_and_unpacked_there(of_guest):
     one, asked = of_guest
     packages.install(one, ["nginx-light"])
     fetch = ["apt-get", "--quiet", "--yes", "--no-install-recommends", "--download-only", "install", "nginx-light"]
-    assert asked == [fetch, ["apt-get", "--quiet", "--yes", "update"], fetch]
+    assert asked == [fetch, ["apt-get", "--quiet", "update"], fetch]
     command, sent = one.login.sent[-1]
     assert "dpkg -i" in command
     with tarfile.open(fileobj=io.BytesIO(sent)) as archive:

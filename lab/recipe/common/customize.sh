@@ -4,9 +4,7 @@ set -eu
 
 echo lab >/etc/hostname
 printf '127.0.0.1 localhost\n127.0.1.1 lab\n' >/etc/hosts
-echo '/dev/vda1 / ext4 errors=remount-ro 0 1' >/etc/fstab
-# Each machine that boots from this image makes its own.
-: >/etc/machine-id
+echo 'LABEL=root / ext4 errors=remount-ro 0 1' >/etc/fstab
 
 # The address is the one to which QEMU's user network forwards; nothing to wait for, nothing to resolve.
 cat >/etc/systemd/network/lab.network <<'NETWORK'
@@ -29,23 +27,6 @@ echo 'UseDNS no' >/etc/ssh/sshd_config.d/lab.conf
 
 # A guest is quiet until it is asked: no timers, no database that runs by itself.
 systemctl mask --quiet apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service fstrim.timer
-systemctl disable --quiet postgresql
-
-# A small initrd: emulated processors unpack it slowly.
-sed -i 's/^MODULES=.*/MODULES=list/' /etc/initramfs-tools/initramfs.conf
-printf 'virtio_pci\nvirtio_blk\next4\n' >>/etc/initramfs-tools/modules
-update-initramfs -u
-
-# The administrator's /etc/default/grub stays as Debian ships it.
-mkdir -p /etc/default/grub.d
-cat >/etc/default/grub.d/10-lab.cfg <<'GRUB'
-GRUB_TIMEOUT=0
-GRUB_RECORDFAIL_TIMEOUT=0
-GRUB_TERMINAL=serial
-GRUB_DISABLE_OS_PROBER=true
-GRUB_CMDLINE_LINUX_DEFAULT=""
-GRUB_CMDLINE_LINUX="console=ttyS0"
-GRUB
 
 # Where packages come from is a matter of the machine that built this.
 rm -f /etc/apt/apt.conf.d/99mmdebstrap /etc/apt/sources.list.d/*

@@ -62,7 +62,7 @@ def find_loader(fs: host_files.HostFs) -> DetectedLoader:
     findings = [(loader, finding) for loader, finding in ((loader, loader.find(fs)) for loader in registry.LOADERS) if finding is not None]
     if findings:
         loader, finding = max(findings, key=lambda pair: pair[1].evidence)
-        return DetectedLoader(loader, finding.tool)
+        return DetectedLoader(loader, finding.tool) if finding.blocked_by is None else DetectedLoader(None, blocked_by=finding.blocked_by)
     found = next((f"{fs.path(path)} was found: {what}" for path, what in _OTHER_LOADERS if fs.status(path) is not None), None)
     titles = [loader.title for loader in registry.LOADERS]
     return DetectedLoader(

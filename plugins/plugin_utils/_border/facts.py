@@ -127,6 +127,7 @@ _SMT = schema.whole(
     ),
     vulnerabilities=VULNERABILITIES,
     hypervisor=schema.or_null(schema.text(100)),
+    ppc64_cpu=schema.or_null(schema.text(4000, r"^SMT[A-Za-z0-9=:,; *-]*$")),
     methods=schema.whole(
         runtime=schema.about(_METHODS, "Methods that change SMT now."), boot=schema.about(_METHODS, "Methods that change it from the next boot on.")
     ),
@@ -137,7 +138,7 @@ _SMT = schema.whole(
 )
 
 # Facts that results of earlier versions of the collection do not have.
-_LATER = ("online_before",)
+_LATER = ("online_before", "ppc64_cpu")
 
 # Such as C(text) and V(text).
 _MARKUP = re.compile(r"\b[A-Z]\(([^)]*)\)")

@@ -8,6 +8,7 @@ import importlib
 import inspect
 import itertools
 import pathlib
+import re
 
 import boot_maker
 import pytest
@@ -103,6 +104,22 @@ ORDER = ("systemd_boot", "grubby", "grub_suse", "grub_debian", "leftover of syst
 @pytest.mark.parametrize("names", [names for size in (1, 2, 3, 4) for names in itertools.combinations(ORDER, size)])
 def test_of_several_loaders_the_one_with_the_highest_evidence_is_used(tmp_path, names):
     assert install(tmp_path, names).name == ("systemd_boot" if names[0] == ORDER[-1] else names[0])
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        (None, "none of .*/boot/efi/loader/entries has an entry of it: mount the EFI system partition"),
+        ("boot/efi/EFI/Linux/debian.efi", r"boot/efi/EFI/Linux contains unified kernel images \(debian.efi\)"),
+    ],
+)
+def test_what_systemd_boot_started_is_not_left_to_another_loader(tmp_path, path, reason):
+    boot_maker.grub_tree(tmp_path)
+    boot_maker.write(tmp_path, LOADER_INFO, "\6\0\0\0" + "\0".join("systemd-boot 252"))
+    if path is not None:
+        boot_maker.write(tmp_path, path, "")
+    found = detection.find_loader(host_files.HostFs(str(tmp_path)))
+    assert found.name == detection.NONE and re.search(reason, found.blocked_by)
 
 
 @pytest.mark.parametrize("cfg", boot_entries.GRUB_CFGS)

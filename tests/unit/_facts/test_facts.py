@@ -53,6 +53,7 @@ def test_all_documented_keys_exist(tmp_path):
         "boot",
         "vulnerabilities",
         "hypervisor",
+        "ppc64_cpu",
         "methods",
         "hardware_class",
         "online_before",

@@ -105,10 +105,12 @@ class Finding(t.NamedTuple):
     Attributes:
         evidence: how it was found.
         tool: path, below the sysroot, of the program or the directory that its backend uses.
+        blocked_by: why its configuration cannot be changed, with the way out; None when it can.
     """
 
     evidence: Evidence
     tool: str
+    blocked_by: "str | None" = None
 
 
 class Loader(t.NamedTuple):

@@ -32,14 +32,9 @@ class SystemdBoot:
 
     def entries(self) -> "list[boot_entries.Entry]":
         """Return the entries of type 1. Unified kernel images are refused, because their arguments are embedded in them."""
-        images = self._directory.replace("loader/entries", "EFI/Linux")
-        unified = [name for name in self._fs.names(images) if name.endswith(".efi")]
+        unified = _unified(self._fs, self._directory)
         if unified:
-            raise BootLoaderError(
-                "{} contains unified kernel images ({}), in which the arguments are embedded: set the argument where the images are built".format(
-                    self._fs.path(images), ", ".join(unified[:3])
-                )
-            )
+            raise BootLoaderError(unified)
         return [entry for dummy, entry in boot_entries.read_bls(self._fs)]
 
     def found(self, desired: boot_arguments.DesiredArguments) -> "list[loader_base.FoundArgument]":
@@ -104,13 +99,28 @@ def _rewritten(path: str, text: str, desired: boot_arguments.DesiredArguments) -
     return _OPTIONS.sub(lambda match: match.group(1) + boot_arguments.rewritten_text(match.group(2), next(desired_lines)), text)
 
 
+def _unified(fs: host_files.HostFs, directory: str) -> "str | None":
+    """Return why unified kernel images beside a directory of entries cannot be changed; None without any."""
+    images = directory.replace("loader/entries", "EFI/Linux")
+    names = [name for name in fs.names(images) if name.endswith(".efi")]
+    if not names:
+        return None
+    where = f"{fs.path(images)} contains unified kernel images ({', '.join(names[:3])})"
+    return f"{where}, in which the arguments are embedded: set the argument where the images are built"
+
+
 def _find(fs: host_files.HostFs) -> "loader_base.Finding | None":
     directory = boot_entries.bls_directory(fs)
-    if directory is None:
-        return None
     # When several boot loaders are installed, this firmware variable names the one that started the system.
     if "systemd-boot" in (fs.head(_LOADER_INFO, 256) or "").replace("\0", ""):
+        if directory is None:
+            places = ", ".join(fs.path(path) for path in boot_entries.BLS_DIRECTORIES)
+            missing = f"systemd-boot started this system, and none of {places} has an entry of it: mount the EFI system partition, at /boot/efi for example"
+            unified = next(filter(None, (_unified(fs, path) for path in boot_entries.BLS_DIRECTORIES)), None)
+            return loader_base.Finding(loader_base.Evidence.FIRMWARE, "", unified or missing)
         return loader_base.Finding(loader_base.Evidence.FIRMWARE, directory)
+    if directory is None:
+        return None
     if loader_base.first_existing(fs, boot_entries.GRUB_CFGS) is None and fs.status(boot_entries.KERNEL_CMDLINE) is not None:
         return loader_base.Finding(loader_base.Evidence.ONLY_ONE, directory)
     return None

@@ -1,0 +1,120 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the kinds share that have no boot loader: QEMU starts a kernel of Debian's with a small initrd, and the root file system is made in the first boot.
+
+An architecture that this machine cannot run is unpacked here and configured there, by both stages of debootstrap.
+"""
+
+from __future__ import annotations
+
+import lzma
+import pathlib
+import re
+import tempfile
+from typing import ClassVar
+
+import archives
+import newc
+from common import RECIPE, LabError, run, step
+from emulator import Emulator, newer
+from kinds.base import Kind
+from machine import GUESTS, Machine
+from rootfs import GIVEN, as_root, empty_disk, packages, quoted, unpack_to_disk
+from shape import Shape
+
+# What the initrd loads, with what these need, as far as the kernel has it as modules.
+MODULES = ("virtio_pci", "virtio_blk", "ext4", "crc32c_generic", "virtio_net", "virtio_rng")
+# Configuring two hundred packages takes minutes on an emulated processor.
+FIRST_BOOT_SECONDS = 3600
+
+
+class Direct(Kind):
+    """A guest whose kernel is on QEMU's command line.
+
+    Attributes:
+        architecture: as QEMU names it.
+        kernel_package: the meta package of the kernel, from the backports of the suite.
+        console: the serial console, as the kernel names it.
+    """
+
+    architecture: ClassVar[str]
+    kernel_package: ClassVar[str]
+    console: ClassVar[str]
+    recipe = "direct"
+    host_packages = ("kmod",)
+
+    def emulator(self, suite: str) -> Emulator:
+        del suite
+        return newer(self.architecture)
+
+    def beginning(self, image: pathlib.Path) -> list[str]:
+        return ["-kernel", str(image / "kernel"), "-initrd", str(image / "initrd"), "-append", f"console={self.console}"]
+
+    def build(self, suite: str, work: pathlib.Path) -> None:
+        with step(f"kernel and initrd for {self.debian_architecture}"), tempfile.TemporaryDirectory(dir=work) as unpacked:
+            self._make_initrd(suite, work, pathlib.Path(unpacked))
+        with step(f"root file system of {suite} for {self.debian_architecture} by debootstrap"):
+            empty_disk(work)
+            wanted = ",".join([*packages("common", self.recipe), *self.packages])
+            given = quoted(*(work / name for name in GIVEN), RECIPE / "common" / "customize.sh", RECIPE / self.recipe / "second-stage.sh")
+            as_root(
+                f"debootstrap --foreign --arch={self.debian_architecture} --variant=minbase --include={wanted} {suite} root {archives.first_archive(suite)}\n"
+                f"mkdir root/root/lab; cp {given} root/root/lab; {unpack_to_disk(0, 'root')}",
+                work,
+            )
+        with step("second stage of debootstrap, by one boot of the disk"):
+            self._second_stage(suite, work)
+
+    def _second_stage(self, suite: str, work: pathlib.Path) -> None:
+        beginning = self.beginning(work)
+        beginning[-1] += " lab.init=/root/lab/second-stage.sh"
+        hardware = self.machine(Shape(1, 2, 1), 1024)
+        Machine(GUESTS / f".image-{work.name}").run_once(
+            [*self.emulator(suite).command, *hardware, "-no-reboot", *self.drive(work / "disk.img", "raw"), *beginning],
+            "lab: the second stage is done",
+            timeout=FIRST_BOOT_SECONDS,
+        )
+
+    def _make_initrd(self, suite: str, work: pathlib.Path, unpacked: pathlib.Path) -> None:
+        """Unpack the kernel and busybox, and pack an initrd that loads modules and goes over to the disk."""
+        meta = self._fetched(suite, [self.kernel_package], unpacked / "meta")[0]
+        name = re.search(r"linux-image-[0-9][\w.+-]*", run(["dpkg-deb", "--field", str(meta), "Depends"]).stdout)
+        if not name:
+            raise LabError(f"{meta.name} does not say which kernel it stands for")
+        for package in self._fetched(suite, [name.group(), "busybox-static"], unpacked / "packages"):
+            run(["dpkg-deb", "--extract", str(package), str(unpacked)])
+        run(["mv", str(next((unpacked / "boot").glob("vmlinu[xz]-*"))), str(work / "kernel")])
+        modules = next((unpacked / "lib" / "modules").iterdir())
+        (work / "initrd").write_bytes(self._initrd(modules, next(path for path in unpacked.glob("**/bin/busybox"))))
+
+    def _fetched(self, suite: str, names: list[str], target: pathlib.Path) -> list[pathlib.Path]:
+        return archives.single(f"{suite}-backports", self.debian_architecture, names, target)
+
+    @staticmethod
+    def _initrd(modules: pathlib.Path, busybox: pathlib.Path) -> bytes:
+        files = in_order(modules)
+        load = "".join(f"/busybox insmod /modules/{path.name.removesuffix('.xz')}\n" for path in files)
+        init = (RECIPE / "direct" / "init.sh").read_text(encoding="utf-8").replace("@LOAD@\n", load)
+        members = [(name, newc.DIRECTORY, b"") for name in ("dev", "modules", "proc", "root", "sys")]
+        members += [("busybox", newc.PROGRAM, busybox.read_bytes()), ("init", newc.PROGRAM, init.encode("ascii"))]
+        for path in files:
+            content = path.read_bytes()
+            members.append((f"modules/{path.name.removesuffix('.xz')}", newc.FILE, lzma.decompress(content) if path.suffix == ".xz" else content))
+        return newc.archive(members)
+
+
+def in_order(modules: pathlib.Path) -> list[pathlib.Path]:
+    """The files of :data:`MODULES` below lib/modules/VERSION, each after those that it needs; what is built in has none."""
+    # .../lib/modules/VERSION
+    run(["depmod", "--basedir", str(modules.parents[2]), modules.name])
+    needs = {}
+    for line in (modules / "modules.dep").read_text(encoding="ascii").splitlines():
+        name, _colon, those = line.partition(":")
+        needs[name] = those.split()
+    by_name = {pathlib.PurePath(path).name.partition(".")[0].replace("-", "_"): path for path in needs}
+    ordered: dict[str, None] = {}
+    for name in MODULES:
+        if name in by_name:
+            # modules.dep has what is needed first at the end.
+            ordered.update(dict.fromkeys([*reversed(needs[by_name[name]]), by_name[name]]))
+    return [modules / path for path in ordered]
