@@ -105,16 +105,16 @@ def bring_up(options: argparse.Namespace) -> None:
     """The command ``up``."""
     shape = parse_shape(options.shape)
     pins = tuple(parse_pins(options.pin, shape, os.sched_getaffinity(0))) if options.pin else ()
-    if options.memory is not None and options.memory < 256:
-        raise LabError(f"--memory {options.memory}: a guest needs 256 MB to boot")
     names = [check_name(name) for name in options.name or ["smt-adjacent", "smt-split"]]
     kind = kind_of(options.kind)
+    if options.memory is not None and options.memory < kind.least_memory:
+        raise LabError(f"--memory {options.memory}: a guest of kind {kind.name} needs {kind.least_memory} MB to boot")
     suite = options.suite or kind.suites[0]
     numberings = {name: options.numbering or ("split" if name == "smt-split" else "adjacent") for name in names}
     kind.check(suite, shape, numberings.values())
     need_packages(*emulator.HOST_PACKAGES, *rootfs.HOST_PACKAGES, *kind.host_packages)
     image = need_image(kind, suite)
-    memory = options.memory or shape.memory
+    memory = options.memory or max(shape.memory, kind.least_memory)
     guests = [up(Guest(name, Configuration(kind, suite, image, shape, numberings[name], memory), pins)) for name in names]
     write_atomic(options.inventory, inventory(guests))
     say(f"inventory: {options.inventory}")

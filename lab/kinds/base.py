@@ -10,10 +10,10 @@ import pathlib
 from collections.abc import Iterable
 from typing import ClassVar
 
+import rootfs
 from common import RECIPE, LabError
 from emulator import Emulator
 from login import Login
-from rootfs import escaped
 from shape import Shape
 
 # What each machine has. restrict: the guest reaches nothing, only forwarded ports reach it; the port is added when it is started.
@@ -31,9 +31,11 @@ class Kind(abc.ABC):
         numberings: the ways in which its CPUs can be numbered, the default first.
         debian_architecture: as Debian's packages name it.
         host_packages: Debian packages that this machine needs for it, beside those of all kinds.
+        kernel_package: the meta package of a kernel that QEMU starts; empty where the disk has its own.
         packages: Debian packages beside those of the recipe.
         recipe: the folder of lab/recipe with its part of the image.
         threads: the numbers of threads a core that it can have; empty for any.
+        least_memory: MB without which it does not start.
         snapshots: whether a booted guest can be saved and loaded; where not, each start is a boot.
     """
 
@@ -44,9 +46,11 @@ class Kind(abc.ABC):
     numberings: ClassVar[tuple[str, ...]] = ("adjacent",)
     debian_architecture: ClassVar[str] = "amd64"
     host_packages: ClassVar[tuple[str, ...]] = ()
+    kernel_package: ClassVar[str] = ""
     packages: ClassVar[tuple[str, ...]] = ()
     recipe: ClassVar[str]
     threads: ClassVar[tuple[int, ...]] = ()
+    least_memory: ClassVar[int] = 256
     snapshots: ClassVar[bool] = True
 
     @abc.abstractmethod
@@ -68,7 +72,7 @@ class Kind(abc.ABC):
 
     def drive(self, disk: pathlib.Path, form: str = "qcow2") -> list[str]:
         """Arguments that give the machine its disk; what a crash of this machine would lose is no loss."""
-        return ["-drive", f"file={escaped(disk)},format={form},if=virtio,cache=unsafe,discard=unmap"]
+        return ["-drive", f"file={rootfs.escaped(disk)},format={form},if=virtio,cache=unsafe,discard=unmap"]
 
     def prepare(self, login: Login, boot: str, shape: Shape, numbering: str, time_limit: float) -> None:
         """Do in the first boot what the disk alone does not give; ``boot`` is that boot's id."""
@@ -94,18 +98,14 @@ class Kind(abc.ABC):
         return 2
 
     def sources(self) -> list[pathlib.Path]:
-        """The files that decide what an image of this kind is; those of the recipe, and the code."""
-        here = pathlib.Path(__file__).parent
+        """The files that decide what an image of this kind is: those of the recipe, and the code that builds it."""
         recipes = [path for folder in ("common", self.recipe) for path in sorted((RECIPE / folder).iterdir())]
-        return [*recipes, *(here / f"{module.rpartition('.')[2]}.py" for module in self._modules()), here.parent / "image.py", here.parent / "rootfs.py"]
-
-    def _modules(self) -> list[str]:
-        return sorted({base.__module__ for base in type(self).__mro__ if base.__module__.startswith("kinds.")})
+        return [*recipes, pathlib.Path(rootfs.__file__), pathlib.Path(type(self).build.__code__.co_filename)]
 
     def key(self, suite: str) -> str:
         """A short name that changes whenever an image would: kind, suite, recipe files, and the code that builds it."""
         name = self.image_name or self.name
-        digest = hashlib.sha256(f"{name} {suite}".encode())
+        digest = hashlib.sha256(repr((name, suite, self.debian_architecture, self.packages, self.kernel_package)).encode())
         for path in self.sources():
             digest.update(f"\0{path.parent.name}/{path.name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
         return f"{name}-{suite}-{digest.hexdigest()[:12]}"

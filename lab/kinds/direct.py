@@ -33,12 +33,10 @@ class Direct(Kind):
 
     Attributes:
         architecture: as QEMU names it.
-        kernel_package: the meta package of the kernel, from the backports of the suite.
         console: the serial console, as the kernel names it.
     """
 
     architecture: ClassVar[str]
-    kernel_package: ClassVar[str]
     console: ClassVar[str]
     recipe = "direct"
     host_packages = ("kmod",)

@@ -40,6 +40,8 @@ class PowerBare(Power):
     name = "power-bare"
     title = "POWER9, bare (powernv); dies on a reboot, and of a machine check now and then"
     image_name = "power"
+    # As QEMU demands for this machine.
+    least_memory = 1024
     threads = (1, 2, 4)
 
     def machine(self, shape: Shape, memory: int) -> list[str]:
