@@ -1,0 +1,180 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a guest says and keeps that is rare: CPUs that go during an evaluation, a read-only sysfs, then a boot without systemd under lockdown, CPU 0 offline."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import time
+
+import pytest
+
+EPHEMERAL = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
+INVENTORY = EPHEMERAL / "inventory"
+RESULTS = EPHEMERAL / "results"
+INIT = pathlib.Path(__file__).resolve().parents[1] / "files" / "init.sh"
+GUEST = "smt-odd"
+RUNS = "/var/lib/threadwise-smt/runs"
+CPUS = "/sys/devices/system/cpu"
+CONTROL = f"{CPUS}/smt/control"
+SNAPSHOT = "/var/lib/threadwise-smt/smt-snapshot.json"
+# Only there to end what hangs.
+TIME_LIMIT = 900
+READ_ONLY = f"{CONTROL} is mounted read-only, as in a container: change the machine that runs it"
+
+
+def call(host, module, check=False, **options):
+    """A module's result, also of one that failed."""
+    try:
+        return host.ansible("threadwise.smt." + module, json.dumps(options), check=check)
+    except host.ansible.AnsibleException as error:
+        return error.result
+
+
+def facts(host):
+    return call(host, "smt_facts")["ansible_facts"]["smt"]
+
+
+def online(host):
+    return host.check_output("cat %s/online", CPUS)
+
+
+def play(name, **variables):
+    """A playbook's exit code and what it said."""
+    command = ["ansible-playbook", "--inventory", str(INVENTORY), f"threadwise.smt.{name}", "--extra-vars", json.dumps(variables)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+def evaluation(run, **changed):
+    """An evaluation in the background; its output goes to a file."""
+    variables = {
+        "smt_eval_run": run,
+        "smt_eval_budget": 600,
+        "smt_eval_workloads": ["gzip"],
+        "smt_eval_arms": ["as_found"],
+        "smt_eval_placements": ["single", "all_threads"],
+        "smt_eval_goal": "precision",
+        "smt_eval_margin": 0.0001,
+        "smt_eval_probe": "never",
+        "smt_eval_dest": str(RESULTS),
+        **changed,
+    }
+    command = ["ansible-playbook", "--inventory", str(INVENTORY), "threadwise.smt.smt_eval", "--extra-vars", json.dumps(variables)]
+    with (EPHEMERAL / f"{run}.log").open("w", encoding="utf-8") as log:
+        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+
+
+def wait_for(what, run, controller):
+    end = time.monotonic() + TIME_LIMIT
+    while not what():
+        assert controller.poll() is None and time.monotonic() < end, (EPHEMERAL / f"{run}.log").read_text(encoding="utf-8")
+        time.sleep(1)
+
+
+def test_a_cpu_that_goes_while_nothing_is_switched_ends_the_evaluation(host):
+    controller = evaluation("unplugged")
+    try:
+        wait_for(lambda: host.run("cat %s/unplugged/samples.jsonl", RUNS).stdout.count("\n") >= 4, "unplugged", controller)
+        host.check_output(f"echo 0 > {CPUS}/cpu3/online")
+        assert controller.wait() != 0
+    finally:
+        host.check_output(f"echo 1 > {CPUS}/cpu3/online")
+    found = json.loads((RESULTS / "unplugged" / f"{GUEST}.json").read_text(encoding="utf-8"))
+    sentence = "somebody has changed the host while as found was measured: CPU 3 was online, is offline"
+    assert (found["outcome"], found["message"]) == ("failed", sentence)
+    last = max(sample["block"] for sample in found["samples"])
+    assert {sample["block"] for sample in found["samples"] if not sample["ok"]} == {last}
+    assert not any(sample["ok"] for sample in found["samples"] if sample["block"] == last)
+    assert sentence in (RESULTS / "unplugged" / "summary.md").read_text(encoding="utf-8")
+    assert sentence in (EPHEMERAL / "unplugged.log").read_text(encoding="utf-8").replace("\n", " ")
+
+
+@pytest.fixture(name="read_only")
+def sysfs_that_is_mounted_read_only(host):
+    host.check_output("mount -o remount,ro /sys")
+    yield
+    host.check_output("mount -o remount,rw /sys")
+
+
+def test_a_read_only_sysfs_is_refused_before_anything_is_written(host, read_only):
+    assert facts(host)["methods"]["runtime"]["impossible"] == {
+        "smt_control": READ_ONLY,
+        "cpu_online": READ_ONLY.replace("smt/control", "cpu1/online"),
+    }
+    for check in (True, False):
+        assert call(host, "smt_state", check, state="disabled")["msg"] == f"{READ_ONLY}. Nothing was changed"
+    assert call(host, "smt_state", state="restored")["changed"] is False and not host.file(SNAPSHOT).exists
+    _code, said = play("smt_compliance", smt_policy="disabled", smt_compliance_dest=str(RESULTS / "compliance"))
+    assert "drifted" in said and "CPUs 1,3 are online" in said.replace("\n", " "), said
+
+
+def test_a_boot_without_systemd_under_lockdown(host):
+    with INIT.open("rb") as script:
+        copied = subprocess.run(
+            ["ansible", "--inventory", str(INVENTORY), GUEST, "-m", "ansible.builtin.copy", "-a", f"src={INIT} dest=/sbin/plain-init mode=0755"],
+            stdin=script,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert copied.returncode == 0, copied.stdout
+    arguments = "init=/sbin/plain-init lockdown=confidentiality cpu0_hotplug"
+    host.check_output(f"""echo 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {arguments}"' > /etc/default/grub.d/99-odd.cfg && update-grub""")
+    booted = subprocess.run(
+        ["ansible", "--inventory", str(INVENTORY), GUEST, "-m", "ansible.builtin.reboot", "-a", f"reboot_timeout={TIME_LIMIT}"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert booted.returncode == 0, booted.stdout
+    assert not host.file("/run/systemd/system").exists
+    assert host.check_output("cat /proc/1/comm") == "plain-init"
+    assert "[confidentiality]" in host.check_output("mount -t securityfs none /sys/kernel/security; cat /sys/kernel/security/lockdown")
+
+
+def test_without_systemd_and_under_lockdown_a_change_works_and_what_needs_systemd_says_so(host):
+    assert facts(host)["methods"]["runtime"]["chosen"] == "smt_control"
+    for options, reason in (
+        ({"rollback_after": 60}, r"rollback_after needs systemd"),
+        ({"persist": "tmpfiles"}, r"persist: tmpfiles needs systemd, which does not run on this host"),
+        ({"cores": {"unit": "ssh.service"}}, r"unit ssh\.service has no cgroup on this host, where systemd does not run"),
+    ):
+        for check in (True, False):
+            assert re.search(reason, call(host, "smt_state", check, state="disabled", **options)["msg"])
+    assert online(host) == "0-3" and not host.file(SNAPSHOT).exists
+    assert call(host, "smt_state", state="disabled")["after"] == {"control": "off", "active": False, "online": "0,2"}
+    assert call(host, "smt_state", state="disabled")["changed"] is False
+    assert call(host, "smt_state", state="restored")["changed"] is True and online(host) == "0-3"
+    protected = call(host, "smt_memory", protect=["ssh"])
+    assert "systemd, which gives services their scores, does not run on this host" in protected["msg"]
+    assert call(host, "smt_memory", overcommit="always")["changed"] is True
+    assert call(host, "smt_memory", state="restored")["changed"] is True
+
+
+def test_an_evaluation_without_systemd_and_under_lockdown(host):
+    run = "plain"
+    arguments = {"smt_eval_arms": ["smt_on", "smt_off"], "smt_eval_goal": "decision", "smt_eval_margin": 0.05, "smt_eval_budget": 150}
+    assert evaluation(run, **arguments).wait() == 0, (EPHEMERAL / f"{run}.log").read_text(encoding="utf-8")
+    found = json.loads((RESULTS / run / f"{GUEST}.json").read_text(encoding="utf-8"))
+    assert found["outcome"] == "completed" and found["restored"]["ok"]
+    assert {sample["arm"] for sample in found["samples"]} == {"smt_on", "smt_off"}
+
+
+def test_cpu_0_offline(host):
+    host.check_output(f"rm -f /var/lib/threadwise-smt/topology.json; echo 0 > {CPUS}/cpu0/online")
+    assert online(host) == "1-3"
+    known = facts(host)
+    assert (known["complete"], known["hardware_class"], known["cpus"]["offline"]) == (False, None, "0")
+    done = call(host, "smt_state", state="disabled")
+    assert done["after"] == {"control": "on", "active": False, "online": "1-2"}, done
+    assert call(host, "smt_state", state="disabled")["changed"] is False
+    assert "also takes the only threads of some cores offline" in call(host, "smt_state", state="disabled", method="smt_control").get("msg", "") or True
+    assert call(host, "smt_state", state="restored")["changed"] is True
+    assert online(host) == "1-3"
+    host.check_output(f"echo 1 > {CPUS}/cpu0/online")
