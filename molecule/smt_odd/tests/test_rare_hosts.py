@@ -24,7 +24,7 @@ CONTROL = f"{CPUS}/smt/control"
 SNAPSHOT = "/var/lib/threadwise-smt/smt-snapshot.json"
 # Only there to end what hangs.
 TIME_LIMIT = 900
-READ_ONLY = f"{CONTROL} is mounted read-only, as in a container: change the machine that runs it"
+READ_ONLY = f"{CONTROL} is on a file system that is mounted read-only, as in a container: change the machine that runs the container, or mount it read-write"
 
 
 def call(host, module, check=False, **options):

@@ -218,7 +218,9 @@ class HostFs:
         if number in _MISSING:
             return None
         if number == errno.EROFS:
-            return f"{full} is mounted read-only, as in a container: change the machine that runs it"
+            return (
+                f"{full} is on a file system that is mounted read-only, as in a container: change the machine that runs the container, or mount it read-write"
+            )
         if os.geteuid() != 0:
             return f"only root may write {full}: use become"
         return (

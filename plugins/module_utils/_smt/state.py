@@ -45,7 +45,7 @@ MEANINGS = {
     "ENOENT": "the kernel has no file for it: this CPU cannot be hot-plugged",
     "ENOSPC": "the other CPUs have no free interrupt vectors",
     "ENOMEM": "the kernel is out of memory",
-    "EROFS": "sysfs is mounted read-only, as in a container: change the machine that runs it",
+    "EROFS": "sysfs is mounted read-only, as in a container: change the machine that runs the container",
     "EIO": "the CPU did not come up or go down",
 }
 
