@@ -253,6 +253,16 @@ def test_cpu_0_that_is_offline_stays_so_and_its_sibling_keeps_the_core(tmp_path,
         host.ask("disabled", method="smt_control")
 
 
+@pytest.mark.parametrize("modern", [False, True])
+def test_a_first_thread_that_went_offline_after_the_control_was_off_comes_back_alone(tmp_path, modern):
+    host = Host(tmp_path, modern=modern)
+    host.ask("disabled")
+    host.write(f"{smt_state.CPU_DIRECTORY}/cpu2/online", "0")
+    host.writes.clear()
+    assert host.ask("disabled")["after"] == {"control": "off", "active": False, "online": "0,2,4,6"}
+    assert host.writes == [(f"{smt_state.CPU_DIRECTORY}/cpu2/online", "1")]
+
+
 def test_facts_with_cpu_0_offline(tmp_path):
     without = dataclasses.replace(SMALL, offline=(0,))
     known = smt_facts.gather(host_files.HostFs(tree(tmp_path / "unknown", without)))

@@ -504,8 +504,9 @@ def _takes_too_many(files: KernelFiles, target: Target, method: str) -> bool:
     """
     if target.writes != ("off",):
         return False
+    before = target.online.intersection(read(files=files)["online"])
     _apply_control(files, target, _refuse)
-    taken = target.online - set(read(files=files)["online"])
+    taken = before - set(read(files=files)["online"])
     if taken and method == "smt_control":
         raise StateError(
             f"writing off to /{CONTROL} also takes the only threads of some cores offline (CPUs {cpulist.render(taken)}), because the first threads of "
