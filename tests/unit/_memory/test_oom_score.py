@@ -125,6 +125,14 @@ def test_an_unknown_service_is_refused_before_anything_is_done(tmp_path):
     assert os.listdir(tmp_path) == ["run"]
 
 
+def test_without_systemd_no_service_can_be_protected(tmp_path):
+    os.unlink(tmp_path / "run/systemd/system/README")
+    os.rmdir(tmp_path / "run/systemd/system")
+    with pytest.raises(oom_score.UnitError, match=r"protect names db.service, and systemd, which gives services their scores, does not run on this host"):
+        protect(tmp_path, Systemd(str(tmp_path), db={"main": 0}), ["db"])
+    assert protect(tmp_path, Systemd(str(tmp_path)), []) == {}
+
+
 def test_a_failing_systemctl_is_reported(tmp_path):
     with pytest.raises(oom_score.UnitError, match=r"Failed to connect to bus"):
         protect(tmp_path, lambda argv: (1, "", "Failed to connect to bus"), ["db"])
