@@ -43,11 +43,11 @@ def online(host):
     return host.check_output("cat %s/online", CPUS)
 
 
-def play(name, **variables):
-    """A playbook's exit code and what it said."""
-    command = ["ansible-playbook", "--inventory", str(INVENTORY), f"threadwise.smt.{name}", "--extra-vars", json.dumps(variables)]
+def play(playbook, **variables):
+    """What a playbook said, in one line."""
+    command = ["ansible-playbook", "--inventory", str(INVENTORY), playbook, "--extra-vars", json.dumps(variables)]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    return done.returncode, done.stdout
+    return " ".join(done.stdout.split())
 
 
 def evaluation(run, **changed):
@@ -109,8 +109,12 @@ def test_a_read_only_sysfs_is_refused_before_anything_is_written(host, read_only
     for check in (True, False):
         assert call(host, "smt_state", check, state="disabled")["msg"] == f"{READ_ONLY}. Nothing was changed"
     assert call(host, "smt_state", state="restored")["changed"] is False and not host.file(SNAPSHOT).exists
-    _code, said = play("smt_compliance", smt_policy="disabled", smt_compliance_dest=str(RESULTS / "compliance"))
-    assert "drifted" in said and "CPUs 1,3 are online" in said.replace("\n", " "), said
+    files = {f"smt_compliance_{kind}": str(EPHEMERAL / f"compliance.{kind}") for kind in ("json", "metrics", "page")}
+    play("threadwise.smt.smt_compliance", smt_policy="disabled", smt_policy_scope="runtime", **files)
+    (judged,) = json.loads((EPHEMERAL / "compliance.json").read_text(encoding="utf-8"))["hosts"]
+    assert judged["status"] == "drifted" and "CPUs 1,3 are online" in judged["running"]["reasons"], judged
+    said = play("threadwise.smt.smt_enforce", smt_policy="disabled", smt_policy_scope="runtime")
+    assert READ_ONLY in said, said
 
 
 def test_a_boot_without_systemd_under_lockdown(host):
@@ -153,6 +157,11 @@ def test_without_systemd_and_under_lockdown_a_change_works_and_what_needs_system
     assert call(host, "smt_state", state="restored")["changed"] is True and online(host) == "0-3"
     protected = call(host, "smt_memory", protect=["ssh"])
     assert "systemd, which gives services their scores, does not run on this host" in protected["msg"]
+    assert "systemd does not run on smt-odd, and its timer is what smt_pull sets up" in play(str(INIT.parent / "pull.yml"))
+    assert not host.file("/etc/systemd/system/threadwise-smt-pull.timer").exists
+    metric = {"name": "uptime", "unit": "s", "better": "higher", "command": ["cut", "-d ", "-f1", "/proc/uptime"]}
+    said = play("threadwise.smt.smt_trial", smt_trial_metrics=[metric], smt_trial_dest=str(RESULTS), smt_trial_run="trial")
+    assert "smt_off is refused: rollback_after needs systemd (systemd-run), which does not run on this host" in said, said
     assert call(host, "smt_memory", overcommit="always")["changed"] is True
     assert call(host, "smt_memory", state="restored")["changed"] is True
 
@@ -174,7 +183,13 @@ def test_cpu_0_offline(host):
     done = call(host, "smt_state", state="disabled")
     assert done["after"] == {"control": "on", "active": False, "online": "1-2"}, done
     assert call(host, "smt_state", state="disabled")["changed"] is False
-    assert "also takes the only threads of some cores offline" in call(host, "smt_state", state="disabled", method="smt_control").get("msg", "") or True
     assert call(host, "smt_state", state="restored")["changed"] is True
     assert online(host) == "1-3"
+    refused = call(host, "smt_state", state="disabled", method="smt_control")["msg"]
+    assert "also takes the only threads of some cores offline (CPUs 1)" in refused and refused.endswith("the previous state was restored")
+    assert online(host) == "1-3"
+    controller = evaluation("without-0", smt_eval_arms=["smt_on", "smt_off"])
+    assert controller.wait() != 0
+    said = " ".join((EPHEMERAL / "without-0.log").read_text(encoding="utf-8").split())
+    assert "CPUs 0 are offline. Bring them online (chcpu -e 0) and start again" in said
     host.check_output(f"echo 1 > {CPUS}/cpu0/online")
