@@ -227,7 +227,7 @@ def test_a_result_of_1024_cpus_passes_the_border_and_makes_a_report(tmp_path):
     document = result_maker.result(host="big", shape=(8, 64, 2), blocks=verdicts.LEAST_BLOCKS)
     text = json.dumps(document)
     assert len(text) < run_directory.MOST_BYTES
-    results.accept(json.loads(text))
+    results.parse(text, "big")
     result_files.save(tmp_path, document)
     made = build.build(result_files.result_paths(tmp_path), tmp_path)
     assert not made.refused
