@@ -22,6 +22,8 @@ RUNS = "/var/lib/threadwise-smt/runs"
 CPUS = "/sys/devices/system/cpu"
 CONTROL = f"{CPUS}/smt/control"
 SNAPSHOT = "/var/lib/threadwise-smt/smt-snapshot.json"
+# Molecule asks for colours.
+PLAIN = {**os.environ, "ANSIBLE_FORCE_COLOR": "false", "ANSIBLE_NOCOLOR": "true"}
 # Only there to end what hangs.
 TIME_LIMIT = 900
 READ_ONLY = f"{CONTROL} is on a file system that is mounted read-only, as in a container: change the machine that runs the container, or mount it read-write"
@@ -35,8 +37,16 @@ def call(host, module, check=False, **options):
         return error.result
 
 
-def facts(host):
-    return call(host, "smt_facts")["ansible_facts"]["smt"]
+def ad_hoc(module, arguments=""):
+    """What a module returned to the ad-hoc command, which shows facts, too."""
+    command = ["ansible", "--inventory", str(INVENTORY), GUEST, "--module-name", module, "--args", arguments]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=PLAIN)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout.partition("=> ")[2])
+
+
+def facts():
+    return ad_hoc("threadwise.smt.smt_facts")["ansible_facts"]["smt"]
 
 
 def online(host):
@@ -46,7 +56,7 @@ def online(host):
 def play(playbook, **variables):
     """What a playbook said, in one line."""
     command = ["ansible-playbook", "--inventory", str(INVENTORY), playbook, "--extra-vars", json.dumps(variables)]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, env=PLAIN)
     return " ".join(done.stdout.split())
 
 
@@ -66,7 +76,7 @@ def evaluation(run, **changed):
     }
     command = ["ansible-playbook", "--inventory", str(INVENTORY), "threadwise.smt.smt_eval", "--extra-vars", json.dumps(variables)]
     with (EPHEMERAL / f"{run}.log").open("w", encoding="utf-8") as log:
-        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=PLAIN)
 
 
 def wait_for(what, run, controller):
@@ -102,7 +112,7 @@ def sysfs_that_is_mounted_read_only(host):
 
 
 def test_a_read_only_sysfs_is_refused_before_anything_is_written(host, read_only):
-    assert facts(host)["methods"]["runtime"]["impossible"] == {
+    assert facts()["methods"]["runtime"]["impossible"] == {
         "smt_control": READ_ONLY,
         "cpu_online": READ_ONLY.replace("smt/control", "cpu1/online"),
     }
@@ -118,32 +128,17 @@ def test_a_read_only_sysfs_is_refused_before_anything_is_written(host, read_only
 
 
 def test_a_boot_without_systemd_under_lockdown(host):
-    with INIT.open("rb") as script:
-        copied = subprocess.run(
-            ["ansible", "--inventory", str(INVENTORY), GUEST, "-m", "ansible.builtin.copy", "-a", f"src={INIT} dest=/sbin/plain-init mode=0755"],
-            stdin=script,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    assert copied.returncode == 0, copied.stdout
+    ad_hoc("ansible.builtin.copy", f"src={INIT} dest=/sbin/plain-init mode=0755")
     arguments = "init=/sbin/plain-init lockdown=confidentiality cpu0_hotplug"
     host.check_output(f"""echo 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {arguments}"' > /etc/default/grub.d/99-odd.cfg && update-grub""")
-    booted = subprocess.run(
-        ["ansible", "--inventory", str(INVENTORY), GUEST, "-m", "ansible.builtin.reboot", "-a", f"reboot_timeout={TIME_LIMIT}"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert booted.returncode == 0, booted.stdout
+    ad_hoc("ansible.builtin.reboot", f"reboot_timeout={TIME_LIMIT}")
     assert not host.file("/run/systemd/system").exists
     assert host.check_output("cat /proc/1/comm") == "plain-init"
     assert "[confidentiality]" in host.check_output("mount -t securityfs none /sys/kernel/security; cat /sys/kernel/security/lockdown")
 
 
 def test_without_systemd_and_under_lockdown_a_change_works_and_what_needs_systemd_says_so(host):
-    assert facts(host)["methods"]["runtime"]["chosen"] == "smt_control"
+    assert facts()["methods"]["runtime"]["chosen"] == "smt_control"
     for options, reason in (
         ({"rollback_after": 60}, r"rollback_after needs systemd"),
         ({"persist": "tmpfiles"}, r"persist: tmpfiles needs systemd, which does not run on this host"),
@@ -178,7 +173,7 @@ def test_an_evaluation_without_systemd_and_under_lockdown(host):
 def test_cpu_0_offline(host):
     host.check_output(f"rm -f /var/lib/threadwise-smt/topology.json; echo 0 > {CPUS}/cpu0/online")
     assert online(host) == "1-3"
-    known = facts(host)
+    known = facts()
     assert (known["complete"], known["hardware_class"], known["cpus"]["offline"]) == (False, None, "0")
     done = call(host, "smt_state", state="disabled")
     assert done["after"] == {"control": "on", "active": False, "online": "1-2"}, done
