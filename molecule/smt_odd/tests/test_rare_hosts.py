@@ -154,7 +154,7 @@ def test_without_systemd_and_under_lockdown_a_change_works_and_what_needs_system
     assert "systemd, which gives services their scores, does not run on this host" in protected["msg"]
     assert "systemd does not run on smt-odd, and its timer is what smt_pull sets up" in play(str(INIT.parent / "pull.yml"))
     assert not host.file("/etc/systemd/system/threadwise-smt-pull.timer").exists
-    metric = {"name": "uptime", "unit": "s", "better": "higher", "command": ["cut", "-d ", "-f1", "/proc/uptime"]}
+    metric = {"name": "uptime", "unit": "s", "better": "higher", "primary": True, "command": ["cut", "-d ", "-f1", "/proc/uptime"]}
     said = play("threadwise.smt.smt_trial", smt_trial_metrics=[metric], smt_trial_dest=str(RESULTS), smt_trial_run="trial")
     assert "smt_off is refused: rollback_after needs systemd (systemd-run), which does not run on this host" in said, said
     assert call(host, "smt_memory", overcommit="always")["changed"] is True
