@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a guest says and keeps that is rare: CPUs that go during an evaluation, a read-only sysfs, then a boot without systemd under lockdown, CPU 0 offline."""
+"""What a rare guest says and keeps: CPUs that go during an evaluation, read-only sysfs, AppArmor, then no systemd under lockdown, and CPU 0 offline."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import time
 
 import pytest
@@ -16,7 +17,8 @@ import pytest
 EPHEMERAL = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 INVENTORY = EPHEMERAL / "inventory"
 RESULTS = EPHEMERAL / "results"
-INIT = pathlib.Path(__file__).resolve().parents[1] / "files" / "init.sh"
+FILES = pathlib.Path(os.environ["MOLECULE_SCENARIO_DIRECTORY"]) / "files"
+LAB = pathlib.Path(os.environ["MOLECULE_PROJECT_DIRECTORY"]) / "lab" / "lab.py"
 GUEST = "smt-odd"
 RUNS = "/var/lib/threadwise-smt/runs"
 CPUS = "/sys/devices/system/cpu"
@@ -127,8 +129,26 @@ def test_a_read_only_sysfs_is_refused_before_anything_is_written(host, read_only
     assert READ_ONLY in said, said
 
 
+@pytest.fixture(name="policy")
+def security_policy(host):
+    """AppArmor, as Debian's kernel has it: root's modules may not write what switches CPUs."""
+    subprocess.run([sys.executable, str(LAB), "install", GUEST, "apparmor"], check=True, stdin=subprocess.DEVNULL)
+    ad_hoc("ansible.builtin.copy", f"src={FILES / 'apparmor-profile'} dest=/root/apparmor-profile mode=0644")
+    host.check_output("apparmor_parser --replace --skip-cache /root/apparmor-profile")
+    yield
+    host.check_output("apparmor_parser --remove /root/apparmor-profile")
+
+
+def test_a_security_policy_that_refuses_root_is_named_before_anything_is_written(host, policy):
+    refused = f"{CONTROL} cannot be written although this is root (EACCES): a container or a security policy (SELinux, AppArmor) forbids it"
+    for check in (True, False):
+        assert call(host, "smt_state", check, state="disabled")["msg"].startswith(refused)
+    assert facts()["methods"]["runtime"]["impossible"]["smt_control"].startswith(refused)
+    assert online(host) == "0-3" and not host.file(SNAPSHOT).exists
+
+
 def test_a_boot_without_systemd_under_lockdown(host):
-    ad_hoc("ansible.builtin.copy", f"src={INIT} dest=/sbin/plain-init mode=0755")
+    ad_hoc("ansible.builtin.copy", f"src={FILES / 'init.sh'} dest=/sbin/plain-init mode=0755")
     arguments = "init=/sbin/plain-init lockdown=confidentiality cpu0_hotplug"
     host.check_output(f"""echo 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {arguments}"' > /etc/default/grub.d/99-odd.cfg && update-grub""")
     ad_hoc("ansible.builtin.reboot", f"reboot_timeout={TIME_LIMIT}")
@@ -152,7 +172,7 @@ def test_without_systemd_and_under_lockdown_a_change_works_and_what_needs_system
     assert call(host, "smt_state", state="restored")["changed"] is True and online(host) == "0-3"
     protected = call(host, "smt_memory", protect=["ssh"])
     assert "systemd, which gives services their scores, does not run on this host" in protected["msg"]
-    assert "systemd does not run on smt-odd, and its timer is what smt_pull sets up" in play(str(INIT.parent / "pull.yml"))
+    assert "systemd does not run on smt-odd, and its timer is what smt_pull sets up" in play(str(FILES / "pull.yml"))
     assert not host.file("/etc/systemd/system/threadwise-smt-pull.timer").exists
     metric = {"name": "uptime", "unit": "s", "better": "higher", "primary": True, "command": ["cut", "-d ", "-f1", "/proc/uptime"]}
     said = play("threadwise.smt.smt_trial", smt_trial_metrics=[metric], smt_trial_dest=str(RESULTS), smt_trial_run="trial")
