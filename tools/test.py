@@ -50,6 +50,7 @@ LONG_SCENARIOS = (
     "smt_eval_truth",
     "smt_studies",
     "smt_eval_faults",
+    "smt_odd",
     "smt_eval_boots",
     "smt_arms",
     "smt_arms_truth",

@@ -148,11 +148,11 @@ class ActionModule(HostAction):
         }
 
     def _conflicts(self, arm: str) -> str | None:
-        """Return why smt_state would refuse an arm, None where it would not."""
+        """Return why smt_state would refuse an arm and the timer that takes it back, None where it would not."""
         if arm_states.takes_reboot(arm):
             module, arguments = "smt_trial_boot", {**arm_states.boot_request(arm), "seconds": booted_host.LEAST_TIMER_SECONDS}
         else:
-            module, arguments = "smt_state", {**arm_states.options(arm), **self._of_conflicts()}
+            module, arguments = "smt_state", {**arm_states.options(arm), **self._of_conflicts(), "rollback_after": follower.LEAST_TIMER_SECONDS}
         before, self._task.check_mode = self._task.check_mode, True
         try:
             self.ask(module, module, arguments, self._vars)

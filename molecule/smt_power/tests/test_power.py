@@ -107,7 +107,7 @@ def an_evaluation_of_three_arms():
 
 
 def test_the_arms_between_on_and_off_are_measured_and_nothing_is_left(host, cores, evaluated):
-    if len(cores) != 2 or facts(host)["hypervisor"] is None:
+    if host.backend.get_hostname() != "smt-power":
         pytest.skip("one of the guests is evaluated")
     assert [arm["name"] for arm in evaluated["arms"]] == ["smt_on", "threads_per_core_2", "smt_off"]
     measured = {arm["name"] for arm in evaluated["arms"] if any(sample["arm"] == arm["name"] for sample in evaluated["samples"])}

@@ -138,7 +138,7 @@ def test_read_only_sysfs(host, cores):
     host.check_output("mount -o remount,ro /sys")
     done = smt_state(host, state="disabled", affinity_conflicts="warn")
     host.check_output("mount -o remount,rw /sys")
-    assert "EROFS: sysfs is mounted read-only" in done["msg"]
+    assert "smt/control is on a file system that is mounted read-only" in done["msg"]
     assert online(host) == firsts(cores, 99)
 
 

@@ -208,6 +208,8 @@ class Plan:
         self.costs: dict[t.Optional[goals.Measured], float] = {}
         self.arm: t.Optional[str] = None
         self.serving: t.Optional[str] = None
+        # Samples up to this one were taken in the arm that they name.
+        self._proved = 0
 
     def header(self, facts: "t.Mapping[str, t.Any]", host_environment: "t.Mapping[str, t.Any]", run: str) -> "dict[str, t.Any]":
         """Return the part of a result that is known before the first sample.
@@ -438,13 +440,13 @@ class Plan:
 
     def _prove(self, arm: str) -> None:
         """See that the host is in an arm, before its samples and after them; samples of a host that somebody changed are of another arm."""
-        if not self.outline.arms.compared:
-            return
         try:
             self.outline.arms.prove(arm)
         except base.ArmError as error:
+            self.files.write("unproved.json", {"from": self._proved, "reason": str(error)})
             self.files.event("not_proved", str(error))
             raise
+        self._proved = self.samples_done
 
     def _serve(self, name: "str | None") -> None:
         """Start what a workload starts in each arm, and end that of another one: it would disturb the samples."""

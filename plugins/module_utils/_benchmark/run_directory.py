@@ -348,6 +348,8 @@ class RunDirectory:
     def result(self) -> "dict[str, t.Any]":
         """Return the complete result of the run: the header, all samples, observations and events, and how it ended.
 
+        Samples that were taken since somebody else may have changed the host are kept, as failed ones.
+
         Raises:
             RunDirectoryError: there is no such run on this host, it has no header, or its header is damaged.
         """
@@ -359,6 +361,10 @@ class RunDirectory:
             result[name.partition(".")[0]], invalid = self._lines(name)
             if invalid:
                 damage.append(f"{name}: {invalid} lines are not valid and are left out; a plan that was killed can leave part of a line")
+        unproved = self.read("unproved.json", {})
+        for sample in result["samples"] if unproved else ():
+            if sample.get("index", 0) >= unproved["from"]:
+                sample.update(ok=False, error=unproved["reason"])
         result["events"] += [{"at": utc_now(), "event": "damaged", "detail": detail} for detail in damage]
         result["plan"]["blocks_done"] = 1 + max((sample["block"] for sample in result["samples"]), default=-1)
         return result

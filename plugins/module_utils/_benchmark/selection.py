@@ -221,8 +221,8 @@ class Arms:
         try:
             arm.prove()
             changed = _changed(self._host.files, {lever: saved for lever, saved in self._saved.items() if lever not in (arm.lever, _CPU)})
-            if not arm.switches_cpus:
-                changed += smt_state.differences(self._saved[_CPU], smt_state.read(files=self._host.files))
+            state = smt_state.read(files=self._host.files)
+            changed += _plugged(self._saved[_CPU], state) or ([] if arm.switches_cpus else smt_state.differences(self._saved[_CPU], state))
         except (ArmError, HostError) as error:
             raise ArmError(f"the host is not in the arm {arm.title} any more: {error}") from error
         if changed:
@@ -307,6 +307,12 @@ def _states(files: KernelFiles, saved: "Mapping[str, t.Any]") -> "list[tuple[Val
 
 def _changed(files: KernelFiles, saved: "Mapping[str, t.Any]") -> "list[str]":
     return [f"{name} was {was[name]}, is {now.get(name)}" for was, now in _states(files, saved) for name in was if now.get(name) != was[name]]
+
+
+def _plugged(before: smt_state.State, after: smt_state.State) -> "list[str]":
+    """Return which CPUs were added to the machine or removed from it: in each arm the workers would have others than the plan says."""
+    was, now = set(before["present"]), set(after["present"])
+    return smt_state.about(was - now, "{are} no longer present") + smt_state.about(now - was, "{are} new to this host")
 
 
 def _cpu_state(state: "Mapping[str, t.Any]") -> "dict[str, t.Any]":

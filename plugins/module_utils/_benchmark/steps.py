@@ -297,7 +297,10 @@ def _gather_again(settings: "t.Mapping[str, t.Any]", saved: "t.Mapping[str, t.An
     host = smt_facts.gather(HostFs("/"), settings["siblings"])
     outline = _outline(host, settings, saved["cpu"], saved)
     if outline.arms.prepare():
-        raise plan.PlanError(f"the core of some CPUs is unknown even with SMT switched on: CPUs {host['cpus']['offline']} are offline")
+        raise plan.PlanError(
+            f"the core of some CPUs is unknown even with SMT switched on: CPUs {host['cpus']['offline']} are offline. Bring them online "
+            f"(chcpu -e {host['cpus']['offline']}) and start again: the cores stay known once a change or an evaluation has seen all CPUs online"
+        )
     return host, outline
 
 

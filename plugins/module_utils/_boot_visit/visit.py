@@ -88,7 +88,7 @@ def begin(fs: host_files.HostFs, request: change.Request, seconds: int) -> chang
 
 def why_not(fs: host_files.HostFs) -> "str | None":
     """Return why the host cannot be booted into other arguments for a while, None where it can."""
-    if fs.status("run/systemd/system") is None:
+    if not fs.runs_systemd:
         return "systemd does not run on this host, and its timer is what would bring the host back"
     # Without its timer, which runs before any argument is set, the file is what a call left that was killed: the next one replaces it.
     if fs.status(BEGUN) is not None and processes.run(["systemctl", "is-active", "--quiet", f"{UNIT}.timer"])[0] == 0:

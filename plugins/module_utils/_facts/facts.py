@@ -99,7 +99,7 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
         "vulnerabilities": vulnerabilities.read(fs),
         "hypervisor": guest_of,
         "ppc64_cpu": ppc64_cpu.read(fs),
-        "methods": {"runtime": _runtime_methods(fs, control, topology), "boot": boot_facts.methods(loader, _write_blocked_by(fs, ("/boot", "/etc")))},
+        "methods": {"runtime": _runtime_methods(fs, control, topology), "boot": boot_facts.methods(loader, _write_blocked_by(fs, ("boot", "etc")))},
         "hardware_class": hardware_class(fs, kernel, guest_of),
         "online_before": cpulist.render(saved["cpu"]["online"]) if saved else None,
         "pending_rollback": pending_rollback.load(fs),
@@ -183,7 +183,7 @@ def _control_blocked_by(fs: host_files.HostFs, control: str, topology: Topology)
         return "smt/control reads notsupported: no SMT on this machine, or it is off in firmware, or the hypervisor shows one thread per core"
     if not smt_state.is_switchable(control):
         return f"smt/control reads {cpulist.quoted(control)}: the kernel cannot switch SMT on this architecture"
-    return _write_blocked_by(fs, ("/sys",))
+    return _write_blocked_by(fs, (smt_state.CONTROL,))
 
 
 def _online_blocked_by(fs: host_files.HostFs, control: str, topology: Topology) -> "str | None":
@@ -194,26 +194,19 @@ def _online_blocked_by(fs: host_files.HostFs, control: str, topology: Topology) 
         return "the core of some CPU is not known, so the siblings are not known either"
     if not topology.secondaries:
         return "no core has a sibling to take offline"
-    if all(fs.status(f"sys/devices/system/cpu/cpu{cpu}/online") is None for cpu in topology.secondaries):
+    files = [f"{smt_state.CPU_DIRECTORY}/cpu{cpu}/online" for cpu in topology.secondaries]
+    if all(fs.status(file) is None for file in files):
         return "no sibling has a file cpuN/online: this kernel has no CPU hot-plug"
-    return _write_blocked_by(fs, ("/sys",))
+    return _write_blocked_by(fs, files[:1])
 
 
-def _write_blocked_by(fs: host_files.HostFs, directories: "t.Iterable[str]") -> "str | None":
-    """Return the reason why files below the directories cannot be written, or None."""
+def _write_blocked_by(fs: host_files.HostFs, paths: "t.Iterable[str]") -> "str | None":
+    """Return the reason why these files, or files in these directories, cannot be written, or None."""
     if not fs.is_host:
         return "these are the files of a recorded tree, not of the running system"
     if os.geteuid() != 0:
         return "only root may write it: use become"
-    read_only = [directory for directory in directories if _is_mounted_read_only(fs, directory)]
-    return f"{read_only[0]} is mounted read-only, as in a container" if read_only else None
-
-
-def _is_mounted_read_only(fs: host_files.HostFs, directory: str) -> bool:
-    """Return whether a mount point is read-only, from its last line in /proc/self/mounts: later mounts hide earlier ones."""
-    lines = [line.split(" ") for line in (fs.read("proc/self/mounts") or "").split("\n")]
-    options = [fields[3].split(",") for fields in lines if len(fields) > 3 and fields[1] == directory]
-    return bool(options) and "ro" in options[-1]
+    return next(filter(None, map(fs.write_refusal, paths)), None)
 
 
 def hardware_class(fs: host_files.HostFs, topology: Topology, guest_of: "str | None") -> "str | None":

@@ -28,7 +28,9 @@ MAX_PROBLEMS = 50
 
 _MISSING = (errno.ENOENT, errno.ENOTDIR)
 _PAGE = 4096
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_OPEN = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_FLAGS = os.O_RDONLY | _OPEN
+_WRITE_FLAGS = os.O_WRONLY | _OPEN
 
 
 class HostFs:
@@ -52,6 +54,11 @@ class HostFs:
     def is_host(self) -> bool:
         """True when the sysroot is ``/``: the files are those of the running system."""
         return self.sysroot == "/"
+
+    @property
+    def runs_systemd(self) -> bool:
+        """True when the host was booted with systemd (sd_booted(3)): without it nothing reads units, timers or tmpfiles.d."""
+        return self.status("run/systemd/system") is not None
 
     def path(self, path: str) -> str:
         """Return the full path of a file below the sysroot."""
@@ -188,6 +195,38 @@ class HostFs:
             if error.errno == errno.EXDEV:
                 self.note(f"{self.path(path)} cannot be accessed: {error.strerror}.")
             return None
+
+    def write_refusal(self, path: str) -> "str | None":
+        """Return why the kernel would refuse to write a file, or into a directory, as one sentence without a full stop; None where it would not.
+
+        Nothing is written: the file is only opened. A missing one is not refused.
+
+        Args:
+            path: relative to the sysroot.
+        """
+        full = self.path(path)
+        try:
+            os.close(os.open(full, _WRITE_FLAGS))
+        except IsADirectoryError:
+            if os.access(full, os.W_OK, effective_ids=True):
+                return None
+            number = errno.EROFS if os.statvfs(full).f_flag & os.ST_RDONLY else errno.EACCES
+        except OSError as error:
+            number = error.errno or 0
+        else:
+            return None
+        if number in _MISSING:
+            return None
+        if number == errno.EROFS:
+            return (
+                f"{full} is on a file system that is mounted read-only, as in a container: change the machine that runs the container, or mount it read-write"
+            )
+        if os.geteuid() != 0:
+            return f"only root may write {full}: use become"
+        return (
+            f"{full} cannot be written although this is root ({errno.errorcode.get(number, number)}): a container or a security policy "
+            "(SELinux, AppArmor) forbids it: change the machine that runs the container, or allow it in the policy"
+        )
 
     def write(self, path: str, text: str, mode: int = 0o644) -> None:
         """Write a regular file atomically and durably: flush a temporary file in the same directory, rename it, flush the directory.

@@ -53,6 +53,10 @@ class KernelFiles:
         finally:
             os.close(handle)
 
+    def write_refusal(self, path: str) -> "str | None":
+        """Return why the kernel would refuse to write a file, as `files.HostFs.write_refusal` does."""
+        return self._files.write_refusal(path)
+
     def make_directory(self, path: str) -> None:
         """Make a directory, which is a cgroup in a cgroup file system.
 

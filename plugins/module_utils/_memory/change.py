@@ -115,6 +115,9 @@ class MemoryChange:
         texts = {sysctl_files.OURS: self.plan.text, **oom_score.files(work)}
         self.texts: dict[str, t.Optional[str]] = {sysctl_files.OURS: self.text, **oom_score.files_before(work)}
         self.files = {path: (self.texts[path], text) for path, text in texts.items() if self.texts[path] != text}
+        refusal = next(filter(None, (fs.write_refusal(memory_facts.sysctl_path(name)) for name in self.plan.writes)), None)
+        if refusal:
+            raise MemoryPolicyError(f"{refusal}. Nothing was changed")
 
     def _policy(self) -> _Plan:
         """Return the change to the requested policy."""

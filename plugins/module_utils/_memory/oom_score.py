@@ -216,6 +216,10 @@ def work_out(fs: HostFs, run: Run, names: "Iterable[str]", saved: "Mapping[str, 
     """
     wanted = sorted({check_name(name) for name in names})
     ours = set(saved) | set(with_drop_in(fs))
+    if wanted and not fs.runs_systemd:
+        raise UnitError(
+            f"protect names {', '.join(wanted)!s:.200}, and systemd, which gives services their scores, does not run on this host: leave protect out there"
+        )
     shown = ask_systemd(run, [*wanted, *sorted(ours.difference(wanted))])
     missing = next((name for name in wanted if shown[name].get("LoadState") == "not-found"), None)
     if missing:

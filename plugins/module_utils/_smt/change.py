@@ -186,8 +186,11 @@ class RuntimeChange:
     def _check_may_begin(self) -> None:
         if self.request.confirm:
             self._check_can_be_confirmed()
-        if self.moves and self.request.rollback_after is not None:
-            self.rollback_timer.check_can_be_armed()
+        if self.moves:
+            self._check_can_be_written()
+            if self.request.rollback_after is not None:
+                self.rollback_timer.check_can_be_armed()
+        self._check_can_be_kept()
         going = set(self.before["online"]) - set(self.goal["online"])
         self.findings = affinity.find(self.host, self.before["online"], going)
         refused = affinity.selected(self.findings, self.request.conflicts_of)
@@ -196,6 +199,21 @@ class RuntimeChange:
                 f"{len(refused)} affinity conflict(s) with taking CPUs {cpulist.render(going)} offline; nothing was changed. "
                 f"Move what is bound to these CPUs, or set affinity_conflicts to warn:\n{affinity.readable(refused)}",
                 refused,
+            )
+
+    def _check_can_be_written(self) -> None:
+        """Check, in check mode too, that the kernel takes the first write."""
+        switched = sorted(set(self.before["online"]) ^ set(self.goal["online"]))
+        by_control = self.before["control"] != self.goal["control"] or not switched
+        refusal = self.host.write_refusal(smt_state.CONTROL if by_control else f"{smt_state.CPU_DIRECTORY}/cpu{switched[0]}/online")
+        if refusal:
+            raise ChangeRefusedError(f"{refusal}. Nothing was changed")
+
+    def _check_can_be_kept(self) -> None:
+        if self.request.persist != persistence.NONE and self.request.state != RESTORED and not self.fs.runs_systemd:
+            raise ChangeRefusedError(
+                f"persist: {self.request.persist} needs systemd, which does not run on this host: nothing would set the state at a boot, and nothing was "
+                "changed. Leave persist out and use boot arguments (smt_boot_args), or a script of the host's own init system"
             )
 
     def _check_can_be_confirmed(self) -> None:
@@ -285,7 +303,7 @@ class RuntimeChange:
         files = self._file_changes(state)
         if files:
             config_files.apply(self.fs, files)
-            if any(path in files for path in (persistence.UNIT_PATH, persistence.WANTED_BY)) and self.fs.status("run/systemd/system") is not None:
+            if any(path in files for path in (persistence.UNIT_PATH, persistence.WANTED_BY)) and self.fs.runs_systemd:
                 self.run_command(["systemctl", "daemon-reload"])
         return files
 

@@ -69,10 +69,10 @@ class RollbackTimer:
 
     def check_can_be_armed(self) -> None:
         """Check the host's requirements; raise RollbackTimerError when systemd does not run on the host."""
-        if self._fs.status("run/systemd/system") is None or shutil.which("systemd-run") is None:
+        if not self._fs.runs_systemd or shutil.which("systemd-run") is None:
             raise RollbackTimerError(
-                "rollback_after needs systemd (systemd-run), which does not run on this host: nothing was changed. Leave rollback_after out, "
-                "or set up another rollback yourself"
+                "rollback_after needs systemd (systemd-run), which does not run on this host: nothing was changed. Without rollback_after the change is "
+                "possible, and nothing but state: restored takes it back"
             )
 
     def arm(self, record: smt_restore.Record, seconds: int) -> None:

@@ -146,6 +146,8 @@ def _unit_cpus(scope: Scope, topology: Topology, fs: t.Optional[host_files.HostF
         raise ScopeError(f"the CPUs of {scope.title} are not in the facts of a host: name cpus, a node or a package")
     host = kernel_files.KernelFiles(fs.sysroot)
     found = units.cgroups(host, scope.value)
+    if not found and not fs.runs_systemd:
+        raise ScopeError(f"{scope.title} has no cgroup on this host, where systemd does not run: name cpus, a node or a package")
     if not found:
         raise ScopeError(f"{scope.title} has no cgroup on this host: it does not run, or its name is another one (systemctl status {scope.value})")
     for bound_by in (units.cpus, units.masks):

@@ -31,6 +31,9 @@ ON, FORCE_OFF, NOT_SUPPORTED, ABSENT = "on", "forceoff", "notsupported", "absent
 OFF = ("off", FORCE_OFF)
 WITHOUT_CONTROL = (ABSENT, NOT_SUPPORTED, "notimplemented")
 
+# Refusals that are named where the kernel refused many CPUs.
+MOST_REASONS = 10
+
 # What an errno means when a CPU is brought up or down, or the control is written (kernel/cpu.c, drivers/base/cpu.c).
 MEANINGS = {
     "EPERM": "the kernel does not permit it (siblings are refused while smt/control is off, forceoff is final until a reboot, or this is not root)",
@@ -42,7 +45,7 @@ MEANINGS = {
     "ENOENT": "the kernel has no file for it: this CPU cannot be hot-plugged",
     "ENOSPC": "the other CPUs have no free interrupt vectors",
     "ENOMEM": "the kernel is out of memory",
-    "EROFS": "sysfs is mounted read-only (a container?)",
+    "EROFS": "sysfs is mounted read-only, as in a container: change the machine that runs the container",
     "EIO": "the CPU did not come up or go down",
 }
 
@@ -125,15 +128,29 @@ def of(control: "str | None", active: "bool | None", online: "str | None", prese
 
 
 def differences(before: State, after: State) -> "list[str]":
-    """Return how ``after`` differs from ``before``, one sentence for each difference."""
+    """Return how ``after`` differs from ``before``, one sentence for each kind of difference."""
     found = []
     if before["control"] != after["control"]:
         found.append(f"smt/control was {before['control']}, is {after['control']}")
     was, now = set(before["online"]), set(after["online"])
     present = set(after["present"])
-    found += [f"CPU {cpu} was online, is {'offline' if cpu in present else 'no longer present'}" for cpu in sorted(was - now)]
-    found += [f"CPU {cpu} was offline, is online" for cpu in sorted((now - was) & set(before["present"]))]
-    return found
+    found += about((was - now) & present, "{was} online, {are} offline")
+    found += about(was - now - present, "{was} online, {are} no longer present")
+    return found + about((now - was) & set(before["present"]), "{was} offline, {are} online")
+
+
+def about(cpus: "t.Collection[int]", sentence: str) -> "list[str]":
+    """Return a sentence about CPUs, however many they are, or nothing where there are none.
+
+    Args:
+        cpus: CPU numbers
+        sentence: what follows them, with the verbs ``{was}`` and ``{are}``
+    """
+    if not cpus:
+        return []
+    one = len(cpus) == 1
+    verbs = {"was": "was", "are": "is"} if one else {"was": "were", "are": "are"}
+    return [f"CPU{'' if one else 's'} {cpulist.render(cpus)} {sentence.format(**verbs)}"]
 
 
 class _Request(t.NamedTuple):
@@ -263,7 +280,8 @@ def restore(sysroot: str, state: State, files: "KernelFiles | None" = None) -> "
     refusals: list[StateError] = []
     _apply(files, target, refusals.append)
     left = differences(state, read(files=files))
-    reasons = sorted({str(refusal) for refusal in refusals})
+    reasons = list(dict.fromkeys(map(str, refusals)))
+    reasons[MOST_REASONS:] = [f"and {len(reasons) - MOST_REASONS} more"] if len(reasons) > MOST_REASONS else []
     return [f"{line} ({'; '.join(reasons)})" for line in left] if reasons else left
 
 
@@ -468,7 +486,7 @@ def _transaction(files: KernelFiles, cores: Cores, request: _Request, learned: _
 
     def change() -> Target:
         goal = target
-        if explores:
+        if explores or _takes_too_many(files, target, request.method):
             found = _explore(files, before, placed)
             goal = _target(before, found, request)
             if learned is not None:
@@ -477,6 +495,24 @@ def _transaction(files: KernelFiles, cores: Cores, request: _Request, learned: _
         return goal
 
     return _all_or_nothing(files, before, change)
+
+
+def _takes_too_many(files: KernelFiles, target: Target, method: str) -> bool:
+    """Write the control if it has to be off, and return whether the kernel took a thread offline that has to stay.
+
+    It does where the first thread of a core is offline (topology_is_primary_thread): the core of that one, such as CPU 0, was not known.
+    """
+    if target.writes != ("off",):
+        return False
+    before = target.online.intersection(read(files=files)["online"])
+    _apply_control(files, target, _refuse)
+    taken = before - set(read(files=files)["online"])
+    if taken and method == "smt_control":
+        raise StateError(
+            f"writing off to /{CONTROL} also takes the only threads of some cores offline (CPUs {cpulist.render(taken)}), because the first threads of "
+            "these cores are offline: use the method auto or cpu_online"
+        )
+    return bool(taken)
 
 
 def _all_or_nothing(files: KernelFiles, before: State, change: "t.Callable[[], Target]") -> State:
@@ -497,9 +533,10 @@ def _all_or_nothing(files: KernelFiles, before: State, change: "t.Callable[[], T
 def _explore(files: KernelFiles, before: State, placed: "list[tuple[int, ...]]") -> "list[tuple[int, ...]]":
     """Bring the CPUs without a known core online and return all cores. An offline CPU has no topology directory, and no topology cache was saved."""
     unplaced = set(before["present"]) - _cpus_of(placed)
-    if before["control"] not in (ON, *WITHOUT_CONTROL):
+    if read(files=files)["control"] not in (ON, *WITHOUT_CONTROL):
         _write_control(files, ("on",), _refuse)
-    for cpu in sorted(unplaced - set(read(files=files)["online"])):
+    # With those that an off took: a CPU's siblings are known while they are online.
+    for cpu in sorted((unplaced | set(before["online"])) - set(read(files=files)["online"])):
         _switch_cpu(files, cpu, True, _refuse)
     return join_cores(placed, _siblings_now(files, unplaced))
 
@@ -538,14 +575,17 @@ def _refuse(error: StateError) -> None:
 
 def _apply(files: KernelFiles, target: Target, on_refusal: _OnRefusal) -> None:
     """Write the control, then switch the remaining CPUs one at a time: first online, then offline, so that there are never too few CPUs."""
+    _apply_control(files, target, on_refusal)
     state = read(files=files)
-    if _control_is_written(state, target):
-        _write_control(files, target.writes, on_refusal)
-        state = read(files=files)
     for cpu in sorted(target.online - set(state["online"])):
         _switch_cpu(files, cpu, True, on_refusal)
     for cpu in sorted(target.offline & set(state["online"])):
         _switch_cpu(files, cpu, False, on_refusal)
+
+
+def _apply_control(files: KernelFiles, target: Target, on_refusal: _OnRefusal) -> None:
+    if _control_is_written(read(files=files), target):
+        _write_control(files, target.writes, on_refusal)
 
 
 def _write_control(files: KernelFiles, values: "tuple[str, ...]", on_refusal: _OnRefusal) -> None:
@@ -607,8 +647,7 @@ def _verify(after: State, target: Target) -> None:
     if reached(after, target):
         return
     online = set(after["online"])
-    wrong = [f"CPU {cpu} is offline" for cpu in sorted(target.online - online)]
-    wrong += [f"CPU {cpu} is online" for cpu in sorted(target.offline & online)]
+    wrong = about(target.online - online, "{are} offline") + about(target.offline & online, "{are} online")
     if not wrong:
         wrong = [f"smt/control reads {after['control']}"]
     raise StateError(f"the kernel accepted the writes, but afterwards {', '.join(wrong)}")

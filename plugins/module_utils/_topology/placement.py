@@ -156,15 +156,25 @@ class Placements:
         return [[home[0]], [min(others, key=lambda core: (len(core) != len(home), core[0]))[0]]], None
 
     def _remote_memory(self) -> Workers:
-        if self._remote_node() is None:
-            return None, "there is only one NUMA node with memory" if self._memory_nodes else "this host does not report NUMA nodes"
-        return self._single()
+        if self._remote_node() is not None:
+            return self._single()
+        local = self._local_node()
+        if local is None or not self._memory_nodes:
+            return None, "this host does not report NUMA nodes"
+        if local not in self._memory_nodes:
+            return None, f"NUMA node {local} of CPU {self._home()[0]} has no memory of its own, so there is no local memory to compare with"
+        return None, "there is only one NUMA node with memory"
+
+    def _local_node(self) -> "int | None":
+        """Return the NUMA node of the home CPU, or None."""
+        home = self._home()[0]
+        return next((node for node, cpus in self._nodes.items() if home in cpus), None)
 
     def _remote_node(self) -> "int | None":
-        """Return the first NUMA node with memory that is not the node of the home CPU, or None."""
-        home = self._home()[0]
-        local = next((node for node, cpus in self._nodes.items() if home in cpus), None)
-        return None if local is None else next((node for node in self._memory_nodes if node != local), None)
+        """Return the first NUMA node with memory that is not the node of the home CPU; None also where that one has no memory."""
+        local = self._local_node()
+        # The kernel takes the memory of such a CPU from the nearest other node, which may be the first: nothing would be compared.
+        return next((node for node in self._memory_nodes if node != local), None) if local in self._memory_nodes else None
 
     def _numbered(self, kind: str, count: int) -> Workers:
         if count > MOST_WORKERS:

@@ -480,6 +480,12 @@ def more_to_measure(result: Result, main: t.Sequence[Comparison]) -> dict[str, t
     open_ones = [one for one in main if one["verdict"] == "inconclusive"]
     if not open_ones:
         return None
+    if result["plan"].get("stopped") == "size":
+        # As on machines with very many CPUs: each sample has each of them.
+        advice = (
+            "The result had its maximum size before this was decided: measure fewer workloads, placements or parameter values here, so that more blocks fit."
+        )
+        return {"blocks": None, "seconds": None, "text": advice}
     needs = [need for need in map(_blocks_needed, open_ones) if need is not None]
     if len(needs) < len(open_ones):
         return {"blocks": None, "seconds": None, "text": "Measure more blocks: there are too few to say how many it would take."}

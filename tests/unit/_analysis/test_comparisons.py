@@ -379,6 +379,13 @@ def test_the_page_says_that_the_plan_looked_and_why_it_stopped():
     assert said["next"].startswith("The plan stopped early: the rest of its budget would hardly have decided this. To decide, measure about ")
 
 
+def test_a_result_of_the_maximum_size_is_not_helped_by_more_blocks():
+    result = looked(8, 4, 5, 6, 8, noise=0.05, workloads={"even": EVEN})
+    result["plan"]["stopped"] = "size"
+    said = conclusion.conclude(result, host_comparisons.compare_host(result))["next"]
+    assert said.startswith("The result had its maximum size before this was decided: measure fewer workloads") and "blocks fit" in said
+
+
 def test_the_cost_of_switching_is_named():
     result = result_maker.result(blocks=4)
     result["plan"]["switches"] = {"smt_on": {"count": 3, "seconds": 0.412}, "smt_off": {"count": 2, "seconds": 1.5}}

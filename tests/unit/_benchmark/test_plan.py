@@ -25,6 +25,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology 
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, declaration, sample_length
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
+from fake_kernel import FakeKernel
 
 HERE = tuple(sorted(os.sched_getaffinity(0)))[:2]
 TWO_CPUS = pytest.mark.skipif(len(HERE) < 2, reason="needs two CPUs as siblings")
@@ -64,11 +65,11 @@ def facts(**changed):
     return dict(FACTS, **changed)
 
 
-def outline(settings, host_facts=None, cores=(HERE,), isolated=(), allowed=HERE, online=HERE):
+def outline(settings, host_facts=None, cores=(HERE,), isolated=(), allowed=HERE, online=HERE, files=None):
     cpus = tuple(sorted(cpu for core in cores for cpu in core))
     topology = Topology(present=cpus, online=online, isolated=isolated, cores=cores, packages=(cpus,), source="sysfs", complete=True)
     origin = dict(ORIGIN, online=list(online), present=list(cpus))
-    arms = selection.Arms(settings["arms"], base.Host(host_facts or FACTS, topology, origin))
+    arms = selection.Arms(settings["arms"], base.Host(host_facts or FACTS, topology, origin, **({"files": files} if files else {})))
     return plan.Outline(arms, topology, allowed, plan_settings.placement_names(settings))
 
 
@@ -193,6 +194,58 @@ def test_somebody_who_changes_the_host_in_the_middle_ends_the_plan(tmp_path, dia
     files = RunDirectory(str(tmp_path), "r")
     assert [re.match(words, event["detail"]) is not None for event in files.read_lines("events.jsonl") if event["event"] == "not_proved"] == [True]
     assert len(files.read_lines("samples.jsonl")) == sample, "samples before it are kept"
+
+
+@pytest.fixture(name="kernel")
+def a_kernel_of_this_machine(tmp_path):
+    """A fake kernel whose CPUs are those that the plan uses here."""
+    return FakeKernel(tmp_path / "kernel", [HERE], control="notimplemented")
+
+
+def unplug(kernel):
+    kernel.write(f"{smt_state.CPU_DIRECTORY}/cpu{HERE[-1]}/online", "0")
+
+
+def remove(kernel):
+    kernel.online.discard(HERE[-1])
+    kernel.put_present(kernel.present - {HERE[-1]})
+
+
+def add(kernel):
+    kernel.put_present(kernel.present | {HERE[-1] + 1})
+
+
+@TWO_CPUS
+@pytest.mark.parametrize(
+    ("arms", "change", "words"),
+    [
+        (["as_found"], unplug, f"somebody has changed the host while as found was measured: CPU {HERE[-1]} was online, is offline"),
+        (["as_found"], remove, f"somebody has changed the host while as found was measured: CPU {HERE[-1]} is no longer present"),
+        (["as_found"], add, f"somebody has changed the host while as found was measured: CPU {HERE[-1] + 1} is new to this host"),
+        (["dial_1", "dial_2"], unplug, f"somebody has changed the host while dial 1 was measured: CPU {HERE[-1]} was online, is offline"),
+    ],
+)
+def test_hot_plug_ends_a_plan_and_samples_since_the_last_proof_do_not_count(tmp_path, dial, monkeypatch, kernel, arms, change, words):
+    keep = goals.Goal.add
+    taken = []
+
+    def plugged(goal, sample, value):
+        taken.append(sample["index"])
+        if sample["block"] == 1 and sample["arm"] == arms[0]:
+            change(kernel)
+        return keep(goal, sample, value)
+
+    monkeypatch.setattr(goals.Goal, "add", plugged)
+    settings = dict(SETTINGS, arms=arms, placements=["single"], blocks=4)
+    with pytest.raises(base.ArmError) as ended:
+        measured(tmp_path, settings, files=kernel)
+    assert str(ended.value) == words
+    files = RunDirectory(str(tmp_path), "r")
+    files.write("header.json", {"plan": {}, "arms": []})
+    samples = files.result()["samples"]
+    assert [sample["index"] for sample in samples] == taken, "no sample is lost"
+    assert [sample["ok"] for sample in samples] == [True] * (len(taken) - 1) + [False]
+    assert samples[-1]["error"] == words and samples[-1]["block"] == 1
 
 
 def test_nothing_is_switched_with_one_arm(tmp_path, toggles):

@@ -188,10 +188,9 @@ class RootFs(host_files.HostFs):
     is_host = True
 
 
-def methods(root, monkeypatch, machine, user=0, mounts=""):
+def methods(root, monkeypatch, machine, user=0):
     monkeypatch.setattr(smt_facts_module.os, "geteuid", lambda: user)
-    tree = dict(sysfs_tree.files(machine), **{"proc/self/mounts": mounts})
-    return smt_facts_module.gather(RootFs(sysfs_tree.write(root, tree)))["methods"]["runtime"]
+    return smt_facts_module.gather(RootFs(sysfs_tree.write(root, sysfs_tree.files(machine))))["methods"]["runtime"]
 
 
 def test_on_a_host_with_smt_both_methods_are_possible(tmp_path, monkeypatch):
@@ -199,22 +198,20 @@ def test_on_a_host_with_smt_both_methods_are_possible(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("machine", "user", "mounts", "chosen", "control_reason", "online_reason"),
+    ("machine", "user", "chosen", "control_reason", "online_reason"),
     [
-        (dataclasses.replace(MACHINE, control="notimplemented"), 0, "", "cpu_online", "notimplemented", None),
-        (dataclasses.replace(MACHINE, control=""), 0, "", "cpu_online", "has no", None),
-        (dataclasses.replace(MACHINE, control="\x1b[31mevil"), 0, "", "cpu_online", "'\\x1b[31mevil'", None),
-        (Machine(threads=1), 0, "", None, "notsupported", "no core has a sibling"),
-        (dataclasses.replace(SIBLINGS_OFF, control="forceoff"), 0, "", None, "reboot", "forceoff"),
-        (SIBLINGS_OFF, 0, "", "smt_control", None, "reads off"),
-        (dataclasses.replace(MACHINE, offline=(35,)), 0, "", "smt_control", None, "not known"),
-        (MACHINE, 1000, "", None, "become", "become"),
-        (MACHINE, 0, "sysfs /sys sysfs ro,nosuid 0 0\n", None, "read-only", "read-only"),
-        (MACHINE, 0, "sysfs /sys sysfs ro 0 0\nsysfs /sys sysfs rw 0 0\nx\n", "smt_control", None, None),
+        (dataclasses.replace(MACHINE, control="notimplemented"), 0, "cpu_online", "notimplemented", None),
+        (dataclasses.replace(MACHINE, control=""), 0, "cpu_online", "has no", None),
+        (dataclasses.replace(MACHINE, control="\x1b[31mevil"), 0, "cpu_online", "'\\x1b[31mevil'", None),
+        (Machine(threads=1), 0, None, "notsupported", "no core has a sibling"),
+        (dataclasses.replace(SIBLINGS_OFF, control="forceoff"), 0, None, "reboot", "forceoff"),
+        (SIBLINGS_OFF, 0, "smt_control", None, "reads off"),
+        (dataclasses.replace(MACHINE, offline=(35,)), 0, "smt_control", None, "not known"),
+        (MACHINE, 1000, None, "become", "become"),
     ],
 )
-def test_methods_at_run_time(tmp_path, monkeypatch, machine, user, mounts, chosen, control_reason, online_reason):
-    facts = methods(tmp_path, monkeypatch, machine, user, mounts)
+def test_methods_at_run_time(tmp_path, monkeypatch, machine, user, chosen, control_reason, online_reason):
+    facts = methods(tmp_path, monkeypatch, machine, user)
     assert facts["chosen"] == chosen
     for name, reason in (("smt_control", control_reason), ("cpu_online", online_reason)):
         assert (name in facts["possible"]) == (reason is None)

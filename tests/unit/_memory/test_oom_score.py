@@ -17,6 +17,11 @@ from memory_tree import put
 DROP_IN = "etc/systemd/system/db.service.d/zz-threadwise-smt-memory.conf"
 
 
+@pytest.fixture(name="booted", autouse=True)
+def booted_with_systemd(tmp_path):
+    put(tmp_path, "run/systemd/system/README", "")
+
+
 def score(root, pid):
     return int((root / (f"proc/{pid}/oom_score_adj")).read_text())
 
@@ -117,7 +122,15 @@ def test_an_interrupted_run_is_finished_by_the_next_one(tmp_path):
 def test_an_unknown_service_is_refused_before_anything_is_done(tmp_path):
     with pytest.raises(oom_score.UnitError, match=r"no service nosuch.service"):
         protect(tmp_path, Systemd(str(tmp_path), db={"main": 0}), ["db", "nosuch"])
-    assert os.listdir(tmp_path) == []
+    assert os.listdir(tmp_path) == ["run"]
+
+
+def test_without_systemd_no_service_can_be_protected(tmp_path):
+    os.unlink(tmp_path / "run/systemd/system/README")
+    os.rmdir(tmp_path / "run/systemd/system")
+    with pytest.raises(oom_score.UnitError, match=r"protect names db.service, and systemd, which gives services their scores, does not run on this host"):
+        protect(tmp_path, Systemd(str(tmp_path), db={"main": 0}), ["db"])
+    assert protect(tmp_path, Systemd(str(tmp_path)), []) == {}
 
 
 def test_a_failing_systemctl_is_reported(tmp_path):

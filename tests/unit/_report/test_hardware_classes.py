@@ -114,7 +114,7 @@ def test_what_a_person_has_to_look_at_is_named_on_top():
     rows[3] = {**rows[3], "disagreement": "CPUs 0 and 2 share a core by measuring; the kernel says otherwise."}
     top = html.unescape(page(rows).partition("</section>")[0])
     for words in (
-        "1 host not put back as it was before: web1: CPU 3 is offline",
+        "1 host not as it was before: web1: CPU 3 is offline",
         "1 host would boot with other SMT arguments than now: web2",
         "web3: CPUs 0 and 2 share a core by measuring",
         "1 host unlike the other hosts of their class: odd (gzip",

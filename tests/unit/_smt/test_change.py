@@ -124,14 +124,14 @@ def test_refused_on_the_third_cpu(host):
     assert smt_state.read(files=host)["online"] == ALL
 
 
-def test_no_rollback_timer_without_systemd(host):
+def test_no_rollback_timer_without_systemd(tmp_path):
+    host = Host(tmp_path, systemd=False)
     with pytest.raises(smt_change.rollback_timer.RollbackTimerError, match=r"needs systemd"):
         host.ask("disabled", rollback_after=60)
     assert (host.writes, host.saved()) == ([], None)
 
 
 def test_the_rollback_timer_is_armed_before_the_writes(host):
-    (host_files.HostFs(host.sysroot)).write("run/systemd/system/x", "")
     assert host.ask("disabled", rollback_after=60, persist="tmpfiles")["rollback_pending"] is True
     armed = [command for command in host.commands if command[0] == "systemd-run"]
     assert len(armed) == 1 and "--on-active=60" in armed[0]
@@ -402,7 +402,6 @@ def test_a_part_kept_over_boots(tmp_path, control):
 
 
 def test_a_part_is_confirmed_and_rolled_back_like_any_change(host):
-    (host_files.HostFs(host.sysroot)).write("run/systemd/system/x", "")
     assert host.ask("disabled", cores=PART, rollback_after=60)["rollback_pending"] is True
     assert host.ask("disabled", cores=PART, confirm=True)["rollback_pending"] is False
     with pytest.raises(smt_change.ChangeRefusedError, match=r"the host is not in the state asked for"):

@@ -16,9 +16,11 @@ CORES = numbered_cores(4, 2, "adjacent")
 class Host(FakeKernel):
     """A fake kernel that a request can be sent to."""
 
-    def __init__(self, sysroot, cores=CORES, **options):
+    def __init__(self, sysroot, cores=CORES, systemd=True, **options):
         super().__init__(sysroot, cores, **options)
         self.put("proc/self/mounts", "")
+        if systemd:
+            self.put("run/systemd/system/README", "")
         self.boot("first")
         self.commands = []
         self.status = {}  # word of a command -> its exit status

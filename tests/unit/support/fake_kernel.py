@@ -90,6 +90,11 @@ class FakeKernel(kernel_files.KernelFiles):
                 shutil.rmtree(topology)
                 self._shown = {path: text for path, text in self._shown.items() if not path.startswith(folder + "/topology/")}
 
+    def put_present(self, cpus):
+        """Show other CPUs as present, as after a hot-plug of the machine's processors."""
+        self._put(CPUS + "/present", cpulist(cpus))
+        self._put(CPUS + "/online", cpulist(self.online))
+
     def _control_text(self):
         if self.control == "on" and self.modern and self.allowed_threads != self.most:
             return str(self.allowed_threads)

@@ -22,6 +22,7 @@ def tree(root, **sysctls):
     put(root, "proc/meminfo", (RECORDED / "hugepages.txt").read_text())
     put(root, "proc/vmstat", "pgfault 12\noom_kill 3\n")
     put(root, "proc/sys/kernel/panic", "0\n")
+    put(root, "run/systemd/system/README", "")
     for name, value in dict(SYSCTLS, **sysctls).items():
         put(root, "proc/sys/vm/" + name, f"{value}\n")
     return str(root)

@@ -157,7 +157,7 @@ def _notable(rows: t.Sequence[hardware_classes.Row], classes: t.Sequence[dict[st
     return [
         (title, hosts)
         for title, hosts in (
-            ("not put back as it was before", left),
+            ("not as it was before", left),
             ("would boot with other SMT arguments than now", [row["host"] for row in rows if row["reboot_required"]]),
             ("share cores otherwise than the kernel says", [f"{row['host']}: {row['disagreement']}" for row in rows if row["disagreement"]]),
             ("unlike the other hosts of their class", [f"{host} ({'; '.join(ratios)})" for host, ratios in unlike.items()]),
