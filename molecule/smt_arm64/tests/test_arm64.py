@@ -35,7 +35,7 @@ def test_siblings_are_switched_one_by_one_and_come_back(host, cores):
         assert done["changed"] is False, done
         return
     done = smt_state(host, state="disabled")
-    assert (done["changed"], done["method"]) == (True, "cpu_online")
+    assert done["changed"] is True, done
     assert online(host) == firsts(cores, 1)
     assert smt_state(host, state="disabled")["changed"] is False
     assert smt_state(host, state="restored")["not_restored"] == []
@@ -56,7 +56,8 @@ def an_evaluation():
 
 
 def test_the_survey_tells_the_two_apart(survey):
-    rows = {line.split()[0]: line for line in survey.splitlines() if line.startswith("smt-arm64")}
+    # The first line of each host is that of the table.
+    rows = {line.split()[0]: line for line in reversed(survey.splitlines()) if line.startswith("smt-arm64")}
     assert "no SMT" in rows["smt-arm64"] and "no SMT" not in rows["smt-arm64-siblings"]
 
 

@@ -12,7 +12,6 @@ origin: the system - units, cpusets, interrupts, tasks of root, of system users 
 This file is copied to a host as part of the rollback program: it imports only files that are copied with it, by relative imports.
 """
 
-import errno
 import typing as t
 
 from .._compat.typing_forms import TypedDict
@@ -326,12 +325,12 @@ def _restore_partition(host: kernel_files.KernelFiles, path: str, kind: str, cpu
     return _written(host, path + "/cpuset.cpus.partition", kind, f"/{host_text.printable(path, 64)}/cpuset.cpus.partition", kind)
 
 
-def _written(host: kernel_files.KernelFiles, path: str, text: str, what: str, wanted: str) -> "list[str]":
-    """Write a saved value; return a sentence if the kernel refuses it. EIO means that the kernel manages an interrupt and chooses its CPUs."""
+def _written(host: kernel_files.KernelFiles, path: str, text: str, what: str, wanted: str, without_harm: "tuple[int, ...]" = ()) -> "list[str]":
+    """Write a saved value; return a sentence if the kernel refuses it with another errno than those that do no harm."""
     try:
         host.write(path, text)
     except OSError as error:
-        return [] if error.errno == errno.EIO else [f"{what} could not be restored to {wanted}: {error.strerror}"]
+        return [] if error.errno in without_harm else [f"{what} could not be restored to {wanted}: {error.strerror}"]
     return []
 
 
@@ -357,7 +356,8 @@ def _restore_interrupt(host: kernel_files.KernelFiles, number: str, wanted: "fro
         return [f"interrupt {number} is gone, its CPUs {cpulist.render(wanted)} were not needed any more"]
     if cpulist.parse_or_empty(current) == wanted or not wanted & online:
         return []
-    return _written(host, path, cpulist.render(wanted), f"interrupt {number}", cpulist.render(wanted))
+    # The kernel chooses the CPUs of those that it manages.
+    return _written(host, path, cpulist.render(wanted), f"interrupt {number}", cpulist.render(wanted), bindings.MANAGED)
 
 
 # Configuration --------------------------------------------------------------------------------------------------------------------------

@@ -17,6 +17,8 @@ KUBELET_STATE = "var/lib/kubelet/cpu_manager_state"
 
 _CPU_DIRECTORY = "sys/devices/system/cpu"
 _NODE_DIRECTORY = "sys/devices/system/node"
+# What a write to the CPUs of an interrupt gives that the kernel manages.
+MANAGED = (errno.EIO, errno.EPERM)
 _INTERRUPTS = "proc/irq"
 _UNIT_DIRECTORIES = (
     "etc/systemd/system",
@@ -134,8 +136,9 @@ def interrupt_devices(host: kernel_files.KernelFiles, number: str) -> str:
 def is_placed_by_kernel(host: kernel_files.KernelFiles, number: str, cpus: "frozenset[int]") -> bool:
     """Return whether the kernel chose the CPUs of an interrupt: they follow the driver's hint, or the interrupt is managed.
 
-    The kernel moves managed interrupts away and back by itself. write_irq_affinity (kernel/irq/proc.c) returns EIO for a managed interrupt before it parses
-    the text, and EINVAL for a text that is not a valid CPU list. A write of such a text never changes anything and tells the two cases apart.
+    The kernel moves managed interrupts away and back by itself. write_irq_affinity (kernel/irq/proc.c) returns EIO, since Linux 6.11 EPERM, for a managed
+    interrupt before it parses the text, and EINVAL for a text that is not a valid CPU list. A write of such a text never changes anything and tells the two
+    cases apart.
     """
     try:
         hint = frozenset(cpulist.parse_mask(host.read(f"{_INTERRUPTS}/{number}/affinity_hint") or ""))
@@ -148,5 +151,5 @@ def is_placed_by_kernel(host: kernel_files.KernelFiles, number: str, cpus: "froz
     try:
         host.write(interrupt_path(number), "none")
     except OSError as error:
-        return error.errno == errno.EIO
+        return error.errno in MANAGED
     return False
