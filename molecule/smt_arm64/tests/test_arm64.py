@@ -71,4 +71,4 @@ def test_that_there_is_no_smt_is_a_finding(evaluated):
 def test_siblings_without_a_control_are_evaluated_on_and_off(evaluated):
     results = evaluated[1]["smt-arm64-siblings"]
     assert {sample["arm"] for sample in results["samples"]} == {"smt_on", "smt_off"}
-    assert results["restored"] is True
+    assert results["restored"]["ok"] is True

@@ -117,7 +117,7 @@ def test_the_arms_between_on_and_off_are_measured_and_nothing_is_left(host, core
     assert measured == {"smt_on", "threads_per_core_2", "smt_off"}
     counts = {sample["arm"]: len(sample["workers"]) for sample in evaluated["samples"] if sample["placement"] == "all_threads"}
     assert counts == {"smt_on": 8, "threads_per_core_2": 4, "smt_off": 2}
-    assert evaluated["restored"] is True
+    assert evaluated["restored"]["ok"] is True
     assert (online(host), control(host)) == (firsts(cores, 99), "on")
 
 
