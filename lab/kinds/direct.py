@@ -92,7 +92,8 @@ class Direct(Kind):
     def _initrd(modules: pathlib.Path, busybox: pathlib.Path) -> bytes:
         files = in_order(modules)
         load = "".join(f"/busybox insmod /modules/{path.name.removesuffix('.xz')}\n" for path in files)
-        init = (RECIPE / "direct" / "init.sh").read_text(encoding="utf-8").replace("@LOAD@\n", load)
+        # There is no other shell than busybox in it.
+        init = (RECIPE / "direct" / "init.sh").read_text(encoding="utf-8").replace("#!/bin/sh\n", "#!/busybox sh\n", 1).replace("@LOAD@\n", load)
         members = [(name, newc.DIRECTORY, b"") for name in ("dev", "modules", "proc", "root", "sys")]
         members += [("busybox", newc.PROGRAM, busybox.read_bytes()), ("init", newc.PROGRAM, init.encode("ascii"))]
         for path in files:

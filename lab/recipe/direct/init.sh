@@ -1,4 +1,4 @@
-#!/busybox sh
+#!/bin/sh
 # The first process of the initrd: loads what the disk needs and goes over to it, with lab.init= of the kernel's command line or its own init.
 /busybox mount -t proc proc /proc
 /busybox mount -t sysfs sys /sys

@@ -1,3 +1,4 @@
+#!/bin/sh
 # Runs where root/ is the root file system and disk.img the disk: puts the loader, the kernel and an entry for it on the EFI system partition, as
 # `bootctl install` and `kernel-install` do it on a machine that runs.
 version=$(basename root/lib/modules/*)
