@@ -23,6 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".cache" / "test"
 LAST_LINES = 60
 ENDING_SECONDS = 60
+LONGEST_REASON = 300
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,6 +103,14 @@ STEPS = {
 
 
 @dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How many of a step's tests passed, failed and were skipped, and which failed, with the reason."""
+
+    counts: dict[str, int]
+    failures: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Group:
     """Names of steps in the order in which they begin, and how many of them run side by side."""
 
@@ -131,18 +140,23 @@ def main(words: list[str]) -> int:
         return 1
     LOGS.mkdir(parents=True, exist_ok=True)
     total = {"passed": 0, "failed": 0, "skipped": 0}
+    failures: list[str] = []
     begun = time.monotonic()
     for group in groups:
-        for counts in run(group):
-            for kind, number in counts.items():
+        for outcome in run(group):
+            failures.extend(outcome.failures)
+            for kind, number in outcome.counts.items():
                 total[kind] += number
+    # Once more at the end, where also a log that was cut has it.
+    for failure in failures:
+        print(f"failed: {failure}")
     print(f"all steps: {time.monotonic() - begun:.0f} s")
     print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped", flush=True)
     return 1 if total["failed"] or not total["passed"] else 0
 
 
-def run(group: Group) -> Iterator[dict[str, int]]:
-    """Run steps and say how each went. Yields how many of its tests passed, failed and were skipped, as they end."""
+def run(group: Group) -> Iterator[Outcome]:
+    """Run steps and say how each went. Yields the outcome of each, as they end."""
     # Ctrl-C and SIGTERM come here alone, and a step is ended from here with all that it started.
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))
     waiting = list(group.steps)
@@ -217,28 +231,38 @@ def start(name: str) -> subprocess.Popen[bytes]:
         )
 
 
-def reported(name: str, code: int, seconds: float) -> dict[str, int]:
-    """Say how a step went that has ended; the counts of its tests."""
+def reported(name: str, code: int, seconds: float) -> Outcome:
+    """Say how a step went that has ended."""
     log = LOGS / f"{name}.log"
     text = log.read_text(encoding="utf-8", errors="replace")
-    counts = count(LOGS / f"{name}.xml", text, code)
+    report = LOGS / f"{name}.xml"
+    suites = list(ElementTree.parse(report).getroot().iter("testsuite")) if report.exists() else []
+    counts = count(suites, text, code)
     if code:
         print("\n".join(text.splitlines()[-LAST_LINES:]))
     numbers = ", ".join(f"{number} {kind}" for kind, number in counts.items())
     print(f"{name}: {numbers} in {seconds:.0f} s ({log.relative_to(ROOT)})", flush=True)
-    return counts
+    failures = tuple(f"{name}: {failure}" for suite in suites for failure in failed_tests(suite))
+    return Outcome(counts, failures or ((f"{name}: exit code {code}",) if code else ()))
 
 
-def count(report: pathlib.Path, text: str, code: int) -> dict[str, int]:
+def failed_tests(suite: ElementTree.Element) -> Iterator[str]:
+    """Name of each test of a suite that failed, and the first line of the reason."""
+    for case in suite.iter("testcase"):
+        for fault in (*case.findall("failure"), *case.findall("error")):
+            reason = (fault.get("message") or "").splitlines() or [""]
+            yield f"{case.get('classname')}::{case.get('name')}: {reason[0][:LONGEST_REASON]}"
+
+
+def count(suites: list[ElementTree.Element], text: str, code: int) -> dict[str, int]:
     """What a step's tests came to: pytest's by its report, ansible-test's by its lines, and the step itself as one more."""
     counts = {"passed": len(re.findall(r"^Running sanity test ", text, re.MULTILINE)), "failed": 0, "skipped": 0}
-    if report.exists():
-        for suite in ElementTree.parse(report).getroot().iter("testsuite"):
-            failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
-            skipped = int(suite.get("skipped", 0))
-            counts["failed"] += failed
-            counts["skipped"] += skipped
-            counts["passed"] += int(suite.get("tests", 0)) - failed - skipped
+    for suite in suites:
+        failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+        skipped = int(suite.get("skipped", 0))
+        counts["failed"] += failed
+        counts["skipped"] += skipped
+        counts["passed"] += int(suite.get("tests", 0)) - failed - skipped
     if code and not counts["failed"]:
         counts["failed"] = 1
     elif not code:

@@ -66,6 +66,7 @@ def test_a_step_that_fails_is_shown_and_counted_and_the_others_go_on(run, tmp_pa
     assert run(shell("echo the reason; exit 3"), shell("true"), shell(f"touch {tmp_path}/after")) == 1
     seen = capsys.readouterr().out
     assert "the reason" in seen and (tmp_path / "after").exists() and seen.endswith("2 passed, 1 failed, 0 skipped\n")
+    assert "failed: step-0: exit code 3\nall steps: " in seen
 
 
 def test_what_pytest_and_sanity_counted_is_added_up(run, tmp_path, capsys):
@@ -74,7 +75,9 @@ def test_what_pytest_and_sanity_counted_is_added_up(run, tmp_path, capsys):
     )
     counted = steps.Step((sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)))
     assert run(counted, shell("echo 'Running sanity test \"pep8\"'; echo 'Running sanity test \"pylint\"'")) == 1
-    assert capsys.readouterr().out.endswith("4 passed, 1 failed, 1 skipped\n")
+    seen = capsys.readouterr().out
+    assert seen.endswith("4 passed, 1 failed, 1 skipped\n")
+    assert "\nfailed: step-0: test_three::test_b: assert False\nall steps: " in seen, "the end of a log names what failed"
 
 
 def test_options_for_pytest_from_the_environment_are_kept(run, tmp_path, monkeypatch, capsys):

@@ -152,14 +152,18 @@ def test_the_next_evaluation_fetches_what_no_controller_had_collected(host, eval
 
 
 def test_the_known_truth_is_found(evaluated):
-    """Two vCPUs that share one CPU of this machine get half of it each, and the evaluation says so."""
+    """Two vCPUs that share one CPU of this machine get half of it each, and the evaluation says so.
+
+    On an idle machine the ratio is 0.5. With k other busy tasks on each of its CPUs the two get (1 + k) / (2 + k) of what two alone would, so what is asserted
+    here holds beside other steps of `make test`; smt_eval_truth holds the figure itself.
+    """
     found = json.loads((RESULTS / "converge" / "results.json").read_text(encoding="utf-8"))
     sharing = [
         one
         for one in found["hosts"][0]["comparisons"]
         if one["primary"] and (one["baseline"]["placement"], one["candidate"]["placement"]) == ("cores", "siblings")
     ]
-    assert sharing and all(one["ratio"] < 0.75 for one in sharing), sharing
+    assert sharing and all(one["ratio"] < 0.9 for one in sharing), sharing
 
 
 def test_both_arms_were_measured_and_the_state_was_restored(evaluated):
