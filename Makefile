@@ -35,8 +35,12 @@ $(IMPORTER)/.ready: requirements-importer.lock requirements-collections.lock too
 	touch $@
 
 .PHONY: archive
-archive: setup $(IMPORTER)/.ready ## the archive as a user gets it: built, installed elsewhere, linted there, read by Galaxy's importer
-	tools/archive.sh $(IMPORTER)
+archive: setup $(IMPORTER)/.ready ## the archive as a user gets it: built, installed and tried as the README says, linted, read by Galaxy's importer
+	python tools/archive.py $(IMPORTER)
+
+.PHONY: release
+release: setup $(IMPORTER)/.ready ## the archive of a release: make release REPOSITORY=https://HOST/PATH; publishes nothing
+	python tools/release.py $(IMPORTER) "$${REPOSITORY:-}"
 
 # Other releases of ansible-core. The newest one needs a newer Python than Debian's.
 CORES := 2.16 2.18

@@ -6,7 +6,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: cpulist
 short_description: The kernel's CPU lists to lists of numbers, and back
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Turns a CPU list as the kernel writes it (V(0-3,8)) into a list of numbers, and a list of numbers into the shortest CPU list.
   - Numbers come out sorted, each once. The empty text is the empty list.

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: smt_compare
 short_description: Compare samples from before and after a change, with an interval and a verdict
-version_added: 0.1.0
+version_added: 1.0.0
 author: threadwise.smt contributors
 description:
   - Compares two sides that were measured in the same blocks, and says whether the second is better, worse, as good, or whether the samples

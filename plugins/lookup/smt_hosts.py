@@ -6,7 +6,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: smt_hosts
 short_description: The pattern of a play's hosts, if any host matches it
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Used by the playbooks of this collection; not to be called directly.
   - Returns the pattern as it is. Fails in one sentence where no host takes part in the play, because the call has no inventory, or because no host matches the

@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 module: smt_benchmark
 short_description: Measure workloads in several arms, such as SMT on and off, on the host itself
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Runs a benchmark plan on the host - pinned workloads in interleaved blocks, in each arm, such as SMT on and SMT off - and
     writes the result to a file on the controller.

@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 module: smt_benchmark_stop
 short_description: End a benchmark plan that is running on a host, and fetch its samples
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Ends each plan of M(threadwise.smt.smt_benchmark) that is running on the host, waits until the plan has restored the host, and writes the samples that it
     took so far to the controller. The result has the outcome C(interrupted).

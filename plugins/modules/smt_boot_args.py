@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 module: smt_boot_args
 short_description: Boot arguments that turn SMT on or off, or choose the mitigations of CPU vulnerabilities
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Sets the boot arguments C(nosmt), C(nosmt=force), C(maxcpus=N) or C(mitigations=auto,nosmt) in the boot loader's configuration, or takes
     away all that turn SMT off, and sets C(mitigations=). An argument is replaced, never repeated.

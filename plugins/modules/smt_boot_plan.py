@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 module: smt_boot_plan
 short_description: Which arms of an evaluation are booted, and in which order
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Used by the role P(threadwise.smt.smt_eval#role); not to be called directly.
   - Plans, on the controller, the boots of a host - which arms have boots of their own, in a balanced order, and which are switched at run time within the boots

@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 module: smt_boots
 short_description: One result from what a host measured in several boots
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Used by the role P(threadwise.smt.smt_eval#role); not to be called directly.
   - Joins, on the controller, the results of a host's boots into one, with all arms that were booted, and those that were switched within the boots of the

@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 module: smt_compliance
 short_description: The verdicts on a play's hosts as a table, JSON, metrics and a page
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Shows on the terminal which hosts do not comply with their SMT policy, and writes all results to files on the controller.
   - Takes what M(threadwise.smt.smt_status) returned on all hosts of the play, those that could not be reached included. Run it once.

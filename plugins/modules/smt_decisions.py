@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 module: smt_decisions
 short_description: What collected evaluations decide for each hardware class
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Used by the role P(threadwise.smt.smt_policy#role); not to be called directly.
   - Reads the results of evaluations on the controller and returns for each hardware class the decision about SMT, its source hosts and its age.

@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 module: smt_facts
 short_description: Which CPUs share a core, and what is known about SMT on a host
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Reads the CPU topology, the state of simultaneous multithreading (SMT, Hyper-Threading), boot arguments, vulnerabilities and what can be
     changed here and how, and returns them as C(ansible_facts['smt']).

@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 module: smt_fail_host
 short_description: Fail a host that is not as its policy wants it, or that was not evaluated
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Used by the playbooks C(threadwise.smt.smt_eval), C(threadwise.smt.smt_survey), C(threadwise.smt.smt_compliance) and C(threadwise.smt.smt_enforce);
     not to be called directly.

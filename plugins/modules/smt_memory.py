@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 module: smt_memory
 short_description: Memory policy of a running host
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Sets how much memory a host overcommits, what happens when it runs out of memory, and which services the OOM killer spares, now and after each boot,
     and puts back what was there before.

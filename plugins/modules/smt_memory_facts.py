@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 module: smt_memory_facts
 short_description: What a host promises of its memory, and what happens when it runs out
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Reads the overcommit policy, what is promised and what is left, OOM kills since boot, what happens on a panic, and which services are spared
     by the OOM killer, and returns them as C(ansible_facts['smt_memory']).

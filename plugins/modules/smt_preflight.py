@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 module: smt_preflight
 short_description: What a controller lacks, before any host is contacted
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Used by the playbooks of this collection; not to be called directly.
   - With O(run) it fails, in one sentence with the C(pip install) that helps, where this controller has not the Python package scipy, and warns in one

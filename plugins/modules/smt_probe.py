@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 module: smt_probe
 short_description: Find out by measuring which CPUs share a core
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Lets changing halves of the CPUs compute for a twentieth of a second at a time, compares how fast each CPU is with and without each other one,
     and says which CPUs share a core, with an interval, or that it is not clear.

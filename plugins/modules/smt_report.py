@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 module: smt_report
 short_description: Build the report of a run from the results that were collected
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Reads the result files of a run on the controller and writes what a person or another program reads beside them - C(index.html), for more than one
     host a page for each (C(HOST.html)), C(results.csv) (a row a sample), C(workers.csv) (a row a worker), C(comparisons.csv) (a row a comparison),

@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 module: smt_sample
 short_description: Which hosts of each hardware class are measured
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Used by the playbook C(threadwise.smt.smt_eval); not to be called directly.
   - Chooses the first hosts of each hardware class among the hosts of the play, and shows which hosts they represent and for how long each is measured. Hosts

@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 module: smt_state
 short_description: Threads per core of a running host
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Turns simultaneous multithreading (SMT, Hyper-Threading) off and on while the host runs, or sets the number of threads per core, and puts
     back what was there before.

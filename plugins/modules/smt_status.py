@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 module: smt_status
 short_description: Whether a host complies with its SMT policy
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Used by the role P(threadwise.smt.smt_policy#role); not to be called directly.
   - Reads the facts of a host by one call of M(threadwise.smt.smt_facts), and by another one for a memory policy, compares them with

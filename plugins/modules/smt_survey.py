@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 module: smt_survey
 short_description: The SMT facts of a play's hosts as a table and a page
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Shows a table on the terminal and writes one HTML page on the controller - hosts by hardware class, SMT state, what the next boot would bring,
     vulnerabilities that are open because of SMT, what is not known, and hosts that gave no facts.

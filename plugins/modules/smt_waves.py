@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 module: smt_waves
 short_description: Which drifted hosts are changed in which wave of a rollout
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Used by the playbook C(threadwise.smt.smt_enforce); not to be called directly.
   - Lays the hosts of the play out in waves, in their order, and returns those that are to be changed. Hosts with the same value of the variable

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -46,7 +47,6 @@ def test_what_is_only_for_development_is_not_in_it(place):
     installed = place / "installed/ansible_collections/threadwise/smt"
     assert {path.name for path in installed.iterdir()} == {
         "CHANGELOG.rst",
-        "CONTRIBUTING.md",
         "FILES.json",
         "LICENSE",
         "MANIFEST.json",
@@ -66,7 +66,15 @@ def test_what_is_only_for_development_is_not_in_it(place):
 
 
 def test_the_changelog_is_in_it_without_its_fragments(place):
-    assert {path.name for path in (place / "installed/ansible_collections/threadwise/smt/changelogs").iterdir()} == {"config.yaml"}
+    assert {path.name for path in (place / "installed/ansible_collections/threadwise/smt/changelogs").iterdir()} == {"changelog.yaml"}
+
+
+def test_its_pages_lead_to_what_is_in_it(place):
+    installed = place / "installed/ansible_collections/threadwise/smt"
+    pages = list(installed.rglob("*.md"))
+    links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")) if "://" not in link]
+    assert len(links) > 50
+    assert [f"{page.relative_to(installed)}: {link}" for page, link in links if not (page.parent / link).exists()] == []
 
 
 def test_its_playbooks_run_from_there(place):

@@ -33,6 +33,12 @@ def test_a_result_names_the_version_of_the_collection():
 
 
 @pytest.mark.parametrize("role", ROLES)
+def test_the_changelog_can_list_each_role(role):
+    """antsibull-changelog names a role in the release in which it was added, and only if the role says which."""
+    assert Version(load(f"roles/{role}/meta/argument_specs.yml")["argument_specs"]["main"]["version_added"]) <= Version(COLLECTION_VERSION)
+
+
+@pytest.mark.parametrize("role", ROLES)
 def test_argument_specs_tell_each_default(role):
     defaults = load(f"roles/{role}/defaults/main.yml")
     options = load(f"roles/{role}/meta/argument_specs.yml")["argument_specs"]["main"]["options"]

@@ -62,7 +62,7 @@ def test_a_schema_says_what_it_is_of(name):
     kind, version = WRITTEN[name]
     jsonschema_rs.meta.validate(schema)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    assert schema["$id"] == f"https://github.com/threadwise/smt/schemas/{kind.rpartition('/')[2]}/{version}"
+    assert schema["$id"] == f"urn:threadwise-smt:schema:{kind.rpartition('/')[2]}/{version}"
     assert schema["title"] and schema["description"]
     assert (schema["properties"]["schema"]["const"], schema["properties"]["schema_version"]["const"]) == (kind, version)
     assert {"schema", "schema_version"} <= set(schema["required"])

@@ -53,7 +53,7 @@ def published(name: str, version: int, title: str, description: str, body: Schem
     }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": f"https://github.com/threadwise/smt/schemas/{name.rpartition('/')[2]}/{version}",
+        "$id": f"urn:threadwise-smt:schema:{name.rpartition('/')[2]}/{version}",
         "title": title,
         "description": description,
         **body,

@@ -202,7 +202,7 @@ def result(
         "schema_version": 2,
         "run": run,
         "host": host,
-        "collection_version": "0.1.0",
+        "collection_version": "1.0.0",
         "started": moment(-5),
         "finished": moment(len(order) + 5),
         "collected": moment(len(order) + 9),
