@@ -13,7 +13,7 @@ import itertools
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
-from ansible_collections.threadwise.smt.plugins.module_utils._looks import spending
+from ansible_collections.threadwise.smt.plugins.module_utils._looks import goals, spending
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import AS_FOUND, SMT_OFF, SMT_ON
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import metrics as workload_metrics
@@ -355,7 +355,7 @@ def _families(result: Result, samples: dict[Key, t.Any]) -> tuple[list[Subject],
 
 def _family(result: Result, pairs: t.Sequence[tuple[Pair, Samples]], subjects: t.Sequence[Subject], margin: float, confidence: float) -> list[Comparison]:
     """Compare the two sides of each pair, in the samples beside it, for each workload and metric that has both, as one family."""
-    family, values, measured_blocks = [], [], []
+    family, values, measured_blocks, deciding = [], [], [], []
     for (pair, samples), (workload, parameter, metric) in itertools.product(pairs, subjects):
         kind, effect, placement, baseline, candidate = pair
         sides = [samples.get((workload, sampled_as(result, *side), side[1], parameter)) for side in (baseline, candidate)]
@@ -367,6 +367,7 @@ def _family(result: Result, pairs: t.Sequence[tuple[Pair, Samples]], subjects: t
             continue
         about = describe_workload(result, workload, parameter, metric)
         measured_blocks.append(1 + max(*before, *after))
+        deciding.append(about["primary"] and _decides(result, samples, (workload, parameter), (baseline, candidate)))
         values.append(([before[block] for block in blocks], [after[block] for block in blocks], about["better"]))
         family.append(
             {
@@ -383,10 +384,22 @@ def _family(result: Result, pairs: t.Sequence[tuple[Pair, Samples]], subjects: t
         )
     found = []
     looks = [looks_at(result, blocks) for blocks in measured_blocks]
-    for one, measured, judged in zip(family, values, paired.compare_family(values, margin, confidence, looks)):
+    for one, measured, judged in zip(family, values, paired.compare_family(values, margin, confidence, looks, deciding)):
         baseline_value, candidate_value = paired.sides(*measured, judged["ratio"])
         found.append({**one, "baseline_value": baseline_value, "candidate_value": candidate_value, **judged})
     return found
+
+
+def _decides(result: Result, samples: Samples, measured: tuple[str, float | None], sides: tuple[tuple[str, str], tuple[str, str]]) -> bool:
+    """Return whether looks are at a comparison of the primary metric: it is a main one of the plan (``_looks/goals.py``)."""
+    workload, parameter = measured
+
+    def taken(pair: tuple[goals.Side, goals.Side]) -> bool:
+        keys = [(workload, sampled_as(result, placement, arm), arm, parameter) for arm, placement in pair]
+        return keys[0] != keys[1] and all(key in samples for key in keys)
+
+    of_arms, of_sharing = (list(filter(taken, pairs)) for pairs in goals.main_comparisons([arm["name"] for arm in result["arms"]]))
+    return tuple((arm, placement) for placement, arm in sides) in (of_arms or of_sharing[:1])
 
 
 def looks_at(result: Result, blocks: int) -> paired.Looks:

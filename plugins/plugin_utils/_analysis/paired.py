@@ -71,6 +71,7 @@ def compare_family(
     margin: float = 0.01,
     confidence: float = 0.95,
     looks: t.Sequence[Looks] | None = None,
+    deciding: t.Sequence[bool] | None = None,
 ) -> list[Result]:
     """Compare several workloads with a family-wise error rate of at most ``1 - confidence`` (Holm).
 
@@ -79,13 +80,15 @@ def compare_family(
         margin: as in :func:`compare`.
         confidence: of all verdicts combined.
         looks: for each comparison, the planned looks at its blocks so far; empty where the number of blocks did not depend on what they said.
+        deciding: for each comparison, whether the looks were at it, so that its own result could end the plan; default: at all of them.
 
     Returns:
         In the same order, each ``{ratio, ci_low, ci_high, confidence, n, margin, minimum_detectable, verdict, method, p_value, p_adjusted,
         interval_confidence, family}``: ``ratio`` is after / before, turned so that above 1 is better; ``minimum_detectable`` is the share by which
         it would have to differ from 1 for a gain or loss in 90 % of such runs; ``interval_confidence`` is that of this one interval after the
         correction for the ``family`` (number of workloads). One block has no interval: ``None``. With looks the interval is the repeated one of the last
-        look, ``p_adjusted`` holds for all looks together, and ``ratio`` is corrected for stopping early (:mod:`early`); ``looks`` is their number.
+        look, ``p_adjusted`` holds for all looks together, and ``ratio`` is corrected for stopping early (:mod:`early`) where the comparison may have
+        ended the plan: it is a deciding one, and no look before the last one had found a gain or loss. ``looks`` is their number.
 
     Raises:
         SampleError: a value or a setting is not valid.
@@ -97,7 +100,21 @@ def compare_family(
     over_all_looks = [spending.adjusted(p_value, of_one) for p_value, of_one in zip(p_values, taken)]
     adjusted = holm(over_all_looks)
     alphas = holm_levels(over_all_looks, 1 - float(confidence))
-    return [_result(*one, float(margin), float(confidence), len(samples)) for one in zip(samples, p_values, adjusted, alphas, taken)]
+    # As the plan itself, which knows no p-values of the others: the strictest level of Holm's procedure.
+    at_look = (1 - float(confidence)) / max(1, len(samples))
+    kept = [
+        early.share_kept(p_value, of_one, alpha) if decides and not _found_before(one, of_one, at_look) else 1.0
+        for one, p_value, alpha, of_one, decides in zip(family, p_values, alphas, taken, deciding or [True] * len(samples))
+    ]
+    return [_result(*one, share, float(margin), float(confidence), len(samples)) for one, share in zip(zip(samples, p_values, adjusted, alphas, taken), kept)]
+
+
+def _found_before(comparison: tuple[t.Sequence[Block], t.Sequence[Block], str], looks: Looks, alpha: float) -> bool:
+    """Return whether a look before the last one had found a gain or loss. Then the plan went on for another comparison's sake, whatever this one said."""
+    before, after, better = comparison
+    return any(
+        _Samples(before[: look.blocks], after[: look.blocks], better).p_value() <= level for look, level in zip(looks[:-1], spending.levels(looks[:-1], alpha))
+    )
 
 
 def level(blocks: t.Sequence[Block], confidence: float = 0.95) -> dict[str, t.Any]:
@@ -308,11 +325,14 @@ def _student(values: list[float], alpha: float) -> tuple[float, float | None, fl
     return centre, centre - half, centre + half
 
 
-def _result(samples: _Samples, p_value: float, p_adjusted: float, error: float, looks: Looks, margin: float, confidence: float, family: int) -> Result:
+def _result(
+    samples: _Samples, p_value: float, p_adjusted: float, error: float, looks: Looks, kept: float, margin: float, confidence: float, family: int
+) -> Result:
     alpha = spending.levels(looks, error)[-1] if looks else error
     centre, low, high = samples.interval(alpha)
     return {
-        "ratio": _ratio(centre * early.share_kept(p_value, looks, error)),
+        # The interval holds over all looks, so no correction leads out of it.
+        "ratio": _ratio(centre * kept if low is None or high is None else min(max(centre * kept, low), high)),
         "ci_low": _ratio(low),
         "ci_high": _ratio(high),
         "confidence": confidence,

@@ -123,7 +123,7 @@ def _family(trial: Trial, periods: units.Periods, metrics: t.Sequence[Metric], t
     if not found:
         return []
     family = [(*_sides([unit.log_ratio for unit in of_metric]), metric.better) for metric, _arm, of_metric in found]
-    results = paired.compare_family(family, trial.margin, CONFIDENCE, [tuple(taken)] * len(family))
+    results = paired.compare_family(family, trial.margin, CONFIDENCE, [tuple(taken)] * len(family), [metric.is_primary for metric, _arm, _of_metric in found])
     return [
         {
             **result,

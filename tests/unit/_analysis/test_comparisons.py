@@ -358,6 +358,21 @@ def test_an_interval_of_a_plan_that_looked_holds_for_all_looks():
     assert looked_at["p_value"] == once["p_value"] and looked_at["p_adjusted"] > once["p_adjusted"]
 
 
+def test_only_the_comparison_that_the_looks_are_at_is_corrected():
+    """The ratios of all others are those of a plan that never looked."""
+    even = {"gzip": EVEN}
+    once, looked_at = (host_comparisons.compare_host(looked(8, *looks, noise=0.1, workloads=even, seed=5)) for looks in ((), (4, 5, 6, 8)))
+    changed = {(one["kind"], one["effect"], one["placement"]) for before, one in zip(once, looked_at) if one["ratio"] != before["ratio"]}
+    assert changed == {("arm", "smt_off", "all_threads")}
+
+
+def test_without_other_arms_looks_are_at_siblings_against_cores():
+    one_arm = {"compared": False, "noise": 0.3, "seed": 5}
+    once, looked_at = (host_comparisons.compare_host(looked(8, *looks, **one_arm)) for looks in ((), (4, 5, 6, 8)))
+    changed = {(one["kind"], one["effect"], one["placement"]) for before, one in zip(once, looked_at) if one["ratio"] != before["ratio"]}
+    assert changed == {("placement", "cost_of_sharing", "siblings")}
+
+
 def test_blocks_after_the_last_look_are_a_last_look_that_spends_the_rest():
     """A plan that was ended from outside did not look at its last blocks."""
     result = looked(10, 4, 6)

@@ -9,7 +9,7 @@ import math
 import numpy
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._looks import spending
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import early
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import early, paired
 
 LOOKS = tuple(spending.Look(blocks, blocks / 28) for blocks in (4, 5, 6, 8, 11, 15, 19, 23, 28))
 
@@ -43,3 +43,32 @@ def test_the_first_look_and_a_plan_without_looks_are_not_corrected():
 
 def test_a_later_look_is_corrected_towards_no_effect():
     assert 0 < early.share_kept(0.004, LOOKS[:4], 0.05) < 1
+
+
+def judged(blocks, looks, deciding=True):
+    """The comparison of blocks' ratios after looks, and the same without looks."""
+    one = [1.0] * len(blocks), blocks, "higher"
+    return paired.compare_family([one], looks=[looks], deciding=[deciding])[0], paired.compare_family([one])[0]
+
+
+# Half the work at each block, as of two threads that share a core; and an effect that shows first at the last look.
+HALF = [0.478, 0.522, 0.505, 0.461, 0.513, 0.507, 0.498, 0.485, 0.503, 0.501, 0.512]
+LATE = [0.90, 1.05, 0.93, 1.04, 0.94, 0.91, 0.96, 0.95, 0.90, 0.96, 0.92]
+
+
+def test_what_was_found_at_an_earlier_look_is_not_corrected():
+    """The plan went on for another comparison: this one did not end it at a lucky moment."""
+    looked, fixed = judged(HALF, LOOKS[:5])
+    assert looked["looks"] == 5 and looked["ratio"] == fixed["ratio"] == pytest.approx(0.5, abs=0.01)
+
+
+def test_what_the_looks_were_not_at_is_not_corrected():
+    looked, fixed = judged(LATE, LOOKS[:5], deciding=False)
+    assert looked["ratio"] == fixed["ratio"] < judged(LATE, LOOKS[:5])[0]["ratio"] < 1
+
+
+def test_no_correction_leads_out_of_the_interval():
+    """Two disturbed blocks hide a large effect from all looks but the last one, where it is clear."""
+    looked, fixed = judged([0.56, 0.53, 1.1, 0.65, 1.1, 0.65, 0.61, 0.62, 0.6, 0.61, 0.54, 0.58, 0.54, 0.53, 0.73], LOOKS[:6])
+    assert looked["ratio"] > fixed["ratio"]
+    assert looked["ci_low"] < looked["ratio"] <= looked["ci_high"]

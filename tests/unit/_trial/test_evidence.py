@@ -10,6 +10,7 @@ import math
 import random
 
 import pytest
+from ansible_collections.threadwise.smt.plugins.module_utils._looks import spending
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import answer, assumptions, design, evidence, units
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial.records import Metric, Trial
 
@@ -98,6 +99,14 @@ def test_the_primary_metric_is_a_family_of_its_own_and_the_direction_counts():
     ]
     assert answer.sentences(one, [rate, p99], evidence.Looks())[0].startswith("With smt_off instead of smt_on, rate changes by −10")
     assert "p99 changes by +1" in answer.others(one, [rate, p99])[0]
+
+
+def test_looks_correct_the_metric_that_they_are_at_and_no_other():
+    one = trial(metrics=(P99, RATE, REQUESTS))
+    periods = measured(one, noisy(-0.1, scatter=0.3, level=0.0))
+    looks = [spending.Look(units, units / 24) for units in (4, 6, 8, 11, 15, 19, 23, 24)]
+    fixed, looked = (evidence.compare(one, periods, taken) for taken in ((), looks))
+    assert [after["metric"] for before, after in zip(fixed, looked) if after["ratio"] != before["ratio"]] == ["rate"]
 
 
 def followed(one, value):
