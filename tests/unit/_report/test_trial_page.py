@@ -24,6 +24,8 @@ def test_the_answer_comes_first_and_each_host_is_there(tmp_path):
     # The service's metric and the traffic of each host, over its arms.
     page = (tmp_path / "t" / "index.html").read_text(encoding="utf-8")
     assert page.count("p99 of web1 in ") and page.count("traffic of web4 in ")
+    # No line ends between a number and its percent sign.
+    assert re.search("p99 changes by \\+[0-9]+\u00a0% \\(", page)
     assert "the guardrail errors was breached: above 0.01 (0.5)" in text
     assert "drawn by lot (seed 7)" in text
 
