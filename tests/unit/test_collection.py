@@ -86,12 +86,23 @@ def test_modules_that_only_roles_and_playbooks_use_say_so_first():
     assert [name for name in NOT_FOR_USERS if re.search(rf"\b{name}\b", readme)] == []
 
 
+def anchors(page):
+    """The names of a page's headings, by the rule of GitHub and of the documentation site, which names those down to the fourth level."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    names = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in re.findall(r"^#{1,4} +(.+?) *$", text, re.MULTILINE)]
+    return {f"{name}-{earlier}" if (earlier := names[:place].count(name)) else name for place, name in enumerate(names)}
+
+
 def test_links_between_pages_lead_somewhere():
-    lost = []
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "roles").glob("*/README.md"))]:
-        targets = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
-        lost.extend(f"{page.relative_to(ROOT)} -> {target}" for target in targets if not (page.parent / target).exists())
+    lost, with_anchor = [], 0
+    for page in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "roles").glob("*/README.md"))]:
+        for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text(encoding="utf-8")):
+            there = page.parent / target if target else page
+            with_anchor += bool(anchor)
+            if not there.exists() or (anchor and anchor not in anchors(there)):
+                lost.append(f"{page.relative_to(ROOT)} -> {target}{anchor and '#'}{anchor}")
     assert lost == []
+    assert with_anchor > 10
 
 
 def test_module_defaults_of_the_group_reach_each_module_for_users():
