@@ -114,12 +114,15 @@ cores: $(CORES:%=.cache/core-%/.ready) ## playbooks with other releases of ansib
 scenario: setup ## one Molecule scenario of molecule/: make scenario SCENARIO=smt_eval
 	python tools/test.py $(SCENARIO)
 
+# What makes the documentation site.
+DOCS := .cache/docs-python
+$(DOCS)/.ready: requirements-docs.lock requirements-collections.lock tools/setup.sh
+	tools/setup.sh $(PYTHON) $(DOCS) requirements-docs.lock
+	touch $@
+
 .PHONY: docs
-docs: setup ## the documentation site, .cache/docs/build/html/index.html
-	install -d -m 700 .cache/docs
-	antsibull-docs sphinx-init --use-current --lenient --dest-dir .cache/docs threadwise.smt
-	pip install --quiet --disable-pip-version-check -r .cache/docs/requirements.txt
-	.cache/docs/build.sh
+docs: $(DOCS)/.ready ## the documentation site, .cache/docs/html/index.html: the README, all pages, the reference of modules, plugins and roles
+	PATH="$(CURDIR)/$(DOCS)/bin:$$PATH" tools/docs/build.sh
 
 .PHONY: trial-demo
 trial-demo: setup ## the example of a trial: three guests with nginx, clients and a Prometheus on this machine, about 20 minutes

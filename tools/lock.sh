@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Pins what setup.sh installs, with hashes, to the newest versions that requirements*.txt allow; and the lowest ones and other releases of ansible-core, for
-# the tests that try these.
+# the tests that try these; and what the documentation is built with.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
@@ -27,6 +27,9 @@ done
 
 echo galaxy-importer >"$work/importer.in"
 { title "the package 'galaxy-importer', for 'make archive'"; pin --universal "$work/importer.in"; } >"$work/requirements-importer.lock"
+
+printf '%s\n' ansible-core antsibull-docs furo myst-parser >"$work/docs.in"
+{ title "the packages 'ansible-core', 'antsibull-docs', 'furo' and 'myst-parser', for 'make docs'"; pin --universal "$work/docs.in"; } >"$work/requirements-docs.lock"
 
 echo ansible >"$work/collections.in"
 { title "the package 'ansible', which carries other collections"; pin --no-deps "$work/collections.in"; } >"$work/requirements-collections.lock"
