@@ -11,7 +11,7 @@ install -d -m 700 "$work" "$source" "$source/reference"
 cp -r --parents -t "$source" ./*.md CHANGELOG.rst docs roles/*/README.md examples execution-environment.yml
 cat "$source/README.md" tools/docs/contents.md >"$source/index.md"
 rm "$source/README.md"
-sed -i -E 's#\]\(((\.\./)*)README\.md#](\1index.md#g' "$source"/*.md "$source"/docs/*.md
+sed -i -E 's#\]\(((\.\./)*)README\.md#](\1index.md#g' "$source"/*.md "$source"/docs/*.md "$source"/roles/*/*.md
 
 # Where the repository is only a release knows: the address in galaxy.yml, which nobody can have, is not shown.
 collection=$work/ansible_collections/threadwise/smt
@@ -22,7 +22,7 @@ ANSIBLE_COLLECTIONS_PATH=$work antsibull-docs --config-file tools/docs/antsibull
   --no-add-antsibull-docs-version --dest-dir "$source/reference" threadwise.smt
 # There are no variables of the environment, the theme has a list of contents on each page, and its sidebar has room for names.
 rm "$source/reference/environment_variables.rst"
-sed -i '/^\.\. contents::$/,/^   :depth:/d' "$source"/reference/*.rst
+sed -i '/^\.\. contents::/,/^$/d' "$source"/*.rst "$source"/reference/*.rst
 sed -i -E 's/^    ((\w+)_(module|filter|lookup|role))$/    \2 \3 <\1>/' "$source/reference/index.rst"
 
 sphinx-build --quiet --nitpicky --fail-on-warning --jobs 1 -c tools/docs -d "$work/doctrees" -b html "$source" "$work/html"

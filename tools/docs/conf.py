@@ -15,7 +15,7 @@ from sphinx.environment import BuildEnvironment
 GALAXY = yaml.safe_load((pathlib.Path(__file__).resolve().parents[2] / "galaxy.yml").read_text(encoding="utf-8"))
 
 project = f"{GALAXY['namespace']}.{GALAXY['name']}"
-author = "threadwise.smt contributors"
+author = project_copyright = "threadwise.smt contributors"
 release = version = GALAXY["version"]
 html_title = f"{project} {release}"
 
