@@ -128,6 +128,10 @@ docs: $(DOCS)/.ready ## the documentation site, .cache/docs/html/index.html: the
 trial-demo: setup ## the example of a trial: three guests with nginx, clients and a Prometheus on this machine, about 20 minutes
 	python examples/trial/laboratory.py
 
+.PHONY: tour
+tour: setup ## docs/tour.md anew: its commands are called on guests, its pictures are taken of the pages that they make, about 30 minutes
+	python tools/tour.py
+
 .PHONY: calibrate
 calibrate: setup ## record pinned samples for half an hour and print how often verdicts are wrong, and what planned looks do; not part of `make test`
 	python tests/calibration/record.py .cache/calibration.json.gz

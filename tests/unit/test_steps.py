@@ -15,6 +15,7 @@ import time
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
 SPECIFICATION = importlib.util.spec_from_file_location("threadwise_test_steps", ROOT / "tools/test.py")
 steps = importlib.util.module_from_spec(SPECIFICATION)
 sys.modules[SPECIFICATION.name] = steps
@@ -101,7 +102,7 @@ def test_whoever_ends_it_ends_what_it_started(tmp_path):
     """As CI's time limit does: by SIGTERM, in the middle of a step that has children of its own."""
     program = tmp_path / "tools" / "test.py"
     program.parent.mkdir()
-    for tool in ("test.py", "debian-packages.sh"):
+    for tool in ("test.py", "processes.py", "debian-packages.sh"):
         (tmp_path / "tools" / tool).write_bytes((ROOT / "tools" / tool).read_bytes())
         (tmp_path / "tools" / tool).chmod(0o755)
     text = program.read_text(encoding="utf-8")
