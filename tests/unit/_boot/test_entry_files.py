@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import re
+
 import boot_maker
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change
@@ -183,6 +185,59 @@ def test_systemd_boot_changes_entries_and_future_kernels_and_back(tmp_path):
     assert not run(tmp_path, "disabled")["changed"]
     run(tmp_path, "enabled")
     assert boot_maker.snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "title A\nlinux /v\ninitrd /i\n",
+        "title A\nlinux /v\ninitrd /i",
+        "title A\nlinux /v\ninitrd /i\noptions\n",
+        "title A\nlinux /v\ninitrd /i\noptions \n",
+        "title A\nlinux /v\noptions root=UUID=1\ninitrd /i\noptions ro quiet\n",
+        "title A\r\nlinux /v\r\ninitrd /i\r\noptions root=UUID=1 ro\r\n",
+        "  title A\n\tlinux /v\n  initrd /i\n\toptions  root=UUID=1 ro",
+        "title A\nlinux /v\ninitrd /i\n#options nosmt\noptions\troot=UUID=1\n",
+    ],
+)
+def test_an_entry_of_any_form_gets_its_bytes_back(tmp_path, written):
+    boot_maker.systemd_tree(tmp_path)
+    path = tmp_path / ENTRIES / "m-6.1.0-13.conf"
+    path.write_bytes(written.encode())
+    assert run(tmp_path, "disabled")["configured"] == ["nosmt"] and not run(tmp_path, "disabled")["changed"]
+    assert run(tmp_path, "enabled")["configured"] == [] and not run(tmp_path, "enabled")["changed"]
+    assert path.read_bytes() == written.encode()
+
+
+@pytest.mark.parametrize(
+    ("written", "left"),
+    [
+        ("title A\nlinux /v\n\toptions root=UUID=1 nosmt ro\n", "title A\nlinux /v\n\toptions root=UUID=1 ro\n"),
+        ("title A\nlinux /v\noptions nosmt\ninitrd /i\n", "title A\nlinux /v\ninitrd /i\n"),
+        ("title A\nlinux /v\noptions ro\n  options nosmt=force maxcpus=2\n", "title A\nlinux /v\noptions ro\n"),
+    ],
+)
+def test_arguments_of_the_administrator_are_found_wherever_they_stand(tmp_path, written, left):
+    boot_maker.systemd_tree(tmp_path)
+    path = tmp_path / ENTRIES / "m-6.1.0-13.conf"
+    path.write_text(written)
+    assert run(tmp_path, "enabled")["configured"] == []
+    assert path.read_text() == left
+
+
+def test_entries_of_another_partition_that_systemd_boot_shows_too_are_named(tmp_path):
+    boot_maker.systemd_tree(tmp_path)
+    assert run(tmp_path, "disabled", check=True)["warnings"] == []
+    boot_maker.write(tmp_path, "boot/efi/loader/entries/old.conf", "title Old\nlinux /old\noptions ro\n")
+    (warning,) = run(tmp_path, "disabled")["warnings"]
+    assert re.match(r".*/boot/efi/loader/entries also has entries, which keep their arguments: those of .*/efi/loader/entries are changed", warning)
+    assert (tmp_path / "boot/efi/loader/entries/old.conf").read_text() == "title Old\nlinux /old\noptions ro\n"
+
+
+def test_a_partition_that_is_mounted_twice_is_no_other_one(tmp_path):
+    boot_maker.systemd_tree(tmp_path)
+    (tmp_path / "boot/efi").symlink_to("../efi")
+    assert run(tmp_path, "disabled")["warnings"] == []
 
 
 def test_systemd_boot_finds_arguments_of_the_administrator(tmp_path):

@@ -14,7 +14,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders.base 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 _LOADER_INFO = "sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
-_OPTIONS = re.compile(r"^(options[ \t]+)(.*)$", re.MULTILINE)
+# A line may be indented, as systemd-boot reads it. One without a value is no line of ours, and stays as it is.
+_OPTIONS = re.compile(r"^([ \t]*options[ \t]+)(\S.*)$", re.MULTILINE)
 
 
 class SystemdBoot:
@@ -48,6 +49,7 @@ class SystemdBoot:
     def pending(self, desired: boot_arguments.DesiredArguments) -> "list[loader_base.TextChange]":
         """Return the changes; see `base.Backend`."""
         self.entries()
+        self._warn_of_other_directories()
         texts = self._texts()
         changes = [
             TextChange(self._fs.path(path), text, _rewritten(path, text, desired))
@@ -68,6 +70,20 @@ class SystemdBoot:
             differences = loader_base.entry_differences(self.entries(), desired)
             if differences:
                 raise BootLoaderError(f"The entries would have wrong arguments: {differences}")
+
+    def _warn_of_other_directories(self) -> None:
+        """Say which entries systemd-boot shows beside those that are changed: it reads the EFI system partition and the extended boot partition."""
+        here = self._fs.status(self._directory)
+        for path in boot_entries.BLS_DIRECTORIES:
+            there = self._fs.status(path)
+            # One partition may be mounted twice.
+            if here is None or there is None or (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino):
+                continue
+            if any(name.endswith(".conf") for name in self._fs.names(path)):
+                self.warnings.append(
+                    f"{self._fs.path(path)} also has entries, which keep their arguments: those of {self._fs.path(self._directory)} are changed. "
+                    "Remove them, or do not boot them."
+                )
 
     def _texts(self) -> "list[tuple[str, str]]":
         """Return path and text of /etc/kernel/cmdline and of each entry."""
@@ -93,10 +109,18 @@ def _rewritten(path: str, text: str, desired: boot_arguments.DesiredArguments) -
     if path == boot_entries.KERNEL_CMDLINE:
         return boot_arguments.rewritten_text(text, desired)
     if not _OPTIONS.search(text):
-        return text.rstrip("\n") + f"\noptions {' '.join(desired.arguments)}\n"
-    # The first line gets our arguments.
+        end = "\n" if text.endswith("\n") else ""
+        return f"{text[: len(text) - len(end)]}\noptions {' '.join(desired.arguments)}{end}"
+    # The first line of options gets our arguments.
     desired_lines = itertools.chain([desired], itertools.repeat(boot_arguments.without_arguments(desired)))
-    return _OPTIONS.sub(lambda match: match.group(1) + boot_arguments.rewritten_text(match.group(2), next(desired_lines)), text)
+    lines = []
+    for line in text.split("\n"):
+        match = _OPTIONS.match(line)
+        options = "" if match is None else boot_arguments.rewritten_text(match.group(2), next(desired_lines))
+        # A line that would be left without an argument goes: an entry that had none gets its bytes back.
+        if match is None or options.strip():
+            lines.append(line if match is None else match.group(1) + options)
+    return "\n".join(lines)
 
 
 def _unified(fs: host_files.HostFs, directory: str) -> "str | None":
