@@ -38,20 +38,21 @@ class ActionModule(ControllerAction):
             complete = {host: records.complete(of_host) for host, of_host in periods.items()}
             found = evidence.compare(trial, complete, looks.taken)
             said = answer.sentences(trial, found, looks)
+            lost = answer.lost(trial, periods)
             dry_run = bool(self._task.check_mode)
             results = {
                 "schema": trial_report.SCHEMA_NAME,
                 "schema_version": trial_report.SCHEMA_VERSION,
                 "trial": trial.document(),
                 "answer": said,
-                "others": answer.others(trial, found),
+                "others": [*answer.others(trial, found), *lost],
                 "comparisons": found,
             }
             changed = result_files.write_page(files.path / PAGE, page.render(trial, periods, ends, looks), dry_run)
             changed |= result_files.write_text(files.path / RESULTS, json.dumps(results, allow_nan=False, indent=1) + "\n", dry_run)
         except (text.BorderError, result_files.ResultError) as error:
             raise AnsibleActionFail(str(error)) from None
-        for sentence in said:
+        for sentence in [*said, *lost]:
             display.display(text.line(sentence, 2000))
         display.display(f"The report: {files.path / PAGE}")
         return {"changed": changed, "page": str(files.path / PAGE), "answer": said}

@@ -8,7 +8,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._looks import decisions, verdicts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import assumptions, design, evidence, units
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import assumptions, design, evidence, records, units
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial.records import Trial
 
 _SAID = {verdicts.GAIN: "better", verdicts.LOSS: "worse", verdicts.EQUIVALENT: "the same within the margin", verdicts.INCONCLUSIVE: "not decided"}
@@ -38,6 +38,27 @@ def others(trial: Trial, found: t.Sequence[evidence.Comparison]) -> list[str]:
             what = f"{one['metric']} with {trial.titles[one['candidate']]}, without what goes along with {trial.traffic}"
             said.append(f"{what}: {_size(one, rest)}, {_SAID[rest['verdict']]}.")
     return said
+
+
+def lost(trial: Trial, written: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]) -> list[str]:
+    """Return a sentence about the periods that are over and have no value of the primary metric, with the reason of the first; none where all have one.
+
+    Args:
+        trial: the trial.
+        written: host -> the records of its periods.
+    """
+    primary = next(one for one in trial.metrics if one.is_primary)
+    known = {
+        host: {one.number for one in records.complete(of_host) if units.value(one, primary.name, primary.per) is not None} for host, of_host in written.items()
+    }
+    missing = [(one["period"], host, one) for host, of_host in written.items() for one in of_host if one["period"] not in known[host]]
+    if not missing:
+        return []
+    number, host, first = min(missing, key=lambda one: one[:2])
+    reasons = [first["reason"], *(first["metrics"].get(name, {}).get("reason") for name in (primary.name, primary.per))]
+    why = next(filter(None, reasons), f"{primary.name} was not above 0")
+    every = sum(map(len, written.values()))
+    return [f"{len(missing)} of {every} periods of hosts have no value of {primary.name} and count for nothing, first period {number + 1} of {host}: {why}."]
 
 
 def rests_on(trial: Trial, found: t.Sequence[evidence.Comparison], periods: units.Periods) -> list[str]:

@@ -55,7 +55,7 @@ SCHEMA = schema.published(
     schema.whole(
         trial=schema.about(trials.SCHEMA, "The trial, as in trial.json."),
         answer=schema.about(_SENTENCES, "The answer, a sentence for each candidate."),
-        others=schema.about(_SENTENCES, "A sentence for each other metric."),
+        others=schema.about(_SENTENCES, "A sentence for each other metric, and one about periods without a value, if there are any."),
         comparisons=schema.about({"type": "array", "items": _COMPARISON}, "Each metric of each candidate with the baseline."),
     ),
 )

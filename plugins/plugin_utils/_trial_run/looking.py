@@ -84,8 +84,9 @@ class HostFiles:
             if one["primary"] and one["ci_low"] is not None:
                 arm = self._trial.titles[one["candidate"]]
                 decided = found.decided.get(one["candidate"], "not decided yet")
+                without = f" ({done - one['n']} without a value)" if done > one["n"] else ""
                 self._say(
-                    f"{done} of {self._trial.units} observations, {arm}: {one['metric']} {one['ratio'] - 1:+.1%} "
+                    f"{done} of {self._trial.units} observations{without}, {arm}: {one['metric']} {one['ratio'] - 1:+.1%} "
                     f"({one['ci_low'] - 1:+.1%} to {one['ci_high'] - 1:+.1%}, above 0 is better), {decided}"
                 )
 

@@ -31,8 +31,13 @@ def test_the_answer_comes_first_and_each_host_is_there(tmp_path):
 
 
 def test_an_effect_that_is_none_is_not_called(tmp_path):
-    assert "p99 changes by" in text_of(trial_maker.page(tmp_path / "t", effect=0.0))
-    assert ": worse," not in text_of(tmp_path / "t" / "index.html") and ": better," not in text_of(tmp_path / "t" / "index.html")
+    text = text_of(trial_maker.page(tmp_path / "t", effect=0.0))
+    assert "p99 changes by" in text and ": worse," not in text and ": better," not in text
+
+
+def test_a_period_without_a_value_is_said_to_count_for_nothing(tmp_path):
+    text = text_of(trial_maker.page(tmp_path / "t", effect=0.0))
+    assert re.search("1 of [0-9]+ periods of hosts have no value of p99 and count for nothing, first period 9 of web4: the guardrail errors", text)
 
 
 def test_nothing_of_a_host_is_markup(tmp_path):

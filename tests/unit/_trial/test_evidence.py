@@ -101,6 +101,27 @@ def test_the_primary_metric_is_a_family_of_its_own_and_the_direction_counts():
     assert "p99 changes by +1" in answer.others(one, [rate, p99])[0]
 
 
+@pytest.mark.parametrize(
+    ("metrics", "reason", "why"),
+    [
+        ({}, "the switch took so long", "the switch took so long"),
+        ({"rate": {"value": None, "reason": "1 of 5 points"}}, None, "1 of 5 points"),
+        ({"rate": {"value": 2.0, "reason": None}, "requests": {"value": None, "reason": "no points"}}, None, "no points"),
+        ({"rate": {"value": 0.0, "reason": None}, "requests": {"value": 1.0, "reason": None}}, None, "rate was not above 0"),
+    ],
+)
+def test_the_first_period_without_a_value_is_named_with_its_reason(metrics, reason, why):
+    one = trial(hosts=2, periods=12, metrics=(Metric("rate", "1/s", "higher", True, "requests"), REQUESTS))
+    whole = {"rate": {"value": 2.0, "reason": None}, "requests": {"value": 1.0, "reason": None}}
+
+    def record(number, metrics, reason=None):
+        return {"period": number, "arm": ON, "complete": reason is None, "reason": reason, "metrics": metrics}
+
+    written = {"web0": [record(0, whole), record(1, whole), record(2, metrics, reason)], "web1": [record(0, whole), record(1, metrics, reason)]}
+    assert answer.lost(one, written) == [f"2 of 5 periods of hosts have no value of rate and count for nothing, first period 2 of web1: {why}."]
+    assert answer.lost(one, {"web0": [record(0, whole)]}) == []
+
+
 def test_looks_correct_the_metric_that_they_are_at_and_no_other():
     one = trial(metrics=(P99, RATE, REQUESTS))
     periods = measured(one, noisy(-0.1, scatter=0.3, level=0.0))

@@ -72,6 +72,18 @@ def test_the_host_that_ends_a_period_last_says_how_long_it_still_takes(files, tr
     ]
 
 
+def test_observations_without_a_value_are_told_from_those_that_count(files, trial):
+    said = []
+    hosts = {host: looking.HostFiles(files, trial, host, said.append) for host in trial.design.schedule}
+    cut = {"complete": False, "reason": "the switch took so long that 3 s of the period were left to count: give it longer periods", "metrics": {}}
+    for number in range(10):
+        for host, of_host in hosts.items():
+            if of_host.stopped() is None:
+                of_host.period({**record(trial, host, number, 100.0), **(cut if number == 2 else {})})
+    # The second block of both groups has no value.
+    assert any(line.startswith("6 of 12 observations (2 without a value), SMT off: rate -50") for line in said), said
+
+
 def test_processes_of_all_hosts_take_each_look_once(files, trial):
     context = multiprocessing.get_context("fork")
     processes = [context.Process(target=follow, args=(files, trial, host, range(12))) for host in trial.design.schedule]

@@ -35,7 +35,7 @@ def render(trial: records.Trial, periods: Periods, ends: t.Mapping[str, t.Mappin
         "trial.html.j2",
         trial=trial,
         answers=answer.sentences(trial, found, looks),
-        others=answer.others(trial, found),
+        others=[*answer.others(trial, found), *answer.lost(trial, periods)],
         rests_on=answer.rests_on(trial, found, complete),
         forest=_forest(trial, found),
         points=_points(trial, found),
