@@ -133,6 +133,19 @@ def test_quoted_options_of_an_entry_keep_their_bytes(tmp_path):
     assert path.read_text() == before.replace("options root", "options nosmt=force root").replace('b" nosmt --', 'b" --')
 
 
+def test_settings_are_changed_as_shown_and_named_where_they_turn_smt_off(tmp_path):
+    settings = "GRUB_TIMEOUT=5\nGRUB_CMDLINE_LINUX='ro nosmt  quiet' \nGRUB_CMDLINE_LINUX_DEFAULT='splash'\n"
+    boot_maker.grubby_tree(tmp_path)
+    path = boot_maker.write(tmp_path, "etc/default/grub", settings)
+    planned = run(tmp_path, "enabled", check=True)
+    assert [(one["argument"], one["where"]) for one in planned["found"]] == [("nosmt", str(path))]
+    run(tmp_path, "enabled")
+    assert path.read_text() == settings.replace("nosmt  ", "")
+    (shown,) = (one for one in planned["diff"] if one["before_header"] == str(path))
+    assert (shown["before"], shown["after"]) == (settings, path.read_text())
+    assert not run(tmp_path, "enabled")["changed"]
+
+
 def test_no_place_for_the_arguments_of_future_kernels_gives_a_warning(tmp_path):
     boot_maker.grubby_tree(tmp_path, cmdline=None)
     assert any("a kernel that is installed later" in warning for warning in run(tmp_path, "disabled")["warnings"])
@@ -156,8 +169,7 @@ def test_all_files_are_restored_when_grubby_fails(tmp_path, fault, message):
 
 
 def test_a_grubby_that_takes_a_substring_for_the_argument_is_detected(tmp_path):
-    # grubby-bls of EL 8 takes `mds=full,nosmt` for `nosmt`.
-    boot_maker.grubby_tree(tmp_path, ("a=1 mds=full,nosmt", "b=2"), old=True)
+    boot_maker.grubby_tree(tmp_path, ("a=1 mds=full,nosmt", "b=2"), release=18)
     before = boot_maker.snapshot(tmp_path)
     with pytest.raises(loader_base.BootLoaderError, match=r"'a=1 mds=full,nosmt' instead of 'nosmt a=1 mds=full,nosmt'"):
         run(tmp_path, "disabled")

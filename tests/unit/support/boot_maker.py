@@ -3,7 +3,8 @@
 """Trees of hosts with a boot loader, and stand-ins for its tools that work below such a tree.
 
 The stand-in for grub-mkconfig reads the settings as the real one does (a shell sources /etc/default/grub, then each file of the directory in name
-order) and writes entries in the form of 10_linux. The stand-in for grubby has the real one's habits, the bad ones of EL 8 on demand.
+order) and writes entries in the form of 10_linux. The stand-in for grubby has the habits of real ones, also the bad ones, by their release:
+`tests/unit/_boot/loaders/test_grubby.py` holds it against calls that were recorded.
 """
 
 from __future__ import annotations
@@ -47,10 +48,12 @@ cat "$root/etc/grub.d/40_custom"
 """
 
 GRUBBY = r"""#!%(python)s
-import glob, re, sys
+import glob, os, re, subprocess, sys
 root = %(root)r
-old = %(old)r
+release = %(release)d
 env = root + '/boot/grub2/grubenv'
+cmdline = root + '/etc/kernel/cmdline'
+settings = root + '/etc/default/grub'
 options = dict(word.lstrip('-').partition('=')[::2] for word in sys.argv[1:])
 with open(root + '/grubby.log', 'a') as log:
     log.write(' '.join(sys.argv[1:]) + '\n')
@@ -58,31 +61,63 @@ with open(root + '/grubby.log', 'a') as log:
 def value(text, key):
     return (re.findall(r'^%%s[ \t]+(.*)$' %% key, text, re.M) or [''])[0]
 
+def without(line, argument, is_value):
+    # A blank is part of the match, so of two equal ones side by side one stays.
+    if is_value:
+        return re.sub(r'(^|\s)%%s(\s|$)' %% argument, ' ', line, count=1)
+    return re.sub(r'(^|\s)%%s((\s|$)|(=[^ ]*))' %% argument, ' ', line)
+
 def changed(line):
-    words = line.split()
+    new = options.get('args', '').split()
     for gone in options.get('remove-args', '').split():
-        words = re.sub(re.escape(gone) + r'[^ ]*', '', ' '.join(words)).split() if old else [word for word in words if word != gone and (
-            '=' in gone or word.partition('=')[0] != gone)]
-    for new in options.get('args', '').split():
-        name = new.partition('=')[0]
-        if old and '=' not in new:
-            words += [] if new in ' '.join(words) else [new]
-        elif name in [word.partition('=')[0] for word in words]:
-            words = [new if word.partition('=')[0] == name else word for word in words]
-        else:
-            words.append(new)
-    return ' '.join(words)
+        line = re.sub(gone + '[^ ]*', '', line, count=1) if release < 21 else without(line, gone, '=' in gone)
+        line = ' '.join(line.split())
+    if release < 21:
+        for one in new:
+            name, equals, its_value = one.partition('=')
+            if equals and name + '=' in line:
+                line = re.sub(re.escape(name) + '=[^ ]*', one, line, count=1)
+            elif equals or one not in line:
+                line = line + ' ' + one
+        return ' '.join(line.split())
+    for one in new:
+        line = ' '.join(without(line, one.partition('=')[0], False).split())
+    return ' '.join([line, *new]).strip()
+
+def kernelopts():
+    try:
+        return value(open(env).read().replace('kernelopts=', 'kernelopts '), 'kernelopts')
+    except FileNotFoundError:
+        return ''
+
+def expanded(line):
+    words = line.split()
+    return ' '.join(line.replace('$kernelopts', kernelopts(), 1).split()) if '$kernelopts' in words and kernelopts() else line
 
 files = sorted(glob.glob(root + '/boot/loader/entries/*.conf'), reverse=True)
 texts = [open(name).read() for name in files]
 if 'info' in options:
-    for index, text in enumerate(texts):
+    for index, (name, text) in enumerate(zip(files, texts)):
+        args = ' '.join(expanded(value(text, 'options')).split())
+        of_root = next((word for word in args.split() if word.startswith('root=')), '') if release > 20 else ''
         print('index=%%d' %% index)
         print('kernel="%%s"' %% value(text, 'linux'))
-        print('args="%%s"' %% value(text, 'options'))
+        print('args="%%s"' %% (re.sub(re.escape(of_root) + '[ \t]*', '', args, count=1) if of_root else args))
+        if of_root:
+            print('root="%%s"' %% of_root[len('root='):])
+        print('initrd="%%s"' %% value(text, 'initrd'))
         print('title="%%s"' %% value(text, 'title'))
+        print('id="%%s"' %% os.path.basename(name)[:-len('.conf')])
     sys.exit(0)
 target = options['update-kernel']
+if target == 'ALL' and release > 40 and os.path.exists(settings):
+    asked = subprocess.run(['sh', '-c', '. "$1"; echo $GRUB_CMDLINE_LINUX', 'sh', settings], capture_output=True, text=True, check=True).stdout.strip()
+    if asked:
+        text = re.sub(r'^GRUB_CMDLINE_LINUX.*', 'GRUB_CMDLINE_LINUX="%%s"' %% changed(asked), open(settings).read(), flags=re.M)
+        open(settings, 'w').write(text)
+if target == 'ALL' and release > 27 and kernelopts():
+    text = open(env).read().replace('kernelopts=' + kernelopts(), 'kernelopts=' + changed(kernelopts()))
+    open(env, 'w').write(text)
 chosen = [name for name, text in zip(files, texts) if target in ('ALL', value(text, 'linux'))]
 fails = glob.glob(root + '/grubby-fails-at-*')
 skips = glob.glob(root + '/grubby-skips-*')
@@ -94,22 +129,14 @@ for number, name in enumerate(chosen):
         continue
     text = open(name).read()
     line = value(text, 'options')
-    if '$kernelopts' not in line:
-        open(name, 'w').write(text.replace('options ' + line, 'options ' + changed(line)))
-if target == 'ALL' and not old and glob.glob(root + '/etc/kernel/cmdline'):
-    with open(root + '/etc/kernel/cmdline', 'r+') as stream:
-        line = changed(stream.read())
-        stream.seek(0)
-        stream.truncate()
-        stream.write(line + '\n')
-try:
-    text = open(env).read()
-except FileNotFoundError:
-    sys.exit(0)
-if target == 'ALL':
-    line = re.findall(r'^kernelopts=(.*)$', text, re.M)
-    if line:
-        open(env, 'w').write(text.replace(line[0], changed(line[0])))
+    if target != 'ALL' or '$kernelopts' not in line.split():
+        open(name, 'w').write(text.replace('options ' + line, 'options ' + changed(expanded(line))))
+# Without the directory, the real one complains and goes on.
+if target == 'ALL' and release > 65 and os.path.isdir(os.path.dirname(cmdline)):
+    if not os.path.exists(cmdline):
+        open(cmdline, 'w').write(expanded(value(texts[-1], 'options')) + '\n')
+    line = open(cmdline).readline()
+    open(cmdline, 'w').write(changed(line) + '\n')
 """
 
 
@@ -180,13 +207,13 @@ def grub_tree(
 def grubby_tree(
     root: pathlib.Path,
     options: tuple[str, ...] = ("root=/dev/sda2 ro quiet",) * 3,
-    old: bool = False,
+    release: int = 69,
     kernelopts: str | None = None,
     cmdline: str | None = "root=/dev/sda2 ro quiet\n",
 ) -> pathlib.Path:
-    """A host with grubby and entries of the Boot Loader Specification."""
+    """A host with grubby, 8.40 of some release, and entries of the Boot Loader Specification."""
     running(root)
-    write(root, "usr/sbin/grubby", GRUBBY % {"python": sys.executable, "root": str(root), "old": old}, executable=True)
+    write(root, "usr/sbin/grubby", GRUBBY % {"python": sys.executable, "root": str(root), "release": release}, executable=True)
     for number, line in enumerate(options):
         write(
             root,

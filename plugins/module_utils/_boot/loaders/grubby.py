@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Boot arguments with grubby: RHEL family and Fedora, with entries of the Boot Loader Specification or without.
 
-The exit code of grubby is not enough: older versions (grubby-bls of EL 8) search for an argument as a substring, so they take ``mds=full,nosmt`` for
-``nosmt``. Therefore each entry is read back and all its arguments are compared. Kernels installed later get their arguments from
-/etc/kernel/cmdline, or from `kernelopts` in grub's environment block.
+The exit code of grubby is not enough: versions before 8.40-21 search for an argument as a substring, so they take ``mds=full,nosmt`` for ``nosmt``, and later
+ones remove only one of two equal arguments. Therefore each entry is read back and all its arguments are compared. Kernels installed later get their arguments
+from /etc/kernel/cmdline, or from `kernelopts` in grub's environment block, which grub2-mkconfig makes anew from /etc/default/grub.
 """
+
+import re
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, entries as boot_entries
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, transaction
@@ -13,8 +15,11 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders.base 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 _GRUB_CFG = "boot/grub2/grub.cfg"
+_SETTINGS = "etc/default/grub"
+# A line of it that is the same to a shell and to us: without variables, escapes, and quotes within quotes.
+_PLAIN_SETTING = re.compile(r"^(GRUB_CMDLINE_LINUX=([\"']))([^\"'`$\\\n]*)(\2[ \t]*)$", re.MULTILINE)
 # All files that grubby may write; they are restored when anything fails.
-_FILES = ("etc/default/grub", boot_entries.KERNEL_CMDLINE, _GRUB_CFG, "boot/grub2/grubenv", "etc/zipl.conf")
+_FILES = (_SETTINGS, boot_entries.KERNEL_CMDLINE, _GRUB_CFG, "boot/grub2/grubenv", "etc/zipl.conf")
 
 
 class Grubby:
@@ -38,6 +43,7 @@ class Grubby:
         """Return the arguments to remove from the entries and from the arguments of future kernels."""
         places = [(f"boot entry {entry.title or entry.kernel}", list(entry.arguments)) for entry in self.entries()]
         places += [(where, boot_arguments.split_arguments(text)) for where, text in self._future() if text is not None]
+        places += [(self._fs.path(_SETTINGS), boot_arguments.split_arguments(value)) for value in _values(self._settings())]
         found: dict[str, str] = {}
         for where, arguments in places:
             for argument in boot_arguments.superfluous(arguments, desired):
@@ -51,9 +57,12 @@ class Grubby:
         changes += [
             TextChange(where, text, boot_arguments.rewritten_text(text, desired)) for where, text in future if text is not None and _differences(text, desired)
         ]
+        settings = self._settings()
+        if settings is not None and _rewritten(settings, desired) != settings:
+            changes.append(TextChange(self._fs.path(_SETTINGS), settings, _rewritten(settings, desired)))
         if all(text is None for dummy, text in future):
             self.warnings.append(
-                f"Neither {self._fs.path(boot_entries.KERNEL_CMDLINE)} nor kernelopts in grub's environment block exists: "
+                f"Neither {self._fs.path(boot_entries.KERNEL_CMDLINE)}, which grubby creates since 8.40-66, nor kernelopts in grub's environment block exists: "
                 "check the arguments in the entry of a kernel that is installed later."
             )
         return [change for change in changes if change is not None] + transaction.leftovers(self._fs, self._files())
@@ -61,13 +70,14 @@ class Grubby:
     def apply(self, desired: boot_arguments.DesiredArguments) -> None:
         """Make the changes. A run that is killed leaves some entries changed and others not: each of them boots, and the next run continues."""
         before = self._indexed()
-        cmdline = transaction.read_exact(self._fs, boot_entries.KERNEL_CMDLINE)
+        cmdline, settings = transaction.read_exact(self._fs, boot_entries.KERNEL_CMDLINE), self._settings()
         with transaction.Undo(self._fs) as undo:
             for path in self._files():
                 undo.back_up(path)
             if any(boot_arguments.differences(entry.arguments, desired) for dummy, entry in before) or self._kernelopts_differences(desired):
                 self._update(before, desired)
             self._write_kernel_cmdline(cmdline, desired)
+            self._write_settings(settings, desired)
             self._check(before, desired)
 
     def _files(self) -> "list[str]":
@@ -103,9 +113,7 @@ class Grubby:
         return transaction.run_tool(self._fs, [self._fs.path(self._tool), *arguments])
 
     def _update(self, before: "list[tuple[str, boot_entries.Entry]]", desired: boot_arguments.DesiredArguments) -> None:
-        removed = sorted({argument for dummy, entry in before for argument in boot_arguments.superfluous(entry.arguments, desired)})
-        if removed:
-            self._run("--update-kernel=ALL", "--remove-args=" + " ".join(removed))
+        self._remove([entry for dummy, entry in before], desired)
         for dummy, entry in before:
             remainders = [boot_arguments.remainder(argument, desired) for argument in boot_arguments.superfluous(entry.arguments, desired)]
             shortened = [argument for argument in remainders if argument is not None]
@@ -113,6 +121,23 @@ class Grubby:
                 self._run("--update-kernel=" + entry.kernel, "--args=" + " ".join(shortened))
         if desired.arguments:
             self._run("--update-kernel=ALL", "--args=" + " ".join(desired.arguments))
+
+    def _remove(self, entries: "list[boot_entries.Entry]", desired: boot_arguments.DesiredArguments) -> None:
+        """Remove superfluous arguments. Of equal ones a call may remove only one, so there are as many calls as one place has of them, at most."""
+        left = self._superfluous(entries, desired)
+        for dummy in range(max(map(len, left))):
+            if not any(left):
+                break
+            self._run("--update-kernel=ALL", "--remove-args=" + " ".join(sorted({argument for of_place in left for argument in of_place})))
+            left = self._superfluous(self.entries(), desired)
+
+    def _superfluous(self, entries: "list[boot_entries.Entry]", desired: boot_arguments.DesiredArguments) -> "list[list[str]]":
+        """Return the arguments to remove of each entry and of kernelopts."""
+        kernelopts = boot_arguments.split_arguments(boot_entries.read_kernelopts(self._fs) or "")
+        return [boot_arguments.superfluous(arguments, desired) for arguments in [kernelopts, *(entry.arguments for entry in entries)]]
+
+    def _settings(self) -> "str | None":
+        return transaction.read_exact(self._fs, _SETTINGS)
 
     def _future(self) -> "list[tuple[str, str | None]]":
         """Return the two places that define the arguments of future kernels, each with its text or None."""
@@ -135,6 +160,19 @@ class Grubby:
         if new != transaction.read_exact(self._fs, boot_entries.KERNEL_CMDLINE):
             transaction.replace(self._fs, boot_entries.KERNEL_CMDLINE, new)
 
+    def _write_settings(self, text: "str | None", desired: boot_arguments.DesiredArguments) -> None:
+        """Write /etc/default/grub from its earlier text: grubby also overwrites each other variable whose name begins with GRUB_CMDLINE_LINUX."""
+        now = self._settings()
+        if text is None or now is None:
+            return
+        new = _rewritten(text, desired)
+        lines, written = text.split("\n"), now.split("\n")
+        if not _values(text) and len(lines) == len(written):
+            # Only a shell knows what such a line says; grubby has asked one.
+            new = "\n".join(after if re.match(r"GRUB_CMDLINE_LINUX\+?=", line) else line for line, after in zip(lines, written))
+        if new != now:
+            transaction.replace(self._fs, _SETTINGS, new)
+
     def _check(self, before: "list[tuple[str, boot_entries.Entry]]", desired: boot_arguments.DesiredArguments) -> None:
         after = dict(self._indexed())
         for index, entry in before:
@@ -154,6 +192,21 @@ class Grubby:
 
 def _differences(text: str, desired: boot_arguments.DesiredArguments) -> "list[str]":
     return boot_arguments.differences(boot_arguments.split_arguments(text), desired)
+
+
+def _values(settings: "str | None") -> "list[str]":
+    """Return the values of GRUB_CMDLINE_LINUX in /etc/default/grub, as far as they are plain text. An empty one is not changed, neither by grubby."""
+    return [match.group(3) for match in _PLAIN_SETTING.finditer(settings or "") if match.group(3).strip()]
+
+
+def _rewritten(settings: str, desired: boot_arguments.DesiredArguments) -> str:
+    """Return the text of /etc/default/grub with the desired arguments in these values."""
+
+    def value(match: "re.Match[str]") -> str:
+        is_right = not match.group(3).strip() or not _differences(match.group(3), desired)
+        return match.group(0) if is_right else match.group(1) + boot_arguments.rewritten_text(match.group(3), desired) + match.group(4)
+
+    return _PLAIN_SETTING.sub(value, settings)
 
 
 def _find(fs: host_files.HostFs) -> "loader_base.Finding | None":
