@@ -19,13 +19,13 @@ from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import intake, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import progress, result_files, time_limits
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run.fetching import COSTS, MODULE, FetchingAction, report_call
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run.fetching import MODULE, STATED, FetchingAction, report_call
 
 ASYNC_STATUS = "ansible.legacy.async_status"
 # The step that reads the host and starts nothing; a task that asks for it alone shows nothing either.
 DESCRIBE = "describe"
 # What this action alone reads of the task's options.
-OF_THE_ACTION = ("probe", "progress", "_fails_later", *COSTS)
+OF_THE_ACTION = ("probe", "progress", "_fails_later", *STATED)
 # The most seconds that the measurement of siblings takes which an evaluation follows; it ends as soon as they are clear.
 PROBE_SECONDS = 120
 # In a play of more hosts than this, each host gets one line before the start and one of progress.
@@ -97,6 +97,7 @@ class ActionModule(FetchingAction):
         result_files.see_that_none_exists(directory, host)
         result_files.see_that_it_can_be_written(directory)
         lines = self._lines_of_progress(task_vars)
+        self.stated()
         probe = str(self._task.args.get("probe") or "never")
         if probe != "never":
             # Siblings that are to be measured are, also where the kernel shows some, and for longer: without them there is nothing to place workers by.

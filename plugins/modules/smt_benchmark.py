@@ -278,6 +278,10 @@ options:
     description: What the licences of the host's software count. M(threadwise.smt.smt_report) then shows the work per licence.
     type: str
     choices: [core, thread, host]
+  nominal_ghz:
+    description: Nominal frequency of the host's CPUs in GHz, where neither the kernel nor the processor's name has it, as in most Arm guests of a cloud, or
+      where what they have is wrong. M(threadwise.smt.smt_report) shows the work per nominal GHz.
+    type: float
   progress:
     description:
       - How many lines tell how far the plan is, from 0 to 1000. By default 3, and 1 in a play of more than 10 hosts.
@@ -510,10 +514,11 @@ def main() -> None:
             "affinity_conflicts": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
             "affinity_conflicts_of": {"type": "list", "elements": "str", "default": ["services"]},
             "siblings": {"type": "raw", "default": "kernel"},
-            # The action reads these five and sends none of them.
+            # The action reads these six and sends none of them.
             "probe": {"type": "str", "choices": ["auto", "always", "never"], "default": "never"},
             "price_per_hour": {"type": "float"},
             "licence_per": {"type": "str", "choices": ["core", "thread", "host"]},
+            "nominal_ghz": {"type": "float"},
             "progress": {"type": "int"},
             "_fails_later": {"type": "bool", "default": False},
             "_sources": {"type": "dict", "default": {}},

@@ -35,12 +35,16 @@ def call(directory, playbook, *arguments, inventory=ROOT / "tools/this-machine.y
     return done.returncode, done.stdout
 
 
+# What a user says of a host, as a command line has it.
+STATED = {"smt_eval_nominal_ghz": "2.75", "smt_eval_price_per_hour": "0.5", "smt_eval_licence_per": "core"}
+
+
 @pytest.fixture(scope="module", name="evaluated")
 def evaluation(tmp_path_factory):
     """A directory in which an evaluation was called. Gives it, and what a person saw."""
 
     def make(directory):
-        code, seen = play(directory, "threadwise.smt.smt_eval", smt_eval_run="one", **SHORT)
+        code, seen = play(directory, "threadwise.smt.smt_eval", smt_eval_run="one", **SHORT, **STATED)
         assert code == 0, seen
         return directory, seen
 
@@ -52,6 +56,12 @@ def test_what_an_evaluation_leaves_for_programs_is_as_its_published_schema_says(
     published = json.loads((ROOT / f"docs/{schema}.schema.json").read_text(encoding="utf-8"))
     written = json.loads((evaluated[0] / "smt_eval_results/one" / name).read_text(encoding="utf-8"))
     jsonschema_rs.Draft202012Validator(published).validate(written)
+
+
+def test_what_the_user_says_of_a_host_is_in_its_result(evaluated):
+    result = json.loads((evaluated[0] / "smt_eval_results/one/localhost.json").read_text(encoding="utf-8"))
+    assert result["environment"]["nominal_mhz"] == 2750
+    assert result["costs"] == {"price_per_hour": 0.5, "licence_per": "core"}
 
 
 def assert_it_left_a_report(directory, seen):

@@ -49,7 +49,14 @@ def a_survey():
 
 @pytest.fixture(name="evaluated", scope="module")
 def an_evaluation():
-    options = {"smt_eval_workloads": ["gzip"], "smt_eval_budget": 90, "smt_eval_dest": str(EPHEMERAL / "results"), "smt_eval_run": "arm64"}
+    options = {
+        "smt_eval_workloads": ["gzip"],
+        "smt_eval_budget": 90,
+        "smt_eval_dest": str(EPHEMERAL / "results"),
+        "smt_eval_run": "arm64",
+        # Arm's study has a Neoverse N2 with this one; an emulated processor has none.
+        "smt_eval_nominal_ghz": "2.749",
+    }
     return play("smt_eval", **options), {
         name: json.loads((EPHEMERAL / f"results/arm64/{name}.json").read_text()) for name in ("smt-arm64", "smt-arm64-siblings")
     }
@@ -66,6 +73,18 @@ def test_that_there_is_no_smt_is_a_finding(evaluated):
     assert "smt-arm64: Nothing will be switched: this host has no SMT to switch (smt/control reads notimplemented)." in said
     assert {sample["arm"] for sample in results["smt-arm64"]["samples"]} == {"as_found"}
     assert results["smt-arm64"]["samples"], "what the cores do is measured all the same"
+
+
+def test_work_per_core_and_per_ghz_is_known_of_both(evaluated):
+    machines = {one["host"]: one["capacities"] for one in json.loads((EPHEMERAL / "results/arm64/results.json").read_text())["hosts"]}
+    (alone,) = machines["smt-arm64"]
+    assert (alone["arm"], alone["cores"], alone["cpus"]) == ("as_found", 4, 4)
+    on = next(one for one in machines["smt-arm64-siblings"] if one["arm"] == "smt_on")
+    assert (on["cores"], on["cpus"]) == (2, 4)
+    for one in (alone, on):
+        assert one["per_core"] == pytest.approx(one["rate"] / one["cores"]) and one["per_ghz"] == pytest.approx(one["rate"] / 2.749)
+    page = (EPHEMERAL / "results/arm64/machines.html").read_text()
+    assert "per nominal GHz" in page and "Arm Cortex-A72" in page
 
 
 def test_siblings_without_a_control_are_evaluated_on_and_off(evaluated):

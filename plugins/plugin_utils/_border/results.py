@@ -291,7 +291,10 @@ SCHEMA = schema.published(
                 hypervisor=schema.about(_TEXT_OR_NULL, "Name of the hypervisor; null on a machine of its own."),
                 cpu_model=schema.about(_TEXT_OR_NULL, "Model of the processor."),
                 microcode=schema.about(_TEXT_OR_NULL, "Version of the microcode."),
-                nominal_mhz=schema.about(_NUMBER_OR_NULL, "Nominal frequency of CPU 0, MHz; null where neither the kernel nor the model's name has it."),
+                nominal_mhz=schema.about(
+                    _NUMBER_OR_NULL,
+                    "Nominal frequency of CPU 0, MHz, or the one that the controller's user names; null where neither the kernel nor the model's name has it.",
+                ),
             ),
             "What the measurement ran in.",
         ),

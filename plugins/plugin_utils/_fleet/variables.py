@@ -63,6 +63,7 @@ RANGES: dict[str, tuple[float | None, float | None]] = {
     "smt_eval_boots": (0, None),
     "smt_eval_budget": (1, 604800),
     "smt_eval_margin": (0.0001, 0.5),
+    "smt_eval_nominal_ghz": (0.01, 100),
     "smt_eval_overcommit_ratio": (0, None),
     "smt_eval_price_per_hour": (1e-9, 1e9),
     "smt_eval_progress": (0, 1000),

@@ -5,18 +5,23 @@
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import pathlib
 import shlex
 import typing as t
 
+from ansible.module_utils.common.validation import check_type_float
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, results, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
 DEST = "smt_eval_results"
-# What a user says of a host's price, which the result keeps.
-COSTS = ("price_per_hour", "licence_per")
+# What a user says of a host, which the result keeps: its price, what its licences count, and its nominal frequency.
+PRICE, LICENCE, NOMINAL = STATED = ("price_per_hour", "licence_per", "nominal_ghz")
+COSTS = (PRICE, LICENCE)
+LICENSED = ("core", "thread", "host")
+_MOST = {PRICE: 1e9, NOMINAL: 100.0}
 MODULE = "smt_benchmark"
 
 
@@ -30,6 +35,28 @@ class FetchingAction(HostAction):
             BorderError: the run's name is not valid, or Ansible reads from this path.
         """
         return places.run_directory(self._task.args.get("dest") or DEST, run)
+
+    def stated(self) -> dict[str, t.Any]:
+        """Return what the task says of the host, numbers as numbers: on a command line they are texts.
+
+        Raises:
+            HostFailedError: one is not valid.
+        """
+        # Convert Ansible's tagged strings to plain ones for the schema.
+        found = json.loads(json.dumps({name: self._task.args.get(name) for name in STATED}))
+        if found[LICENCE] not in (None, *LICENSED):
+            raise HostFailedError({"msg": f"{LICENCE} is {text.line(str(found[LICENCE]), 40)}: it must be one of {', '.join(LICENSED)}"})
+        for name, most in _MOST.items():
+            if found[name] is None:
+                continue
+            try:
+                number = check_type_float(found[name])
+            except TypeError:
+                number = 0.0
+            if not 0 < number <= most:
+                raise HostFailedError({"msg": f"{name} is {text.line(str(found[name]), 40)}: it must be a number above 0, at most {most:g}"})
+            found[name] = number
+        return found
 
     def fetch(self, task_vars: dict[str, t.Any], host: str, run: str, error: str | None = None, fetched: t.Sequence[str] = ()) -> dict[str, t.Any]:
         """Fetch a run, save it on the controller, and only then delete it on the host.
@@ -55,14 +82,16 @@ class FetchingAction(HostAction):
             if error:
                 raise HostFailedError({"msg": f"{error} ({failure})"}) from failure
             raise
-        costs = {name: self._task.args.get(name) for name in COSTS}
+        stated = self.stated()
         of_the_controller = {
             "host": host,
             "collected": _now(),
             "fetched": list(fetched),
-            "costs": costs,
+            "costs": {name: stated[name] for name in COSTS},
             **({"message": text.showable(error)} if error else {}),
         }
+        if stated[NOMINAL] is not None and isinstance(document.get("environment"), dict):
+            of_the_controller["environment"] = {**document["environment"], "nominal_mhz": stated[NOMINAL] * 1000}
         result = results.accept({**document, **of_the_controller}, host)
         if result["run"] != run:
             raise results.ResultError(f"{host}: it sent run {result['run']} instead of run {run}")

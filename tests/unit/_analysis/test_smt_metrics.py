@@ -107,7 +107,7 @@ def test_what_is_not_there_is_no_column_and_has_its_reason():
     assert table(document) is None
     assert telemetry_part.absent(document, [None]) == [
         "usage of the CPUs: the samples have none",
-        "nominal frequency: neither cpufreq nor the model's name has it on this host",
+        "nominal frequency: neither the kernel nor the model's name has it on this host (smt_eval_nominal_ghz)",
         "frequency: neither cpufreq nor /proc/cpuinfo has it on this host",
         "cycles and instructions: perf is not installed",
         "throttling: this host has no counter for it (thermal_throttle)",

@@ -183,7 +183,7 @@ def _why_not_counted(result: host_comparisons.Result) -> str:
 
 ABSENCES: dict[str, tuple[str, t.Callable[[host_comparisons.Result], str]]] = {
     "used": ("usage of the CPUs", lambda _result: "the samples have none"),
-    "by_clock": ("nominal frequency", lambda _result: "neither cpufreq nor the model's name has it on this host"),
+    "by_clock": ("nominal frequency", lambda _result: "neither the kernel nor the model's name has it on this host (smt_eval_nominal_ghz)"),
     "frequency": ("frequency", lambda _result: "neither cpufreq nor /proc/cpuinfo has it on this host"),
     "ipc": ("cycles and instructions", _why_not_counted),
     "throttled": ("throttling", lambda _result: "this host has no counter for it (thermal_throttle)"),
