@@ -210,6 +210,8 @@ def test_systemd_boot_changes_entries_and_future_kernels_and_back(tmp_path):
         "title A\r\nlinux /v\r\ninitrd /i\r\noptions root=UUID=1 ro\r\n",
         "  title A\n\tlinux /v\n  initrd /i\n\toptions  root=UUID=1 ro",
         "title A\nlinux /v\ninitrd /i\n#options nosmt\noptions\troot=UUID=1\n",
+        "title A\nlinux /v\noptions a=1 -- init=/x\noptions nosmt\n",
+        'title A\nlinux /v\noptions a="1\noptions nosmt\n',
     ],
 )
 def test_an_entry_of_any_form_gets_its_bytes_back(tmp_path, written):
@@ -235,6 +237,16 @@ def test_arguments_of_the_administrator_are_found_wherever_they_stand(tmp_path, 
     path.write_text(written)
     assert run(tmp_path, "enabled")["configured"] == []
     assert path.read_text() == left
+
+
+@pytest.mark.parametrize("text", ["title Memory test\nefi /memtest.efi\n", "LINUX /m/linux\noptions root=1\n"])
+def test_entries_of_which_none_boots_linux_are_an_error(tmp_path, text):
+    boot_maker.systemd_tree(tmp_path)
+    (tmp_path / ENTRIES / "m-6.1.0-13.conf").write_text(text)
+    before = boot_maker.snapshot(tmp_path)
+    with pytest.raises(loader_base.BootLoaderError, match=r"None of the entries in .*/efi/loader/entries boots Linux\. Nothing was changed"):
+        run(tmp_path, "disabled")
+    assert boot_maker.snapshot(tmp_path) == before
 
 
 def test_entries_of_another_partition_that_systemd_boot_shows_too_are_named(tmp_path):

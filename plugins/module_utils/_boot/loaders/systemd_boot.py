@@ -36,7 +36,10 @@ class SystemdBoot:
         unified = _unified(self._fs, self._directory)
         if unified:
             raise BootLoaderError(unified)
-        return [entry for dummy, entry in boot_entries.read_bls(self._fs)]
+        found = [entry for dummy, entry in boot_entries.read_bls(self._fs)]
+        if not found:
+            raise BootLoaderError(f"None of the entries in {self._fs.path(self._directory)} boots Linux")
+        return found
 
     def found(self, desired: boot_arguments.DesiredArguments) -> "list[loader_base.FoundArgument]":
         """Return the arguments to remove from the entries and from /etc/kernel/cmdline."""
@@ -114,8 +117,11 @@ def _rewritten(path: str, text: str, desired: boot_arguments.DesiredArguments) -
     # The first line of options gets our arguments.
     desired_lines = itertools.chain([desired], itertools.repeat(boot_arguments.without_arguments(desired)))
     lines = []
+    is_kernels = True
     for line in text.split("\n"):
-        match = _OPTIONS.match(line)
+        match = _OPTIONS.match(line) if is_kernels else None
+        # The lines are one command line: what follows `--`, or a quote that is not closed, is no argument of the kernel's in later lines either.
+        is_kernels = is_kernels and (match is None or boot_arguments.split_arguments(match.group(2) + " -")[-1:] == ["-"])
         options = "" if match is None else boot_arguments.rewritten_text(match.group(2), next(desired_lines))
         # A line that would be left without an argument goes: an entry that had none gets its bytes back.
         if match is None or options.strip():
