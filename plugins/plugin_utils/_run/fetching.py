@@ -11,7 +11,6 @@ import pathlib
 import shlex
 import typing as t
 
-from ansible.module_utils.common.validation import check_type_float
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, results, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
@@ -43,15 +42,15 @@ class FetchingAction(HostAction):
             HostFailedError: one is not valid.
         """
         # Convert Ansible's tagged strings to plain ones for the schema.
-        found = json.loads(json.dumps({name: self._task.args.get(name) for name in STATED}))
+        found: dict[str, t.Any] = json.loads(json.dumps({name: self._task.args.get(name) for name in STATED}))
         if found[LICENCE] not in (None, *LICENSED):
             raise HostFailedError({"msg": f"{LICENCE} is {text.line(str(found[LICENCE]), 40)}: it must be one of {', '.join(LICENSED)}"})
         for name, most in _MOST.items():
             if found[name] is None:
                 continue
             try:
-                number = check_type_float(found[name])
-            except TypeError:
+                number = float(found[name])
+            except (TypeError, ValueError):
                 number = 0.0
             if not 0 < number <= most:
                 raise HostFailedError({"msg": f"{name} is {text.line(str(found[name]), 40)}: it must be a number above 0, at most {most:g}"})
