@@ -125,7 +125,7 @@ docs: $(DOCS)/.ready ## the documentation site, .cache/docs/html/index.html: the
 	PATH="$(CURDIR)/$(DOCS)/bin:$$PATH" tools/docs/build.sh
 
 .PHONY: trial-demo
-trial-demo: setup ## the example of a trial: three guests with nginx, clients and a Prometheus on this machine, about 20 minutes
+trial-demo: setup ## the example of a trial: two guests with nginx, clients and a Prometheus on this machine, about 20 minutes
 	python examples/trial/laboratory.py
 
 .PHONY: tour
