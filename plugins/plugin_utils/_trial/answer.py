@@ -43,22 +43,26 @@ def others(trial: Trial, found: t.Sequence[evidence.Comparison]) -> list[str]:
 def lost(trial: Trial, written: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]) -> list[str]:
     """Return a sentence about the periods that are over and have no value of the primary metric, with the reason of the first; none where all have one.
 
+    Periods that were cut because all was decided are not lost.
+
     Args:
         trial: the trial.
         written: host -> the records of its periods.
     """
     primary = next(one for one in trial.metrics if one.is_primary)
+    whole = [(host, one) for host, of_host in written.items() for one in of_host if not (one["reason"] or "").startswith(records.DECIDED)]
     known = {
         host: {one.number for one in records.complete(of_host) if units.value(one, primary.name, primary.per) is not None} for host, of_host in written.items()
     }
-    missing = [(one["period"], host, one) for host, of_host in written.items() for one in of_host if one["period"] not in known[host]]
+    missing = [(one["period"], host, one) for host, one in whole if one["period"] not in known[host]]
     if not missing:
         return []
     number, host, first = min(missing, key=lambda one: one[:2])
     reasons = [first["reason"], *(first["metrics"].get(name, {}).get("reason") for name in (primary.name, primary.per))]
     why = next(filter(None, reasons), f"{primary.name} was not above 0")
-    every = sum(map(len, written.values()))
-    return [f"{len(missing)} of {every} periods of hosts have no value of {primary.name} and count for nothing, first period {number + 1} of {host}: {why}."]
+    return [
+        f"{len(missing)} of {len(whole)} periods of hosts have no value of {primary.name} and count for nothing, first period {number + 1} of {host}: {why}."
+    ]
 
 
 def rests_on(trial: Trial, found: t.Sequence[evidence.Comparison], periods: units.Periods) -> list[str]:

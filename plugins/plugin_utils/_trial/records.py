@@ -11,6 +11,9 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text, trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, units
 
+# Begins why a trial ended that was decided, and the reason of the periods that this cut.
+DECIDED = "each arm is decided: "
+
 
 @dataclasses.dataclass(frozen=True)
 class Metric:

@@ -15,8 +15,6 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import evidence, records, units
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import directory
 
-DECIDED = "each arm is decided: "
-
 
 class HostFiles:
     """The files of a host that follows its schedule.
@@ -77,7 +75,7 @@ class HostFiles:
         self._files.append(self._files.path / directory.LOOKS, {"at": now(), "units": last.blocks, "share": last.share, "decided": found.decided})
         self._show(found, complete, sum(blocks.values()))
         if len(found.decided) == len(self._trial.arms) - 1:
-            self._files.write_end(DECIDED + ", ".join(f"{arm}: {outcome}" for arm, outcome in found.decided.items()))
+            self._files.write_end(records.DECIDED + ", ".join(f"{arm}: {outcome}" for arm, outcome in found.decided.items()))
 
     def _show(self, found: evidence.Looks, complete: units.Periods, done: int) -> None:
         for one in evidence.compare(self._trial, complete, found.taken):

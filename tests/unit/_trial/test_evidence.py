@@ -119,7 +119,7 @@ def test_the_first_period_without_a_value_is_named_with_its_reason(metrics, reas
 
     written = {"web0": [record(0, whole), record(1, whole), record(2, metrics, reason)], "web1": [record(0, whole), record(1, metrics, reason)]}
     assert answer.lost(one, written) == [f"2 of 5 periods of hosts have no value of rate and count for nothing, first period 2 of web1: {why}."]
-    assert answer.lost(one, {"web0": [record(0, whole)]}) == []
+    assert answer.lost(one, {"web0": [record(0, whole), record(1, {}, "each arm is decided: smt_off: loss")]}) == []
 
 
 def test_looks_correct_the_metric_that_they_are_at_and_no_other():
