@@ -204,7 +204,7 @@ class ActionModule(HostAction):
         return self._result(files, reason, after == own)
 
     def _result(self, files: directory.TrialDirectory, reason: str | None, is_restored: bool) -> dict[str, t.Any]:
-        decided = reason is not None and reason.startswith(looking.DECIDED)
+        decided = reason is not None and reason.startswith(records.DECIDED)
         if reason is not None and reason.startswith(BREACH) and self._options["on_breach"] == settings.END:
             files.end(f"{self._name}: {reason}")
         if not is_restored:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import types
 
+import pytest
 from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.threadwise.smt.plugins.action import smt_trial_host
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailedError
@@ -38,3 +39,21 @@ def test_an_arm_is_asked_for_with_its_rollback_timer_before_the_trial(monkeypatc
     monkeypatch.setattr(HostAction, "ask", ask)
     assert action._conflicts("smt_off") == "smt_off is refused: rollback_after needs systemd"
     assert asked == [("smt_state", True, True)] and action._task.check_mode is False
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        (None, []),
+        ("each arm is decided: smt_off: loss", []),
+        ("CPUs 0-2 are online instead of 0-3: somebody else changed them", ["web1: left the trial, and is in its own state: CPUs 0-2 are online"]),
+    ],
+)
+def test_a_host_that_left_is_named_and_one_whose_trial_was_decided_is_not(monkeypatch, reason, shown):
+    action = smt_trial_host.ActionModule.__new__(smt_trial_host.ActionModule)
+    action._name, action._options = "web1", {"on_breach": "end"}
+    said = []
+    monkeypatch.setattr(smt_trial_host.display, "display", said.append)
+    result = action._result(None, reason, True)
+    assert result == {"changed": True, "reason": reason, "msg": reason or "its schedule is done"}
+    assert [line[: len(start)] for line, start in zip(said, shown, strict=True)] == shown
