@@ -50,7 +50,7 @@ class FetchingAction(HostAction):
                 continue
             try:
                 number = float(found[name])
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 number = 0.0
             if not 0 < number <= most:
                 raise HostFailedError({"msg": f"{name} is {text.line(str(found[name]), 40)}: it must be a number above 0, at most {most:g}"})
@@ -89,9 +89,9 @@ class FetchingAction(HostAction):
             "costs": {name: stated[name] for name in COSTS},
             **({"message": text.showable(error)} if error else {}),
         }
-        if stated[NOMINAL] is not None and isinstance(document.get("environment"), dict):
-            of_the_controller["environment"] = {**document["environment"], "nominal_mhz": stated[NOMINAL] * 1000}
         result = results.accept({**document, **of_the_controller}, host)
+        if stated[NOMINAL] is not None:
+            result = {**result, "environment": {**result["environment"], "nominal_mhz": stated[NOMINAL] * 1000}}
         if result["run"] != run:
             raise results.ResultError(f"{host}: it sent run {result['run']} instead of run {run}")
         path, _written = result_files.save(directory, result)

@@ -37,6 +37,7 @@ def test_numbers_of_a_command_line_are_numbers():
         ("nominal_ghz", 2749),
         ("nominal_ghz", "inf"),
         ("nominal_ghz", [2.7]),
+        ("nominal_ghz", 10**400),
         ("licence_per", "socket"),
     ],
 )

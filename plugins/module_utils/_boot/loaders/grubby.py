@@ -57,9 +57,10 @@ class Grubby:
         changes += [
             TextChange(where, text, boot_arguments.rewritten_text(text, desired)) for where, text in future if text is not None and _differences(text, desired)
         ]
-        settings = self._settings()
-        if settings is not None and _rewritten(settings, desired) != settings:
-            changes.append(TextChange(self._fs.path(_SETTINGS), settings, _rewritten(settings, desired)))
+        settings = self._settings() or ""
+        rewritten = _rewritten(settings, desired)
+        if rewritten != settings:
+            changes.append(TextChange(self._fs.path(_SETTINGS), settings, rewritten))
         if all(text is None for dummy, text in future):
             self.warnings.append(
                 f"Neither {self._fs.path(boot_entries.KERNEL_CMDLINE)}, which grubby creates since 8.40-66, nor kernelopts in grub's environment block exists: "
