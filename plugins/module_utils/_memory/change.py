@@ -19,14 +19,14 @@ from ansible_collections.threadwise.smt.plugins.module_utils._memory import (
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._memory.errors import MemoryPolicyError
 
-PRESENT, RESTORED = "present", "restored"
+RESTORED = "restored"
 ERRORS = (MemoryPolicyError, config_files.ConfigFileError, locks.HostLockError)
 
 
 class Request(t.NamedTuple):
     """What is requested."""
 
-    state: str  # present or restored
+    state: str  # "present" or RESTORED
     options: memory_policy.Options  # the policy and its margin; restored uses only the margin
     protect: t.Optional[t.Sequence[str]]  # services to protect from the OOM killer, and no others; None leaves them as they are
     check: bool  # whether nothing is written

@@ -35,8 +35,8 @@ PIECE = 64 * 1024
 MOST_NAMES = 3
 # As results keep them: more is no real rate or time, and sums stay finite.
 MOST_VALUE = 1e100
-# The labels by which servers tell hosts apart, where a query names none.
-INSTANCE = "instance"
+# A server that reads its log after a start, and what proxies say while nothing behind them answers.
+_NOT_NOW = (502, 503, 504)
 
 _SAMPLE: schema.Schema = {"type": "array", "prefixItems": [{"type": "number"}, schema.text(100)], "minItems": 2, "maxItems": 2}
 _LABELS = schema.mapping(schema.text(4096), 100, r"^[a-zA-Z_:][a-zA-Z0-9_:]{0,255}$")
@@ -197,6 +197,8 @@ class Prometheus:
         if 300 <= status < 400:
             raise SourceError(f"{self._where()} redirects elsewhere (status {status}), which is not followed: give the address that it redirects to")
         if "json" not in kind_of_content:
+            if status in _NOT_NOW:
+                raise SourceError(f"{self._where()} answers no queries now (status {status}): it is starting, or what is in front of it does not reach it")
             sent = text.line(kind_of_content, 60) or "nothing"
             raise SourceError(f"{self._where()} answers with {sent} and status {status} instead of JSON: is it the address of a Prometheus server?")
         try:

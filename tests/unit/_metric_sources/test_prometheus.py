@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import subprocess
 import time
 
@@ -121,13 +122,24 @@ def a_protected_server(tmp_path_factory):
         "tls_server_config": {"cert_file": "cert.pem", "key_file": "key.pem"},
         "basic_auth_users": {"trial": BCRYPT_OF_SECRET},
     }
-    with prometheus_server.prometheus(directory, [], config, "https") as url:
+    with prometheus_server.prometheus(directory, [], config, "https", credentials=("trial", SECRET)) as url:
         yield url, str(directory / "cert.pem")
 
 
 def test_a_server_with_tls_and_a_password(protected):
     url, certificate = protected
     assert source(url, ca=certificate, user="trial", password=SECRET).instant("vector(1)") == 1.0
+
+
+def test_a_server_that_starts_is_no_other_server(tmp_path):
+    # Nobody writes to this segment of its log, so it waits for the rest of it as one with a long log does.
+    (tmp_path / "data" / "wal").mkdir(parents=True)
+    os.mkfifo(tmp_path / "data" / "wal" / "00000000")
+    with prometheus_server.running(tmp_path, []) as (_process, url):
+        while "Connection refused" in (said := sentence(url)):
+            time.sleep(0.1)
+        assert said == "the metrics server URL answers no queries now (status 503): it is starting, or what is in front of it does not reach it"
+        assert not prometheus_server.is_ready(url)
 
 
 def test_without_its_certificate_or_password_it_is_not_asked(protected):
@@ -181,7 +193,12 @@ LIES = {
     ),
     "endless": (endless, "its answer is larger than 4 MiB"),
     "broken off": (broken_off, "cannot be read"),
-    "an error page": (lambda handler: send(handler, "bad gateway", 502, "text/plain"), "answers with text/plain and status 502 instead of JSON"),
+    "an error page": (lambda handler: send(handler, "no such page", 404, "text/plain"), "answers with text/plain and status 404 instead of JSON"),
+    "a proxy without its server": (lambda handler: send(handler, "<h1>x</h1>", 502, "text/html"), "answers no queries now (status 502)"),
+    "a query that takes too long": (
+        lambda handler: send(handler, json.dumps({"status": "error", "errorType": "timeout", "error": "query timed out"}), 503),
+        "refuses the query (status 503): query timed out",
+    ),
     "forbidden": (lambda handler: send(handler, SECRET, 403, "text/plain"), "refuses access (status 403)"),
 }
 

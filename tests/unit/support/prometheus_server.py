@@ -4,15 +4,16 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import http.server
 import json
 import pathlib
 import socket
+import ssl
 import subprocess
 import threading
 import time
-import urllib.error
 import urllib.request
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
@@ -86,8 +87,26 @@ class Exporter:
 
 
 @contextlib.contextmanager
-def prometheus(directory, targets, web_config=None, scheme="http", instance_labels=None):
-    """Run Prometheus over ``targets`` (addresses without scheme). Yields its address."""
+def prometheus(directory, targets, web_config=None, scheme="http", instance_labels=None, credentials=None):
+    """Run Prometheus over ``targets`` (addresses without scheme), and wait until it answers. Yields its address.
+
+    ``credentials`` (user and password) are those that its ``web_config`` asks for: without them nothing is heard about its state.
+    """
+    with running(directory, targets, web_config, scheme, instance_labels) as (process, url):
+        for _turn in range(600):
+            if process.poll() is not None:
+                raise AssertionError(f"Prometheus has ended: {(directory / 'log').read_text()[-2000:]}")
+            if is_ready(url, credentials):
+                break
+            time.sleep(0.1)
+        else:
+            raise AssertionError("Prometheus is not ready after a minute")
+        yield url
+
+
+@contextlib.contextmanager
+def running(directory, targets, web_config=None, scheme="http", instance_labels=None):
+    """Start Prometheus, which does not answer yet. Yields its process and its address."""
     program = subprocess.run([str(REPOSITORY / "tools" / "prometheus.sh")], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     port = free_port()
     static = [{"targets": [target], "labels": (instance_labels or {}).get(target, {})} for target in targets]
@@ -109,30 +128,21 @@ def prometheus(directory, targets, web_config=None, scheme="http", instance_labe
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=directory)
         try:
-            _wait_until_it_listens(process, port, directory / "log")
-            yield f"{scheme}://127.0.0.1:{port}"
+            yield process, f"{scheme}://127.0.0.1:{port}"
         finally:
             process.kill()
             process.wait()
 
 
-def _wait_until_it_listens(process, port, log):
-    for _turn in range(600):
-        if process.poll() is not None:
-            raise AssertionError(f"Prometheus has ended: {log.read_text()[-2000:]}")
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            if _is_ready(port):
-                return
-        time.sleep(0.1)
-    raise AssertionError("Prometheus does not listen after a minute")
-
-
-def _is_ready(port):
-    """Return whether it answers queries; one with TLS or credentials refuses this request, and is ready too."""
+def is_ready(url, credentials=None):
+    """Return whether it says that it is ready: while it starts, it answers every query with status 503."""
+    request = urllib.request.Request(f"{url}/-/ready")
+    if credentials:
+        request.add_header("Authorization", "Basic " + base64.b64encode(":".join(credentials).encode()).decode())
+    anybody = ssl.create_default_context()
+    anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=2) as answer:
+        with urllib.request.urlopen(request, timeout=2, context=anybody) as answer:
             return answer.status == 200
-    except urllib.error.HTTPError as error:
-        return error.code != 503
     except OSError:
         return False
