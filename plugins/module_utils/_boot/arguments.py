@@ -29,9 +29,11 @@ LIMITS = ("nr_cpus", "possible_cpus", "nosmp")
 
 _ARGUMENT = re.compile(r"[a-z0-9_.-]+(=[a-z0-9_.,-]+)?")
 _COUNT = re.compile(r"[1-9][0-9]{0,3}")
+# What separates arguments: the kernel's isspace(), of ASCII; and the end of a file of procfs.
+_BLANKS = " \t\n\v\f\r\0"
 # An argument or the blanks between two arguments, as `split_arguments` separates them.
-_TOKEN = re.compile(r'((?:[^ \t\n\0"]|"[^"]*(?:"|\Z))+)|([ \t\n\0]+)')
-_BLANK = re.compile(r"[ \t\n\0]")
+_TOKEN = re.compile(rf'((?:[^{_BLANKS}"]|"[^"]*(?:"|\Z))+)|([{_BLANKS}]+)')
+_BLANK = re.compile(f"[{_BLANKS}]")
 _NOSMT_PART = re.compile(r",nosmt(?=[,;]|\Z)")
 
 GLOBAL_PARTS = ("", "auto", "off", "nosmt")
@@ -209,7 +211,7 @@ def split_arguments(text: str) -> "list[str]":
     for character in text + " ":
         if character == '"':
             quoted = not quoted
-        elif character in " \t\n\0" and not quoted:
+        elif character in _BLANKS and not quoted:
             if current:
                 arguments.append("".join(current))
             current = []

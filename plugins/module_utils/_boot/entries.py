@@ -15,6 +15,7 @@ GRUBENV = ("boot/grub2/grubenv", "boot/grub/grubenv")
 KERNEL_CMDLINE = "etc/kernel/cmdline"
 MAX_ENTRIES = 1000
 
+LINE_END = re.compile(r"(?:\r\n|\r|\n)")
 _LINUX = ("linux", "linux16", "linuxefi")
 _SECTION = re.compile(r"### (BEGIN|END) (\S+) ###")
 
@@ -106,36 +107,57 @@ def _kernel_and_arguments(text: str) -> "tuple[str, tuple[str, ...]]":
 
 def bls_directory(fs: host_files.HostFs) -> "str | None":
     """Return the directory with boot loader entries (Boot Loader Specification, type 1), or None when there are no entries."""
-    return next((path for path in BLS_DIRECTORIES if any(name.endswith(".conf") for name in fs.names(path))), None)
+    return next((path for path in BLS_DIRECTORIES if bls_names(fs, path)), None)
 
 
-def read_bls(fs: host_files.HostFs) -> "list[tuple[str, Entry]]":
-    """Return the entries of type 1 that boot Linux, each with its path. The value of ``$kernelopts`` comes from grub's environment block."""
+def bls_names(fs: host_files.HostFs, directory: str) -> "list[str]":
+    """Return the names of the entry files of a directory. On the EFI system partition, a FAT file system, a name may be in capitals."""
+    return [name for name in fs.names(directory) if name.lower().endswith(".conf") and not name.startswith(".")][:MAX_ENTRIES]
+
+
+def read_bls(fs: host_files.HostFs, unquotes: bool = False) -> "list[tuple[str, Entry]]":
+    """Return the entries of type 1 that boot Linux, each with its path. The value of ``$kernelopts`` comes from grub's environment block.
+
+    Args:
+        fs: the host's files.
+        unquotes: see `parse_bls`.
+    """
     directory = bls_directory(fs)
     if directory is None:
         return []
     kernelopts = read_kernelopts(fs) or ""
     found = []
-    for name in fs.names(directory)[:MAX_ENTRIES]:
+    for name in bls_names(fs, directory):
         path = directory + "/" + name
-        text = fs.read(path) if name.endswith(".conf") else None
-        entry = None if text is None else parse_bls(text, kernelopts)
+        text = fs.read(path)
+        entry = None if text is None else parse_bls(text, kernelopts, unquotes)
         if entry is not None:
             found.append((path, entry))
     return found
 
 
-def parse_bls(text: str, kernelopts: str = "") -> "Entry | None":
-    """Return the entry of an entry file, or None when it does not boot Linux."""
+def parse_bls(text: str, kernelopts: str = "", unquotes: bool = False) -> "Entry | None":
+    """Return the entry of an entry file, or None when it does not boot Linux.
+
+    Args:
+        text: the file's text. A carriage return ends a line, too.
+        kernelopts: the value of ``$kernelopts``.
+        unquotes: whether a value in double quotes is what is between them: systemd-boot reads it so (line_get_key_value in its boot.c), grub does not.
+    """
     values: dict[str, list[str]] = {}
-    for line in text.split("\n"):
+    for line in LINE_END.split(text):
         fields = line.strip().split(None, 1)
         if len(fields) == 2 and not fields[0].startswith("#"):
-            values.setdefault(fields[0], []).append(fields[1])
+            values.setdefault(fields[0], []).append(fields[1][1:-1] if unquotes and is_quoted(fields[1]) else fields[1])
     if "linux" not in values:
         return None
     options = expand_kernelopts(" ".join(values.get("options", [])), kernelopts)
     return Entry(values.get("title", [""])[-1], values["linux"][-1], tuple(split_arguments(options)), True, "initrd" in values)
+
+
+def is_quoted(value: str) -> bool:
+    """Return whether a value begins and ends with a double quote, which systemd-boot takes away, whatever is between them."""
+    return len(value) > 1 and value[0] == value[-1] == '"'
 
 
 def expand_kernelopts(options: str, kernelopts: str) -> str:

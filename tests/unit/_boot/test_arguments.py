@@ -110,6 +110,7 @@ def test_an_unknown_state_is_refused_with_a_list_of_the_states():
 
 def test_quotes_protect_blanks_and_arguments_of_init_are_not_the_kernels():
     assert boot_arguments.split_arguments('a="b nosmt" quiet -- nosmt') == ["a=b nosmt", "quiet"]
+    assert boot_arguments.split_arguments("a\rnosmt\v\fro\r\n") == ["a", "nosmt", "ro"]
 
 
 def test_a_quoted_argument_keeps_its_bytes():

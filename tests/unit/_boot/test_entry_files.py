@@ -9,7 +9,7 @@ import re
 import boot_maker
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, transaction
+from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, systemd_boot, transaction
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
 
@@ -212,6 +212,10 @@ def test_systemd_boot_changes_entries_and_future_kernels_and_back(tmp_path):
         "title A\nlinux /v\ninitrd /i\n#options nosmt\noptions\troot=UUID=1\n",
         "title A\nlinux /v\noptions a=1 -- init=/x\noptions nosmt\n",
         'title A\nlinux /v\noptions a="1\noptions nosmt\n',
+        'title A\nlinux /v\noptions "root=UUID=1 ro"\n',
+        'title A\nlinux /v\noptions "a b" c="d e" \n',
+        'title A\nlinux /v\noptions a\noptions "b c=\\"\r\n',
+        "title A\rlinux /v\roptions ro\r",
     ],
 )
 def test_an_entry_of_any_form_gets_its_bytes_back(tmp_path, written):
@@ -229,14 +233,34 @@ def test_an_entry_of_any_form_gets_its_bytes_back(tmp_path, written):
         ("title A\nlinux /v\n\toptions root=UUID=1 nosmt ro\n", "title A\nlinux /v\n\toptions root=UUID=1 ro\n"),
         ("title A\nlinux /v\noptions nosmt\ninitrd /i\n", "title A\nlinux /v\ninitrd /i\n"),
         ("title A\nlinux /v\noptions ro\n  options nosmt=force maxcpus=2\n", "title A\nlinux /v\noptions ro\n"),
+        ("title A\r\nlinux /v\r\noptions nosmt\r\noptions ro nosmt\r\n", "title A\r\nlinux /v\r\noptions ro\r\n"),
+        ("title A\nlinux /v\noptions nosmt", "title A\nlinux /v"),
+        # systemd-boot takes the first and the last quote of a value away, whatever is between them.
+        ('title A\nlinux /v\noptions "root=UUID=1 nosmt ro"\n', 'title A\nlinux /v\noptions "root=UUID=1 ro"\n'),
+        ('title A\nlinux /v\noptions "nosmt"\n', "title A\nlinux /v\n"),
+        ('title A\nlinux /v\noptions nosmt "a b" c="d e"\n', 'title A\nlinux /v\noptions ""a b" c="d e""\n'),
+        # A carriage return ends a line, so there are no options after it.
+        ("title A\nlinux /v\noptions ro\r nosmt\n", "title A\nlinux /v\noptions ro\r nosmt\n"),
     ],
 )
 def test_arguments_of_the_administrator_are_found_wherever_they_stand(tmp_path, written, left):
     boot_maker.systemd_tree(tmp_path)
     path = tmp_path / ENTRIES / "m-6.1.0-13.conf"
-    path.write_text(written)
+    path.write_bytes(written.encode())
     assert run(tmp_path, "enabled")["configured"] == []
-    assert path.read_text() == left
+    assert path.read_bytes() == left.encode()
+
+
+def test_entries_are_those_that_systemd_boot_shows(tmp_path):
+    boot_maker.systemd_tree(tmp_path)
+    text = 'title "A"\nlinux "/6.1.0-13/linux"\noptions "root=UUID=1 ro"\n'
+    boot_maker.write(tmp_path, f"{ENTRIES}/OTHER.CONF", text)
+    boot_maker.write(tmp_path, f"{ENTRIES}/.hidden.conf", text)
+    run(tmp_path, "disabled")
+    assert (tmp_path / ENTRIES / "OTHER.CONF").read_text() == text.replace("root", "nosmt root")
+    assert (tmp_path / ENTRIES / ".hidden.conf").read_text() == text
+    (entry,) = [entry for entry in systemd_boot.LOADER.read_entries(host_files.HostFs(str(tmp_path))) if entry.title == "A"]
+    assert entry.kernel == "/6.1.0-13/linux" and entry.arguments == ("nosmt", "root=UUID=1", "ro") and entry.release == "6.1.0-13"
 
 
 @pytest.mark.parametrize("text", ["title Memory test\nefi /memtest.efi\n", "LINUX /m/linux\noptions root=1\n"])

@@ -7,6 +7,7 @@ Both contain the arguments as plain text (Boot Loader Specification, kernel-inst
 
 import itertools
 import re
+import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, entries as boot_entries
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, transaction
@@ -15,7 +16,31 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import files 
 
 _LOADER_INFO = "sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 # A line may be indented, as systemd-boot reads it. One without a value is no line of ours, and stays as it is.
-_OPTIONS = re.compile(r"^([ \t]*options[ \t]+)(\S.*)$", re.MULTILINE)
+_OPTIONS = re.compile(r"^([ \t]*options[ \t]+)(\S.*?)([ \t]*)$")
+
+
+class _Line(t.NamedTuple):
+    """A line of an entry with what is not an option, and the options, where it has some."""
+
+    before: str
+    options: "str | None" = None
+    after: str = ""
+
+    @classmethod
+    def read(cls, line: str) -> "_Line":
+        match = _OPTIONS.match(line)
+        if match is None:
+            return cls(line)
+        before, options, after = match.groups()
+        # As systemd-boot does, whatever is between them.
+        return cls(before + '"', options[1:-1], '"' + after) if boot_entries.is_quoted(options) else cls(before, options, after)
+
+    def written(self, options: "str | None") -> str:
+        """Return the line with other options; those that would be taken for quoted ones get quotes."""
+        if options is None:
+            return self.before
+        quote = '"' if boot_entries.is_quoted(options) and not self.before.endswith('"') else ""
+        return self.before + quote + options + quote + self.after
 
 
 class SystemdBoot:
@@ -36,7 +61,7 @@ class SystemdBoot:
         unified = _unified(self._fs, self._directory)
         if unified:
             raise BootLoaderError(unified)
-        found = [entry for dummy, entry in boot_entries.read_bls(self._fs)]
+        found = _read_entries(self._fs)
         if not found:
             raise BootLoaderError(f"None of the entries in {self._fs.path(self._directory)} boots Linux")
         return found
@@ -82,7 +107,7 @@ class SystemdBoot:
             # One partition may be mounted twice.
             if here is None or there is None or (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino):
                 continue
-            if any(name.endswith(".conf") for name in self._fs.names(path)):
+            if boot_entries.bls_names(self._fs, path):
                 self.warnings.append(
                     f"{self._fs.path(path)} also has entries, which keep their arguments: those of {self._fs.path(self._directory)} are changed. "
                     "Remove them, or do not boot them."
@@ -102,31 +127,40 @@ class SystemdBoot:
         return texts
 
 
+def _read_entries(fs: host_files.HostFs) -> "list[boot_entries.Entry]":
+    return [entry for dummy, entry in boot_entries.read_bls(fs, unquotes=True)]
+
+
 def _arguments(path: str, text: str) -> "list[str]":
     if path == boot_entries.KERNEL_CMDLINE:
         return boot_arguments.split_arguments(text)
-    return boot_arguments.split_arguments(" ".join(match.group(2) for match in _OPTIONS.finditer(text)))
+    lines = [_Line.read(line) for line in boot_entries.LINE_END.split(text)]
+    return boot_arguments.split_arguments(" ".join(line.options for line in lines if line.options is not None))
 
 
 def _rewritten(path: str, text: str, desired: boot_arguments.DesiredArguments) -> str:
     if path == boot_entries.KERNEL_CMDLINE:
         return boot_arguments.rewritten_text(text, desired)
-    if not _OPTIONS.search(text):
+    lines = [_Line.read(line) for line in boot_entries.LINE_END.split(text)]
+    if all(line.options is None for line in lines):
         end = "\n" if text.endswith("\n") else ""
         return f"{text[: len(text) - len(end)]}\noptions {' '.join(desired.arguments)}{end}"
     # The first line of options gets our arguments.
     desired_lines = itertools.chain([desired], itertools.repeat(boot_arguments.without_arguments(desired)))
-    lines = []
+    written = ""
     is_kernels = True
-    for line in text.split("\n"):
-        match = _OPTIONS.match(line) if is_kernels else None
-        # The lines are one command line: what follows `--`, or a quote that is not closed, is no argument of the kernel's in later lines either.
-        is_kernels = is_kernels and (match is None or boot_arguments.split_arguments(match.group(2) + " -")[-1:] == ["-"])
-        options = "" if match is None else boot_arguments.rewritten_text(match.group(2), next(desired_lines))
-        # A line that would be left without an argument goes: an entry that had none gets its bytes back.
-        if match is None or options.strip():
-            lines.append(line if match is None else match.group(1) + options)
-    return "\n".join(lines)
+    for line, end in zip(lines, [*boot_entries.LINE_END.findall(text), ""]):
+        options = line.options
+        if options is not None and is_kernels:
+            # The lines are one command line: what follows `--`, or a quote that is not closed, is no argument of the kernel's in later lines either.
+            is_kernels = boot_arguments.split_arguments(options + " -")[-1:] == ["-"]
+            options = boot_arguments.rewritten_text(options, next(desired_lines))
+            # A line that would be left without an argument goes: an entry that had none gets its bytes back.
+            if not options.strip():
+                written = written if end else written[:-1]
+                continue
+        written += line.written(options) + end
+    return written
 
 
 def _unified(fs: host_files.HostFs, directory: str) -> "str | None":
@@ -160,6 +194,6 @@ LOADER = loader_base.Loader(
     name="systemd_boot",
     title="systemd-boot",
     find=_find,
-    read_entries=lambda fs: [entry for dummy, entry in boot_entries.read_bls(fs)],
+    read_entries=_read_entries,
     backend=SystemdBoot,
 )
