@@ -16,7 +16,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import files 
 
 _LOADER_INFO = "sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 # A line may be indented, as systemd-boot reads it. One without a value is no line of ours, and stays as it is.
-_OPTIONS = re.compile(r"^([ \t]*options[ \t]+)(\S.*?)([ \t]*)$")
+_OPTIONS = re.compile(r"^([ \t]*options[ \t]+)(\S.*)$")
 
 
 class _Line(t.NamedTuple):
@@ -31,7 +31,9 @@ class _Line(t.NamedTuple):
         match = _OPTIONS.match(line)
         if match is None:
             return cls(line)
-        before, options, after = match.groups()
+        before, value = match.groups()
+        options = value.rstrip(" \t")
+        after = value[len(options) :]
         # As systemd-boot does, whatever is between them.
         return cls(before + '"', options[1:-1], '"' + after) if boot_entries.is_quoted(options) else cls(before, options, after)
 
