@@ -196,7 +196,8 @@ def test_an_effect_is_found_and_the_page_says_so(service, url):
     (one,) = results["comparisons"]
     assert one["verdict"] == "loss" and one["ci_low"] < 0.5 < one["ci_high"], one
     assert results["answer"][0].startswith("With SMT off instead of SMT on, rate changes by ")
-    page = (TRIALS / "whole" / "index.html").read_text()
+    # The page ties numbers to their units by no-break spaces.
+    page = (TRIALS / "whole" / "index.html").read_text().replace("\N{NO-BREAK SPACE}", " ")
     assert results["answer"][0] in page and "<svg" in page
     for name in GUESTS:
         *whole, last = lines("whole", name, "periods")
