@@ -14,7 +14,7 @@ def test_no_entry_turns_smt_off_also_not_that_of_the_later_kernel(host):
     assert host.run("grep -rE 'nosmt|maxcpus' /boot/efi/loader /etc/kernel/cmdline /proc/cmdline").rc == 1
 
 
-def test_quoted_options_and_lines_of_dos_stay(host):
+def test_quoted_options_and_crlf_line_ends_stay(host):
     assert host.check_output("grep -c '^options \"root=.*\"\r$' /boot/efi/loader/entries/*.CONF") == "1"
 
 

@@ -136,8 +136,9 @@ def test_a_server_that_starts_is_no_other_server(tmp_path):
     # Nobody writes to this segment of its log, so it waits for the rest of it as one with a long log does.
     (tmp_path / "data" / "wal").mkdir(parents=True)
     os.mkfifo(tmp_path / "data" / "wal" / "00000000")
-    with prometheus_server.running(tmp_path, []) as (_process, url):
+    with prometheus_server.running(tmp_path, []) as (process, url):
         while "Connection refused" in (said := sentence(url)):
+            assert process.poll() is None
             time.sleep(0.1)
         assert said == "the metrics server URL answers no queries now (status 503): it is starting, or what is in front of it does not reach it"
         assert not prometheus_server.is_ready(url)
