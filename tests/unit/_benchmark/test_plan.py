@@ -12,6 +12,7 @@ import types
 import typing
 
 import pytest
+import time_limit
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import base, registry
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import plan, run_directory, selection, settings as plan_settings
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectory
@@ -340,12 +341,13 @@ def test_isolated_and_forbidden_cpus_are_not_used():
     assert found.placements("smt_on")["all_threads"]["workers"] == [[1], [2]]
 
 
-def test_failing_workloads_are_given_up_and_do_not_affect_others(tmp_path):
+def test_failing_workloads_are_given_up_and_do_not_affect_others(tmp_path, monkeypatch):
     """Each works during preparation, and then fails, hangs, prints no number, or leaves children."""
+    time_limit.not_before(monkeypatch, lambda: list(tmp_path.glob(f"*/{prepared.SCRATCH}/hanging")))
     second = f"[ -e {tmp_path}/%s ] || {{ touch {tmp_path}/%s; echo rate 1; exit; }}; "
     custom = [
         own("fails", second % ("f", "f") + "echo no paper; exit 3"),
-        own("hangs", second % ("h", "h") + "echo waiting; sleep 300", timeout=4),
+        own("hangs", second % ("h", "h") + "echo waiting; touch hanging; sleep 300", timeout=1),
         own("babbles", second % ("b", "b") + "echo rate of what"),
         own("leaves", f"setsid sleep 300 & echo $! >> {tmp_path}/children; echo rate 2"),
     ]
@@ -354,7 +356,7 @@ def test_failing_workloads_are_given_up_and_do_not_affect_others(tmp_path):
     errors = {name: [sample["error"] for sample in samples if sample["workload"] == name] for name in ("fails", "hangs", "babbles", "leaves", "gzip")}
     for name, text in (
         ("fails", "failed with exit status 3: no paper"),
-        ("hangs", "did not end within 4 s and was ended: waiting"),
+        ("hangs", "did not end within 1 s and was ended: waiting"),
         ("babbles", "printed no rate: rate of what"),
     ):
         assert len(errors[name]) == plan.FAILURES_ALLOWED + 1 and all(text in error for error in errors[name])

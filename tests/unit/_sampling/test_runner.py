@@ -17,6 +17,7 @@ import tempfile
 import time
 
 import pytest
+import time_limit
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
 from process_state import alive
 
@@ -107,8 +108,9 @@ def test_children_left_behind_are_ended():
     assert gone(int(result["workers"][0]["output"]))
 
 
-def test_a_hanging_worker_that_ignores_sigterm_is_killed_with_its_children():
-    result = runner.run(["sh", "-c", "trap '' TERM; sleep 300 & echo $!; while :; do sleep 0.1; done"], [[]], timeout=5)
+def test_a_hanging_worker_that_ignores_sigterm_is_killed_with_its_children(tmp_path, monkeypatch):
+    time_limit.not_before(monkeypatch, (tmp_path / "hangs").exists)
+    result = runner.run(["sh", "-c", f"trap '' TERM; sleep 300 & echo $!; touch {tmp_path}/hangs; while :; do sleep 0.1; done"], [[]], timeout=1)
     assert result["timed_out"]
     assert gone(int(result["workers"][0]["output"]))
 
@@ -200,8 +202,9 @@ def sleep_with_roots_rights():
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a program that becomes root")
-def test_no_worker_of_an_ordinary_user_becomes_root(root_sleep):
+def test_no_worker_of_an_ordinary_user_becomes_root(root_sleep, monkeypatch):
     """The supervisor could not end it with the sample."""
+    time_limit.not_before(monkeypatch, lambda: running(root_sleep))
     report_read, report_write = os.pipe()
     # An ordinary user may be unable to read this interpreter's files, so load what is needed now.
     assert codecs.lookup("ascii") and importlib.import_module("resource")
@@ -212,19 +215,24 @@ def test_no_worker_of_an_ordinary_user_becomes_root(root_sleep):
             os.setgroups([])
             os.setgid(65534)
             os.setuid(65534)
-            taken = runner.run(["sh", "-c", f"grep NoNewPrivs /proc/self/status; exec {root_sleep} 300"], [[]], timeout=2)
+            taken = runner.run(["sh", "-c", f"grep NoNewPrivs /proc/self/status; exec {root_sleep} 300"], [[]], timeout=1)
             os.write(report_write, json.dumps(taken["workers"]).encode("ascii"))
         finally:
             os._exit(0)
     os.close(report_write)
     os.waitpid(plan, 0)
-    left = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and command_of(pid).startswith(root_sleep.encode())]
+    left = running(root_sleep)
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     with os.fdopen(report_read, encoding="ascii") as report:
         workers = json.loads(report.read() or "null")
     assert left == []
     assert workers[0]["output"] == "NoNewPrivs:\t1\n" and workers[0]["exit_status"] == -signal.SIGTERM
+
+
+def running(program):
+    """Return the pids of the processes of a program."""
+    return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and command_of(pid).startswith(program.encode())]
 
 
 def command_of(pid):

@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import time
 
 import pytest
+import time_limit
 from ansible_collections.threadwise.smt.plugins.action.smt_benchmark import sources
+from ansible_collections.threadwise.smt.plugins.module_utils._host import processes
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import prepared
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import PLAIN, WorkloadError, missing
@@ -85,18 +88,22 @@ def test_a_failed_command_is_reported_with_its_last_lines(line, error, files):
         ready(own(files.file("own"), "-c", line), files).sample([[HERE[0]]], None)
 
 
-def test_a_command_that_hangs_is_ended_with_its_children_and_reported_with_its_last_lines(files):
-    line = f"trap '' TERM; setsid sh -c 'trap \"\" TERM; echo $$ > {files.file('pid')}; sleep 300' & echo waiting for nothing; wait"
-    with pytest.raises(WorkloadError, match=r"sh did not end within 5 s and was ended: waiting for nothing"):
-        ready(own("sh", "-c", line, timeout=5), files).sample([[]], None)
+def test_a_command_that_hangs_is_ended_with_its_children_and_reported_with_its_last_lines(files, monkeypatch):
+    time_limit.not_before(monkeypatch, lambda: os.path.exists(files.file("hangs")))
+    child = f"trap \"\" TERM; echo $$ > {files.file('pid')}; sleep 300"
+    line = f"trap '' TERM; setsid sh -c '{child}' & until [ -s {files.file('pid')} ]; do sleep 0.05; done; echo waiting for nothing; touch {files.file('hangs')}; wait"
+    with pytest.raises(WorkloadError, match=r"sh did not end within 1 s and was ended: waiting for nothing"):
+        ready(own("sh", "-c", line, timeout=1), files).sample([[]], None)
     with open(files.file("pid"), encoding="ascii") as pid:
         assert not alive(int(pid.read()))
 
 
-def test_a_command_that_ends_well_when_it_is_asked_to_end_is_reported_too(files):
-    line = "if mkdir first; then echo rate 1; else trap 'echo asked to end; exit 0' TERM; while :; do sleep 0.05; done; fi"
-    with pytest.raises(WorkloadError, match=r"sh did not end within 5 s and was ended: asked to end"):
-        ready(own("sh", "-c", line, timeout=5), files).sample([[], []], None)
+def test_a_command_that_ends_well_when_it_is_asked_to_end_is_reported_too(files, monkeypatch):
+    time_limit.not_before(monkeypatch, lambda: os.path.exists(files.file("hangs")))
+    monkeypatch.setattr(processes, "end_children", functools.partial(processes.end_children, time_limit=600))
+    line = f"if mkdir first; then echo rate 1; else trap 'echo asked to end; exit 0' TERM; touch {files.file('hangs')}; while :; do sleep 0.05; done; fi"
+    with pytest.raises(WorkloadError, match=r"sh did not end within 1 s and was ended: asked to end"):
+        ready(own("sh", "-c", line, timeout=1), files).sample([[], []], None)
 
 
 def test_leftover_children_are_ended_with_the_sample(files):
