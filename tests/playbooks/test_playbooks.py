@@ -187,9 +187,11 @@ def interrupt_and_end(directory):
                 break
         else:
             pytest.fail("".join(lines))
-        # As a terminal does: to all of Ansible's processes. Those that do not end by it hold nobody up.
-        os.killpg(process.pid, signal.SIGINT)
-        process.wait()
+        # As a terminal does: to all of Ansible's processes. One that dies may hold a lock that Ansible then waits for: a person presses the keys again.
+        while process.poll() is None:
+            os.killpg(process.pid, signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=10)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
     code, seen = call(directory, "threadwise.smt.smt_eval_stop", "--check")
