@@ -246,7 +246,10 @@ def test_headers_that_never_end_end_at_the_time_limit():
             handler.wfile.write(f"X-{number}: {number}\r\n".encode())
             handler.wfile.flush()
 
-    with prometheus_server.serving(answer) as url, pytest.raises(prometheus.SourceError, match=r"its answer was not there after 2 s|cannot be reached: .*timed out"):
+    with (
+        prometheus_server.serving(answer) as url,
+        pytest.raises(prometheus.SourceError, match=r"its answer was not there after 2 s|cannot be reached: .*timed out"),
+    ):
         prometheus.Prometheus(prometheus.Access(url), seconds=1.0).instant("load")
 
 

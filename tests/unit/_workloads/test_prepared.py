@@ -89,12 +89,13 @@ def test_a_failed_command_is_reported_with_its_last_lines(line, error, files):
 
 
 def test_a_command_that_hangs_is_ended_with_its_children_and_reported_with_its_last_lines(files, monkeypatch):
-    time_limit.not_before(monkeypatch, lambda: os.path.exists(files.file("hangs")))
-    child = f"trap \"\" TERM; echo $$ > {files.file('pid')}; sleep 300"
-    line = f"trap '' TERM; setsid sh -c '{child}' & until [ -s {files.file('pid')} ]; do sleep 0.05; done; echo waiting for nothing; touch {files.file('hangs')}; wait"
+    pid_file, hangs = files.file("pid"), files.file("hangs")
+    time_limit.not_before(monkeypatch, lambda: os.path.exists(hangs))
+    child = f'trap "" TERM; echo $$ > {pid_file}; sleep 300'
+    line = f"trap '' TERM; setsid sh -c '{child}' & until [ -s {pid_file} ]; do sleep 0.05; done; echo waiting for nothing; touch {hangs}; wait"
     with pytest.raises(WorkloadError, match=r"sh did not end within 1 s and was ended: waiting for nothing"):
         ready(own("sh", "-c", line, timeout=1), files).sample([[]], None)
-    with open(files.file("pid"), encoding="ascii") as pid:
+    with open(pid_file, encoding="ascii") as pid:
         assert not alive(int(pid.read()))
 
 
