@@ -16,6 +16,7 @@ import sys
 import jsonschema_rs
 import one_run
 import pytest
+from interruption import interrupt
 from this_machine import SHORT, this_machine
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -187,11 +188,8 @@ def interrupt_and_end(directory):
                 break
         else:
             pytest.fail("".join(lines))
-        # As a terminal does: to all of Ansible's processes. One that dies may hold a lock that Ansible then waits for: a person presses the keys again.
-        while process.poll() is None:
-            os.killpg(process.pid, signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=10)
+        # As a terminal does: to all of Ansible's processes. Those that do not end by it hold nobody up.
+        interrupt(process, signal.SIGINT)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
     code, seen = call(directory, "threadwise.smt.smt_eval_stop", "--check")

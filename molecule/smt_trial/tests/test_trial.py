@@ -22,6 +22,7 @@ import yaml
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[3] / "tests/unit/support"))
 import prometheus_server
+from interruption import interrupt
 
 EPHEMERAL = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 INVENTORY = EPHEMERAL / "inventory"
@@ -57,7 +58,7 @@ class Service:
         for name in GUESTS:
             lines.append(f'service_rate{{guest="{name}"}} {100 * self.online[name] * self.source.uniform(0.95, 1.05):.3f}')
             lines.append(f'service_errors{{guest="{name}"}} {self.errors[name]}')
-        prometheus_server.send(handler, "\n".join(lines) + "\n", 200, "text/plain; version=0.0.4")
+        prometheus_server.send(handler, "\n".join(lines) + "\n", 200, prometheus_server.EXPOSITION)
 
 
 @contextlib.contextmanager
@@ -237,11 +238,7 @@ def test_hosts_go_back_without_their_controller(service, url, number):
     run = f"killed-{int(number)}"
     with running(run, url) as process:
         wait_until(lambda: switched(service) is not None and lines(run, GUESTS[0], "periods") != [])
-        # A worker that the keys end may hold a lock that Ansible then waits for: a person presses them again.
-        while process.poll() is None:
-            os.killpg(process.pid, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=10)
+        interrupt(process, number)
         # A host is refused while its rollback is pending.
         if number == signal.SIGKILL:
             again = subprocess.run([*command(f"{run}-again", url), "--check"], capture_output=True, text=True, check=False, cwd=EPHEMERAL, env=PLAIN)

@@ -18,6 +18,8 @@ import urllib.request
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 SCRAPE_SECONDS = 1
+# The content type of what a service exports.
+EXPOSITION = "text/plain; version=0.0.4"
 
 
 def free_port():
@@ -74,7 +76,7 @@ class Exporter:
         if self.text is None:
             send(handler, "down", 500, "text/plain")
         else:
-            send(handler, self.text, 200, "text/plain; version=0.0.4")
+            send(handler, self.text, 200, EXPOSITION)
 
     def wait(self, scrapes):
         """Wait until so many more scrapes are over."""
