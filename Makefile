@@ -95,8 +95,9 @@ kills: setup ## rollouts and evaluations that are ended half way, minutes each; 
 	python tools/test.py $@
 
 .PHONY: hostile
-hostile: setup ## 3,000 answers of compromised hosts beside honest ones, each attack that has a name alone; not part of `make test`
+hostile: setup ## 3,000 answers of compromised hosts beside honest ones, each attack that has a name alone, 1,000 sets of facts; not part of `make test`
 	tools/debian-packages.sh gzip
+	FACT_SETS=1000 python -m pytest -q tests/unit/_actions
 	HOSTILE_ALONE=1 HOSTILE_ANSWERS=3000 python -m pytest -q -n 2 --dist loadgroup --maxschedchunk 1 --durations 10 tests/hostile
 
 .PHONY: lowest

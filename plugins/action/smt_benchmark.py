@@ -16,8 +16,9 @@ import typing as t
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible.utils.display import Display
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import intake, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostFailedError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import intake
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import progress, result_files, time_limits
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run.fetching import MODULE, STATED, FetchingAction, report_call
 

@@ -9,8 +9,8 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run.fetching import DEST, FetchingAction, report_call
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import boot_plan
 
 ARGUMENTS: dict[str, dict[str, t.Any]] = {

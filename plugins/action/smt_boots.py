@@ -9,9 +9,9 @@ import json
 import typing as t
 
 from ansible.errors import AnsibleActionFail
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import boots
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts, places
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import boot_plan, result_files
 

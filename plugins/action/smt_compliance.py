@@ -10,8 +10,8 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
@@ -26,10 +26,12 @@ class ActionModule(ControllerAction):
     """The action of smt_compliance; makes no call on any host."""
 
     arguments = ARGUMENTS
+    from_user = tuple(FORMATS)
+    once_for_all = True
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Do what the task is for."""
-        judged = [(host, compliance.from_registered(play["hostvars"][host].get(options["results"]))) for host in sorted(play["ansible_play_hosts_all"])]
+        judged = [(host, compliance.from_registered(self._user.registered(options["results"], host))) for host in sorted(play["ansible_play_hosts_all"])]
         for line in compliance_report.table(judged):
             display.display(line)
         now = datetime.datetime.now(datetime.UTC)

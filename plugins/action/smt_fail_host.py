@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, fields
 
 MOST_MESSAGE = 4000
@@ -26,7 +26,7 @@ class ActionModule(ControllerAction):
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Do what the task is for."""
-        registered = play.get(options["results"])
+        registered = self._user.registered(options["results"], play["inventory_hostname"])
         registered = registered if isinstance(registered, dict) else {}
         if str(play["inventory_hostname"]) in options["not_contacted"]:
             return _ended(compliance.NOT_CONTACTED, unreachable=True)

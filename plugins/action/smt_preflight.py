@@ -12,19 +12,13 @@ import typing as t
 from ansible import constants
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.utils.display import Display
-from ansible.utils.vars import load_extra_vars
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_variables import OF_A_HOST, Variables, is_for_all, place, unknown
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import variables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import libraries, result_files, transport
-
-try:
-    from ansible._internal._datatag._tags import Origin
-except ImportError:
-    # Before ansible-core 2.19 only what comes from YAML knows where it is from, and says so in another way.
-    Origin = None
 
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "run": {"type": "str"},
@@ -34,6 +28,7 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
 }
 # They decide which tasks a playbook has, which Ansible reads before it knows the hosts' variables.
 EXTRA_VARIABLES = ("smt_eval_boots", "smt_eval_install", "smt_eval_sample", "smt_survey_probe")
+MAX_ORIGIN = 500
 
 display = Display()
 
@@ -42,14 +37,18 @@ class ActionModule(ControllerAction):
     """The action of smt_preflight; makes no call on any host."""
 
     arguments = ARGUMENTS
+    from_user = tuple(ARGUMENTS)
+    once_for_all = True
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Do what the task is for."""
         evaluates = options["run"] is not None
         if evaluates:
             self._check_libraries()
-        self._check_variables(play, evaluates)
-        lost, reason = self._unreachable(play)
+        # Only what the user wrote is looked at: a host that says of itself what is a setting fails alone, at its first task.
+        written = {host: self._user.of(host) for host in play["ansible_play_hosts_all"] if self._user.refusal(host) is None}
+        self._check_variables(written, play, evaluates)
+        lost, reason = self._unreachable(written)
         found = {"changed": False, "unreachable_hosts": list(lost), "reason": reason}
         if not evaluates:
             return found
@@ -93,64 +92,65 @@ class ActionModule(ControllerAction):
         number = int(found[1])
         return 0 if serial is None else max(1, hosts * number // 100) if found[2] else number
 
-    def _unreachable(self, play: dict[str, t.Any]) -> tuple[dict[str, str], str | None]:
+    def _unreachable(self, written: t.Mapping[str, Variables]) -> tuple[dict[str, str], str | None]:
         """Return the hosts that cannot be reached, and one sentence about them all, which is also a warning."""
         # The default for hosts without a setting of their own: `--connection`, or the configuration.
-        connection = self._task.connection or constants.config.get_config_value("DEFAULT_TRANSPORT")
-        executable = constants.config.get_config_value("ssh_executable", plugin_type="connection", plugin_name="ssh")
+        default = {
+            "ansible_connection": self._task.connection or constants.config.get_config_value("DEFAULT_TRANSPORT"),
+            "ansible_ssh_executable": constants.config.get_config_value("ssh_executable", plugin_type="connection", plugin_name="ssh"),
+        }
         connections: list[transport.Connection] = []
-        for host in play["ansible_play_hosts_all"]:
-            known = play["hostvars"][host]
-            connections.append(
-                transport.Connection(host, str(known.get("ansible_connection") or connection), str(known.get("ansible_ssh_executable") or executable))
-            )
+        for host, of_host in written.items():
+            known = {name: self._user.templated(of_host[name], of_host) if name in of_host else None for name in default}
+            connections.append(transport.Connection(host, *(str(known[name] or default[name]) for name in default)))
         lost = transport.unreachable(connections, shutil.which)
         reason = transport.sentence(lost, len(connections))
         if reason:
             display.warning(reason)
         return lost, reason
 
-    def _check_variables(self, task_vars: dict[str, t.Any], evaluates: bool) -> None:
+    def _check_variables(self, written: t.Mapping[str, Variables], play: dict[str, t.Any], evaluates: bool) -> None:
         """Fail, with a sentence for each, where variables are misspelt or have a value that cannot be used."""
         specs = variables.known()
-        hosts = task_vars["ansible_play_hosts_all"]
         ours: dict[str, bool] = {}
+        of_hosts: list[variables.Setting] = []
         settings: list[variables.Setting] = []
-        for host in hosts:
-            of_host = task_vars["hostvars"][host]
+        found: list[str] = []
+        origins: dict[str, list[str]] = {}
+        for host, of_host in written.items():
             names = [name for name in of_host if ours.setdefault(name, variables.is_ours(name, specs))]
-            settings += [variables.Setting(host, str(name), *self._value(lambda name=name, known=of_host: known[name], name)) for name in names]
+            of_hosts += [variables.Setting(host, name, of_host[name]) for name in names]
+            for name in names:
+                settings.append(variables.Setting(host, str(name), *self._value(of_host, name, found)))
+                origins.setdefault(f"{name} is from {self._user.origin(name, of_host[name], of_host)}", []).append(host)
         # Variables of the play, which no host has.
-        first = task_vars["inventory_hostname"]
-        of_play = [name for name in task_vars if name not in task_vars["hostvars"][first] and variables.is_ours(name, specs)]
-        for name in of_play:
-            value, where = self._value(lambda name=name: self._templar.template(task_vars[name]), name)
-            settings += [variables.Setting(host, str(name), value, where) for host in hosts]
-        found = variables.problems(settings, specs, len(hosts))
-        found += variables.boot_problems(settings, len(hosts)) if evaluates else []
-        extra = load_extra_vars(self._loader)
-        in_inventory = [name for name in EXTRA_VARIABLES if name not in extra and any(name in task_vars["hostvars"][host] for host in hosts)]
+        first = self._user.first_of_all()
+        around = self._user.around(first)
+        for name in (name for name in self._user.of_play if name not in written[first] and variables.is_ours(name, specs)):
+            value, where = self._value(around, name, found)
+            settings += [variables.Setting(host, str(name), value, where) for host in written]
+            origins.setdefault(f"{name} is from {self._user.origin(name, around[name], written[first])}", list(written))
+        for sentence, hosts in sorted(origins.items()):
+            display.v(text.line(f"{sentence} [{len(hosts)} of {len(play['ansible_play_hosts_all'])} hosts]", MAX_ORIGIN))
+        found = list(dict.fromkeys(found)) + variables.problems(settings, specs, len(written))
+        found += variables.differing(of_hosts, list(written))
+        found += variables.boot_problems(settings, len(written)) if evaluates else []
+        in_inventory = [name for name in EXTRA_VARIABLES if name not in self._user.extra and any(name in of_host for of_host in written.values())]
         found += [
             f"{name} is set in the inventory: it has to be an extra variable (-e {name}=...), because it decides which tasks there are" for name in in_inventory
         ]
         if found:
             raise AnsibleActionFail("\n".join(found))
 
-    @staticmethod
-    def _value(get: t.Callable[[], t.Any], name: str) -> tuple[t.Any, str | None]:
-        """Return a value, None where it needs something that is not known yet, and the place where it was set, None if unknown."""
+    def _value(self, known: Variables, name: str, found: list[str]) -> tuple[t.Any, str | None]:
+        """Return a value, None where it needs something that is not known yet, and the place where it was set, None if unknown.
+
+        What decides on the controller has to be known: a sentence about one that is not is added to what was found.
+        """
         try:
-            value = get()
-        except AnsibleError:
+            value = self._user.templated(known[name], known)
+        except AnsibleError as error:
             value = None
-        return value, _place(value) or _place(name)
-
-
-def _place(value: t.Any) -> str | None:
-    """Return the file and line where a value was set, or another word for its origin; None if Ansible does not know it."""
-    if Origin is None:
-        path, line, _column = getattr(value, "ansible_pos", None) or (None, None, None)
-    else:
-        origin = Origin.get_tag(value)
-        path, line = (origin.path or origin.description, origin.path and origin.line_num) if origin else (None, None)
-    return f"{path}:{line}" if path and line else path
+            if is_for_all(name) and name not in OF_A_HOST:
+                found.append(unknown(name, error))
+        return value, place(value) or place(name)

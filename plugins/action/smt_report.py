@@ -11,9 +11,9 @@ from pathlib import Path
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes
@@ -41,6 +41,8 @@ class ActionModule(ControllerAction):
     """The action of smt_report; makes no call on any host."""
 
     arguments = ARGUMENTS
+    from_user = tuple(ARGUMENTS)
+    once_for_all = True
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Do what the task is for."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible.utils.display import Display
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import fields, sample
 
 display = Display()
@@ -17,6 +17,8 @@ display = Display()
 class ActionModule(ControllerAction):
     """The action of smt_sample; makes no call on any host."""
 
+    from_user = ("size", "shared")
+    once_for_all = True
     arguments: t.ClassVar[t.Mapping[str, dict[str, t.Any]]] = {
         "results": {"type": "str", "required": True},
         "size": {"type": "int", "required": True},
@@ -25,7 +27,7 @@ class ActionModule(ControllerAction):
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Do what the task is for."""
-        shares = sample.choose({host: self._class(play["hostvars"][host].get(options["results"])) for host in play["ansible_play_hosts"]}, options["size"])
+        shares = sample.choose({host: self._class(self._user.registered(options["results"], host)) for host in play["ansible_play_hosts"]}, options["size"])
         for share in shares:
             display.display(sample.sentence(share, options["shared"]))
         measured = {host: share.shared_by if options["shared"] else 1 for share in shares for host in share.measured}

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction
 
 
 class ActionModule(HostAction):

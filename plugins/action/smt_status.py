@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailedError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, policy
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.errors import FleetError
 

@@ -10,8 +10,8 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, fields, survey
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
@@ -29,6 +29,8 @@ class ActionModule(ControllerAction):
     """The action of smt_survey; makes no call on any host."""
 
     arguments = ARGUMENTS
+    from_user = ("dest",)
+    once_for_all = True
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Do what the task is for."""
@@ -36,7 +38,7 @@ class ActionModule(ControllerAction):
         rows = [
             survey.unreached(host, compliance.NOT_CONTACTED)
             if host in options["not_contacted"]
-            else self._row(host, play["hostvars"][host].get(options["results"]))
+            else self._row(host, self._user.registered(options["results"], host))
             for host in hosts
         ]
         for line in survey.table(rows):

@@ -12,8 +12,8 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import selection
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, records
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import announcement, arm_states, directory, looking, settings
 
@@ -28,6 +28,7 @@ display = Display()
 class ActionModule(ControllerAction):
     """The action of smt_trial_design; makes no call on any host."""
 
+    once_for_all = True
     arguments: t.ClassVar[t.Mapping[str, dict[str, t.Any]]] = {
         "results": {"type": "str", "required": True},
         "run": {"type": "str", "required": True},
@@ -47,6 +48,8 @@ class ActionModule(ControllerAction):
         "reboot_ok": {"type": "bool", "default": False},
         "seed": {"type": "int"},
     }
+    # As user_variables.OF_A_HOST.
+    from_user = tuple({*arguments} - {"metrics", "guardrails"})
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Do what the task is for."""
@@ -103,18 +106,17 @@ class ActionModule(ControllerAction):
             seed=seed,
         )
 
-    @staticmethod
-    def _members(results: str, play: dict[str, t.Any]) -> tuple[list[design.Member], dict[str, str]]:
+    def _members(self, results: str, play: dict[str, t.Any]) -> tuple[list[design.Member], dict[str, str]]:
         """Return the hosts that can take part, and why others cannot."""
         members, left_out = [], {}
         for host in play["ansible_play_hosts"]:
-            found = play["hostvars"][host].get(results) or {}
+            found = self._user.registered(results, host) or {}
             obstacle = found.get("obstacle") or (None if "online" in found else "nothing is known of it")
             if obstacle:
                 left_out[str(host)] = text.line(obstacle, 2000)
                 display.display(f"{host} is left out: {left_out[str(host)]}")
                 continue
-            group = play["hostvars"][host].get("smt_policy_group")
+            group = self._user.value("smt_policy_group", host)
             members.append(design.Member(str(host), found["hardware_class"], found["load"], None if group is None else text.line(group, 200)))
         return members, left_out
 

@@ -15,8 +15,8 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.smt import why_smt_is_not_switched
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import prometheus
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, records
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import (
@@ -81,6 +81,8 @@ class Clock:
 
 class ActionModule(HostAction):
     """The action of smt_trial_host."""
+
+    from_user = tuple(name for name in ARGUMENTS if name in ("run", "dest") or name.startswith("metrics_"))
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Run the task."""

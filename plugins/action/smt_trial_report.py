@@ -10,8 +10,8 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import trial as page
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import answer, evidence, records, trial_report
@@ -26,6 +26,8 @@ display = Display()
 class ActionModule(ControllerAction):
     """The action of smt_trial_report; makes no call on any host."""
 
+    from_user = ("trial_dir",)
+    once_for_all = True
     arguments: t.ClassVar[t.Mapping[str, dict[str, t.Any]]] = {"trial_dir": {"type": "path", "required": True}}
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:

@@ -11,7 +11,7 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.utils.display import Display
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, rollout
 
 display = Display()
@@ -25,16 +25,17 @@ class ActionModule(ControllerAction):
     """The action of smt_waves; makes no call on any host."""
 
     arguments = ARGUMENTS
+    from_user = ("sizes",)
+    once_for_all = True
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Do what the task is for."""
         members: list[rollout.Member] = []
         left_out: dict[str, str] = {}
         for host in play["ansible_play_hosts_all"]:
-            known = play["hostvars"][host]
-            result = compliance.from_registered(known.get(options["results"]))
-            reboot_ok = boolean(known.get("smt_policy_reboot_ok", False), strict=False)
-            group = known.get("smt_policy_group")
+            result = compliance.from_registered(self._user.registered(options["results"], host))
+            reboot_ok = boolean(self._user.value("smt_policy_reboot_ok", host) or False, strict=False)
+            group = self._user.value("smt_policy_group", host)
             pending = rollout.is_pending(result, reboot_ok)
             members.append(rollout.Member(host, None if group in (None, "") else str(group), pending, result["status"] != compliance.UNREACHABLE))
             if result["status"] == compliance.DRIFTED and not pending:

@@ -74,6 +74,7 @@ NOT_FOR_USERS = {
     "smt_trial_host",
     "smt_trial_boot",
     "smt_trial_workers",
+    "smt_user_values",
     "smt_waves",
 }
 

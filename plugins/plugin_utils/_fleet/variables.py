@@ -22,6 +22,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt import scope
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import placement
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, custom, response_limit
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import WorkloadError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import user_variables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.errors import FleetError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import boot_plan
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import arm_states, settings as trial_settings
@@ -106,16 +107,21 @@ _INVALID = (
     trial_settings.TrialSettingsError,
     WorkloadError,
 )
-# What the roles set for users to read.
-RESULTS = (
-    "smt_boot_reboot_required",
-    "smt_eval_result",
-    "smt_policy_before",
-    "smt_policy_judged",
-    "smt_report_result",
-    "smt_trial_report_result",
-    "smt_trial_result",
+# There is one of each for all hosts; those that a host alone can have differ.
+ONE_FOR_ALL = (
+    "smt_compliance_json",
+    "smt_compliance_metrics",
+    "smt_compliance_page",
+    "smt_enforce_max_fail_percentage",
+    "smt_enforce_waves",
+    "smt_eval_dest",
+    "smt_eval_run",
+    "smt_eval_serial",
+    "smt_survey_page",
+    "smt_trial_dest",
+    "smt_trial_run",
 )
+_ONE_REPORT = "smt_report_"
 # Each host has a status for a bad value of these: `bad_policy`.
 _JUDGED_PER_HOST = ("smt_policy", "smt_policy_classes", "smt_policy_scope")
 
@@ -160,7 +166,7 @@ def known() -> dict[str, Spec]:
     Raises:
         VariablesError: an argument specification of a role cannot be read.
     """
-    found = dict.fromkeys(RESULTS, _ANY)
+    found = dict.fromkeys(user_variables.RESULTS, _ANY)
     for playbook in PLAYBOOKS.values():
         found.update(playbook)
     specifications = sorted(_ROLES.glob("*/meta/argument_specs.yml"))
@@ -218,6 +224,26 @@ def problems(settings: t.Iterable[Setting], specs: t.Mapping[str, Spec], fleet: 
         if sentence:
             hosts.setdefault(sentence, []).append(one.host)
     return [sentence + _of(names, fleet) for sentence, names in sorted(hosts.items())]
+
+
+def differing(written: t.Iterable[Setting], hosts: t.Sequence[str]) -> list[str]:
+    """Return a sentence for each variable of which there is one for all hosts, and that hosts have not alike.
+
+    Args:
+        written: variables of the inventory and extra ones, not templated.
+        hosts: of the play, without those that are refused.
+    """
+    found: dict[str, dict[str, list[str]]] = {}
+    for one in written:
+        if one.name in ONE_FOR_ALL or one.name.startswith(_ONE_REPORT):
+            found.setdefault(one.name, {}).setdefault(cpulist.quoted(one.value), []).append(one.host)
+    sentences = []
+    for name, values in sorted(found.items()):
+        others = [host for host in hosts if all(host not in of_value for of_value in values.values())] if sum(map(len, values.values())) < len(hosts) else []
+        said = [f"{value}{_of(of_value, len(hosts))}" for value, of_value in values.items()] + ([f"not set{_of(others, len(hosts))}"] if others else [])
+        if len(said) > 1:
+            sentences.append(f"{name} is {' but '.join(said)}: there is one for all hosts, so set it by -e, in the play's vars, or for the group all")
+    return sentences
 
 
 def boot_problems(settings: t.Iterable[Setting], fleet: int) -> list[str]:

@@ -11,8 +11,8 @@ import pathlib
 import shlex
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, results, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
 DEST = "smt_eval_results"
@@ -26,6 +26,8 @@ MODULE = "smt_benchmark"
 
 class FetchingAction(HostAction):
     """An action with the option ``dest``, the directory of runs on the controller."""
+
+    from_user = ("dest", "run")
 
     def directory(self, run: str) -> pathlib.Path:
         """Return the directory of a run on the controller.

@@ -10,7 +10,7 @@ import typing as t
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.threadwise.smt.plugins.module_utils._host import processes
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import intake
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import intake
 
 
 @contextlib.contextmanager

@@ -9,8 +9,8 @@ import typing as t
 from ansible.errors import AnsibleError
 from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit import visit
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import rollback_timer
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import arm_states, follower, live_host
 
 # Time for a host to boot and for its controller to find it again, before it goes back by itself.

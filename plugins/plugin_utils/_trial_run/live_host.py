@@ -10,8 +10,9 @@ import typing as t
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import rollback_timer
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import intake, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailedError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import intake
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import time_limits
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import arm_states, follower, host_check
 

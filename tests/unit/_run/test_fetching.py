@@ -7,7 +7,7 @@ from __future__ import annotations
 import types
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostFailedError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run.fetching import FetchingAction
 
 

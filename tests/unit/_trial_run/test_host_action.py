@@ -9,7 +9,7 @@ import types
 import pytest
 from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.threadwise.smt.plugins.action import smt_trial_host
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailedError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
 
 
 def test_what_cannot_be_removed_from_a_lost_host_is_not_its_result(monkeypatch):

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import intake
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import intake
 
 MIB = 1024 * 1024
 

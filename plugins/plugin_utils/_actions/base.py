@@ -10,8 +10,10 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible.errors import AnsibleError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers, intake, text
+from ansible.errors import AnsibleActionFail, AnsibleError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import intake
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_variables import UserVariables
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers, text
 
 if t.TYPE_CHECKING:
 
@@ -59,7 +61,36 @@ class HostFailedError(Exception):
         self.answer = {**answer, "failed": True, "changed": False}
 
 
-class ControllerAction(ActionBase):
+class _OwnAction(ActionBase):
+    """What all actions share: facts of hosts decide nothing on the controller.
+
+    Attributes:
+        from_user: names of the options that do; they are taken from what the user wrote, whatever facts the hosts have.
+        once_for_all: whether one call is for all hosts of the play, so that a refused host does not end it.
+    """
+
+    from_user: t.ClassVar[t.Collection[str]] = ()
+    once_for_all: t.ClassVar[bool] = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Refuse a host whose facts would be settings, and take the options from the user that decide on the controller.
+
+        Raises:
+            AnsibleActionFail: the host is refused, or such an option cannot be worked out.
+        """
+        super().run(tmp, task_vars)
+        self._user = UserVariables(self._task, task_vars or {}, self._loader)
+        host = self._user.first_of_all() if self.once_for_all else (task_vars or {})["inventory_hostname"]
+        refusal = self._user.refusal(host)
+        if refusal is not None:
+            raise AnsibleActionFail(refusal)
+        if self.from_user:
+            written = self._user.arguments(self.from_user, host)
+            self._task.args = {name: value for name, value in self._task.args.items() if name not in self.from_user} | written
+        return {}
+
+
+class ControllerAction(_OwnAction):
     """An action that acts on the controller and makes no call on any host.
 
     Attributes:
@@ -90,7 +121,7 @@ class ControllerAction(ActionBase):
         raise NotImplementedError
 
 
-class HostAction(ActionBase):
+class HostAction(_OwnAction):
     """An action that calls modules on its host and validates their answers."""
 
     _supports_check_mode = True

@@ -1,0 +1,261 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the user wrote, apart from what hosts say of themselves.
+
+In Ansible's precedence of variables the facts of a host replace those of its inventory
+(https://docs.ansible.com/ansible/latest/reference_appendices/general_precedence.html), also facts of an earlier play and those of a fact cache. So a value that
+decides something on the controller is worked out here once more, without facts; and a host that has facts with names of this collection's variables fails.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import pathlib
+import re
+import typing as t
+
+from ansible.errors import AnsibleActionFail, AnsibleError
+from ansible.parsing.mod_args import ModuleArgsParser
+from ansible.template import Templar
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+
+try:
+    from ansible._internal._datatag._tags import Origin
+except ImportError:
+    # Before ansible-core 2.19 only what comes from YAML knows where it is from, and says so in another way.
+    Origin = None
+
+Variables = dict[str, t.Any]
+
+# What the roles set for users to read.
+RESULTS = (
+    "smt_boot_reboot_required",
+    "smt_eval_result",
+    "smt_policy_before",
+    "smt_policy_judged",
+    "smt_report_result",
+    "smt_trial_report_result",
+    "smt_trial_result",
+)
+MAX_NAMED = 3
+# The facts that this collection's modules return.
+_FACTS = ("smt", "smt_memory")
+_PRIVATE = "__smt_"
+# These decide for other hosts, or what the controller reads, writes and sends: not even `set_fact`, which may pass on what a host said, sets them.
+_FOR_ALL = re.compile(r"smt_(compliance|enforce|report|survey|trial)_.+|smt_eval_(boots|dest|install|run|sample|serial)|smt_policy_(group|results)")
+# A query may have in it what a host says of itself: it asks about that host alone.
+OF_A_HOST = ("smt_trial_guardrails", "smt_trial_metrics")
+_TOP = pathlib.Path(__file__).parents[3]
+
+
+class _NoFacts(dict[str, t.Any]):
+    """A fact cache without facts. Releases of Ansible differ in what they expect of a host that is not in it."""
+
+    def get(self, _host: str, _default: t.Any = None) -> Variables:
+        return {}
+
+
+class UserVariables:
+    """The variables of a task's hosts, without those that hosts set themselves.
+
+    Args:
+        task: Ansible's task.
+        task_vars: the variables of the task.
+        loader: Ansible's loader of files.
+    """
+
+    def __init__(self, task: t.Any, task_vars: t.Mapping[str, t.Any], loader: t.Any) -> None:
+        self._task, self._loader = task, loader
+        self._play_hosts = {"_hosts": task_vars["ansible_play_batch"], "_hosts_all": task_vars["ansible_play_hosts_all"]}
+        self._here = task_vars["inventory_hostname"]
+        # Ansible has no public way to read a host's facts without running templates in them, or its variables without its facts.
+        manager = task_vars["hostvars"]._variable_manager
+        self._facts, self._set = manager._fact_cache, manager._nonpersistent_fact_cache
+        self._inventory = manager._inventory
+        self._manager = copy.copy(manager)
+        self._manager._fact_cache = _NoFacts()
+        self._manager._nonpersistent_fact_cache = {}
+        self.extra: t.Mapping[str, t.Any] = manager._extra_vars
+
+    def refusal(self, host: str) -> str | None:
+        """Return why a host is refused whose facts have names of this collection's variables, None where there are none."""
+        facts, by_set_fact = sorted(filter(is_reserved, self._facts_of(host))), sorted(filter(is_for_all, self._set.get(host) or ()))
+        # A cacheable fact of `set_fact` is both.
+        by_set_fact = [name for name in by_set_fact if name not in facts]
+        reasons = []
+        if facts:
+            reasons.append(f"it has {_named('fact', facts)}")
+        if by_set_fact:
+            reasons.append(f"set_fact or register gave it {_named('variable', by_set_fact)}")
+        if not reasons:
+            return None
+        return (
+            f"{text.line(host, 100)} is refused: {' and '.join(reasons)}, and what a host says is no setting of this collection. "
+            "Set it in the inventory, in the play's vars or by -e, and clear the host's facts (ansible-playbook --flush-cache)"
+        )
+
+    def first_of_all(self) -> str:
+        """Return the host whose variables count for a task that is done once for all: this one, or else the first that is not refused.
+
+        Raises:
+            AnsibleActionFail: all hosts are refused.
+        """
+        hosts = [self._here, *self._play_hosts["_hosts_all"]]
+        found = next((host for host in hosts if self.refusal(host) is None), None)
+        if found is None:
+            raise AnsibleActionFail(str(self.refusal(self._here)))
+        return found
+
+    def of(self, host: str, with_play: bool = False) -> Variables:
+        """Return the variables of a host, not templated: its inventory's and extra ones.
+
+        Args:
+            host: the host.
+            with_play: also those that the play, the role and the task have for it.
+        """
+        around = {"play": self._task.get_play(), "task": self._task, **self._play_hosts} if with_play else {}
+        self._manager._nonpersistent_fact_cache = {host: {name: value for name, value in (self._set.get(host) or {}).items() if _is_kept(name)}}
+        found: Variables = self._manager.get_vars(host=self._inventory.get_host(host), include_hostvars=with_play, **around)
+        return found
+
+    def registered(self, name: str, host: str) -> t.Any:
+        """Return what a task registered for a host, None where none did; a fact of the same name does not stand in for it."""
+        return (self._set.get(host) or {}).get(name)
+
+    def value(self, name: str, host: str) -> t.Any:
+        """Return a variable as the user wrote it for a host, templated without facts; None where it is not set, or for a host that is refused.
+
+        Raises:
+            AnsibleActionFail: it cannot be worked out without facts.
+        """
+        if self.refusal(host) is not None:
+            return None
+        variables = self.around(host)
+        return self._worked_out({name: variables[name]}, variables, host)[name] if name in variables else None
+
+    def arguments(self, names: t.Iterable[str], host: str) -> Variables:
+        """Return arguments of the task as the user wrote them, templated without facts.
+
+        Args:
+            names: of the arguments; those that the task does not have are left out.
+            host: whose variables count.
+
+        Raises:
+            AnsibleActionFail: one of them cannot be worked out without facts.
+        """
+        parser = ModuleArgsParser(task_ds=self._task.get_ds(), collection_list=self._task.collections)
+        written: Variables = parser.parse(skip_action_validation=True)[1]
+        asked = {name: written[name] for name in names if name in written}
+        return self._worked_out(asked, self.around(host), host) if asked else {}
+
+    def of(self, host: str) -> Variables:
+        """Return the variables of a host, not templated: its inventory's and extra ones."""
+        self._manager._nonpersistent_fact_cache = {host: {name: value for name, value in (self._set.get(host) or {}).items() if _is_kept(name)}}
+        found: Variables = self._manager.get_vars(host=self._inventory.get_host(host), include_hostvars=False)
+        return found
+
+    def around(self, host: str) -> Variables:
+        """Return the same with those of the play, the role and the task, in Ansible's order: defaults of roles give way to the inventory."""
+        return {**self._around, **self.of(host), **self.of_play}
+
+    @functools.cached_property
+    def _around(self) -> Variables:
+        # Made once for all hosts, which takes the time of one.
+        found: Variables = self._manager.get_vars(play=self._task.get_play(), task=self._task, **self._play_hosts)
+        return found
+
+    @functools.cached_property
+    def of_play(self) -> Variables:
+        """The variables of the play, the role and the task, and extra ones, not templated; without defaults of roles."""
+        roles = [*self._task.get_play().roles, *([self._task._role] if self._task._role else [])]
+        defaults = [role.get_default_vars(dep_chain=self._task.get_dep_chain()) for role in roles]
+        return {name: value for name, value in self._around.items() if not any(name in of_role and of_role[name] is value for of_role in defaults)}
+
+    def templated(self, value: t.Any, variables: Variables) -> t.Any:
+        """Return a value with its templates worked out.
+
+        Args:
+            value: as the user wrote it.
+            variables: from :meth:`of`.
+
+        Raises:
+            AnsibleError: it needs what is not known.
+        """
+        return Templar(self._loader, variables=variables).template(value)
+
+    def _worked_out(self, asked: Variables, variables: Variables, host: str) -> Variables:
+        try:
+            return _without_omitted(self.templated(asked, variables), variables.get("omit"))
+        except AnsibleError as error:
+            raise AnsibleActionFail(f"{text.line(host, 100)}: {unknown(', '.join(asked), error)}") from None
+
+    def origin(self, name: str, value: t.Any, of_inventory: t.Container[str]) -> str:
+        """Return in words where a variable was set, such as ``extra variables`` or ``the inventory, hosts.yml:3``.
+
+        Args:
+            name: of the variable.
+            value: of the variable, not templated.
+            of_inventory: the names of its host's variables, from :meth:`of` without the play's.
+        """
+        world = "extra variables" if name in self.extra else "the inventory" if name in of_inventory else "the play"
+        where = place(value) or place(name)
+        return f"{world}, {where}" if where and name not in self.extra else world
+
+    def _facts_of(self, host: str) -> t.Mapping[str, t.Any]:
+        try:
+            return self._facts.get(host) or {}
+        except KeyError:
+            return {}
+
+
+def is_reserved(name: t.Any) -> bool:
+    """Return whether no fact may have this name: it is one of a variable of this collection, or looks like one."""
+    return isinstance(name, str) and name not in _FACTS and name.startswith(("smt_", _PRIVATE)) and bool(_reserved().fullmatch(name))
+
+
+@functools.cache
+def _reserved() -> re.Pattern[str]:
+    """Return what matches the names of variables: each begins with the name of a role or playbook, or is private."""
+    stems = {path.name for path in (_TOP / "roles").iterdir()} | {path.stem for path in (_TOP / "playbooks").glob("*.yml")}
+    return re.compile(rf"{_PRIVATE}.*|(?:{'|'.join(sorted(map(re.escape, {*stems, 'smt_facts'})))})(?:_.*)?", re.DOTALL)
+
+
+def unknown(names: str, error: AnsibleError) -> str:
+    """Return a sentence for what only a host's facts would tell."""
+    return f"{names} cannot be worked out without facts of hosts, which decide nothing on the controller: {text.line(error, 500)}"
+
+
+def place(value: t.Any) -> str | None:
+    """Return the file and line where a value was set, or another word for its origin; None if Ansible does not know it."""
+    if Origin is None:
+        path, line, _column = getattr(value, "ansible_pos", None) or (None, None, None)
+    else:
+        origin = Origin.get_tag(value)
+        path, line = (origin.path or origin.description, origin.path and origin.line_num) if origin else (None, None)
+    return f"{path}:{line}" if path and line else path
+
+
+def _without_omitted(values: Variables, omitted: t.Any) -> Variables:
+    """Return a mapping without what ``omit`` left out, which ansible-core before 2.19 marks by a text."""
+    return {
+        name: _without_omitted(value, omitted) if isinstance(value, dict) else value
+        for name, value in values.items()
+        if omitted is None or not isinstance(value, str) or value != omitted
+    }
+
+
+def is_for_all(name: t.Any) -> bool:
+    """Return whether a variable decides for other hosts, or what the controller reads, writes and sends."""
+    return isinstance(name, str) and name not in RESULTS and bool(_FOR_ALL.fullmatch(name))
+
+
+def _is_kept(name: t.Any) -> bool:
+    """Return whether a variable of `set_fact` or `register` counts as the user's: those of the collection's own tasks do, and those with other names."""
+    return not is_reserved(name) or name.startswith(_PRIVATE)
+
+
+def _named(kind: str, names: t.Sequence[str]) -> str:
+    shown = ", ".join(text.line(name, 60) for name in names[:MAX_NAMED])
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return f"the {kind}{'s' if len(names) > 1 else ''} {shown}{more}"

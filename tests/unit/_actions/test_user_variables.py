@@ -1,0 +1,160 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the user wrote, by Ansible's own variables: whatever facts hosts have, nothing changes for other hosts and for the controller."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+
+import pytest
+import yaml
+from ansible.errors import AnsibleActionFail
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
+from ansible.playbook.play import Play
+from ansible.vars.hostvars import HostVars
+from ansible.vars.manager import VariableManager
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_variables import RESULTS, UserVariables, is_for_all, is_reserved
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import variables
+
+OF_ALL = {
+    "root": "mine",
+    "server": "http://127.0.0.1:9090",
+    "smt_compliance_json": "{{ root }}/compliance.json",
+    "smt_enforce_waves": [1, "10%"],
+    "smt_enforce_health_check": "{{ root }}/{{ kind }}.yml",
+    "smt_trial_metrics_url": "{{ server }}",
+    "smt_policy_group": "{{ kind }}",
+}
+OF_HOSTS = {"a": {"kind": "web"}, "b": {"kind": "db"}, "c": {"kind": "web"}}
+# Arguments of a task that decide on the controller, and what each is for a host.
+ASKED = {
+    "json": "{{ smt_compliance_json | default('smt_compliance.json') }}",
+    "page": "{{ smt_compliance_page | default('smt_compliance.html') }}",
+    "metrics": "{{ smt_compliance_metrics | default(omit) }}",
+    "sizes": "{{ smt_enforce_waves }}",
+    "check": "{{ smt_enforce_health_check }}",
+    "url": "{{ smt_trial_metrics_url }}",
+    "nested": {"left_out": "{{ smt_report_before | default(omit) }}", "kept": "{{ root }}"},
+    "of_the_play": "{{ smt_trial_dest }}",
+    "registered": "{{ __smt_before.dest }}",
+}
+
+
+def expected(host):
+    return {
+        "json": "mine/compliance.json",
+        "page": "smt_compliance.html",
+        "sizes": [1, "10%"],
+        "check": f"mine/{OF_HOSTS[host]['kind']}.yml",
+        "url": "http://127.0.0.1:9090",
+        "nested": {"kept": "mine"},
+        "of_the_play": "trials",
+        "registered": "registered",
+    }
+
+
+class World:
+    """Ansible's objects of a play, as an action has them."""
+
+    def __init__(self, directory):
+        path = directory / "hosts.yml"
+        path.write_text(yaml.safe_dump({"all": {"vars": OF_ALL, "hosts": OF_HOSTS}}))
+        self.loader = DataLoader()
+        inventory = InventoryManager(self.loader, [str(path)])
+        self.manager = VariableManager(self.loader, inventory)
+        task = {"name": "Ask", "ansible.legacy.debug": ASKED}
+        written = {"hosts": "all", "gather_facts": False, "vars": {"smt_trial_dest": "trials"}, "tasks": [task]}
+        # As a file has it: newer releases only run templates of files.
+        (directory / "play.yml").write_text(yaml.safe_dump([written]))
+        play = Play.load(self.loader.load_from_file(str(directory / "play.yml"), **_TRUSTED)[0], variable_manager=self.manager, loader=self.loader)
+        self.hostvars = HostVars(inventory, self.manager, self.loader)
+        self.task = next(task for block in play.compile() for task in block.block if task.name == "Ask")
+        for host in OF_HOSTS:
+            self.manager.set_nonpersistent_facts(host, {"__smt_before": {"dest": "registered"}})
+
+    def user(self, here="a"):
+        hosts = list(OF_HOSTS)
+        return UserVariables(
+            self.task, {"inventory_hostname": here, "hostvars": self.hostvars, "ansible_play_hosts_all": hosts, "ansible_play_batch": hosts}, self.loader
+        )
+
+
+_TRUSTED = {"trusted_as_template": True} if "trusted_as_template" in DataLoader.load_from_file.__code__.co_varnames else {}
+
+
+@pytest.fixture(name="world")
+def _world(tmp_path):
+    return World(tmp_path)
+
+
+def plain(value):
+    return json.loads(json.dumps(value))
+
+
+def test_without_facts_it_is_what_ansible_says(world):
+    for host in OF_HOSTS:
+        assert plain(world.user().arguments(ASKED, host)) == expected(host)
+        assert world.user().refusal(host) is None and world.user().value("smt_policy_group", host) == OF_HOSTS[host]["kind"]
+
+
+NAMES = sorted({*OF_ALL, *variables.known(), *RESULTS, "kind", "smt_policy_x", "__smt_before", "__smt_other", "smt", "smt_memory", "hostvars", "omit", "vars"})
+VALUES = ["theirs", "{{ lookup('pipe', 'touch theirs') }}", ["100%"], {"dest": "theirs"}, 100, True, None, "x" * 5000, {"a": {"b": ["c"]}}, "\x1b[2J", ""]
+
+
+# `make hostile` tries 1,000.
+SETS = int(os.environ.get("FACT_SETS", "100"))
+
+
+def test_sets_of_facts_change_nothing_for_others_and_the_controller(world):
+    random_of = random.Random(35)
+    shown = 0
+    for _number in range(SETS):
+        hostile = random_of.choice(list(OF_HOSTS))
+        facts = {name: random_of.choice(VALUES) for name in random_of.sample(NAMES, random_of.randint(1, 12))}
+        world.manager.clear_facts(hostile)
+        world.manager.set_host_facts(hostile, facts)
+        user = world.user(here=random_of.choice(list(OF_HOSTS)))
+        reserved = [name for name in facts if is_reserved(name)]
+        assert (user.refusal(hostile) is not None) == bool(reserved), facts
+        # Also what its own arguments are that decide on the controller.
+        for host in {hostile, random_of.choice(list(OF_HOSTS))}:
+            assert plain(user.arguments(ASKED, host)) == expected(host), facts
+        assert user.first_of_all() != hostile or not reserved
+        assert user.value("smt_policy_group", hostile) == (None if reserved else OF_HOSTS[hostile]["kind"])
+        shown += any(name in world.manager.get_vars(host=world.manager._inventory.get_host(hostile)) for name in reserved)
+        world.manager.clear_facts(hostile)
+    assert shown > SETS / 2, "the facts did not become variables: the test shows nothing"
+
+
+def test_a_play_of_refused_hosts_has_nobody_whose_variables_count(world):
+    for host in OF_HOSTS:
+        world.manager.set_host_facts(host, {"smt_eval_dest": "theirs"})
+    with pytest.raises(AnsibleActionFail, match="a is refused: it has the fact smt_eval_dest"):
+        world.user().first_of_all()
+
+
+def test_set_fact_and_register_decide_for_nobody_else(world):
+    world.manager.set_nonpersistent_facts("b", {"smt_enforce_waves": ["100%"], "smt_policy": "disabled", "smt_policy_judged": {}})
+    assert "set_fact or register gave it the variable smt_enforce_waves" in world.user().refusal("b")
+    assert plain(world.user().arguments(["sizes"], "b")) == {"sizes": [1, "10%"]}
+    # What is about the host alone is the word of the playbook's author, and results are the collection's own.
+    world.manager._nonpersistent_fact_cache["b"].pop("smt_enforce_waves")
+    assert world.user().refusal("b") is None and world.user().registered("smt_policy_judged", "b") == {}
+
+
+def test_what_a_fact_is_named_does_not_stand_for_what_was_registered(world):
+    world.manager.set_host_facts("b", {"smt_policy_judged": {"compliance": {"status": "compliant"}}})
+    assert world.user().registered("smt_policy_judged", "b") is None
+
+
+@pytest.mark.parametrize("name", ["smt", "smt_memory", "smtp_server", "smt_site", "ansible_smt", "SMT_EVAL_DEST", 5, None])
+def test_names_that_are_nobodys_setting_are_free(name):
+    assert not is_reserved(name)
+
+
+def test_every_variable_of_the_collection_is_reserved():
+    assert [name for name in variables.known() if not is_reserved(name)] == []
+    assert all(is_for_all(name) for name in variables.ONE_FOR_ALL) and not any(map(is_for_all, RESULTS))
