@@ -9,7 +9,6 @@ decides something on the controller is worked out here once more, without facts;
 
 from __future__ import annotations
 
-import copy
 import functools
 import pathlib
 import re
@@ -73,7 +72,9 @@ class UserVariables:
         manager = task_vars["hostvars"]._variable_manager
         self._facts, self._set = manager._fact_cache, manager._nonpersistent_fact_cache
         self._inventory = manager._inventory
-        self._manager = copy.copy(manager)
+        # Before ansible-core 2.19 `copy` leaves out half of it.
+        self._manager = object.__new__(type(manager))
+        self._manager.__dict__.update(manager.__dict__)
         self._manager._fact_cache = _NoFacts()
         self._manager._nonpersistent_fact_cache = {}
         self.extra: t.Mapping[str, t.Any] = manager._extra_vars
