@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A host that answers with facts named like settings, before the collection's own play: it fails alone, and nothing is otherwise for others or the controller."""
+"""A host that answers with facts named like settings, before the collection's own play, fails alone: nothing changes for others and for the controller."""
 
 from __future__ import annotations
 

@@ -44,6 +44,9 @@ if t.TYPE_CHECKING:
 else:
     from ansible.plugins.action import ActionBase
 
+# Ansible's own class has no type hints.
+_FAIL: t.Callable[[str], Exception] = AnsibleActionFail
+
 COLLECTION = "threadwise.smt."
 # Longest excerpt of a host's invalid output in a message.
 MOST_OUTPUT = 300
@@ -83,7 +86,7 @@ class _OwnAction(ActionBase):
         host = self._user.first_of_all() if self.once_for_all else (task_vars or {})["inventory_hostname"]
         refusal = self._user.refusal(host)
         if refusal is not None:
-            raise AnsibleActionFail(refusal)
+            raise _FAIL(refusal)
         if self.from_user:
             written = self._user.arguments(self.from_user, host)
             self._task.args = {name: value for name, value in self._task.args.items() if name not in self.from_user} | written

@@ -20,10 +20,16 @@ from ansible.template import Templar
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 
 try:
-    from ansible._internal._datatag._tags import Origin
+    from ansible._internal._datatag import _tags
 except ImportError:
     # Before ansible-core 2.19 only what comes from YAML knows where it is from, and says so in another way.
-    Origin = None
+    _ORIGIN: t.Any = None
+else:
+    _ORIGIN = _tags.Origin
+
+# Ansible's own classes have no type hints.
+_FAIL: t.Callable[[str], Exception] = AnsibleActionFail
+_PARSER: t.Any = ModuleArgsParser
 
 Variables = dict[str, t.Any]
 
@@ -102,22 +108,10 @@ class UserVariables:
         Raises:
             AnsibleActionFail: all hosts are refused.
         """
-        hosts = [self._here, *self._play_hosts["_hosts_all"]]
+        hosts: list[str] = [self._here, *self._play_hosts["_hosts_all"]]
         found = next((host for host in hosts if self.refusal(host) is None), None)
         if found is None:
-            raise AnsibleActionFail(str(self.refusal(self._here)))
-        return found
-
-    def of(self, host: str, with_play: bool = False) -> Variables:
-        """Return the variables of a host, not templated: its inventory's and extra ones.
-
-        Args:
-            host: the host.
-            with_play: also those that the play, the role and the task have for it.
-        """
-        around = {"play": self._task.get_play(), "task": self._task, **self._play_hosts} if with_play else {}
-        self._manager._nonpersistent_fact_cache = {host: {name: value for name, value in (self._set.get(host) or {}).items() if _is_kept(name)}}
-        found: Variables = self._manager.get_vars(host=self._inventory.get_host(host), include_hostvars=with_play, **around)
+            raise _FAIL(str(self.refusal(self._here)))
         return found
 
     def registered(self, name: str, host: str) -> t.Any:
@@ -145,7 +139,7 @@ class UserVariables:
         Raises:
             AnsibleActionFail: one of them cannot be worked out without facts.
         """
-        parser = ModuleArgsParser(task_ds=self._task.get_ds(), collection_list=self._task.collections)
+        parser = _PARSER(task_ds=self._task.get_ds(), collection_list=self._task.collections)
         written: Variables = parser.parse(skip_action_validation=True)[1]
         asked = {name: written[name] for name in names if name in written}
         return self._worked_out(asked, self.around(host), host) if asked else {}
@@ -178,7 +172,7 @@ class UserVariables:
 
         Args:
             value: as the user wrote it.
-            variables: from :meth:`of`.
+            variables: from :meth:`of` or :meth:`around`.
 
         Raises:
             AnsibleError: it needs what is not known.
@@ -189,7 +183,7 @@ class UserVariables:
         try:
             return _without_omitted(self.templated(asked, variables), variables.get("omit"))
         except AnsibleError as error:
-            raise AnsibleActionFail(f"{text.line(host, 100)}: {unknown(', '.join(asked), error)}") from None
+            raise _FAIL(f"{text.line(host, 100)}: {unknown(', '.join(asked), error)}") from None
 
     def origin(self, name: str, value: t.Any, of_inventory: t.Container[str]) -> str:
         """Return in words where a variable was set, such as ``extra variables`` or ``the inventory, hosts.yml:3``.
@@ -197,7 +191,7 @@ class UserVariables:
         Args:
             name: of the variable.
             value: of the variable, not templated.
-            of_inventory: the names of its host's variables, from :meth:`of` without the play's.
+            of_inventory: the names of its host's variables, from :meth:`of`.
         """
         world = "extra variables" if name in self.extra else "the inventory" if name in of_inventory else "the play"
         where = place(value) or place(name)
@@ -229,10 +223,10 @@ def unknown(names: str, error: AnsibleError) -> str:
 
 def place(value: t.Any) -> str | None:
     """Return the file and line where a value was set, or another word for its origin; None if Ansible does not know it."""
-    if Origin is None:
+    if _ORIGIN is None:
         path, line, _column = getattr(value, "ansible_pos", None) or (None, None, None)
     else:
-        origin = Origin.get_tag(value)
+        origin = _ORIGIN.get_tag(value)
         path, line = (origin.path or origin.description, origin.path and origin.line_num) if origin else (None, None)
     return f"{path}:{line}" if path and line else path
 
