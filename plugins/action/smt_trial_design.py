@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import time
 import typing as t
@@ -13,7 +14,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import selection
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, schema, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, records
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import announcement, arm_states, directory, looking, settings
 
@@ -59,12 +60,14 @@ class ActionModule(ControllerAction):
             trial = self._trial(options, play)
             for sentence in announcement.sentences(trial, settings.guardrails(options["guardrails"]), options["check"]):
                 display.display(sentence)
+            content = trial.written()
             if not self._task.check_mode:
-                files.create(trial.document())
-        except (design.DesignError, settings.TrialSettingsError, arm_states.ArmStateError, directory.TrialFileError, text.BorderError) as error:
+                files.create(content)
+        except (design.DesignError, settings.TrialSettingsError, arm_states.ArmStateError, text.BorderError) as error:
             raise AnsibleActionFail(str(error)) from None
         begin = time.monotonic() + START_SECONDS + START_SECONDS_A_HOST * len(trial.design.schedule)
-        return {"changed": not self._task.check_mode, "begin": begin, "hosts": list(trial.design.schedule)}
+        digest = hashlib.sha256(content.encode("utf-8")).hexdigest()
+        return {"changed": not self._task.check_mode, "begin": begin, "hosts": list(trial.design.schedule), "digest": digest}
 
     def _trial(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> records.Trial:
         """Return the trial that is asked for."""
@@ -111,10 +114,11 @@ class ActionModule(ControllerAction):
         members, left_out = [], {}
         for host in play["ansible_play_hosts"]:
             found = self._user.registered(results, host) or {}
-            obstacle = found.get("obstacle") or (None if "online" in found else "nothing is known of it")
+            obstacle = _why_not_this_name(str(host)) or found.get("obstacle") or (None if "online" in found else "nothing is known of it")
             if obstacle:
-                left_out[str(host)] = text.line(obstacle, 2000)
-                display.display(f"{host} is left out: {left_out[str(host)]}")
+                name = text.line(host, schema.MAX_NAME)
+                left_out[name] = text.line(obstacle, records.MOST_SAID)
+                display.display(f"{name} is left out: {left_out[name]}")
                 continue
             group = self._user.value("smt_policy_group", host)
             members.append(design.Member(str(host), found["hardware_class"], found["load"], None if group is None else text.line(group, 200)))
@@ -126,3 +130,10 @@ class ActionModule(ControllerAction):
         forks = int(play.get("ansible_forks") or 5)
         if forks < hosts:
             raise settings.TrialSettingsError(f"{hosts} hosts take part, and Ansible has {forks} forks: give it as many, with -f {hosts}")
+
+
+def _why_not_this_name(host: str) -> str | None:
+    """Return why a host's name would be another one when it is read from a file, None where it would not."""
+    if len(host) > schema.MAX_NAME:
+        return f"its name has {len(host)} characters, more than {schema.MAX_NAME}"
+    return None if "\n" not in host and text.showable(host) == host else "its name has characters that cannot be shown"

@@ -16,7 +16,7 @@ from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.smt import why_smt_is_not_switched
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, schema, text, trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import prometheus
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, records
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import (
@@ -54,11 +54,13 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "affinity_conflicts": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
     "affinity_conflicts_of": {"type": "list", "elements": "str", "default": ["services"]},
     "begin": {"type": "float"},
+    "digest": {"type": "str"},
     "_step": {"type": "str", "choices": ["describe", "follow"], "default": "describe"},
 }
 # Points of a query: as often as a server scrapes by default.
 STEP_SECONDS = 15.0
 BREACH = "the guardrail "
+INTERRUPTED = "the controller was interrupted"
 
 display = Display()
 
@@ -91,16 +93,17 @@ class ActionModule(HostAction):
         self._options, self._vars = options, task_vars or {}
         self._name = str(self._vars["inventory_hostname"])
         try:
-            self._metrics, self._limits = settings.metrics(options["metrics"]), settings.guardrails(options["guardrails"])
-            server = self._server()
-            clock = Clock()
-            self._readings = readings.HostReadings(self._metrics, self._limits, server, clock.wall, min(STEP_SECONDS, options["check"]))
-            return self._follow(clock) if options["_step"] == "follow" else self._describe()
+            with self._end_written() if options["_step"] == "follow" else contextlib.nullcontext():
+                self._metrics, self._limits = settings.metrics(options["metrics"]), settings.guardrails(options["guardrails"])
+                server = self._server()
+                clock = Clock()
+                self._readings = readings.HostReadings(self._metrics, self._limits, server, clock.wall, min(STEP_SECONDS, options["check"]))
+                return self._follow(clock) if options["_step"] == "follow" else self._describe()
         except HostFailedError as failure:
             return failure.answer
         except follower.HostLostError as error:
             return {"failed": True, "changed": False, "msg": f"{self._name}: {error}"}
-        except (settings.TrialSettingsError, prometheus.SourceError, arm_states.ArmStateError, directory.TrialFileError, text.BorderError) as error:
+        except (settings.TrialSettingsError, prometheus.SourceError, arm_states.ArmStateError, text.BorderError) as error:
             return {"failed": True, "changed": False, "msg": str(error)}
 
     def cleanup(self, force: bool = False) -> None:
@@ -170,55 +173,89 @@ class ActionModule(HostAction):
     def _of_conflicts(self) -> dict[str, t.Any]:
         return {name: self._options[name] for name in ("affinity_conflicts", "affinity_conflicts_of")}
 
+    @contextlib.contextmanager
+    def _end_written(self) -> t.Iterator[None]:
+        """Write down how the host's part of the trial ended, whatever ends it: looks wait for a host without an end."""
+        # Ansible ends its workers with this signal, after Ctrl-C too: the host goes back on the way out.
+        signal.signal(signal.SIGTERM, _interrupted)
+        self._files = directory.TrialDirectory(places.run_directory(self._options["dest"], self._options["run"]))
+        self._in_trial: looking.HostFiles | None = None
+        self._part: follower.Follower | None = None
+        self._own: tuple[int, ...] | None = None
+        self._takes_part, self._reason = True, INTERRUPTED
+        try:
+            yield
+        except BaseException as error:
+            self._reason = str(error) or INTERRUPTED
+            raise
+        finally:
+            if self._takes_part:
+                self._write_end()
+
+    def _write_end(self) -> None:
+        after = self._own if self._part is None else self._part.online_after
+        own, now = (None if cpus is None else cpulist.render(cpus) for cpus in (self._own, after))
+        record = {
+            "host": text.line(self._name, schema.MAX_NAME),
+            "ended": looking.now(),
+            "reason": self._reason,
+            "restored": self._part is None or after == self._own,
+            "before": own,
+            "after": now,
+        }
+        try:
+            if self._in_trial is not None:
+                self._in_trial.ended(record)
+            else:
+                self._files.append(self._files.ended_file(self._name), records.written(record, trials.ENDED))
+        except text.BorderError as error:
+            display.warning(f"{self._name}: how its part ended is not written down: {text.line(error)}")
+
     def _follow(self, clock: Clock) -> dict[str, t.Any]:
         """Follow the host's schedule."""
-        files = directory.TrialDirectory(places.run_directory(self._options["dest"], self._options["run"]))
-        trial = records.read_trial(files.path / directory.TRIAL)
+        trial = self._files.trial(self._options["digest"])
         if self._name not in trial.design.schedule:
+            self._takes_part = False
             return {"changed": False, "msg": trial.design.left_out.get(self._name, "it does not take part")}
+        times = follower.Times(self._options["period"], self._options["settle"], self._options["check"])
+        started = self._options["begin"]
+        self._in_trial = looking.HostFiles(self._files, trial, self._name, display.display, lambda: clock.now() - started)
         kind = booted_host.BootedHost if any(map(arm_states.takes_reboot, trial.arms)) else live_host.AnsibleHost
         host = kind(self, self._vars, self._of_conflicts(), self._options["after_switch"], self._readings.commands)
         if isinstance(host, booted_host.BootedHost):
             host.reboot_seconds = self._options["reboot_timeout"]
-        own = host.check().online
-        times = follower.Times(self._options["period"], self._options["settle"], self._options["check"])
-        files_of_host = looking.HostFiles(files, trial, self._name, display.display)
-        part = follower.Follower(host, self._readings, files_of_host, clock, times, own)
+        self._own = host.check().online
+        self._part = follower.Follower(host, self._readings, self._in_trial, clock, times, self._own)
         first = trial.design.first[self._name]
-        begin = self._options["begin"] + first * times.period
-        # Ansible ends its workers with this signal, after Ctrl-C too: the host goes back on the way out.
-        signal.signal(signal.SIGTERM, _interrupted)
-        reason: str | None = "the controller was interrupted"
+        failed = False
         try:
-            reason = part.follow(trial.design.schedule[self._name], first, begin)
-        finally:
-            after = part.online_after
-            files_of_host.ended(
-                {
-                    "host": text.line(self._name, 255),
-                    "ended": looking.now(),
-                    "reason": reason,
-                    "restored": after == own,
-                    "before": cpulist.render(own),
-                    "after": None if after is None else cpulist.render(after),
-                }
-            )
-        return self._result(files, reason, after == own)
+            self._reason = self._part.follow(trial.design.schedule[self._name], first, started + first * times.period)
+        except text.BorderError as error:
+            self._reason, failed = str(error), True
+        return self._result(self._files, self._reason, self._part.online_after == self._own, failed)
 
-    def _result(self, files: directory.TrialDirectory, reason: str | None, is_restored: bool) -> dict[str, t.Any]:
+    def _result(self, files: directory.TrialDirectory, reason: str | None, is_restored: bool, failed: bool = False) -> dict[str, t.Any]:
         decided = reason is not None and reason.startswith(records.DECIDED)
         if reason is not None and reason.startswith(BREACH) and self._options["on_breach"] == settings.END:
-            files.end(f"{self._name}: {reason}")
+            try:
+                files.end(f"{self._name}: {reason}")
+            except text.BorderError as error:
+                display.warning(f"{self._name}: the trial goes on for the other hosts: {text.line(error)}")
         if not is_restored:
             return {
                 "changed": True,
                 "failed": True,
                 "msg": f"{self._name}: it may not be in its own state: its rollback timer puts it back within {follower.LEAST_TIMER_SECONDS} s or a few checks",
             }
+        if failed:
+            return {"changed": True, "failed": True, "msg": f"{self._name}: it left the trial, and is in its own state: {text.line(reason, records.MOST_SAID)}"}
         if reason is not None and not decided:
             display.display(f"{self._name}: left the trial, and is in its own state: {text.line(reason)}")
+        reason = None if reason is None else text.line(reason, records.MOST_SAID)
         return {"changed": True, "reason": reason, "msg": reason or "its schedule is done"}
 
 
-def _interrupted(_number: int, _frame: t.Any) -> None:
+def _interrupted(number: int, _frame: t.Any) -> None:
+    # A second one would keep the host from being restored.
+    signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt

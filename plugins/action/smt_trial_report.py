@@ -11,10 +11,11 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import trial as page
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import answer, evidence, records, trial_report
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import answer, evidence, trial_report
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import directory, looking
 
 PAGE = "index.html"
@@ -34,27 +35,28 @@ class ActionModule(ControllerAction):
         """Do what the task is for."""
         try:
             files = directory.TrialDirectory(places.file(options["trial_dir"]))
-            trial = records.read_trial(files.path / directory.TRIAL)
+            trial = files.trial()
             looks = looking.looks_of(files)
-            periods, ends = looking.periods_of(files, trial)
-            complete = {host: records.complete(of_host) for host, of_host in periods.items()}
-            found = evidence.compare(trial, complete, looks.taken)
+            seen = looking.known(files, trial)
+            found = evidence.compare(trial, seen.complete, looks.taken)
             said = answer.sentences(trial, found, looks)
-            lost = answer.lost(trial, periods)
+            lost = answer.lost(trial, seen.periods)
+            refused = [f"{host} counts for nothing: {reason}." for host, reason in seen.unreadable.items()]
             dry_run = bool(self._task.check_mode)
             results = {
                 "schema": trial_report.SCHEMA_NAME,
                 "schema_version": trial_report.SCHEMA_VERSION,
                 "trial": trial.document(),
                 "answer": said,
-                "others": [*answer.others(trial, found), *lost],
+                "others": [*answer.others(trial, found), *lost, *refused],
                 "comparisons": found,
             }
-            changed = result_files.write_page(files.path / PAGE, page.render(trial, periods, ends, looks), dry_run)
+            changed = result_files.write_page(files.path / PAGE, page.render(trial, seen.periods, seen.ends, looks, seen.unreadable), dry_run)
             changed |= result_files.write_text(files.path / RESULTS, json.dumps(results, allow_nan=False, indent=1) + "\n", dry_run)
-        except (text.BorderError, result_files.ResultError) as error:
+        except (text.BorderError, paired.SampleError) as error:
             raise AnsibleActionFail(str(error)) from None
         for sentence in [*said, *lost]:
             display.display(text.line(sentence, 2000))
         display.display(f"The report: {files.path / PAGE}")
-        return {"changed": changed, "page": str(files.path / PAGE), "answer": said}
+        result = {"changed": changed, "page": str(files.path / PAGE), "answer": said}
+        return {**result, "warnings": refused} if refused else result

@@ -126,4 +126,9 @@ hosts:
   type: list
   elements: str
   sample: [web1, web2]
+digest:
+  description: SHA-256 of C(trial.json).
+  returned: success
+  type: str
+  sample: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 """

@@ -111,6 +111,9 @@ options:
   begin:
     description: When the first period of the trial begins, in seconds of the controller's clock that is never set.
     type: float
+  digest:
+    description: SHA-256 of C(trial.json), from M(threadwise.smt.smt_trial_design). A file that was changed since is not followed.
+    type: str
   _step:
     description: V(describe) looks at the host and its metrics. V(follow) follows its schedule.
     type: str

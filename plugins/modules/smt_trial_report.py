@@ -10,6 +10,7 @@ version_added: 1.0.0
 description:
   - Builds the page and the results of a trial from its files on the controller. It contacts no host, and can be
     run again at any time, also while the trial runs.
+  - Files of a host that cannot be read are a warning, and that host counts for nothing.
 options:
   trial_dir:
     description: Directory of the trial on the controller.

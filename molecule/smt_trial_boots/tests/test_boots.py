@@ -37,7 +37,7 @@ def a_trial(request):
     metric = records.Metric("cpus", "", "higher", True, None)
     titles = {"smt_on": "SMT on", "nosmt": "nosmt"}
     trial = records.Trial(name, "2026-11-23T12:00:00Z", ARMS, titles, (metric,), None, (), 0.01, PERIOD, 5, drawn, 1)
-    directory.TrialDirectory(TRIALS / name).create(trial.document())
+    directory.TrialDirectory(TRIALS / name).create(trial.written())
     return name
 
 

@@ -110,10 +110,11 @@ ENDED = schema.Checker(
         ended=schema.MOMENT,
         reason=schema.or_null(schema.TEXT),
         restored=schema.BOOL,
-        before=schema.CPU_LIST,
+        before=schema.or_null(schema.CPU_LIST),
         after=schema.or_null(schema.CPU_LIST),
     )
 )
+STOPPED = schema.Checker(schema.whole(reason=schema.TEXT))
 LOOK = schema.Checker(
     schema.whole(
         at=schema.MOMENT,

@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
 import os
 import re
-import shutil
 import tempfile
 import typing as t
 from pathlib import Path
@@ -17,11 +17,12 @@ from urllib.parse import quote
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.results import MAX_BYTES
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import folders
 
 ResultError = results.ResultError
 
-# Bytes compared or copied at a time.
-PIECE = 1024 * 1024
+# The largest file of a report that is read again, to see what changes.
+MOST_REPORT_BYTES = 64 * folders.MIB
 
 # Times in pages, JSON and OpenMetrics.
 _TIMES = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d[0-9:.]*(?: UTC|Z|\+00:00)|(?<=_timestamp_seconds).*")
@@ -45,13 +46,16 @@ def load(path: str | os.PathLike[str]) -> dict[str, t.Any]:
     path = Path(path)
     source = text.showable(path.name)
     try:
-        if not path.is_file():
-            raise ResultError(f"{source}: no such file" if not path.exists() else f"{source}: not a regular file")
-        with path.open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
+        # A user may gather results of several runs by links.
+        data = folders.read(path, MAX_BYTES)
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            results.see_size(path.stat().st_size, source)
         raise ResultError(f"{source}: cannot be read: {error.strerror}") from error
-    results.see_size(len(data), source)
+    return _parsed(data, source)
+
+
+def _parsed(data: bytes, source: str) -> dict[str, t.Any]:
     try:
         document_text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -121,15 +125,17 @@ def see_that_it_can_be_written(run_dir: str | os.PathLike[str]) -> None:
         place = place.parent
     try:
         with tempfile.TemporaryFile(dir=place) as tried:
-            tried.write(bytes(PIECE))
+            tried.write(bytes(folders.PIECE))
     except OSError as error:
         raise ResultError(f"{place}: results cannot be written here ({error.strerror}): choose another directory (smt_eval_dest)") from error
 
 
 def read_text(path: str | os.PathLike[str]) -> str | None:
-    """Return the content of a file of the report, or None when it cannot be read."""
+    """Return the content of a file of the report, or None when it cannot be read; a link is none of its files."""
+    path = Path(path)
     try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
+        with folders.opened(path.parent) as folder:
+            return folder.read(path.name, MOST_REPORT_BYTES).decode("utf-8", errors="replace")
     except OSError:
         return None
 
@@ -151,10 +157,10 @@ def write_page(path: str | os.PathLike[str], content: str, dry_run: bool = False
 
 
 def write_stream(path: str | os.PathLike[str], source: t.IO[bytes], dry_run: bool = False) -> bool:
-    """Write the whole content of a stream to a file atomically; a file with the same content is not touched.
+    """Write the whole content of a stream to a file atomically; a file with the same content is not touched, and a link of its name is replaced.
 
     Args:
-        path: the file.
+        path: the file; links in the path of its directory are followed.
         source: a seekable stream, read from its beginning.
         dry_run: only return whether the file would be written.
 
@@ -166,48 +172,21 @@ def write_stream(path: str | os.PathLike[str], source: t.IO[bytes], dry_run: boo
     """
     path = Path(path)
     try:
-        if _holds(path, source):
-            return False
-        if dry_run:
+        if dry_run and not path.parent.exists():
             return True
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:60]}.")
-        try:
-            with os.fdopen(descriptor, "wb") as stream:
-                source.seek(0)
-                shutil.copyfileobj(source, stream, PIECE)
-                stream.flush()
-                os.fsync(stream.fileno())
-            # mkstemp makes a private file; a report gets the permissions of the umask.
-            umask = os.umask(0)
-            os.umask(umask)
-            os.chmod(temporary, 0o666 & ~umask)
-            os.replace(temporary, path)
-            _sync_directory(path.parent)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        with folders.opened(path.parent, make=not dry_run) as folder:
+            return _written(folder, path.name, source, dry_run)
     except OSError as error:
         raise ResultError(f"{path}: cannot be written: {error.strerror}") from error
-    return True
 
 
-def _sync_directory(directory: Path) -> None:
-    """Flush a directory to disk: without this a new name may be lost although the file was flushed (fsync(2))."""
-    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def _holds(path: Path, source: t.IO[bytes]) -> bool:
-    """Return whether the file has exactly the content of the source."""
-    if not path.is_file() or path.stat().st_size != source.seek(0, os.SEEK_END):
+def _written(folder: folders.Folder, name: str, source: t.IO[bytes], dry_run: bool = False) -> bool:
+    """Write a file unless it has this content, and return whether it was written, or would be."""
+    if folder.holds(name, source):
         return False
-    source.seek(0)
-    with path.open("rb") as stream:
-        return all(piece == source.read(PIECE) for piece in iter(lambda: stream.read(PIECE), b""))
+    if not dry_run:
+        folder.write(name, source)
+    return True
 
 
 def save(run_dir: str | os.PathLike[str], document: dict[str, t.Any]) -> tuple[Path, bool]:
@@ -234,19 +213,24 @@ def save(run_dir: str | os.PathLike[str], document: dict[str, t.Any]) -> tuple[P
     # Validate the text that will be read back, not Ansible's objects.
     document = results.parse(document_text, path.name)
     try:
-        run_dir.mkdir(parents=True, exist_ok=True)
+        # What is below the directory of runs is the collection's own: no link belongs there.
+        with folders.opened(run_dir.parent, make=True) as runs, runs.below(run_dir.name, make=True) as folder:
+            if folder.has(path.name):
+                _see_that_it_is_the_same(path, _parsed(folder.read(path.name, MAX_BYTES), path.name), document)
+            return path, _written(folder, path.name, io.BytesIO(document_text.encode("utf-8")))
     except OSError as error:
-        raise ResultError(f"{run_dir}: cannot be created: {error.strerror}") from error
-    if path.exists():
-        saved = load(path)
-        if (saved["host"], saved["run"]) != (document["host"], document["run"]):
-            raise ResultError(
-                f"{path}: holds run {saved['run']} of host {text.line(saved['host'], 160)}, which is not overwritten by "
-                f"run {document['run']} of host {text.line(document['host'], 160)}: name another directory"
-            )
-        if saved.get("started") != document.get("started"):
-            raise ResultError(
-                f"{path}: holds run {saved['run']} as it started at {saved.get('started')}, which is not overwritten by its start at "
-                f"{document.get('started')}: move that file away"
-            )
-    return path, write_text(path, document_text)
+        raise ResultError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _see_that_it_is_the_same(path: Path, saved: dict[str, t.Any], document: dict[str, t.Any]) -> None:
+    """Refuse to overwrite a result of another host, run, or start of the run."""
+    if (saved["host"], saved["run"]) != (document["host"], document["run"]):
+        raise ResultError(
+            f"{path}: holds run {saved['run']} of host {text.line(saved['host'], 160)}, which is not overwritten by "
+            f"run {document['run']} of host {text.line(document['host'], 160)}: name another directory"
+        )
+    if saved.get("started") != document.get("started"):
+        raise ResultError(
+            f"{path}: holds run {saved['run']} as it started at {saved.get('started')}, which is not overwritten by its start at "
+            f"{document.get('started')}: move that file away"
+        )

@@ -159,4 +159,5 @@ def _sign(metric: Metric) -> float:
 
 
 def _sides(log_ratios: t.Sequence[float]) -> tuple[list[float], list[float]]:
-    return [math.exp(-one / 2) for one in log_ratios], [math.exp(one / 2) for one in log_ratios]
+    halves = [units.limited(one) / 2 for one in log_ratios]
+    return [math.exp(-one) for one in halves], [math.exp(one) for one in halves]

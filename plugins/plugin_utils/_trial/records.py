@@ -1,18 +1,37 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The files of a trial as typed objects: its design, and what each host did. They are written on the controller, and checked again when they are read."""
+"""The files of a trial as typed objects: its design, what each host did, and the looks.
+
+Each is checked by the schema by which it is read before it is written: what one host's record holds never keeps the others, or the report, from reading.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import pathlib
+import datetime
+import io
+import itertools
+import json
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._looks import spending, verdicts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text, trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, units
 
 # Begins why a trial ended that was decided, and the reason of the periods that this cut.
 DECIDED = "each arm is decided: "
+# The longest sentence in a record, in characters, and the fields that have one.
+MOST_SAID = 2000
+_SENTENCES = ("reason", "detail")
+# Seconds by which a point may be outside of its period: servers that keep answers put points on steps of their own.
+_ALIGNED = 60.0
+_MOMENTS = ("started", "counted_from", "ended")
+
+Record = dict[str, t.Any]
+
+
+class RecordError(text.BorderError):
+    """A record would not be valid when it is read, and is not written."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +115,72 @@ class Trial:
             "left_out": drawn.left_out,
         }
 
+    def written(self) -> str:
+        """Return the content of ``trial.json``.
+
+        Raises:
+            RecordError: it would not be valid when it is read.
+        """
+        return written(self.document(), trials.TRIAL, 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A host's part of a trial, as it was written.
+
+    Attributes:
+        periods: the records of its periods, in their order.
+        end: the record of how it ended; None where none was written.
+    """
+
+    periods: tuple[Record, ...] = ()
+    end: Record | None = None
+
+
+def written(document: t.Mapping[str, t.Any], checker: schema.Checker, indent: int | None = None) -> str:
+    """Return a document as JSON, checked as it will be when it is read; sentences in it that are too long are shortened.
+
+    Args:
+        document: plain data.
+        checker: its schema.
+        indent: spaces before each level; None for one line.
+
+    Raises:
+        RecordError: it is not valid.
+    """
+    try:
+        plain = text.parse(json.dumps(_shortened(document), allow_nan=False))
+        checker.check(plain)
+    except (TypeError, ValueError, RecursionError, text.BorderError) as error:
+        raise RecordError(f"this cannot be written down: {text.line(error, 300)}") from error
+    return json.dumps(plain, indent=indent, separators=None if indent else (",", ":")) + "\n"
+
+
+def _shortened(value: t.Any) -> t.Any:
+    if isinstance(value, dict):
+        return {name: text.line(one, MOST_SAID) if name in _SENTENCES and isinstance(one, str) else _shortened(one) for name, one in value.items()}
+    return [_shortened(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def period(trial: Trial, host: str, record: Record) -> str:
+    """Return the line of a period in its host's file.
+
+    Raises:
+        RecordError: it is not valid.
+    """
+    block = max(0, record["period"] - trial.design.first[host]) // len(trial.arms)
+    line = written({**record, "block": block}, trials.PERIOD)
+    try:
+        _see_period(trial, host, record)
+    except text.BorderError as error:
+        raise RecordError(f"this cannot be written down: {error}") from error
+    return line
+
+
+def without_numbers(record: Record, reason: str) -> Record:
+    """Return the record of a period whose own record is not valid."""
+    return {**record, "counted_from": record["started"], "complete": False, "reason": reason, "metrics": {}, "series": {}, "events": []}
+
 
 def trial_of(document: t.Any) -> Trial:
     """Return a trial from its JSON data.
@@ -104,19 +189,17 @@ def trial_of(document: t.Any) -> Trial:
         BorderError: it is not valid; the message names the place and the reason.
     """
     trials.TRIAL.check(document)
-    hosts = document["hosts"]
-    grouped = [host for group in document["groups"] for host in group]
-    if sorted(grouped) != sorted(hosts) or sorted(place for wave in document["waves"] for place in wave) != list(range(len(document["groups"]))):
-        raise text.BorderError("groups, waves and hosts do not name each host and each group once")
-    names = {one["name"] for one in document["arms"]}
-    if any(not set(one["arms"]) <= names for one in hosts.values()) or len({len(one["arms"]) for one in hosts.values()}) != 1:
-        raise text.BorderError("hosts: a schedule has another arm or another length than the trial")
+    arms, metrics = [one["name"] for one in document["arms"]], [one["name"] for one in document["metrics"]]
+    if len(set(arms)) < len(arms) or len(set(metrics)) < len(metrics):
+        raise text.BorderError("arms and metrics: a name comes twice")
     if sum(one["primary"] for one in document["metrics"]) != 1:
         raise text.BorderError("metrics: exactly one has to be primary")
+    if not {document["traffic"], *(one["per"] for one in document["metrics"])} <= {None, *metrics}:
+        raise text.BorderError("traffic and metrics: a metric that is named is not there")
     return Trial(
         run=document["run"],
         created=document["created"],
-        arms=tuple(one["name"] for one in document["arms"]),
+        arms=tuple(arms),
         titles={one["name"]: one["title"] for one in document["arms"]},
         metrics=tuple(Metric(one["name"], one["unit"], one["better"], one["primary"], one["per"]) for one in document["metrics"]),
         traffic=document["traffic"],
@@ -124,41 +207,120 @@ def trial_of(document: t.Any) -> Trial:
         margin=document["margin"],
         period_seconds=document["period_seconds"],
         settle_seconds=document["settle_seconds"],
-        design=design.Design(
-            document["design"],
-            tuple(tuple(group) for group in document["groups"]),
-            tuple(tuple(wave) for wave in document["waves"]),
-            {host: tuple(one["arms"]) for host, one in hosts.items()},
-            {host: one["first_period"] for host, one in hosts.items()},
-            dict(document["left_out"]),
-        ),
-        seed=document["seed"],
+        design=_design(document, set(arms)),
+        seed=int(document["seed"]),
     )
 
 
-def lines(path: pathlib.Path, checker: schema.Checker) -> list[dict[str, t.Any]]:
+def _design(document: Record, arms: set[str]) -> design.Design:
+    """Return what was drawn. JSON Schema takes 1.0 for an integer, Python's lists do not."""
+    hosts = document["hosts"]
+    grouped = [host for group in document["groups"] for host in group]
+    if not hosts or sorted(grouped) != sorted(hosts) or sorted(place for wave in document["waves"] for place in wave) != list(range(len(document["groups"]))):
+        raise text.BorderError("groups, waves and hosts do not name each host and each group once")
+    if any(not set(one["arms"]) <= arms for one in hosts.values()) or len({len(one["arms"]) for one in hosts.values()}) != 1:
+        raise text.BorderError("hosts: a schedule has another arm or another length than the trial")
+    schedule = {host: tuple(one["arms"]) for host, one in hosts.items()}
+    if document["design"] == design.PARALLEL and any(len({schedule[host] for host in group}) < len(group) or len(group) < 2 for group in document["groups"]):
+        raise text.BorderError("groups: two hosts of a parallel trial have the same arms, or one is alone")
+    return design.Design(
+        document["design"],
+        tuple(tuple(group) for group in document["groups"]),
+        tuple(tuple(map(int, wave)) for wave in document["waves"]),
+        schedule,
+        {host: int(one["first_period"]) for host, one in hosts.items()},
+        dict(document["left_out"]),
+    )
+
+
+def lines(content: bytes, checker: schema.Checker) -> list[Record]:
     """Return the documents of a file with one a line; a last line that was not written whole is left out.
 
     Raises:
-        BorderError: a line is not valid; the message names the file and the line.
+        BorderError: a line is not valid; the message names it.
     """
-    try:
-        with path.open("rb") as stream:
-            content = stream.read(trials.MOST_BYTES + 1)
-    except FileNotFoundError:
-        return []
-    if len(content) > trials.MOST_BYTES:
-        raise text.BorderError(f"{text.line(path.name, 160)}: larger than {trials.MOST_BYTES // 1024 // 1024} MiB")
-    whole = content[: content.rfind(b"\n") + 1]
-    found = []
-    for number, line in enumerate(whole.decode("utf-8", errors="replace").splitlines(), 1):
+    found: list[Record] = []
+    # One line after the other: a file of nothing but line ends would become a list of millions.
+    for number, line in enumerate(io.BytesIO(content), 1):
+        if not line.endswith(b"\n"):
+            break
         try:
-            document = text.parse(line)
+            document = text.parse(line.decode("utf-8"))
             checker.check(document)
+        except UnicodeDecodeError as error:
+            raise text.BorderError(f"line {number}: not UTF-8 at byte {error.start}") from error
         except text.BorderError as error:
-            raise text.BorderError(f"{text.line(path.name, 160)}, line {number}: {error}") from error
+            raise text.BorderError(f"line {number}: {error}") from error
         found.append(document)
     return found
+
+
+def part(trial: Trial, host: str, periods: t.Iterable[Record], ends: t.Sequence[Record]) -> Part:
+    """Return a host's part of a trial.
+
+    Args:
+        trial: the trial.
+        host: the host.
+        periods: the documents of its file of periods.
+        ends: those of its file of ends; the last one counts.
+
+    Raises:
+        BorderError: they are not what this host does in this trial; the message names the period and the reason.
+    """
+    found: list[Record] = []
+    for one in periods:
+        if found and one["period"] <= found[-1]["period"]:
+            raise text.BorderError(f"period {one['period'] + 1:g} comes after period {found[-1]['period'] + 1}")
+        _see_period(trial, host, one)
+        found.append({**one, "period": int(one["period"])})
+    if any(one["host"] != text.line(host, schema.MAX_NAME) for one in ends):
+        raise text.BorderError(f"its end is that of {text.line(ends[-1]['host'], 100)}")
+    return Part(tuple(found), ends[-1] if ends else None)
+
+
+def _see_period(trial: Trial, host: str, one: Record) -> None:
+    """See that a period is one of its host, and that its times can be.
+
+    Raises:
+        BorderError: it is not.
+    """
+    number, arms = one["period"], trial.design.schedule[host]
+    named = f"period {number + 1:g}"
+    place = int(number) - trial.design.first[host]
+    if not 0 <= place < len(arms):
+        raise text.BorderError(f"{named}: the design has no such period of this host")
+    if one["arm"] != arms[place]:
+        raise text.BorderError(f"{named} is in the arm {one['arm']}, and by the design in {arms[place]}")
+    try:
+        for name in _MOMENTS:
+            moment(one[name])
+    except ValueError as error:
+        raise text.BorderError(f"{named}: {text.line(error, 100)}") from error
+    for name, points in one["series"].items():
+        if any(at is None or not -_ALIGNED <= at <= trial.period_seconds + _ALIGNED for at, _value in points):
+            raise text.BorderError(f"{named}: a point of {name} is not within the period")
+
+
+def moment(written_down: str) -> datetime.datetime:
+    """Return a time of day from a file.
+
+    Raises:
+        ValueError: there is no such time.
+    """
+    return datetime.datetime.fromisoformat(written_down)
+
+
+def looks(documents: t.Sequence[Record]) -> tuple[tuple[spending.Look, ...], dict[str, str]]:
+    """Return the looks at a trial so far, and what they decided.
+
+    Raises:
+        BorderError: no trial takes these, one after the other.
+    """
+    taken = tuple(spending.Look(int(one["units"]), float(one["share"])) for one in documents)
+    rising = all(one.blocks < other.blocks and one.share <= other.share for one, other in itertools.pairwise(taken))
+    if not rising or any(one.blocks < verdicts.LEAST_BLOCKS for one in taken):
+        raise text.BorderError("its looks do not follow each other")
+    return taken, dict(documents[-1]["decided"]) if documents else {}
 
 
 def complete(periods: t.Iterable[t.Mapping[str, t.Any]]) -> list[units.Period]:
@@ -168,17 +330,3 @@ def complete(periods: t.Iterable[t.Mapping[str, t.Any]]) -> list[units.Period]:
         for one in periods
         if one["complete"]
     ]
-
-
-def read_trial(path: pathlib.Path) -> Trial:
-    """Read ``trial.json``.
-
-    Raises:
-        BorderError: it cannot be read, or is not valid.
-    """
-    try:
-        with path.open("rb") as stream:
-            content = stream.read(trials.MOST_BYTES)
-    except OSError as error:
-        raise text.BorderError(f"{text.line(path.name, 160)}: cannot be read: {error.strerror}") from error
-    return trial_of(text.parse(content.decode("utf-8", errors="replace")))

@@ -15,6 +15,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import desig
 
 # What a metric has to be for its logarithm, as in _analysis/paired.py.
 LEAST, MOST = 1e-100, 1e100
+# A host may say anything. A difference of differences of such numbers is beyond what can be computed with, and counts as the largest that is not.
+MOST_LOG = math.log(MOST)
 
 
 class Period(t.NamedTuple):
@@ -79,8 +81,13 @@ def of_metric(drawn: design.Design, arms: tuple[str, str], periods: Periods, met
     if drawn.name == design.PARALLEL:
         made: t.Iterable[Unit] = _of_groups(drawn, arms, logs)
     else:
-        made = (Unit(*place, math.fsum(one.values()) / len(one), tuple(one)) for place, one in _of_hosts(drawn, arms, logs).items())
+        made = (Unit(*place, limited(math.fsum(one.values()) / len(one)), tuple(one)) for place, one in _of_hosts(drawn, arms, logs).items())
     return sorted(made, key=lambda unit: (unit.block, unit.group))
+
+
+def limited(log_ratio: float) -> float:
+    """Return a log-ratio, or the largest one that can be computed with."""
+    return max(-MOST_LOG, min(MOST_LOG, log_ratio))
 
 
 def of_hosts(drawn: design.Design, arms: tuple[str, str], periods: Periods, metric: str, per: str | None = None) -> dict[tuple[int, int], dict[str, float]]:
@@ -146,7 +153,7 @@ def _of_groups(drawn: design.Design, arms: tuple[str, str], logs: _Logs) -> t.It
             if all(sides):
                 changes[drawn.schedule[host][-1]] = math.fsum(sides[1]) / len(sides[1]) - math.fsum(sides[0]) / len(sides[0])
         if all(arm in changes for arm in arms):
-            yield Unit(number, 0, changes[arms[1]] - changes[arms[0]], tuple(group))
+            yield Unit(number, 0, limited(changes[arms[1]] - changes[arms[0]]), tuple(group))
 
 
 def _before(drawn: design.Design, group: t.Sequence[str]) -> int:

@@ -89,7 +89,7 @@ class Files(t.Protocol):
     """Where a host's part of the trial is written."""
 
     def period(self, record: dict[str, t.Any]) -> None:
-        """Write the record of a period, and take the looks that are due."""
+        """Write the record of a period, and take the looks that are due; raises BorderError, which ends the host's part."""
 
     def stopped(self) -> str | None:
         """Return why the trial ends for all hosts, None while it goes on."""

@@ -141,6 +141,8 @@ class AnsibleHost:
         attempt = 1
         while True:
             try:
+                if attempt > 1:
+                    self._action._connection.reset()
                 with time_limits.within(seconds):
                     return call()
             except AnsibleConnectionFailure as error:
@@ -148,4 +150,3 @@ class AnsibleHost:
                     raise follower.HostLostError(f"no answer in {ATTEMPTS} attempts: {text.line(error, 300)}") from error
             attempt += 1
             time.sleep(PAUSE_SECONDS)
-            self._action._connection.reset()

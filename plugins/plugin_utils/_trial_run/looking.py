@@ -4,16 +4,39 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import os
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.selection import length
-from ansible_collections.threadwise.smt.plugins.module_utils._looks.spending import Look
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import trials
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text as border_text, trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import evidence, records, units
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import directory
+
+# A host whose period is over for longer, and not written down, is not waited for: longer than the slowest switch.
+LATE_SECONDS = 300.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Known:
+    """What the hosts of a trial wrote.
+
+    Attributes:
+        periods: host -> the records of its periods; none where its files cannot be read.
+        ends: host -> how its part ended, if it has.
+        unreadable: host -> what is wrong with its files.
+    """
+
+    periods: dict[str, t.Sequence[records.Record]]
+    ends: dict[str, records.Record]
+    unreadable: dict[str, str]
+
+    @property
+    def complete(self) -> dict[str, list[units.Period]]:
+        """Host -> its complete periods."""
+        return {host: records.complete(of_host) for host, of_host in self.periods.items()}
 
 
 class HostFiles:
@@ -24,56 +47,89 @@ class HostFiles:
         trial: its design.
         host: the host's name.
         say: shows a line on the terminal.
+        elapsed: returns the seconds since the first period of the trial began.
     """
 
-    def __init__(self, files: directory.TrialDirectory, trial: records.Trial, host: str, say: t.Callable[[str], None]) -> None:
-        self._files, self._trial, self._host, self._say = files, trial, host, say
+    def __init__(
+        self, files: directory.TrialDirectory, trial: records.Trial, host: str, say: t.Callable[[str], None], elapsed: t.Callable[[], float] = lambda: 0.0
+    ) -> None:
+        self._files, self._trial, self._host, self._say, self._elapsed = files, trial, host, say, elapsed
         self._parent = os.getppid()
 
-    def period(self, record: dict[str, t.Any]) -> None:
-        """Write the record of a period, say so where it is the last one of all hosts, and take the looks that are due."""
-        block = max(0, record["period"] - self._trial.design.first[self._host]) // len(self._trial.arms)
+    def period(self, record: records.Record) -> None:
+        """Write the record of a period, say so where it is the last one of all hosts, and take the looks that are due.
+
+        Raises:
+            RecordError: it is not valid. One that says so was written instead of it.
+            BorderError: it cannot be written, or cannot be read again.
+        """
+        path = self._files.host_file(self._host)
         with self._files.alone():
-            self._files.append(self._files.host_file(self._host), {**record, "block": block})
-            self._show_progress(record["period"])
-            self._look()
+            try:
+                line = records.period(self._trial, self._host, record)
+            except records.RecordError as error:
+                self._files.append(path, records.period(self._trial, self._host, records.without_numbers(record, str(error))))
+                raise
+            self._files.append(path, line)
+            seen = known(self._files, self._trial)
+            if self._host in seen.unreadable:
+                raise directory.TrialFileError(seen.unreadable[self._host])
+            self._show_progress(record["period"], seen)
+            self._look(seen)
 
     def stopped(self) -> str | None:
         """Return why the trial ends for all hosts, None while it goes on."""
         # Ansible's workers have a session of their own, and survive a playbook that is killed.
         return "ansible-playbook has ended" if os.getppid() != self._parent else self._files.ended()
 
-    def ended(self, record: dict[str, t.Any]) -> None:
+    def ended(self, record: records.Record) -> None:
         """Write how the host's part ended; looks do not wait for it any more."""
+        self._files.append(self._files.ended_file(self._host), records.written(record, trials.ENDED))
         with self._files.alone():
-            self._files.append(self._files.ended_file(self._host), record)
-            self._look()
+            self._look(known(self._files, self._trial))
 
-    def _show_progress(self, number: int) -> None:
+    def _over(self, seen: Known) -> set[str]:
+        """Return the hosts that nobody waits for: their part is over, their files cannot be read, or they have been silent for too long.
+
+        A worker that was killed, or a host that was never reached, writes no end.
+        """
+        found = {*seen.ends, *seen.unreadable}
+        for host, arms in self._trial.design.schedule.items():
+            first = self._trial.design.first[host]
+            due = seen.periods[host][-1]["period"] + 1 if seen.periods[host] else first
+            if due < first + len(arms) and self._elapsed() > (due + 1) * self._trial.period_seconds + LATE_SECONDS:
+                found.add(host)
+        return found
+
+    def _show_progress(self, number: int, seen: Known) -> None:
         """Say that a period is over if it is so on all hosts, by the host that ends it last."""
         schedule, first = self._trial.design.schedule, self._trial.design.first
-        periods, over = periods_of(self._files, self._trial)
+        over = self._over(seen)
         taking_part = [host for host, arms in schedule.items() if first[host] <= number < first[host] + len(arms) and host not in over]
-        if not all(periods[host] and periods[host][-1]["period"] >= number for host in taking_part):
+        if not all(seen.periods[host] and seen.periods[host][-1]["period"] >= number for host in taking_part):
             return
         last = max(first[host] + len(arms) for host, arms in schedule.items())
         left = (last - number - 1) * self._trial.period_seconds
         more = f"; {length(left)} to go, or less once it is decided" if left else ""
         self._say(f"Period {number + 1} of {last} is over on {text.counted(len(taking_part), 'host')}{more}.")
 
-    def _look(self) -> None:
+    def _look(self, seen: Known) -> None:
         """Take the look that is due, if one is; the caller has the trial's files alone."""
-        taken = looks_of(self._files)
-        periods, over = periods_of(self._files, self._trial)
-        complete = {host: records.complete(of_host) for host, of_host in periods.items()}
-        numbers = {host: [units.Period(one["period"], one["arm"], {}) for one in of_host] for host, of_host in periods.items()}
-        blocks = units.blocks_over(self._trial.design, numbers, over)
-        found = evidence.look(self._trial, complete, blocks, taken)
+        try:
+            taken = looks_of(self._files)
+        except border_text.BorderError as error:
+            # Without them no verdict would hold, so no host is switched for it any more.
+            self._files.write_end(f"its looks cannot be read: {error}")
+            return
+        numbers = {host: [units.Period(one["period"], one["arm"], {}) for one in of_host] for host, of_host in seen.periods.items()}
+        blocks = units.blocks_over(self._trial.design, numbers, self._over(seen))
+        found = evidence.look(self._trial, seen.complete, blocks, taken)
         if len(found.taken) == len(taken.taken):
             return
         last = found.taken[-1]
-        self._files.append(self._files.path / directory.LOOKS, {"at": now(), "units": last.blocks, "share": last.share, "decided": found.decided})
-        self._show(found, complete, sum(blocks.values()))
+        look = {"at": now(), "units": last.blocks, "share": last.share, "decided": found.decided}
+        self._files.append(self._files.path / directory.LOOKS, records.written(look, trials.LOOK))
+        self._show(found, seen.complete, sum(blocks.values()))
         if len(found.decided) == len(self._trial.arms) - 1:
             self._files.write_end(records.DECIDED + ", ".join(f"{arm}: {outcome}" for arm, outcome in found.decided.items()))
 
@@ -90,16 +146,27 @@ class HostFiles:
 
 
 def looks_of(files: directory.TrialDirectory) -> evidence.Looks:
-    """Return the looks at a trial so far."""
-    found = records.lines(files.path / directory.LOOKS, trials.LOOK)
-    return evidence.Looks(tuple(Look(one["units"], one["share"]) for one in found), dict(found[-1]["decided"]) if found else {})
+    """Return the looks at a trial so far.
+
+    Raises:
+        BorderError: they cannot be read, or are not valid.
+    """
+    return evidence.Looks(*files.looks())
 
 
-def periods_of(files: directory.TrialDirectory, trial: records.Trial) -> tuple[dict[str, list[dict[str, t.Any]]], dict[str, dict[str, t.Any]]]:
-    """Return what each host of a trial wrote: its periods, and how its part ended if it has."""
-    periods = {host: records.lines(files.host_file(host), trials.PERIOD) for host in trial.design.schedule}
-    ends = {host: records.lines(files.ended_file(host), trials.ENDED) for host in trial.design.schedule}
-    return periods, {host: found[-1] for host, found in ends.items() if found}
+def known(files: directory.TrialDirectory, trial: records.Trial) -> Known:
+    """Return what each host of a trial wrote. Files that cannot be read are their host's failure, and of no other host."""
+    found = Known({}, {}, {})
+    for host in trial.design.schedule:
+        part = records.Part()
+        try:
+            part = files.part(trial, host)
+        except border_text.BorderError as error:
+            found.unreadable[host] = str(error)
+        found.periods[host] = part.periods
+        if part.end is not None:
+            found.ends[host] = part.end
+    return found
 
 
 def now() -> str:

@@ -123,7 +123,7 @@ def test_not_utf8(tmp_path):
 
 
 def test_what_is_not_there_or_no_file(tmp_path):
-    assert "no such file" in refusal(tmp_path / "web01.json")
+    assert "No such file or directory" in refusal(tmp_path / "web01.json")
     (tmp_path / "dir.json").mkdir()
     assert "not a regular file" in refusal(tmp_path / "dir.json")
     os.mkfifo(tmp_path / "pipe.json")
@@ -215,3 +215,41 @@ def test_a_report_is_readable_as_the_umask_says(tmp_path):
     finally:
         os.umask(old)
     assert (tmp_path / "index.html").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_result_is_not_written_through_a_link(tmp_path):
+    """A run's directory and what is in it are the collection's own; the directory of runs may be a link of the user."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "results").symlink_to("runs")
+    (tmp_path / "runs" / "one").symlink_to(tmp_path / "elsewhere")
+    document = result_maker.result(blocks=1)
+    with pytest.raises(result_files.ResultError, match="it is a link, and links are not followed here"):
+        result_files.save(tmp_path / "results" / "one", document)
+    path, _written = result_files.save(tmp_path / "results" / "two", document)
+    assert (tmp_path / "runs" / "two" / path.name).is_file()
+    path.rename(tmp_path / "elsewhere" / path.name)
+    path.symlink_to(tmp_path / "elsewhere" / path.name)
+    with pytest.raises(result_files.ResultError, match="it is a link, and links are not followed here"):
+        result_files.save(tmp_path / "results" / "two", document)
+    # A user may gather results by links.
+    assert result_files.load(path)["host"] == document["host"]
+
+
+@pytest.mark.parametrize("write", [result_files.write_text, result_files.write_page])
+def test_a_page_replaces_a_link_and_a_pipe(tmp_path, write):
+    (tmp_path / "precious").write_text("text")
+    (tmp_path / "page.html").symlink_to("precious")
+    assert write(tmp_path / "page.html", "text") is True
+    assert not (tmp_path / "page.html").is_symlink() and (tmp_path / "precious").read_text() == "text"
+    (tmp_path / "page.html").unlink()
+    os.mkfifo(tmp_path / "page.html")
+    assert write(tmp_path / "page.html", "text") is True and (tmp_path / "page.html").read_text() == "text"
+
+
+def test_what_was_in_a_page_is_not_read_from_elsewhere(tmp_path):
+    (tmp_path / "precious").write_text("secret")
+    (tmp_path / "summary.md").symlink_to("precious")
+    assert result_files.read_text(tmp_path / "summary.md") is None
+    os.truncate(tmp_path / "precious", 2**40)
+    assert result_files.read_text(tmp_path / "precious") is None

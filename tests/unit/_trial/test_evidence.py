@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
+import json
 import math
 import random
 
@@ -244,3 +246,26 @@ def test_the_correlation_of_neighbouring_periods(rho):
         levels.append(series)
     periods = measured(one, lambda host, period, arm: {"rate": math.exp(0.1 * levels[host][period] + math.sin(period) + (arm == OFF))}, 100)
     assert assumptions.autocorrelation(one.design, periods, "rate") == pytest.approx(rho, abs=0.1)
+
+
+@pytest.mark.parametrize("name", design.DESIGNS)
+@pytest.mark.parametrize("liars", [1, 2])
+def test_a_host_with_numbers_beyond_all_sense_stops_neither_the_looks_nor_the_report(name, liars):
+    one = trial(hosts=12, name=name, metrics=(RATE, dataclasses.replace(P99, per="requests"), REQUESTS), traffic="requests")
+    honest = noisy(-0.3)
+
+    def value(host, period, arm):
+        if host >= liars:
+            return honest(host, period, arm)
+        # As far apart as can be between hosts, arms, and before and after.
+        most = units.MOST if (arm == OFF) == (host == 0) else units.LEAST
+        return {"rate": most, "p99": 1 / most, "requests": 1 / most}
+
+    periods = measured(one, value)
+    over = dict.fromkeys(range(len(one.design.groups)), 1 if name == design.PARALLEL else 12)
+    looks = evidence.look(one, periods, over, evidence.Looks())
+    assert looks.taken
+    found = evidence.compare(one, periods, looks.taken)
+    assert [comparison["metric"] for comparison in found] == ["rate", "p99", "requests"]
+    json.dumps(found, allow_nan=False)
+    assert answer.sentences(one, found, looks) and answer.rests_on(one, found, periods)

@@ -38,10 +38,8 @@ def a_trial(request):
     return records.Trial("october", "2026-11-23T12:00:00Z", arms, titles, metrics, "rate", ("errors above 1",), 0.01, 300.0, 60.0, drawn, 7)
 
 
-def test_a_trial_is_read_as_it_was_written(trial, tmp_path):
-    path = tmp_path / "trial.json"
-    path.write_text(json.dumps(trial.document()))
-    assert records.read_trial(path) == trial
+def test_a_trial_is_read_as_it_was_written(trial):
+    assert records.trial_of(json.loads(trial.written())) == trial
 
 
 def changed(document, place, value):
@@ -75,11 +73,9 @@ def test_a_design_of_somebody_else_is_refused(trial, place, value, sentence):
         records.trial_of(changed(trial.document(), place, value))
 
 
-def test_periods_are_read_without_a_line_that_was_not_written_whole(tmp_path):
-    path = tmp_path / "web1.jsonl"
+def test_periods_are_read_without_a_line_that_was_not_written_whole():
     line = json.dumps(PERIOD)
-    path.write_text(f"{line}\n{line[: len(line) // 2]}")
-    found = records.lines(path, trials.PERIOD)
+    found = records.lines(f"{line}\n{line[: len(line) // 2]}".encode(), trials.PERIOD)
     assert found == [PERIOD]
     (period,) = records.complete(found)
     assert (period.number, period.arm, period.values) == (0, "smt_on", {"p99": 0.2})
@@ -91,19 +87,26 @@ def test_periods_are_read_without_a_line_that_was_not_written_whole(tmp_path):
     [
         "{}",
         "[]",
+        "",
         "not JSON",
         json.dumps({**PERIOD, "period": -1}),
         json.dumps({**PERIOD, "metrics": {"p99": {"value": 1e200, "points": 1, "expected": 1, "reason": None}}}),
         json.dumps({**PERIOD, "series": {"p99": [[0.0, 1.0]] * 601}}),
         '{"period": NaN}',
+        '{"period": 1e400}',
+        '{"period": ' + "9" * 5000 + "}",
+        '{"a":' * 50_000 + "1" + "}" * 50_000,
+        "\xff",
+        "\0" * 4096,
+        json.dumps({**PERIOD, "reason": "x" * 30_000}),
+        json.dumps({**PERIOD, "\ud800": 1}),
     ],
 )
-def test_a_line_that_is_not_valid_is_named(tmp_path, line):
-    path = tmp_path / "web1.jsonl"
-    path.write_text(f"{json.dumps(PERIOD)}\n{line}\n")
-    with pytest.raises(text.BorderError, match=r"^web1\.jsonl, line 2: "):
-        records.lines(path, trials.PERIOD)
+def test_a_line_that_is_not_valid_is_named(line):
+    with pytest.raises(text.BorderError, match=r"^line 2: ") as caught:
+        records.lines(json.dumps(PERIOD).encode() + b"\n" + line.encode("latin-1") + b"\n", trials.PERIOD)
+    assert len(str(caught.value)) < 500
 
 
-def test_what_is_not_there_has_no_lines(tmp_path):
-    assert records.lines(tmp_path / "none", trials.PERIOD) == []
+def test_what_is_not_there_has_no_lines():
+    assert records.lines(b"", trials.PERIOD) == []

@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import signal
 import types
 
 import pytest
+import trial_maker
 from ansible.errors import AnsibleConnectionFailure
-from ansible_collections.threadwise.smt.plugins.action import smt_trial_host
+from ansible_collections.threadwise.smt.plugins.action import smt_trial_design, smt_trial_host
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import directory, follower, host_check, live_host, looking
 
 
 def test_what_cannot_be_removed_from_a_lost_host_is_not_its_result(monkeypatch):
@@ -57,3 +60,128 @@ def test_a_host_that_left_is_named_and_one_whose_trial_was_decided_is_not(monkey
     result = action._result(None, reason, True)
     assert result == {"changed": True, "reason": reason, "msg": reason or "its schedule is done"}
     assert [line[: len(start)] for line, start in zip(said, shown, strict=True)] == shown
+
+
+class Clock:
+    """A clock that stands still."""
+
+    def now(self):
+        return 0.0
+
+    def wall(self):
+        return trial_maker.BEGIN
+
+
+@pytest.fixture(name="action")
+def an_action(tmp_path, monkeypatch):
+    """The action of web1 in a trial that has just been drawn; the signal is this process's own again afterwards."""
+    files, trial = trial_maker.begun(tmp_path / "trials" / "october")
+    action = smt_trial_host.ActionModule.__new__(smt_trial_host.ActionModule)
+    action._name, action._vars = "web1", {}
+    times = {"period": 300, "settle": 60, "check": 10, "begin": 0.0, "on_breach": "continue"}
+    of_conflicts = {"affinity_conflicts": "fail", "affinity_conflicts_of": []}
+    where = {"dest": str(tmp_path / "trials"), "run": "october", "digest": trial_maker.digest(files)}
+    action._options = {**times, **of_conflicts, **where, "arms": list(trial.arms), "design": "switchback", "after_switch": []}
+    action._readings = types.SimpleNamespace(commands=[])
+    monkeypatch.setattr(signal, "signal", lambda *_given: None)
+    return action, files, trial
+
+
+def carry_out(action, first_check):
+    """Carry out the host's part, whose first check raises an error. Returns what came of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(live_host.AnsibleHost, "check", first_check)
+        try:
+            with action._end_written():
+                return action._follow(Clock())
+        except BaseException as error:
+            return error
+
+
+def raising(error):
+    def check(_self):
+        raise error
+
+    return check
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (follower.HostLostError("no answer in 3 attempts"), "no answer in 3 attempts"),
+        (AnsibleConnectionFailure("no route"), "no route"),
+        (KeyboardInterrupt(), "the controller was interrupted"),
+        (ValueError("x" * 10**6), "x" * 1997 + "..."),
+        (RecursionError(), "the controller was interrupted"),
+    ],
+)
+def test_a_host_that_is_lost_before_its_first_check_has_an_end_and_is_not_waited_for(action, error, reason):
+    action, files, trial = action
+    assert carry_out(action, raising(error)) is error
+    seen = looking.known(files, trial)
+    assert seen.ends["web1"] == {"host": "web1", "ended": seen.ends["web1"]["ended"], "reason": reason, "restored": True, "before": None, "after": None}
+    for host in list(trial.design.schedule)[1:]:
+        part = looking.HostFiles(files, trial, host, lambda _line: None)
+        for number in range(4):
+            part.period(trial_maker.record(number, trial.design.schedule[host][number]))
+    assert looking.looks_of(files).taken
+
+
+def test_a_host_without_a_design_has_an_end_too(action):
+    action, files, trial = action
+    path = files.path / "trial.json"
+    written = path.read_text()
+    path.write_text(written.replace("0.01", "0.02", 1))
+    error = carry_out(action, raising(AssertionError("it was contacted")))
+    assert isinstance(error, directory.TrialFileError) and "somebody has changed it" in str(error)
+    path.write_text(written)
+    assert looking.known(files, trial).ends["web1"]["reason"] == str(error)
+
+
+def test_a_host_that_is_left_out_has_none(action):
+    action, files, _trial = action
+    action._name = "web9"
+    assert carry_out(action, raising(AssertionError())) == {"changed": False, "msg": "it does not take part"}
+    assert not files.ended_file("web9").exists()
+
+
+@pytest.mark.parametrize("restored", [True, False])
+def test_a_record_that_cannot_be_written_is_the_hosts_failure_and_its_state_is_named(action, monkeypatch, restored):
+    action, files, trial = action
+    warned = []
+    monkeypatch.setattr(smt_trial_host.display, "warning", warned.append)
+
+    def follow(part, *_schedule):
+        part.online_after = (0, 1) if restored else None
+        files.host_file("web1").symlink_to("/dev/full")
+        files.ended_file("web1").mkdir()
+        action._in_trial.period(trial_maker.record(0, trial.design.schedule["web1"][0]))
+
+    monkeypatch.setattr(follower.Follower, "follow", follow)
+    result = carry_out(action, lambda _self: host_check.Checked((0, 1), True, ()))
+    assert result["failed"] and result["changed"]
+    state = "it left the trial, and is in its own state: " if restored else "it may not be in its own state: "
+    assert result["msg"].startswith(f"web1: {state}")
+    assert not restored or result["msg"].endswith("web1.periods.jsonl: cannot be written: it is a link, and links are not followed here")
+    assert len(warned) == 1 and "web1.ended.jsonl: cannot be written" in warned[0]
+
+
+def test_a_second_signal_does_not_keep_a_host_from_being_restored():
+    before = signal.signal(signal.SIGTERM, smt_trial_host._interrupted)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except KeyboardInterrupt:
+            pytest.fail("it was interrupted again")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_names_of_hosts_that_could_not_be_read_again_are_left_out():
+    reason = smt_trial_design._why_not_this_name
+    assert reason("web1") is None and reason("wéb-1") is None
+    assert reason("x" * 5000) == "its name has 5000 characters, more than 255"
+    for name in ("web\u200e1", "web\x1b1", "web\n1", "web\ud800"):
+        assert reason(name) == "its name has characters that cannot be shown"

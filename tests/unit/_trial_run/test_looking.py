@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import multiprocessing
 import os
 import time
@@ -27,7 +29,7 @@ def a_trial():
 @pytest.fixture(name="files")
 def its_directory(trial, tmp_path):
     files = directory.TrialDirectory(tmp_path / "r")
-    files.create(trial.document())
+    files.create(trial.written())
     return files
 
 
@@ -57,7 +59,7 @@ def test_a_look_waits_for_the_last_host_of_a_block_and_a_decision_ends_the_trial
     assert looks.taken[0].blocks == 4 and looks.decided == {"smt_off": "loss"}
     assert files.ended() == "each arm is decided: smt_off: loss"
     assert said[-1].startswith(f"{looks.taken[-1].blocks} of 12 observations, SMT off: rate -50")
-    assert len(looking.periods_of(files, trial)[0]["web0"]) < 12
+    assert len(looking.known(files, trial).periods["web0"]) < 12
 
 
 def test_the_host_that_ends_a_period_last_says_how_long_it_still_takes(files, trial):
@@ -140,10 +142,96 @@ def test_the_first_reason_to_end_stays(files):
 
 def test_a_trial_never_overwrites_another(files, trial):
     with pytest.raises(directory.TrialFileError, match="holds a trial: a run never overwrites another"):
-        files.create(trial.document())
+        files.create(trial.written())
 
 
 def test_names_of_hosts_do_not_meet(files):
     names = ["web1", "web1.ended", "../web1", "web1.periods"]
     paths = [path for name in names for path in (files.host_file(name), files.ended_file(name))]
     assert len(set(paths)) == len(paths) and {path.parent for path in paths} == {files.path / "hosts"}
+
+
+INVALID = {
+    "a huge number": {"metrics": {"rate": {"value": 1e200, "points": 4, "expected": 4, "reason": None}}},
+    "a huge integer": {"metrics": {"rate": {"value": 10**200, "points": 4, "expected": 4, "reason": None}}},
+    "an integer without end": {"metrics": {"rate": {"value": 10**5000, "points": 4, "expected": 4, "reason": None}}},
+    "infinity": {"metrics": {"rate": {"value": math.inf, "points": 4, "expected": 4, "reason": None}}},
+    "no number": {"metrics": {"rate": {"value": math.nan, "points": 4, "expected": 4, "reason": None}}},
+    "a point in 1e200": {"series": {"rate": [[1e200, 1.0]]}},
+    "a point in 1e90": {"series": {"rate": [[1e90, 1.0]]}},
+    "a point before the period": {"series": {"rate": [[-3600.0, 1.0]]}},
+    "more points than any": {"series": {"rate": [[1.0, 1.0]] * 601}},
+    "nested deeply": {"metrics": functools.reduce(lambda inner, _turn: [inner], range(5000), [])},
+    "no JSON": {"metrics": {"rate": {"value": 1 + 2j, "points": 4, "expected": 4, "reason": None}}},
+    "a long name of an event": {"events": [{"at": AT, "event": "x" * 61, "detail": ""}]},
+}
+
+
+@pytest.mark.parametrize("fields", INVALID.values(), ids=INVALID)
+def test_a_record_that_could_not_be_read_is_its_hosts_failure_and_is_written_as_one(files, trial, fields):
+    with pytest.raises(records.RecordError, match=r"^this cannot be written down: ") as caught:
+        looking.HostFiles(files, trial, "web0", lambda _line: None).period({**record(trial, "web0", 0, 100.0), **fields})
+    seen = looking.known(files, trial)
+    assert seen.unreadable == {}
+    (one,) = seen.periods["web0"]
+    assert (one["complete"], one["metrics"], one["reason"]) == (False, {}, str(caught.value)) and len(one["reason"]) < 400
+    looking.HostFiles(files, trial, "web1", lambda _line: None).period(record(trial, "web1", 0, 100.0))
+
+
+@pytest.mark.parametrize("said", ["x" * 10**6, "CPUs " + ",".join(map(str, range(0, 10_000, 2))), "\x1b[31m\u202e\ud800\n" * 9999])
+def test_a_sentence_of_any_length_is_shortened_and_read_again(files, trial, said):
+    of_host = looking.HostFiles(files, trial, "web0", lambda _line: None)
+    metrics = {"rate": {"value": None, "points": 0, "expected": 4, "reason": said}}
+    events = [{"at": AT, "event": "after_switch", "detail": said}]
+    of_host.period({**record(trial, "web0", 0, 100.0), "complete": False, "reason": said, "metrics": metrics, "events": events})
+    of_host.ended({"host": "web0", "ended": AT, "reason": said, "restored": True, "before": "0-3", "after": "0-3"})
+    files.end(said)
+    seen = looking.known(files, trial)
+    (one,) = seen.periods["web0"]
+    for found in (one["reason"], one["metrics"]["rate"]["reason"], one["events"][0]["detail"], seen.ends["web0"]["reason"], files.ended()):
+        assert found.isprintable() and len(found) == records.MOST_SAID
+
+
+def test_the_trial_goes_on_without_a_host_whose_file_is_damaged(files, trial):
+    hosts = list(trial.design.schedule)
+    follow(files, trial, hosts[0], range(2))
+    with files.host_file(hosts[0]).open("a") as stream:
+        stream.write("damaged\n")
+    for host in hosts[1:]:
+        follow(files, trial, host, range(4))
+    # Two blocks of both groups.
+    assert [look.blocks for look in looking.looks_of(files).taken] == [4]
+
+
+def test_a_host_whose_file_is_damaged_leaves_the_trial(files, trial):
+    follow(files, trial, "web0", range(2))
+    files.host_file("web0").write_text("damaged\n")
+    with pytest.raises(directory.TrialFileError, match=r"^hosts/web0\.periods\.jsonl: line 1: "):
+        follow(files, trial, "web0", [2])
+
+
+def test_a_host_that_wrote_nothing_is_not_waited_for_without_end(files, trial):
+    """One that was never reached, or whose worker was killed, has no end."""
+    now = [0.0]
+    parts = {host: looking.HostFiles(files, trial, host, lambda _line: None, lambda: now[0]) for host in list(trial.design.schedule)[1:]}
+
+    def follow_until(begin, end):
+        for number in range(begin, end):
+            now[0] = (number + 1) * trial.period_seconds
+            for host, part in parts.items():
+                if part.stopped() is None:
+                    part.period(record(trial, host, number, 100.0))
+
+    follow_until(0, 6)
+    # Its first period was over after a minute, and it is waited for five more.
+    assert now[0] == 60 + looking.LATE_SECONDS
+    assert looking.looks_of(files).decided == {}
+    follow_until(6, 12)
+    assert looking.looks_of(files).decided == {"smt_off": "loss"}
+
+
+def test_a_host_that_is_late_counts_again_when_it_writes(files, trial):
+    of_host = looking.HostFiles(files, trial, "web0", lambda _line: None, lambda: 60 + looking.LATE_SECONDS + 1)
+    assert of_host._over(looking.known(files, trial)) == set(trial.design.schedule)
+    of_host.period(record(trial, "web0", 0, 100.0))
+    assert of_host._over(looking.known(files, trial)) == set(trial.design.schedule) - {"web0"}

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import random
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import trial as trial_page
@@ -20,31 +21,38 @@ def moment(seconds):
     return (BEGIN + datetime.timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def followed(path, hosts=("web1", "web2", "web3", "web4"), effect=0.2, reason="the guardrail errors was breached: above 0.01 (0.5)"):
-    """Write a trial of latency and traffic in which the last host left early for a reason; return its directory, trial, periods, ends and looks."""
+def begun(path, hosts=("web1", "web2", "web3", "web4")):
+    """Write the design of a trial of latency and traffic; return its directory and the trial."""
     members = [design.Member(name, "x", float(number)) for number, name in enumerate(hosts)]
     drawn = design.draw(design.SWITCHBACK, members, design.Wanted(ARMS, 24, 0, len(hosts), 7))
     metrics = (records.Metric("p99", "s", "lower", True, None), records.Metric("traffic", "1/s", "higher", False, None))
     titles = {"smt_on": "SMT on", "smt_off": "SMT off"}
     trial = records.Trial("october", moment(0), ARMS, titles, metrics, "traffic", ("errors above 0.01",), 0.01, PERIOD, 60, drawn, 7)
     files = directory.TrialDirectory(path)
-    files.create(trial.document())
+    files.create(trial.written())
+    return files, trial
+
+
+def followed(path, hosts=("web1", "web2", "web3", "web4"), effect=0.2, reason="the guardrail errors was breached: above 0.01 (0.5)"):
+    """Write such a trial, in which the last host left early for a reason; return its directory, trial, periods, ends and looks."""
+    files, trial = begun(path, hosts)
     source = random.Random(3)
     parts = {host: looking.HostFiles(files, trial, host, lambda _line: None) for host in hosts}
     for number in range(24):
         for host, part in parts.items():
             if (host == hosts[-1] and number >= 9) or files.ended():
                 continue
-            part.period(_record(number, drawn.schedule[host][number], effect, source, host == hosts[-1] and number == 8, reason))
+            part.period(record(number, trial.design.schedule[host][number], effect, source, host == hosts[-1] and number == 8, reason))
     for host, part in parts.items():
         at = moment(9 * PERIOD if host == hosts[-1] else 24 * PERIOD)
         why = reason if host == hosts[-1] else files.ended()
         part.ended({"host": host, "ended": at, "reason": why, "restored": True, "before": "0-3", "after": "0-3"})
-    periods, ends = looking.periods_of(files, trial)
-    return files, trial, periods, ends, looking.looks_of(files)
+    seen = looking.known(files, trial)
+    return files, trial, seen.periods, seen.ends, looking.looks_of(files)
 
 
-def _record(number, arm, effect, source, is_cut, reason):
+def record(number, arm, effect=0.0, source=random, is_cut=False, reason=None):
+    """The record of a period."""
     start = number * PERIOD
     latency = 0.1 * (1 + effect * (arm == "smt_off")) * source.uniform(0.95, 1.05)
     traffic = 200 * source.uniform(0.8, 1.2)
@@ -73,3 +81,8 @@ def page(path, **options):
     target = files.path / "index.html"
     target.write_text(trial_page.render(trial, periods, ends, looks), encoding="utf-8")
     return target
+
+
+def digest(files):
+    """The digest of a trial's design, as the task that wrote it returned it."""
+    return hashlib.sha256((files.path / "trial.json").read_bytes()).hexdigest()

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-import datetime
+import types
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
@@ -19,7 +19,13 @@ SIDES = ("worse", "better")
 Periods = t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]
 
 
-def render(trial: records.Trial, periods: Periods, ends: t.Mapping[str, t.Mapping[str, t.Any]], looks: evidence.Looks) -> str:
+def render(
+    trial: records.Trial,
+    periods: Periods,
+    ends: t.Mapping[str, t.Mapping[str, t.Any]],
+    looks: evidence.Looks,
+    unreadable: t.Mapping[str, str] = types.MappingProxyType({}),
+) -> str:
     """Render the page.
 
     Args:
@@ -27,6 +33,7 @@ def render(trial: records.Trial, periods: Periods, ends: t.Mapping[str, t.Mappin
         periods: host -> the records of its periods.
         ends: host -> how its part ended, if it has.
         looks: the looks at it.
+        unreadable: host -> what is wrong with its files.
     """
     complete = {host: records.complete(of_host) for host, of_host in periods.items()}
     found = evidence.compare(trial, complete, looks.taken)
@@ -44,8 +51,8 @@ def render(trial: records.Trial, periods: Periods, ends: t.Mapping[str, t.Mappin
         heads=_heads(trial),
         rows=[_row(trial, host, one) for host, of_host in periods.items() for one in of_host],
         first_rows=FIRST_ROWS,
-        ends=[_end(host, ends.get(host)) for host in trial.design.schedule],
-        running=[host for host in trial.design.schedule if host not in ends],
+        ends=[(host, *_end(ends.get(host), unreadable.get(host))) for host in trial.design.schedule],
+        running=[host for host in trial.design.schedule if host not in ends and host not in unreadable],
     )
 
 
@@ -93,17 +100,17 @@ def _timelines(trial: records.Trial, host: str, of_host: t.Sequence[t.Mapping[st
 def _timeline(trial: records.Trial, host: str, of_host: t.Sequence[t.Mapping[str, t.Any]], metric: records.Metric) -> charts.Picture | None:
     if not of_host:
         return None
-    start = _moment(of_host[0]["started"])
+    start = records.moment(of_host[0]["started"])
     bands = [
         {
-            "begin": round((_moment(one["started"]) - start).total_seconds() / 60, 3),
-            "end": round((_moment(one["ended"]) - start).total_seconds() / 60, 3),
+            "begin": round((records.moment(one["started"]) - start).total_seconds() / 60, 3),
+            "end": round((records.moment(one["ended"]) - start).total_seconds() / 60, 3),
             "arm": trial.titles[one["arm"]],
         }
         for one in of_host
     ]
     rows = [
-        {"at": round(((_moment(one["counted_from"]) - start).total_seconds() + seconds) / 60, 3), "value": value, "period": one["period"]}
+        {"at": round(((records.moment(one["counted_from"]) - start).total_seconds() + seconds) / 60, 3), "value": value, "period": one["period"]}
         for one in of_host
         for seconds, value in one["series"].get(metric.name, ())
         if value is not None
@@ -128,13 +135,14 @@ def _row(trial: records.Trial, host: str, one: t.Mapping[str, t.Any]) -> list[t.
     return [host, [str(one["period"] + 1), one["period"] + 1, ""], one["started"], trial.titles[one["arm"]], *cells, "; ".join(happened)]
 
 
-def _end(host: str, end: t.Mapping[str, t.Any] | None) -> tuple[str, str, bool]:
-    """Return a host, how its part ended, and whether that is an alarm."""
+def _end(end: t.Mapping[str, t.Any] | None, unreadable: str | None) -> tuple[str, bool]:
+    """Return how a host's part ended, and whether that is an alarm."""
+    if unreadable is not None:
+        return f"its files cannot be read, so it counts for nothing: {unreadable}", True
     if end is None:
-        return host, "its part has not ended, or its controller was lost before it could be written down", False
-    state = f"in its own state again, CPUs {end['after']} online" if end["restored"] else f"not known to be in its own state (CPUs {end['before']} online)"
-    return host, state if end["reason"] is None else f"{state}: {end['reason']}", not end["restored"]
-
-
-def _moment(written: str) -> datetime.datetime:
-    return datetime.datetime.strptime(written, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=datetime.UTC)
+        return "its part has not ended, or its controller was lost before it could be written down", False
+    if not end["restored"]:
+        state = f"not known to be in its own state (CPUs {end['before']} online)"
+    else:
+        state = f"in its own state again, CPUs {end['after']} online" if end["after"] is not None else "it was not switched"
+    return state if end["reason"] is None else f"{state}: {end['reason']}", not end["restored"]
