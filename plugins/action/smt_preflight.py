@@ -14,11 +14,11 @@ from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import variables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import libraries, result_files, transport
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import libraries, places, result_files, transport
 
 try:
     from ansible._internal._datatag._tags import Origin

@@ -12,8 +12,9 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import selection
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, records
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import announcement, arm_states, directory, looking, settings
 

@@ -11,9 +11,9 @@ import pathlib
 import shlex
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, results, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailedError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import places, result_files
 
 DEST = "smt_eval_results"
 # What a user says of a host, which the result keeps: its price, what its licences count, and its nominal frequency.

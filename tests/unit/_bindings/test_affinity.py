@@ -86,7 +86,7 @@ def test_tasks_by_unit_and_mask(tree):
 
 def test_name_of_a_hostile_task(tree):
     tree.task(6, "a\x1b[2Jb", "7")
-    assert conflicts(tree) == ["CPU 7: pid 6 a?[2Jb (user root, uid 0, cgroup /) is pinned to 7 alone"]
+    assert conflicts(tree) == ["CPU 7: pid 6 a\\x1b[2Jb (user root, uid 0, cgroup /) is pinned to 7 alone"]
 
 
 def test_names_of_a_hostile_cgroup(tree):
