@@ -125,7 +125,7 @@ ORIGINS = {
     "mail to a user's program": ({"uid": 1001, "cgroup": POSTFIX}, "alice"),
     "the same in a container of the user": ({"uid": 100123, "cgroup": POSTFIX}, "nobody"),
     "a set-user-ID program of the same": ({"uid": 0, "cgroup": POSTFIX, "setuid": True}, "nobody"),
-    "a pool of PHP-FPM": ({"uid": 1001, "cgroup": "/system.slice/php8.2-fpm.service", "files": {"lib/systemd/system/php8.2-fpm.service": "[Service]\n"}}, "alice"),
+    "a pool of PHP-FPM": ({"uid": 1001, "cgroup": "/system.slice/fpm.service", "files": {"lib/systemd/system/fpm.service": "[Service]\n"}}, "alice"),
     "a job of Slurm": ({"uid": 1001, "cgroup": "/system.slice/slurmstepd.scope/job_12/step_0/user/task_0"}, "alice"),
     "a job of another batch system": ({"uid": 1001, "cgroup": "/system.slice/condor.service/htcondor/slot1/docker-x.scope"}, "alice"),
     "a notebook server of a user": (
