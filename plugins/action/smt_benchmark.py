@@ -110,7 +110,7 @@ class ActionModule(FetchingAction):
         self._announce(host, described["announcement"], task_vars)
         is_kept = run in described["uncollected"]
         if is_kept:
-            display.display(f"{host}: run {run} was measured before, and no controller collected it: it is fetched, and nothing is measured again.")
+            display.display(f"{text.line(host)}: run {run} was measured before, and no controller collected it: it is fetched, and nothing is measured again.")
         obstacles = [text.line(sentence, 2000) for sentence in described["obstacles"]]
         # In check mode nothing is installed, so what is missing now may be there when the plan runs.
         if not described["workloads"] and not self._task.check_mode:
@@ -162,7 +162,7 @@ class ActionModule(FetchingAction):
             # Without the host's shape, which the report shows.
             lines = [" ".join(lines[1:])]
         for line in lines:
-            display.display(f"{host}: {line}")
+            display.display(f"{text.line(host)}: {line}")
         if host == task_vars["ansible_play_batch"][0] and not self._task.check_mode:
             end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=self._budget() / int(self._task.args.get("shared_by") or 1))
             display.display(
@@ -233,7 +233,7 @@ class ActionModule(FetchingAction):
                 self._connection.reset()
                 continue
             if seen is not None and shown.is_due(seen):
-                display.display(f"{host}: {progress.line(seen)}")
+                display.display(f"{text.line(host)}: {progress.line(seen)}")
 
     def _look(self, directory: str) -> tuple[dict[str, t.Any] | None, bool]:
         """Return the plan's progress (None before the first one), and whether its process exists."""

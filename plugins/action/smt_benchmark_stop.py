@@ -36,10 +36,10 @@ class ActionModule(FetchingAction):
         result_files.see_that_it_can_be_written(self.directory("any").parent)
         stopped = self.ask("smt_benchmark_stop", "smt_benchmark_stop", self._task.args, task_vars)
         if not stopped["runs"] and not stopped["uncollected"]:
-            display.display(f"{host}: no evaluation is running here, and none waits to be fetched.")
+            display.display(f"{text.line(host)}: no evaluation is running here, and none waits to be fetched.")
         if self._task.check_mode:
             for run in stopped["runs"]:
-                display.display(f"{host}: run {run} would be ended.")
+                display.display(f"{text.line(host)}: run {run} would be ended.")
             return {"changed": stopped["changed"], "runs": stopped["runs"], "paths": []}
         # Those that ran first: of the others only so many are fetched.
         fetched, left = self.fetch_waiting(task_vars, host, sorted(stopped["uncollected"], key=lambda run: (run not in stopped["runs"], run)))

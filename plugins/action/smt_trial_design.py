@@ -113,7 +113,7 @@ class ActionModule(ControllerAction):
             obstacle = found.get("obstacle") or (None if "online" in found else "nothing is known of it")
             if obstacle:
                 left_out[str(host)] = text.line(obstacle, 2000)
-                display.display(f"{host} is left out: {left_out[str(host)]}")
+                display.display(f"{text.line(host)} is left out: {left_out[str(host)]}")
                 continue
             group = play["hostvars"][host].get("smt_policy_group")
             members.append(design.Member(str(host), found["hardware_class"], found["load"], None if group is None else text.line(group, 200)))

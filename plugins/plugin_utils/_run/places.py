@@ -150,7 +150,7 @@ def _by_name(path: Path, own: tuple[str, ...]) -> str | None:
     plugins = {loader.subdir for _name, loader in get_all_plugin_loaders()}
     # Some file systems ignore case.
     read = (part for part in own if part.casefold() in plugins or _READ.fullmatch(part.casefold()))
-    part = next(itertools.chain(read, filter(_VARIABLES.__contains__, path.parts)), None)
+    part = next(itertools.chain(read, (part for part in path.parts if part.casefold() in _VARIABLES)), None)
     if part:
         return f"Ansible reads what is named {text.line(part, 100)}"
     if _MAIN.fullmatch("/".join(path.parts[-2:]).casefold()):

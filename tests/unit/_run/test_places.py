@@ -42,6 +42,7 @@ READ = [
     "inventory/host_vars",
     "host_vars",
     "group_vars/x",
+    "Host_Vars",
     "library",
     "filter_plugins",
     "vars_plugins/x",
