@@ -107,7 +107,7 @@ def test_the_run_of_a_lost_controller_comes_to_where_it_was_started_for(tmp_path
         "booted/boots/booted-boot-1/web01.json",
     }
     assert "smt_report_run_dir=" + str(tmp_path / "zero") in capsys.readouterr().out
-    assert not list(tmp_path.rglob(".started")), "what is collected is not expected any more"
+    assert not list(tmp_path.rglob(".started/*")), "what is collected is not expected any more"
 
 
 @pytest.mark.parametrize("name", ["old", "future", "ZERO", "zero"])
@@ -132,6 +132,13 @@ def test_one_task_fetches_so_many_runs_of_a_host(tmp_path, capsys):
     assert len(fetched) == fetching.MOST_RUNS
     said = " ".join(capsys.readouterr().err.split())
     assert "8 runs stay (r04, r05, r06, r07, r08 and 3 more) on the host: one task fetches up to 4 runs" in said and "smt_eval_stop" in said
+
+
+def test_what_was_started_here_is_fetched_first(tmp_path):
+    lose(tmp_path, "zero")
+    flooding = Benchmark(tmp_path, kept=[*(made(f"a{number:02d}") for number in range(12)), made("zero")])
+    flooding.evaluate()
+    assert flooding.asked[1] == "collect zero" and (tmp_path / "zero/web01.json").is_file()
 
 
 def test_one_task_fetches_so_many_bytes_of_a_host(tmp_path, monkeypatch):

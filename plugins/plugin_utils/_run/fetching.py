@@ -49,7 +49,7 @@ class FetchingAction(HostAction):
         Raises:
             BorderError: the run's name is not valid, or Ansible reads from this path.
         """
-        return places.run_directory(self._task.args.get("dest") or DEST, run)
+        return places.run_directory(self._dest(), run)
 
     def stated(self) -> dict[str, t.Any]:
         """Return what the task says of the host, numbers as numbers: on a command line they are texts.
@@ -92,36 +92,40 @@ class FetchingAction(HostAction):
         Returns:
             The results, and the names of the runs that stay on the host, each with the reason.
         """
+        started = self._started(host, dict.fromkeys(runs))
         fetched: list[dict[str, t.Any]] = []
         left: dict[str, str] = {}
         size = tried = 0
-        for run in dict.fromkeys(runs):
+        for run in sorted(dict.fromkeys(runs), key=lambda run: run not in started):
             if tried >= MOST_RUNS or size >= MOST_BYTES:
                 left[run] = f"one task fetches up to {MOST_RUNS} runs and {MOST_BYTES // 1024 // 1024} MiB of a host"
                 continue
             tried += 1
             try:
-                directory = self._place_of(run, host)
-                fetched.append(self.fetch(task_vars, host, run, directory))
+                fetched.append(self.fetch(task_vars, host, run, started.get(run) or self._own_place(run, host)))
                 size += os.path.getsize(fetched[-1]["path"])
             except (HostFailedError, text.BorderError) as error:
                 left[run] = text.line(error)
         return fetched, left
 
-    def _place_of(self, run: str, host: str) -> pathlib.Path:
-        """Return the directory for a run that a host says it has.
+    def _dest(self) -> str:
+        return str(self._task.args.get("dest") or DEST)
+
+    def _started(self, host: str, runs: t.Iterable[str]) -> dict[str, pathlib.Path]:
+        """Return the directories of those of these runs that this controller started on a host, by their names."""
+        above = pathlib.Path(os.path.expanduser(self._dest()))
+        # A run of several boots has a directory for each of them.
+        booted = {path.parents[1].name: path.parents[1].parent for path in above.glob(f"*/boots/*/{STARTED}/{result_files.file_stem(host)}")}
+        found = {run: places.run_directory(str(booted.get(run, self._dest())), run) for run in runs}
+        return {run: directory for run, directory in found.items() if result_files.read_text(_record_file(directory, host)) == _record(run, host)}
+
+    def _own_place(self, run: str, host: str) -> pathlib.Path:
+        """Return the directory for a run that a host says it has, and that this controller did not start on it.
 
         Raises:
-            BorderError: the run's name is not valid, or the host's own place is full.
+            BorderError: the host's own place is full.
         """
-        dest = str(self._task.args.get("dest") or DEST)
-        stem = result_files.file_stem(host)
-        # A run of several boots has a directory for each of them.
-        above = pathlib.Path(os.path.expanduser(dest))
-        for directory in (self.directory(run), *sorted(above.glob(f"*/boots/{run}"))):
-            if result_files.read_text(_record_file(directory, host)) == _record(run, host):
-                return places.run_directory(str(directory.parent), run)
-        own = places.run_directory(os.path.join(dest, COLLECTED, stem), run)
+        own = places.run_directory(os.path.join(self._dest(), COLLECTED, result_files.file_stem(host)), run)
         if not own.exists() and own.parent.is_dir() and len(os.listdir(own.parent)) >= MOST_KEPT:
             raise text.BorderError(f"{own.parent} holds {MOST_KEPT} runs that this controller has no record of: move away what you have seen")
         return own
@@ -167,11 +171,8 @@ class FetchingAction(HostAction):
             raise results.ResultError(f"{host}: it sent run {result['run']} instead of run {run}")
         path, _written = result_files.save(directory, result)
         self.ask("forget", MODULE, {"run": run, "_step": "forget"}, task_vars)
-        record = _record_file(directory, host)
-        record.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
-            # The last one of them.
-            record.parent.rmdir()
+            _record_file(directory, host).unlink()
         return dict(result, path=str(path))
 
 
