@@ -51,8 +51,9 @@ def visible(text: str, layout: str = "") -> str:
     """
     used = set(text)
     hidden = {character for character in used if _is_hidden(character)}.difference(layout)
-    if any(map(_is_mark, used - hidden)):
-        return "".join(_with_few_marks(text, hidden))
+    marks = set(filter(_is_mark, used - hidden))
+    if marks:
+        return "".join(_with_few_marks(text, hidden, marks))
     return text.translate({ord(character): _escape(character) for character in hidden}) if hidden else text
 
 
@@ -84,13 +85,13 @@ def _escape(character: str) -> str:
     return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
-def _with_few_marks(text: str, hidden: "t.Container[str]") -> "t.Iterator[str]":
+def _with_few_marks(text: str, hidden: "t.Container[str]", marks: "t.Container[str]") -> "t.Iterator[str]":
     room = 0
     for character in text:
         if character in hidden:
             room = 0
             yield _escape(character)
-        elif not _is_mark(character):
+        elif character not in marks:
             room = 0 if character.isspace() else MOST_MARKS
             yield character
         elif room:
