@@ -20,7 +20,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import int
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import progress, result_files, time_limits
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run.fetching import MODULE, STATED, FetchingAction, report_call
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run.fetching import MODULE, STATED, FetchingAction, report_call, say_left
 
 ASYNC_STATUS = "ansible.legacy.async_status"
 # The step that reads the host and starts nothing; a task that asks for it alone shows nothing either.
@@ -111,21 +111,22 @@ class ActionModule(FetchingAction):
         self._announce(host, described["announcement"], task_vars)
         is_kept = run in described["uncollected"]
         if is_kept:
-            display.display(f"{host}: run {run} was measured before, and no controller collected it: it is fetched, and nothing is measured again.")
+            display.display(f"{text.line(host)}: run {run} was measured before, and no controller collected it: it is fetched, and nothing is measured again.")
         obstacles = [text.line(sentence, 2000) for sentence in described["obstacles"]]
         # In check mode nothing is installed, so what is missing now may be there when the plan runs.
         if not described["workloads"] and not self._task.check_mode:
             obstacles.append(f"none of the workloads can be measured here: {'; '.join(one['reason'] for one in described['workloads_left_out'])}")
-        earlier = sorted(set(described["uncollected"]) - {run}) if not self._task.check_mode else []
-        fetched = [name for name in earlier if self._fetch_earlier(task_vars, host, name)]
+        fetched = [] if self._task.check_mode else self._fetch_earlier(task_vars, host, sorted(set(described["uncollected"]) - {run}))
         if obstacles and not is_kept:
             return dict(announced, changed=False, failed=True, msg=f"nothing was measured: {'; '.join(obstacles)}")
         if self._task.check_mode:
             return dict(announced, changed=False)
+        if not is_kept:
+            self.record(run, host)
         job = {} if is_kept else self._measure(task_vars, host, os.path.join(described["directory"], run), lines)
         # The job's own answer: with a full disk the plan could not write down how it ended.
         error = job["msg"] if job.get("failed") else job.get("message")
-        result = self.fetch(task_vars, host, run, error, fetched)
+        result = self.fetch(task_vars, host, run, directory, error, fetched)
         ended = {key: result[key] for key in ("outcome", "restored", "path")}
         if "exception" in job:
             ended["exception"] = job["exception"]
@@ -162,7 +163,7 @@ class ActionModule(FetchingAction):
             # Without the host's shape, which the report shows.
             lines = [" ".join(lines[1:])]
         for line in lines:
-            display.display(f"{host}: {line}")
+            display.display(f"{text.line(host)}: {line}")
         if host == task_vars["ansible_play_batch"][0] and not self._task.check_mode:
             end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=self._budget() / int(self._task.args.get("shared_by") or 1))
             display.display(
@@ -233,7 +234,7 @@ class ActionModule(FetchingAction):
                 self._connection.reset()
                 continue
             if seen is not None and shown.is_due(seen):
-                display.display(f"{host}: {progress.line(seen)}")
+                display.display(f"{text.line(host)}: {progress.line(seen)}")
 
     def _look(self, directory: str) -> tuple[dict[str, t.Any] | None, bool]:
         """Return the plan's progress (None before the first one), and whether its process exists."""
@@ -254,15 +255,13 @@ class ActionModule(FetchingAction):
         where = self.get_shell_option("async_dir", default="~/.ansible_async")
         return self.ask(kind, ASYNC_STATUS, {"jid": job_id, "mode": kind.partition("_")[2], "_async_dir": where}, task_vars)
 
-    def _fetch_earlier(self, task_vars: dict[str, t.Any], host: str, run: str) -> bool:
-        """Fetch an earlier run and return whether that succeeded; a failure is a warning."""
-        try:
-            result = self.fetch(task_vars, host, run)
-        except (HostFailedError, text.BorderError) as error:
-            display.warning(f"{host}: the earlier run {run} stays on the host: {text.line(error)}")
-            return False
-        display.display(
-            f"{host}: fetched {len(result['samples'])} samples of run {run}, which no controller had collected: {result['path']}. "
-            f"Its report: {report_call(result)}"
-        )
-        return True
+    def _fetch_earlier(self, task_vars: dict[str, t.Any], host: str, runs: list[str]) -> list[str]:
+        """Fetch earlier runs and return the names of those that were; a failure is a warning."""
+        fetched, left = self.fetch_waiting(task_vars, host, runs)
+        for result in fetched:
+            display.display(
+                f"{text.line(host)}: fetched {len(result['samples'])} samples of run {result['run']}, which no controller had collected: {result['path']}. "
+                f"Its report: {report_call(result)}"
+            )
+        say_left(host, left)
+        return [result["run"] for result in fetched]

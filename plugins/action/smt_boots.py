@@ -11,9 +11,9 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import boots
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts, places
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import boot_plan, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import boot_plan, places, result_files
 
 ARGUMENTS = {
     "run_dir": {"type": "path", "required": True},
@@ -38,7 +38,7 @@ class ActionModule(ControllerAction):
         """Do what the task is for."""
         stem = result_files.file_stem(play["inventory_hostname"])
         try:
-            run_dir = places.file(options["run_dir"])
+            run_dir = places.directory(options["run_dir"])
             plan = boot_plan.make(boot_plan.names(options["arms"]), options["boots"], options["left_out"])
             measured: list[boots.BootResult] = []
             for number, arm in enumerate(plan.order[: options["done"]], 1):

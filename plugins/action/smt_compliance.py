@@ -11,14 +11,18 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import places, result_files
 
 display = Display()
 
-FORMATS = {"json": compliance_report.document, "metrics": compliance_report.metrics, "page": compliance_report.page}
+# Option -> what makes the text of its file, and how the file's name has to end.
+FORMATS = {
+    "json": (compliance_report.document, places.DOCUMENT),
+    "metrics": (compliance_report.metrics, places.METRICS),
+    "page": (compliance_report.page, places.PAGE),
+}
 ARGUMENTS: dict[str, dict[str, t.Any]] = {"results": {"type": "str", "required": True}, **{name: {"type": "path"} for name in FORMATS}}
 
 
@@ -31,24 +35,24 @@ class ActionModule(ControllerAction):
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Do what the task is for."""
-        judged = [(host, compliance.from_registered(self._user.registered(options["results"], host))) for host in sorted(play["ansible_play_hosts_all"])]
+        judged = [
+            (text.line(host), compliance.from_registered(self._user.registered(options["results"], host))) for host in sorted(play["ansible_play_hosts_all"])
+        ]
         for line in compliance_report.table(judged):
             display.display(line)
         now = datetime.datetime.now(datetime.UTC)
-        changed = {options[name]: self._write(options[name], make(judged, now)) for name, make in FORMATS.items() if options[name]}
-        if changed and not self._task.check_mode:
-            display.display(f"The files: {', '.join(str(places.file(path)) for path in changed)}")
+        try:
+            # All of them before the first is written.
+            paths = {name: places.file(options[name], suffixes) for name, (_make, suffixes) in FORMATS.items() if options[name]}
+            changed = [result_files.write_page(path, FORMATS[name][0](judged, now), self._task.check_mode) for name, path in paths.items()]
+        except text.BorderError as error:
+            raise AnsibleActionFail(f"smt_compliance: {error}") from None
+        if paths and not self._task.check_mode:
+            display.display(f"The files: {', '.join(map(str, paths.values()))}")
         return {
-            "changed": any(changed.values()),
-            "files": list(changed),
+            "changed": any(changed),
+            "files": [options[name] for name in paths],
             "compliant": not compliance_report.exit_worthy(judged),
             "counts": compliance_report.counts(judged),
             "summary": compliance_report.sentence(judged),
         }
-
-    def _write(self, dest: str, text: str) -> bool:
-        """Write a file, but not in check mode; return whether anything but its times changes."""
-        try:
-            return result_files.write_page(places.file(dest), text, self._task.check_mode)
-        except BorderError as error:
-            raise AnsibleActionFail(f"smt_compliance: {error}") from None

@@ -15,10 +15,10 @@ from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_variables import OF_A_HOST, Variables, is_for_all, place, unknown
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import variables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import libraries, result_files, transport
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import libraries, places, result_files, transport
 
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "run": {"type": "str"},

@@ -13,11 +13,10 @@ from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons, paired
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import recommendation
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import libraries, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import libraries, places, result_files
 
 ARGUMENTS = {
     "run_dir": {"type": "path", "required": True},
@@ -50,7 +49,7 @@ class ActionModule(ControllerAction):
         if missing:
             raise AnsibleActionFail(missing)
         try:
-            run_dir = places.file(options["run_dir"])
+            run_dir = places.directory(options["run_dir"])
             if options["_evaluated"] and not options["results"] and not (run_dir.is_dir() and result_files.result_paths(run_dir)):
                 # In check mode, and where no host could be evaluated, which each host says itself.
                 return {"changed": False, "skipped": True, "skip_reason": "there is no result"}

@@ -11,10 +11,9 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, fields, survey
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import places, result_files
 
 display = Display()
 
@@ -57,7 +56,7 @@ class ActionModule(ControllerAction):
         """Write the page, but not in check mode, and show its path; return whether anything but its time changes."""
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
         try:
-            path = places.file(dest)
+            path = places.file(dest, places.PAGE)
             changed = result_files.write_page(path, survey.page(rows, now), self._task.check_mode)
         except BorderError as error:
             raise AnsibleActionFail(f"smt_survey: {error}") from None

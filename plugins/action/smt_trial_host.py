@@ -16,8 +16,9 @@ from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.smt import why_smt_is_not_switched
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, schema, text, trials
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text, trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import prometheus
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, records
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import (
     arm_states,

@@ -12,9 +12,9 @@ from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import trial as page
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import answer, evidence, trial_report
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import directory, looking
 
@@ -34,7 +34,7 @@ class ActionModule(ControllerAction):
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Do what the task is for."""
         try:
-            files = directory.TrialDirectory(places.file(options["trial_dir"]))
+            files = directory.TrialDirectory(places.directory(options["trial_dir"]))
             trial = files.trial()
             looks = looking.looks_of(files)
             seen = looking.known(files, trial)
@@ -51,6 +51,8 @@ class ActionModule(ControllerAction):
                 "others": [*answer.others(trial, found), *lost, *refused],
                 "comparisons": found,
             }
+            for name in (PAGE, RESULTS):
+                places.see_that_ours(files.path / name)
             changed = result_files.write_page(files.path / PAGE, page.render(trial, seen.periods, seen.ends, looks, seen.unreadable), dry_run)
             changed |= result_files.write_text(files.path / RESULTS, json.dumps(results, allow_nan=False, indent=1) + "\n", dry_run)
         except (text.BorderError, paired.SampleError) as error:

@@ -12,6 +12,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, rollout
 
 display = Display()
@@ -50,9 +51,9 @@ class ActionModule(ControllerAction):
             raise AnsibleActionFail(f"smt_waves: {error}") from error
         for number, hosts in enumerate(waves, 1):
             more = f" and {len(hosts) - MOST_NAMES} more" if len(hosts) > MOST_NAMES else ""
-            display.display(f"wave {number}: {', '.join(hosts[:MOST_NAMES])}{more}")
+            display.display(f"wave {number}: {', '.join(map(text.line, hosts[:MOST_NAMES]))}{more}")
         for host, reason in left_out.items():
-            display.warning(f"{host} is left out: {reason}")
+            display.warning(text.line(f"{host} is left out: {reason}", 2000))
         after = rollout.predecessors(waves, groups)
         placed = [{"host": host, "wave": number, "after": after.get(host)} for number, hosts in enumerate(waves, 1) for host in hosts]
         return {"changed": False, "members": placed, "left_out": left_out}

@@ -13,7 +13,8 @@ description:
   - The plan runs under Ansible's own async and needs no controller while it measures. The task shows how far it is and what it measured
     last, waits for its end, and fetches the result.
   - Afterwards the host is restored, also when the plan failed, was killed, or lost its controller. Samples are kept on the host until
-    the controller has them; those of an earlier run whose controller was lost are fetched first.
+    the controller has them; those of earlier runs whose controller was lost are fetched first, at most four. One that was not started from O(dest) on
+    this host goes to C(DEST/_collected/HOST/RUN/HOST.json).
   - C(SIGTERM) to the plan on the host ends it early; it puts the host back first.
 options:
   run:

@@ -16,13 +16,14 @@ options:
     type: str
     required: true
   json:
-    description: File for the verdicts as JSON. A relative path is below the current directory; the file is replaced as a whole.
+    description: File for the verdicts as JSON. The name has to end in C(.json). A relative path is below the current directory. The file
+      is replaced as a whole, but only if this collection wrote it.
     type: path
   metrics:
-    description: File for the verdicts as metrics, for the textfile collector of node_exporter. It should end in C(.prom).
+    description: File for the verdicts as metrics, for the textfile collector of node_exporter. The name has to end in C(.prom).
     type: path
   page:
-    description: File for the verdicts as one HTML page.
+    description: File for the verdicts as one HTML page. The name has to end in C(.html) or C(.htm).
     type: path
 extends_documentation_fragment:
   - threadwise.smt.attributes.controller

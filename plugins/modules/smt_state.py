@@ -71,10 +71,10 @@ options:
   affinity_conflicts_of:
     description:
       - Owners whose affinity conflicts O(affinity_conflicts=fail) refuses. Others only cause a warning; all affinities are saved and restored.
-      - V(services) is what the machine's administrators set up - units, cpusets, guests, interrupts, isolated CPUs, and tasks of root, of system users and
-        of services, whoever they run as.
-      - A user's name stands for tasks that this user pinned, such as with C(taskset) in a login or a crontab. V(all) means all owners. Any user may pin
-        own tasks, so with V(all) any user can block a change of the host.
+      - V(services) is what the machine's administrators set up - units, cpusets, guests, interrupts, isolated CPUs, and tasks of root, of system users, of
+        services that run as the C(User=) of their unit file, and of containers.
+      - A user's name stands for tasks that this user pinned, such as with C(taskset) in a login, a crontab or C(~/.forward). V(all) means all owners. Any
+        user may pin own tasks, so with V(all) any user can block a change of the host.
     type: list
     elements: str
     default: [services]

@@ -22,7 +22,9 @@ options:
     elements: str
     default: []
   dest:
-    description: The page, on the controller; a relative path is below the current directory. It is replaced as a whole.
+    description:
+      - The page, on the controller; a relative path is below the current directory. The name has to end in C(.html) or C(.htm). The file is replaced as a
+        whole, but only if this collection wrote it.
     type: path
     required: true
 extends_documentation_fragment:

@@ -93,6 +93,8 @@ def _files(run):
     for path in sorted(run.out.glob("results/*/*.json")):
         if path.stem in run.logs:
             found += [f"{path.relative_to(run.out)}: {wrong}" for wrong in _not_of_its_place(path)]
+            if path.parent.name != arena.RUN:
+                found.append(f"{path.relative_to(run.out)}: the controller started no such run")
     return found + _forgotten(run)
 
 

@@ -131,6 +131,15 @@ def _into_the_inventory(recordings):
     }
 
 
+@case("an earlier run's name is that of a run of others", 1, recorded.EVALUATION)
+def _into_a_run_of_others(recordings):
+    real = recordings.answer(recorded.EVALUATION, "smt_benchmark.describe")
+    return {
+        "smt_benchmark.describe": arena.of({**real, "uncollected": ["old"]}),
+        "smt_benchmark.collect": arena.of({"result": collected(run="old")}),
+    }
+
+
 cases(
     1,
     recorded.EVALUATION,

@@ -128,7 +128,8 @@ REFUSED = [
     ("smt_pull_playbook", "local.yml\n"),
     ("smt_pull_playbook", "--version"),
     ("smt_pull_playbook", "x.yml\nExecStart=/bin/id"),
-    ("smt_pull_metrics", "/a$b"),
+    ("smt_pull_metrics", "/a$b.prom"),
+    ("smt_pull_metrics", "/etc/cron.d/smt"),
     ("smt_pull_on_calendar", "daily\n"),
     ("smt_pull_on_calendar", "daily\nOnBootSec=1"),
 ]

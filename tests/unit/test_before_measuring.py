@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import json
+import pathlib
 
 import pytest
 import result_maker
-from ansible_collections.threadwise.smt.plugins.action import smt_benchmark
+from ansible_collections.threadwise.smt.plugins.action import smt_benchmark, smt_benchmark_stop
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import decisions
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import fetching, result_files
 
 DESCRIBED = {
     **{name: [] for name in ("announcement", "arms", "arms_left_out", "workloads_left_out", "missing_packages", "obstacles", "uncollected")},
@@ -78,12 +80,91 @@ def test_a_result_that_no_controller_collected_is_fetched_and_not_measured_again
     ended = again.evaluate()
     assert ended["path"] == str(tmp_path / "one/web01.json") and not ended["failed"]
     assert again.asked == ["describe", "collect zero", "forget zero", "collect one", "forget one"]
-    assert {path.parent.name for path in tmp_path.glob("*/web01.json")} == {"zero", "one"}
     assert "no controller collected it: it is fetched, and nothing is measured again" in capsys.readouterr().out
+
+
+class Lost(Benchmark):
+    """The action of a controller that is lost while the host measures."""
+
+    def _measure(self, task_vars, host, directory, lines):
+        raise KeyboardInterrupt
+
+
+def lose(dest, run):
+    with pytest.raises(KeyboardInterrupt):
+        Lost(dest, run=run).evaluate()
+
+
+def test_the_run_of_a_lost_controller_comes_to_where_it_was_started_for(tmp_path, capsys):
+    lose(tmp_path, "zero")
+    lose(tmp_path / "booted" / "boots", "booted-boot-1")
+    result_files.save(tmp_path / "zero", made("zero", host="db01"))
+    Benchmark(tmp_path, kept=[made("zero"), made("booted-boot-1")]).evaluate()
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.json")} == {
+        "one/web01.json",
+        "zero/web01.json",
+        "zero/db01.json",
+        "booted/boots/booted-boot-1/web01.json",
+    }
+    assert "smt_report_run_dir=" + str(tmp_path / "zero") in capsys.readouterr().out
+    assert not list(tmp_path.rglob(".started/*")), "what is collected is not expected any more"
+
+
+@pytest.mark.parametrize("name", ["old", "future", "ZERO", "zero"])
+def test_a_run_that_the_controller_did_not_start_on_this_host_joins_no_other(tmp_path, name, capsys):
+    """Neither one that other hosts took part in, nor one that somebody will start, nor one whose record is of another host."""
+    result_files.save(tmp_path / "old", made("old", host="db01"))
+    lose(tmp_path, "zero")
+    (tmp_path / "zero/.started/web01").rename(tmp_path / "zero/.started/db01")
+    Benchmark(tmp_path, kept=[made(name)]).evaluate()
+    assert not (tmp_path / name / "web01.json").exists()
+    own = tmp_path / "_collected/web01" / name / "web01.json"
+    assert json.loads(own.read_text(encoding="utf-8"))["run"] == name
+    assert f"smt_report_run_dir={own.parent}" in capsys.readouterr().out
+    assert [path.parent.name for path in decisions.result_files_below(tmp_path)] == ["old", "one"]
+
+
+def test_one_task_fetches_so_many_runs_of_a_host(tmp_path, capsys):
+    runs = [f"r{number:02d}" for number in range(12)]
+    flooding = Benchmark(tmp_path, kept=[made(run) for run in runs])
+    flooding.evaluate()
+    fetched = [asked for asked in flooding.asked if asked.startswith("collect r")]
+    assert len(fetched) == fetching.MOST_RUNS
+    said = " ".join(capsys.readouterr().err.split())
+    assert "8 runs stay (r04, r05, r06, r07, r08 and 3 more) on the host: one task fetches up to 4 runs" in said and "smt_eval_stop" in said
+
+
+def test_what_was_started_here_is_fetched_first(tmp_path):
+    lose(tmp_path, "zero")
+    flooding = Benchmark(tmp_path, kept=[*(made(f"a{number:02d}") for number in range(12)), made("zero")])
+    flooding.evaluate()
+    assert flooding.asked[1] == "collect zero" and (tmp_path / "zero/web01.json").is_file()
+
+
+def test_one_task_fetches_so_many_bytes_of_a_host(tmp_path, monkeypatch):
+    monkeypatch.setattr(fetching, "MOST_BYTES", 1000)
+    flooding = Benchmark(tmp_path, kept=[made("zero"), made("zwei")])
+    flooding.evaluate()
+    assert flooding.asked == ["describe", "collect zero", "forget zero", "measure", "collect one", "forget one"]
+
+
+def test_a_hosts_own_place_is_limited_over_all_tasks(tmp_path, monkeypatch, capsys):
+    for number in range(fetching.MOST_KEPT + 2):
+        Benchmark(tmp_path, run=f"run{number}", kept=[made(f"r{number}"), made(f"run{number}")]).evaluate()
+    assert len(list((tmp_path / "_collected/web01").iterdir())) == fetching.MOST_KEPT
+    assert "holds 10 runs that this controller has no record of: move away what you have seen" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_run_that_cannot_be_fetched_holds_no_other_up(tmp_path, capsys):
+    broken = {**made("a"), "samples": "none"}
+    following = Benchmark(tmp_path, kept=[broken, made("b")])
+    following.evaluate()
+    assert (tmp_path / "_collected/web01/b/web01.json").is_file() and "the run a stays on the host: " in capsys.readouterr().err
 
 
 def test_a_result_that_was_saved_and_not_yet_removed_from_the_host_is_fetched_again(tmp_path):
     """The controller was lost between the two."""
+    lose(tmp_path, "zero")
     result_files.save(tmp_path / "zero", made("zero", collected="2026-01-01T00:00:00Z"))
     following = Benchmark(tmp_path, kept=[made("zero")])
     following.evaluate()
@@ -103,6 +184,7 @@ def test_a_host_does_not_say_itself_what_was_fetched(tmp_path):
 
 
 def test_what_a_host_kept_of_another_start_stays_there(tmp_path, capsys):
+    lose(tmp_path, "zero")
     path, _written = result_files.save(tmp_path / "zero", made("zero"))
     before = path.read_bytes()
     following = Benchmark(tmp_path, kept=[made("zero", started="2020-01-01T00:00:00Z")])
@@ -150,3 +232,33 @@ def test_a_name_that_is_no_directory_is_refused_before_the_host_is_asked(tmp_pat
     with pytest.raises(text.BorderError, match="'a b/c' is not a valid run name: use at most 100 letters"):
         named.evaluate()
     assert named.asked == []
+
+
+class Stop(smt_benchmark_stop.ActionModule):
+    """The action that ends evaluations, with a host that answers what a test says."""
+
+    def __init__(self, dest, kept, runs=()):
+        self._task = type("Task", (), {"args": {"dest": str(dest)}, "check_mode": False})()
+        self.kept = {document["run"]: document for document in kept}
+        self.stopped = {"changed": bool(runs), "runs": list(runs), "uncollected": list(self.kept)}
+
+    def ask(self, kind, module, arguments, task_vars, **how):
+        return {"smt_benchmark_stop": self.stopped, "forget": {}, "collect": {"result": self.kept.get(arguments.get("run"))}}[kind]
+
+    def stop(self):
+        return self._stop({"inventory_hostname": "web01"})
+
+
+def test_what_is_ended_is_fetched_first_and_only_so_much_of_the_rest(tmp_path, capsys):
+    lose(tmp_path, "running")
+    kept = [made(f"r{number:02d}") for number in range(12)] + [made("running")]
+    ended = Stop(tmp_path, kept, runs=["running"]).stop()
+    assert ended["paths"][0] == str(tmp_path / "running/web01.json") and len(ended["paths"]) == fetching.MOST_RUNS and not ended.get("failed")
+    assert {path.parts[-4] for path in map(pathlib.Path, ended["paths"][1:])} == {"_collected"}
+    shown = capsys.readouterr()
+    assert "run running was ended" in shown.out and "9 runs stay (r03, r04, r05, r06, r07 and 4 more) on the host" in " ".join(shown.err.split())
+
+
+def test_what_was_ended_and_cannot_be_fetched_is_a_failure_that_holds_no_other_up(tmp_path):
+    ended = Stop(tmp_path, [{**made("running"), "samples": "none"}, made("zero")], runs=["running"]).stop()
+    assert ended["failed"] and ended["msg"].startswith("what was measured stays on the host: running: ") and len(ended["paths"]) == 1

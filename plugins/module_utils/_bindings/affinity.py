@@ -7,7 +7,7 @@ Kernel behaviour: a task whose mask holds only CPUs that go offline is moved to 
 and not moved back. The kernel manages its own threads.
 
 Any user may pin tasks of their own (sched_setaffinity(2)) and could so prevent others from taking CPUs offline. Therefore each conflict names its
-origin: the system - units, cpusets, interrupts, tasks of root, of system users and of services - or an ordinary user who logged in.
+origin: the system - units, cpusets, interrupts, tasks of root, of system users and of services - or an ordinary user (:mod:`origins`).
 
 This file is copied to a host as part of the rollback program: it imports only files that are copied with it, by relative imports.
 """
@@ -16,7 +16,7 @@ import typing as t
 
 from .._compat.typing_forms import TypedDict
 from .._host import cpulist, kernel_files, text as host_text
-from . import bindings, cpusets, tasks as host_tasks
+from . import bindings, cpusets, origins, tasks as host_tasks
 
 # Lines in a message for a person. The module's result has all of them.
 MOST_LINES = 20
@@ -290,21 +290,31 @@ def _restore_task(host: kernel_files.KernelFiles, task: SavedTask, mask_before: 
 
 
 def _cpuset_conflicts(host: kernel_files.KernelFiles, sets: "list[cpusets.Cpuset]", going: "frozenset[int]") -> "list[Finding]":
-    """Return the cpusets that lose CPUs. One that an ordinary user owns is in a part of the tree that was delegated to that user."""
+    """Return the cpusets that lose CPUs, and one for all that an ordinary user owns in a part of the tree that was delegated to that user."""
     found = []
-    first_user = host_tasks.first_user(host)
+    whose = origins.Origins(host)
+    of_users: dict[int, list[cpusets.Cpuset]] = {}
     for entry in sets:
-        lost, kept = entry.cpus & going, entry.cpus - going
-        if not lost:
-            continue
-        where = f"{_label(lost)}: /{host_text.printable(entry.path, 256)} (cgroup v{entry.version} cpuset, CPUs {cpulist.render(entry.cpus)})"
-        effect = f"would shrink to {cpulist.render(kept)}" if kept else "would lose all its CPUs"
-        if entry.partition:
-            effect = f"is a partition ({entry.partition}) and {effect if kept else 'would become invalid'}"
-        owner = host.owner(entry.path + "/cpuset.cpus")
-        user = host.user_name(owner) if owner >= first_user else None
-        found.append(Finding(True, f"{where} {effect}" if user is None else f"{where} of user {host.user_label(owner)} {effect}", user))
+        owner = whose.of_cpuset(host.owner(entry.path + "/cpuset.cpus"), entry.inside) if entry.cpus & going else None
+        if owner is not None:
+            of_users.setdefault(owner, []).append(entry)
+        elif entry.cpus & going:
+            found.append(Finding(True, f"{_cpuset_label(entry, entry.cpus & going)} {_effect(entry, going)}"))
+    for owner, entries in of_users.items():
+        first, lost = entries[0], frozenset(cpu for entry in entries for cpu in entry.cpus & going)
+        more = f", and {len(entries) - 1} more cpusets of this user lose CPUs" if len(entries) > 1 else ""
+        found.append(Finding(True, f"{_cpuset_label(first, lost)} of user {host.user_label(owner)} {_effect(first, going)}{more}", host.user_name(owner)))
     return found
+
+
+def _cpuset_label(entry: cpusets.Cpuset, lost: "frozenset[int]") -> str:
+    return f"{_label(lost)}: /{host_text.printable(entry.path, 256)} (cgroup v{entry.version} cpuset, CPUs {cpulist.render(entry.cpus)})"
+
+
+def _effect(entry: cpusets.Cpuset, going: "frozenset[int]") -> str:
+    kept = entry.cpus - going
+    effect = f"would shrink to {cpulist.render(kept)}" if kept else "would lose all its CPUs"
+    return f"is a partition ({entry.partition}) and {effect if kept else 'would become invalid'}" if entry.partition else effect
 
 
 def _restore_cpuset(host: kernel_files.KernelFiles, path: str, wanted: "frozenset[int]", online: "frozenset[int]") -> "list[str]":

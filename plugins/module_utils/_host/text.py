@@ -1,17 +1,26 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Texts that somebody else may have written: JSON parsed within limits, names made printable; and the time as text.
+"""Texts that somebody else may have written: JSON parsed within limits, hidden characters made visible; and the time as text.
 
 This file is copied to a host as part of the rollback program: it imports nothing from the collection.
 """
 
 import json
 import math
+import re
 import time
 import typing as t
+import unicodedata
 
 MOST_DIGITS = 100
 """The longest integer accepted: int() of many digits is slow."""
+
+MOST_MARKS = 4
+"""Marks above and below one character: Hebrew and Vietnamese put up to three there, and any number covers the lines around it."""
+
+# Of Default_Ignorable_Code_Point (Unicode, DerivedCoreProperties.txt) those that str.isprintable takes for printable, because they are letters or marks; and
+# the blank of Braille, which has no glyph either.
+_BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 
 UTC_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 """A time as the files of this collection have it, for time.strftime and time.strptime."""
@@ -30,14 +39,66 @@ def parse_json(text: str) -> t.Any:
         raise ValueError("nested too deeply") from None
 
 
+def visible(text: str, layout: str = "") -> str:
+    r"""Return untrusted text with each character that has no glyph, or acts on the text around it, as its escape, such as ``\x1b`` or ``\u202e``.
+
+    These are all that Unicode calls control, format, surrogate, private or unassigned, line and paragraph separators, those that are ignorable by default,
+    such as tags, fillers and variation selectors, and marks that stand on nothing or after ``MOST_MARKS`` others. Spaces of all widths stay.
+
+    Args:
+        text: any text.
+        layout: the control characters that stay, such as a newline.
+    """
+    used = set(text)
+    hidden = {character for character in used if _is_hidden(character)}.difference(layout)
+    marks = set(filter(_is_mark, used - hidden))
+    if marks:
+        return "".join(_with_few_marks(text, hidden, marks))
+    return text.translate({ord(character): _escape(character) for character in hidden}) if hidden else text
+
+
+def may_hide(character: str) -> bool:
+    """Return whether :func:`visible` escapes a character, or does after certain others."""
+    return _is_hidden(character) or _is_mark(character)
+
+
 def printable(text: str, most: int = 200) -> str:
-    """Return untrusted text without control characters, which a terminal would interpret.
+    """Return untrusted text as one line that a terminal does not interpret.
 
     Args:
         text: any text.
         most: maximum length of the result, in characters.
     """
-    return "".join(char if char.isprintable() else "?" for char in text)[:most]
+    return visible(text[:most])[:most]
+
+
+def _is_hidden(character: str) -> bool:
+    return (not character.isprintable() and unicodedata.category(character) != "Zs") or bool(_BLANK.match(character))
+
+
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character) in ("Mn", "Me")
+
+
+def _escape(character: str) -> str:
+    number = ord(character)
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+
+
+def _with_few_marks(text: str, hidden: "t.Container[str]", marks: "t.Container[str]") -> "t.Iterator[str]":
+    room = 0
+    for character in text:
+        if character in hidden:
+            room = 0
+            yield _escape(character)
+        elif character not in marks:
+            room = 0 if character.isspace() else MOST_MARKS
+            yield character
+        elif room:
+            room -= 1
+            yield character
+        else:
+            yield _escape(character)
 
 
 def utc_now() -> str:

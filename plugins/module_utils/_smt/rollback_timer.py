@@ -11,7 +11,7 @@ import shutil
 import sys
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity, bindings, cpusets, tasks
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity, bindings, cpusets, origins, tasks
 from ansible_collections.threadwise.smt.plugins.module_utils._compat import typing_forms
 from ansible_collections.threadwise.smt.plugins.module_utils._host import (
     cpulist,
@@ -41,6 +41,7 @@ MODULES = (
     host_files,
     state_file,
     kernel_files,
+    origins,
     tasks,
     cpusets,
     bindings,

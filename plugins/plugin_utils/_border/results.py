@@ -258,7 +258,7 @@ SCHEMA = schema.published(
         collected=schema.about(_MOMENT, "Time at which the controller fetched the result, UTC, by the controller's clock."),
         fetched=schema.about(
             schema.items(schema.text(100, RUN_NAME), 100),
-            "Names of earlier runs of the host that the controller fetched first, because no controller had; their results are beside this run's directory.",
+            "Names of earlier runs of the host that the controller fetched first, because no controller had; their results are in the directory of runs.",
         ),
         costs=schema.about(
             schema.or_null(

@@ -5,13 +5,12 @@
 from __future__ import annotations
 
 import json
-import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
 
-# C0 and C1 controls except tab and newline, lone surrogates (they cannot be encoded), and marks that change the text direction.
-_UNSHOWABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069]")
+# What lays out a text of several lines.
+_LAYOUT = "\t\n"
 
 # JSON escapes that can stand for unsafe characters.
 _ESCAPES = ("\\u", "\\b", "\\f", "\\r")
@@ -22,15 +21,14 @@ class BorderError(Exception):
 
 
 def showable(text: str) -> str:
-    """Replace every character that cannot be encoded, or is unsafe on a page or a terminal, by U+FFFD."""
-    return _UNSHOWABLE.sub("\ufffd", text)
+    """Return a text whose every character is seen on a page or a terminal: what hides is written as its escape (:func:`host_text.visible`)."""
+    return host_text.visible(text, _LAYOUT)
 
 
 def line(text: t.Any, most: int = 500) -> str:
-    """Format any value as one line of at most ``most`` printable characters."""
-    joined = " ".join(str(text)[: most * 2 + 100].split())
-    printable = "".join(character if character.isprintable() else "\ufffd" for character in joined)
-    return printable if len(printable) <= most else f"{printable[: most - 3]}..."
+    """Format any value as one line of at most ``most`` characters that are all seen."""
+    seen = host_text.visible(" ".join(str(text)[: most * 2 + 100].split()))
+    return seen if len(seen) <= most else f"{seen[: most - 3]}..."
 
 
 def showable_all(value: t.Any) -> t.Any:
@@ -66,4 +64,4 @@ def _may_be_unshowable(text: str) -> bool:
     """Return whether :func:`showable` could change a string of a JSON text. JSON itself forbids unescaped control characters."""
     if "\\" in text and any(escape in text for escape in _ESCAPES):
         return True
-    return "\x7f" in text if text.isascii() else _UNSHOWABLE.search(text) is not None
+    return "\x7f" in text if text.isascii() else any(map(host_text.may_hide, set(text).difference("\t\n\r")))

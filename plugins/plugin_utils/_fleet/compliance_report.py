@@ -116,8 +116,7 @@ def table(judged: t.Sequence[Judged]) -> list[str]:
 
 
 def _cells(host: str, result: ComplianceResult) -> tuple[str, ...]:
-    texts = (host, result["status"], result["wanted"] or "", result["hardware_class"] or "", how(result) or "-")
-    return tuple("".join(character if character.isprintable() else "?" for character in cell) for cell in texts)
+    return (host, result["status"], result["wanted"] or "", result["hardware_class"] or "", how(result) or "-")
 
 
 def how(result: ComplianceResult) -> str:

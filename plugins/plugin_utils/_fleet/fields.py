@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 
 MOST_WIDTH = 48
@@ -47,10 +48,10 @@ def table(columns: tuple[str, ...], rows: t.Iterable[tuple[str, ...]], last: str
 
     Args:
         columns: headings; only the last column may be wider than ``MOST_WIDTH``.
-        rows: a text for each column.
+        rows: a text for each column, from anybody.
         last: line below the table.
     """
-    cells = [columns, *rows]
+    cells = [columns, *(tuple(map(host_text.visible, row)) for row in rows)]
     widths = [min(MOST_WIDTH, max(len(row[column]) for row in cells)) for column in range(len(columns) - 1)]
     lines = ["  ".join([cell[:width].ljust(width) for cell, width in zip(row, widths)] + [row[-1]]).rstrip() for row in cells]
     return [lines[0], "-" * len(lines[0]), *lines[1:], "", last]

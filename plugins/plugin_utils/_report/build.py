@@ -35,7 +35,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages impor
     host as host_page,
     machines as machines_page,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import libraries, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import libraries, places, result_files
 
 # Up to so many hosts charts are rendered here; beyond, the browser renders them, which is fifty times as fast to build.
 MOST_HOSTS_DRAWN = 10
@@ -45,8 +45,9 @@ LEAST_HOSTS_A_PROCESS = 20
 AHEAD = 4
 # Bytes of a combined file that stay in memory before it goes to disk.
 MOST_HELD = 4 * 1024 * 1024
-# The pages of a whole run.
-INDEX, COMPARISON, MACHINES = "index.html", "compare.html", "machines.html"
+# The pages of a whole run, and what they load.
+PAGES = INDEX, COMPARISON, MACHINES = "index.html", "compare.html", "machines.html"
+SCRIPT = "charts.js"
 # Longest host name in a message.
 MOST_TEXT = 160
 
@@ -116,8 +117,11 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
 
     Raises:
         ResultError: a file cannot be written.
+        BorderError: a file with the name of one of the report's is somebody else's; none was written, but pages of hosts.
     """
     paths = list(paths)
+    for name in own_names():
+        places.see_that_ours(run_dir / name)
     # Without vl-convert there is no program for the browser, and plain charts cost little here.
     alone, later = len(paths) == 1, len(paths) > MOST_HOSTS_DRAWN and charts.MISSING_LIBRARY is None
     refused: list[Refused] = []
@@ -148,10 +152,15 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
         if len(rows) + len(others) > 1:
             keep(MACHINES, machines_page.render([*rows, *others]))
         if later:
-            keep("charts.js", charts.browser_script())
+            keep(SCRIPT, charts.browser_script())
         before = result_files.read_text(run_dir / "summary.md") or ""
         whole.close(Ending(refused, classes), keep)
         return Built(written.paths, refused, rows, classes, (before, whole.text("summary.md")), missing)
+
+
+def own_names() -> list[str]:
+    """Return the names of all files that a report can have beside those of its hosts."""
+    return sorted([*PAGES, SCRIPT, *(one.name for one in registry.formats())])
 
 
 def left_out() -> str | None:
@@ -176,6 +185,7 @@ class _Written:
     def keep(self, name: str, content: str | t.IO[bytes]) -> None:
         """Write a file unless it holds this content already."""
         path = self._run_dir / name
+        places.see_that_ours(path)
         stream = io.BytesIO(content.encode("utf-8")) if isinstance(content, str) else content
         if result_files.write_stream(path, stream, self._dry_run):
             self.paths.append(str(path))

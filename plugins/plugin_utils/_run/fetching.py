@@ -1,9 +1,14 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The base of the actions that bring samples from a host: each run is saved on the controller before the host forgets it."""
+"""The base of the actions that bring samples from a host: each run is saved on the controller before the host forgets it.
+
+The controller records where it started a run. A host names the runs that wait there, and is not trusted: only a run of which there is a record comes to the
+place that it was started for, any other to one of that host's own. What one host can have stored is limited, for each task and in its own place.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import os
@@ -11,9 +16,10 @@ import pathlib
 import shlex
 import typing as t
 
+from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, results, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import places, result_files
 
 DEST = "smt_eval_results"
 # What a user says of a host, which the result keeps: its price, what its licences count, and its nominal frequency.
@@ -22,6 +28,16 @@ COSTS = (PRICE, LICENCE)
 LICENSED = ("core", "thread", "host")
 _MOST = {PRICE: 1e9, NOMINAL: 100.0}
 MODULE = "smt_benchmark"
+# In a run's directory, a file for each host that the run was started on and whose result is not here yet.
+STARTED = ".started"
+# In the directory of runs: runs that hosts had and this controller has no record of. No run can have this name.
+COLLECTED = "_collected"
+# Most runs that waited on one host, and bytes of them after which no further one is begun, in one task; and most runs in a host's own place.
+MOST_RUNS, MOST_BYTES, MOST_KEPT = 4, 64 * 1024 * 1024, 10
+# Names of runs in one message.
+MOST_NAMED = 5
+
+display = Display()
 
 
 class FetchingAction(HostAction):
@@ -35,7 +51,7 @@ class FetchingAction(HostAction):
         Raises:
             BorderError: the run's name is not valid, or Ansible reads from this path.
         """
-        return places.run_directory(self._task.args.get("dest") or DEST, run)
+        return places.run_directory(self._dest(), run)
 
     def stated(self) -> dict[str, t.Any]:
         """Return what the task says of the host, numbers as numbers: on a command line they are texts.
@@ -59,13 +75,73 @@ class FetchingAction(HostAction):
             found[name] = number
         return found
 
-    def fetch(self, task_vars: dict[str, t.Any], host: str, run: str, error: str | None = None, fetched: t.Sequence[str] = ()) -> dict[str, t.Any]:
+    def record(self, run: str, host: str) -> None:
+        """Record on the controller that a run is started on a host, before it is.
+
+        Raises:
+            ResultError: the file cannot be written.
+        """
+        result_files.write_text(_record_file(self.directory(run), host), _record(run, host))
+
+    def fetch_waiting(self, task_vars: dict[str, t.Any], host: str, runs: t.Iterable[str]) -> tuple[list[dict[str, t.Any]], dict[str, str]]:
+        """Fetch runs that wait on a host, as many as one task may.
+
+        Args:
+            task_vars: variables of the task.
+            host: its name in the inventory.
+            runs: their names, as the host gave them.
+
+        Returns:
+            The results, and the names of the runs that stay on the host, each with the reason.
+        """
+        started = self._started(host, dict.fromkeys(runs))
+        fetched: list[dict[str, t.Any]] = []
+        left: dict[str, str] = {}
+        size = tried = 0
+        for run in sorted(dict.fromkeys(runs), key=lambda run: run not in started):
+            if tried >= MOST_RUNS or size >= MOST_BYTES:
+                left[run] = f"one task fetches up to {MOST_RUNS} runs and {MOST_BYTES // 1024 // 1024} MiB of a host"
+                continue
+            tried += 1
+            try:
+                fetched.append(self.fetch(task_vars, host, run, started.get(run) or self._own_place(run, host)))
+                size += os.path.getsize(fetched[-1]["path"])
+            except (HostFailedError, text.BorderError) as error:
+                left[run] = text.line(error)
+        return fetched, left
+
+    def _dest(self) -> str:
+        return str(self._task.args.get("dest") or DEST)
+
+    def _started(self, host: str, runs: t.Iterable[str]) -> dict[str, pathlib.Path]:
+        """Return the directories of those of these runs that this controller started on a host, by their names."""
+        above = pathlib.Path(os.path.expanduser(self._dest()))
+        # A run of several boots has a directory for each of them.
+        booted = {path.parents[1].name: path.parents[1].parent for path in above.glob(f"*/boots/*/{STARTED}/{result_files.file_stem(host)}")}
+        found = {run: places.run_directory(str(booted.get(run, self._dest())), run) for run in runs}
+        return {run: directory for run, directory in found.items() if result_files.read_text(_record_file(directory, host)) == _record(run, host)}
+
+    def _own_place(self, run: str, host: str) -> pathlib.Path:
+        """Return the directory for a run that a host says it has, and that this controller did not start on it.
+
+        Raises:
+            BorderError: the host's own place is full.
+        """
+        own = places.run_directory(os.path.join(self._dest(), COLLECTED, result_files.file_stem(host)), run)
+        if not own.exists() and own.parent.is_dir() and len(os.listdir(own.parent)) >= MOST_KEPT:
+            raise text.BorderError(f"{own.parent} holds {MOST_KEPT} runs that this controller has no record of: move away what you have seen")
+        return own
+
+    def fetch(
+        self, task_vars: dict[str, t.Any], host: str, run: str, directory: pathlib.Path, error: str | None = None, fetched: t.Sequence[str] = ()
+    ) -> dict[str, t.Any]:
         """Fetch a run, save it on the controller, and only then delete it on the host.
 
         Args:
             task_vars: variables of the task.
             host: its name in the inventory.
             run: name of the run.
+            directory: of the run on the controller.
             error: what the host could not write down itself.
             fetched: earlier runs of the host that were fetched before this one.
 
@@ -76,7 +152,6 @@ class FetchingAction(HostAction):
             HostFailedError: the host did not send or forget it.
             BorderError: the result is not valid, or cannot be saved.
         """
-        directory = self.directory(run)
         try:
             document = self.ask("collect", MODULE, {"run": run, "_step": "collect"}, task_vars)["result"]
         except HostFailedError as failure:
@@ -98,7 +173,30 @@ class FetchingAction(HostAction):
             raise results.ResultError(f"{host}: it sent run {result['run']} instead of run {run}")
         path, _written = result_files.save(directory, result)
         self.ask("forget", MODULE, {"run": run, "_step": "forget"}, task_vars)
+        with contextlib.suppress(OSError):
+            _record_file(directory, host).unlink()
         return dict(result, path=str(path))
+
+
+def say_left(host: str, left: t.Mapping[str, str]) -> None:
+    """Warn of the runs that stay on a host, with the reason and the way out."""
+    by_reason: dict[str, list[str]] = {}
+    for run, reason in left.items():
+        by_reason.setdefault(reason, []).append(run)
+    for reason, runs in by_reason.items():
+        names = ", ".join(runs[:MOST_NAMED]) + (f" and {len(runs) - MOST_NAMED} more" if len(runs) > MOST_NAMED else "")
+        which = f"the run {names} stays" if len(runs) == 1 else f"{len(runs)} runs stay ({names})"
+        display.warning(
+            f"{text.line(host)}: {which} on the host: {reason}. To fetch again: ansible-playbook threadwise.smt.smt_eval_stop, with the same options"
+        )
+
+
+def _record_file(directory: pathlib.Path, host: str) -> pathlib.Path:
+    return directory / STARTED / result_files.file_stem(host)
+
+
+def _record(run: str, host: str) -> str:
+    return json.dumps({"run": run, "host": host}) + "\n"
 
 
 def report_call(result: t.Mapping[str, t.Any]) -> str:

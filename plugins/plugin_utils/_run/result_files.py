@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.results import MAX_BYTES
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import folders
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import folders, report_names
 
 ResultError = results.ResultError
 
@@ -27,8 +27,8 @@ MOST_REPORT_BYTES = 64 * folders.MIB
 # Times in pages, JSON and OpenMetrics.
 _TIMES = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d[0-9:.]*(?: UTC|Z|\+00:00)|(?<=_timestamp_seconds).*")
 
-# Names of the report's own files in a run's directory.
-REPORT_NAMES = frozenset({"index", "results", "comparisons", "summary", "metrics", "compare"})
+# Names that a host's file and page may not have, without their suffixes; a file system that ignores case has one file of each.
+_TAKEN = frozenset(name.rpartition(".")[0].casefold() for name in report_names.NAMES if name.endswith((".json", ".html")))
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, t.Any]:
@@ -77,7 +77,7 @@ def result_paths(run_dir: str | os.PathLike[str]) -> list[Path]:
         names = sorted(os.listdir(run_dir))
     except OSError as error:
         raise ResultError(f"{run_dir}: cannot be listed: {error.strerror}: name the directory of a run") from error
-    return [run_dir / name for name in names if name.endswith(".json") and name[:-5] not in REPORT_NAMES and not name.startswith(".")]
+    return [run_dir / name for name in names if name.endswith(".json") and name not in report_names.NAMES and not name.startswith(".")]
 
 
 def file_stem(host: str) -> str:
@@ -87,7 +87,7 @@ def file_stem(host: str) -> str:
     first character. Names that are too long for a file system end in ``=`` (which the encoding never produces) and a hash.
     """
     stem = quote(host, safe="", errors="surrogatepass")
-    if not stem or stem[0] in ".-~" or stem in REPORT_NAMES:
+    if not stem or stem[0] in ".-~" or stem.casefold() in _TAKEN:
         stem = f"%{ord(stem[0]):02X}{stem[1:]}" if stem else "="
     if len(stem) > 150:
         digest = hashlib.sha256(host.encode("utf-8", errors="surrogatepass")).hexdigest()

@@ -8,7 +8,7 @@ import errno
 import json
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity, tasks
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity, origins
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files
 
 ONLINE = range(8)
@@ -22,7 +22,7 @@ class Tree(kernel_files.KernelFiles):
         super().__init__(str(root))
         self.root = root
         self.refused = {}
-        self.names_of_users = {1001: "alice", 110: "postgres", 0: "root"}
+        self.names_of_users = {1001: "alice", 1002: "bob", 110: "postgres", 0: "root", origins.NO_RECORD: "nobody"}
         self.setuid = set()
         self.owners = {}
         self.put("proc/self/mounts", "")
@@ -41,7 +41,7 @@ class Tree(kernel_files.KernelFiles):
     def owner(self, path):
         return self.owners.get(path, 0)
 
-    def task(self, pid, name, mask, unit=None, thread=None, kernel=False, start=1000, cgroup=None, uid=0, login=tasks.NO_LOGIN):
+    def task(self, pid, name, mask, unit=None, thread=None, kernel=False, start=1000, cgroup=None, uid=0, login=origins.NO_LOGIN):
         cgroup = cgroup or ("/system.slice/" + unit if unit else "/")
         fields = ["S", "1"] + ["0"] * 4 + [str(0x00200000 if kernel else 0x400000)] + ["0"] * 12 + [str(start)] + ["0"] * 20
         for folder in (f"proc/{pid}", f"proc/{pid}/task/{thread or pid}"):
@@ -86,7 +86,7 @@ def test_tasks_by_unit_and_mask(tree):
 
 def test_name_of_a_hostile_task(tree):
     tree.task(6, "a\x1b[2Jb", "7")
-    assert conflicts(tree) == ["CPU 7: pid 6 a?[2Jb (user root, uid 0, cgroup /) is pinned to 7 alone"]
+    assert conflicts(tree) == ["CPU 7: pid 6 a\\x1b[2Jb (user root, uid 0, cgroup /) is pinned to 7 alone"]
 
 
 def test_names_of_a_hostile_cgroup(tree):
@@ -98,25 +98,105 @@ def test_names_of_a_hostile_cgroup(tree):
 
 SESSION = "/user.slice/user-1001.slice/session-3.scope"
 CRON = "/system.slice/cron.service"
+POSTFIX = "/system.slice/system-postfix.slice/postfix@-.service"
+APP = "[Unit]\nUser=root\n[Service]\nUser = alice\nExecStart=/bin/app\n"
 # The name of the user who set the mask, None for the system.
 ORIGINS = {
     "a login": ({"uid": 1001, "cgroup": SESSION, "login": 1001}, "alice"),
     "a login, in a kernel without auditing": ({"uid": 1001, "cgroup": SESSION}, "alice"),
     "a unit of the user": ({"uid": 1001, "cgroup": "/user.slice/user-1001.slice/user@1001.service/app.slice/postgresql.service"}, "alice"),
+    "a unit of the user, as the package has the manager's": (
+        {
+            "uid": 1001,
+            "cgroup": "/user.slice/user-1001.slice/user@1001.service/app.slice/x.service",
+            "files": {"usr/lib/systemd/system/user@.service": "[Service]\nUser=%i\n"},
+        },
+        "alice",
+    ),
     "a login on a host without pam_systemd": ({"uid": 1001, "cgroup": "/system.slice/ssh.service", "login": 1001}, "alice"),
+    "the same without pam_loginuid": ({"uid": 1001, "cgroup": "/system.slice/ssh.service"}, "alice"),
     "a crontab": ({"uid": 1001, "cgroup": CRON, "login": 1001}, "alice"),
-    "a user without a name": ({"uid": 100123, "cgroup": SESSION, "login": 1001}, "100123"),
+    "a crontab without pam_loginuid": ({"uid": 1001, "cgroup": CRON}, "alice"),
+    "a crontab of systemd-cron": (
+        {"uid": 1001, "cgroup": "/system.slice/cron-alice-0.service", "files": {"run/systemd/generator/cron-alice-0.service": APP}},
+        "alice",
+    ),
+    "at": ({"uid": 1001, "cgroup": "/system.slice/atd.service"}, "alice"),
+    "mail to a user's program": ({"uid": 1001, "cgroup": POSTFIX}, "alice"),
+    "the same in a container of the user": ({"uid": 100123, "cgroup": POSTFIX}, "nobody"),
+    "a set-user-ID program of the same": ({"uid": 0, "cgroup": POSTFIX, "setuid": True}, "nobody"),
+    "a pool of PHP-FPM": ({"uid": 1001, "cgroup": "/system.slice/fpm.service", "files": {"lib/systemd/system/fpm.service": "[Service]\n"}}, "alice"),
+    "a job of Slurm": ({"uid": 1001, "cgroup": "/system.slice/slurmstepd.scope/job_12/step_0/user/task_0"}, "alice"),
+    "a job of another batch system": ({"uid": 1001, "cgroup": "/system.slice/condor.service/htcondor/slot1/docker-x.scope"}, "alice"),
+    "a notebook server of a user": (
+        {"uid": 1001, "cgroup": "/system.slice/jupyter-alice.service", "files": {"run/systemd/transient/jupyter-alice.service": APP}},
+        "alice",
+    ),
+    "a user in a service of another one": ({"uid": 1002, "cgroup": "/system.slice/app.service", "files": {"etc/systemd/system/app.service": APP}}, "bob"),
+    "a unit that no longer says who": (
+        {
+            "uid": 1001,
+            "cgroup": "/system.slice/app.service",
+            "files": {"usr/lib/systemd/system/app.service": APP, "etc/systemd/system/app.service.d/x.conf": "[Service]\nUser=\n"},
+        },
+        "alice",
+    ),
+    "a unit that an administrator replaced": (
+        {
+            "uid": 1001,
+            "cgroup": "/system.slice/app.service",
+            "files": {"usr/lib/systemd/system/app.service": APP, "etc/systemd/system/app.service": "[Service]\n"},
+        },
+        "alice",
+    ),
+    "a user in the range of DynamicUser": ({"uid": 61200, "cgroup": CRON, "login": 61200}, "61200"),
+    "the same in a crontab without pam_loginuid": ({"uid": 61200, "cgroup": CRON}, "nobody"),
+    "a slice without a unit": ({"uid": 1001, "cgroup": "/batch.slice"}, "alice"),
+    "a rootless container": ({"uid": 100123, "cgroup": SESSION, "login": 1001}, "alice"),
+    "a user without a name": ({"uid": 1003, "cgroup": "/user.slice/user-1003.slice/session-4.scope", "login": 1003}, "1003"),
     "a host without systemd": ({"uid": 1001, "cgroup": "/"}, "alice"),
     "a setuid program of a login": ({"uid": 0, "cgroup": SESSION, "login": 1001, "setuid": True}, "alice"),
     "the same without auditing": ({"uid": 0, "cgroup": SESSION, "setuid": True}, "alice"),
     "a service": ({"uid": 0, "cgroup": "/system.slice/db.service"}, None),
     "a service of a system user": ({"uid": 110, "cgroup": "/system.slice/db.service"}, None),
-    "a service of an ordinary user": ({"uid": 1001, "cgroup": "/system.slice/app.service"}, None),
+    "a service of an ordinary user": ({"uid": 1001, "cgroup": "/system.slice/app.service", "files": {"etc/systemd/system/app.service": APP}}, None),
+    "the same by id": (
+        {"uid": 1003, "cgroup": "/system.slice/app.service", "files": {"etc/systemd/system/app.service": "[Service]\nUser=1003"}},
+        None,
+    ),
+    "the same by a drop-in": (
+        {
+            "uid": 1001,
+            "cgroup": "/a.slice/a-b.slice/app.service/deeper",
+            "files": {
+                "lib/systemd/system/app.service": "[Service]\nUser=postgres\n",
+                "etc/systemd/system/app.service.d/b.conf": "[Service]\nUser=alice\n",
+                "etc/systemd/system/app.service.d/a.conf": "[Service]\nUser=bob\n",
+            },
+        },
+        None,
+    ),
+    "the same of a template": (
+        {
+            "uid": 1001,
+            "cgroup": "/system.slice/system-sync.slice/sync@alice.service",
+            "files": {"lib/systemd/system/sync@.service": "[Service]\nExecStart=a \\\nUser=b\nUser=%i\n"},
+        },
+        None,
+    ),
+    "a service with DynamicUser": (
+        {"uid": 61200, "cgroup": "/system.slice/app.service", "files": {"lib/systemd/system/app.service": "[Service]\nDynamicUser=yes\n"}},
+        None,
+    ),
     "a container": ({"uid": 1001, "cgroup": "/system.slice/docker-0123.scope"}, None),
+    "a container without systemd": ({"uid": 1001, "cgroup": "/docker/0123"}, None),
+    "a container that an administrator started": ({"uid": 1001, "cgroup": "/machine.slice/libpod-0123.scope/container", "login": 1002}, None),
+    "a container of a unit": ({"uid": 1001, "cgroup": "/system.slice/web.service/libpod-payload-0123"}, None),
+    "a system container": ({"uid": 1000000, "cgroup": "/lxc.payload.web/user.slice/user-1000.slice/session-1.scope"}, None),
     "a pod": ({"uid": 1001, "cgroup": "/kubepods.slice/kubepods-burstable.slice/cri-1.scope"}, None),
     "root by sudo": ({"uid": 0, "cgroup": SESSION, "login": 1001}, None),
     "a system user by sudo": ({"uid": 110, "cgroup": SESSION, "login": 1001}, None),
-    "a setuid program of a service": ({"uid": 0, "cgroup": "/system.slice/x.service", "setuid": True}, None),
+    "a setuid program of root": ({"uid": 0, "cgroup": "/user.slice/user-0.slice/session-1.scope", "login": 0, "setuid": True}, None),
     "root on a host without systemd": ({"uid": 0, "cgroup": "/"}, None),
 }
 
@@ -127,14 +207,17 @@ def test_origin_of_a_pinned_task(tree, case):
     given = dict(given)
     if given.pop("setuid", False):
         tree.setuid.add("proc/5/task/5")
+    for path, content in given.pop("files", {}).items():
+        tree.put(path, content)
     tree.task(5, "sleep", "3", **given)
     found = affinity.find(tree, ONLINE, GOING)
     assert [finding.user for finding in found] == [user], found
     assert affinity.selected(found, ["services"]) == ([] if user else found)
     assert affinity.selected(found, ["all"]) == found
-    assert affinity.selected(found, ["services", "bob", user or "x"]) == found
+    assert affinity.selected(found, ["services", "carol", user or "x"]) == found
     assert affinity.selected(found, []) == []
     assert f"user {tree.user_name(given['uid'])}" in found[0].text and "pid 5 sleep" in found[0].text
+    assert ("of whom there is no record" in found[0].text) == (user == "nobody")
 
 
 def test_ordinary_users_start_at_uid_min(tree):
@@ -166,6 +249,37 @@ def test_a_cpuset_that_was_delegated_to_a_user(tree):
     tree.owners[place + "/cpuset.cpus"] = 1001
     assert [finding.user for finding in affinity.find(tree, ONLINE, GOING)] == ["alice"]
     assert conflicts(tree) == [f"CPU 3: /{place} (cgroup v2 cpuset, CPUs 3) of user alice, uid 1001 would lose all its CPUs"]
+
+
+def test_a_user_with_many_cpusets_gets_one_line(tree):
+    tree.put("proc/self/mounts", "x /sys/fs/cgroup cgroup2 rw 0 0\n")
+    inside = "sys/fs/cgroup"
+    for part in ("user.slice", "user-1001.slice", "user@1001.service"):
+        inside = f"{inside}/{part}"
+        tree.put(f"{inside}/cpuset.cpus", "")
+    for number in range(50):
+        tree.put(f"{inside}/c{number}/cpuset.cpus", str(number % 8))
+        tree.owners[f"{inside}/c{number}/cpuset.cpus"] = 1001
+    found = affinity.find(tree, ONLINE, GOING)
+    assert [finding.user for finding in found] == ["alice"] and found[0].text.startswith("CPUs 1,3,5,7: ")
+    assert found[0].text.endswith(", and 24 more cpusets of this user lose CPUs")
+
+
+def test_a_user_with_many_ids_gets_one_line(tree):
+    for number in range(60):
+        tree.task(100 + number, "sleep", "3", cgroup=SESSION, uid=100000 + number, login=1001)
+        tree.task(200 + number, "sleep", "3", cgroup=POSTFIX, uid=100000 + number)
+    assert sorted(finding.user for finding in affinity.find(tree, ONLINE, GOING)) == ["alice", "nobody"]
+
+
+def test_the_cpuset_of_a_service_that_has_it_delegated(tree):
+    tree.put("proc/self/mounts", "x /sys/fs/cgroup cgroup2 rw 0 0\n")
+    tree.put("sys/fs/cgroup/system.slice/cpuset.cpus", "")
+    for unit in ("app.service", "cron.service"):
+        tree.put(f"sys/fs/cgroup/system.slice/{unit}/cpuset.cpus", "3")
+        tree.owners[f"sys/fs/cgroup/system.slice/{unit}/cpuset.cpus"] = 1001
+    tree.put("etc/systemd/system/app.service", APP)
+    assert {finding.user for finding in affinity.find(tree, ONLINE, GOING)} == {None, "alice"}
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -250,6 +364,9 @@ def test_interrupts_placed_by_the_kernel_or_irqbalance(tree):
     tree.task(50, "irqbalance", "0-7", uid=1001)
     assert [finding.is_conflict for finding in affinity.find(tree, ONLINE, GOING)] == [True], "any user can give a process this name"
     tree.task(50, "irqbalance", "0-7")
+    tree.setuid.add("proc/50")
+    assert [finding.is_conflict for finding in affinity.find(tree, ONLINE, GOING)] == [True], "also by a link to a set-user-ID program"
+    tree.setuid.clear()
     assert [finding.is_conflict for finding in affinity.find(tree, ONLINE, GOING)] == [False]
 
 

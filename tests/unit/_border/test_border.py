@@ -11,9 +11,8 @@ import tracemalloc
 
 import pytest
 import result_maker
-from ansible import context
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers, facts, places, results, schema, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers, facts, results, schema, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, policy
 
 ESCAPE = "\x1b[2J\x9b\u202e\nweb02 : ok=9"
@@ -267,76 +266,6 @@ def test_a_documented_fact_needs_no_schema_of_its_own():
     for wrong in ({"b": ["x" * 5000]}, {"b": [{"x": 1}]}, {"d": {"x": 1}}, {"c": {}}, {"d": "x" * 5000}):
         with pytest.raises(text.BorderError):
             check({"a": True, "b": [], "d": "", **wrong})
-
-
-# ---- places on the controller ---------------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(name="project")
-def project_fixture(tmp_path, monkeypatch):
-    """A directory in which somebody works, with an inventory in a directory of its own."""
-    (tmp_path / "inventory").mkdir()
-    (tmp_path / "inventory" / "hosts.yml").write_text("")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(context, "CLIARGS", {"inventory": ("inventory/hosts.yml",)})
-    return tmp_path
-
-
-@pytest.mark.parametrize("dest", ["smt_eval_results", "~/res", "deeper/than/that", "./x/../y", "~/.ansible/tmp/scratch"])
-def test_results_may_lie_in_places_of_their_own(project, dest):
-    made = places.run_directory(dest, "r1")
-    assert made.name == "r1" and made.is_absolute() and "~" not in str(made) and ".." not in made.parts
-
-
-@pytest.mark.parametrize("run", ["../inventory/host_vars", "/etc", "..", ".", "", "a/b", "a\nb", "a\n", "x" * 101, "-rf", ".hidden", None, 7, "\u00e4"])
-def test_a_run_that_leads_elsewhere_is_refused(project, run):
-    with pytest.raises(text.BorderError, match="is not a valid run name"):
-        places.run_directory("smt_eval_results", run)
-
-
-@pytest.mark.parametrize(
-    "dest",
-    [
-        "inventory",
-        "inventory/host_vars",
-        "host_vars",
-        "group_vars/x",
-        "library",
-        "filter_plugins",
-        "roles/x/action_plugins",
-        "/etc/ansible",
-        "~/.ansible/collections/x",
-        "x/../host_vars",
-        "link",
-    ],
-)
-def test_nothing_is_written_where_ansible_reads(project, dest):
-    (project / "link").symlink_to("inventory")
-    for place in (places.file, lambda path: places.run_directory(path, "r1")):
-        with pytest.raises(text.BorderError, match="data from hosts is not written here"):
-            place(dest)
-
-
-def test_a_working_directory_may_lie_in_a_library(project, monkeypatch):
-    here = project / "library" / "fleet"
-    here.mkdir(parents=True)
-    monkeypatch.chdir(here)
-    assert places.run_directory("smt_eval_results", "r1") == here / "smt_eval_results" / "r1"
-    with pytest.raises(text.BorderError, match="named library"):
-        places.file("library/x")
-
-
-def test_an_inventory_that_is_a_directory_is_read_whole(project, monkeypatch):
-    monkeypatch.setattr(context, "CLIARGS", {"inventory": (".",)})
-    with pytest.raises(text.BorderError, match="is an inventory"):
-        places.run_directory("smt_eval_results", "r1")
-
-
-def test_who_works_beside_the_inventory_has_results_there(project, monkeypatch):
-    monkeypatch.setattr(context, "CLIARGS", {"inventory": ("hosts",)})
-    (project / "hosts").write_text("")
-    assert places.run_directory("smt_eval_results", "r1") == project / "smt_eval_results" / "r1"
 
 
 # ---- verdicts -------------------------------------------------------------------------------------------------------------------------------------

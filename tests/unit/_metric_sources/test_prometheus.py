@@ -196,7 +196,7 @@ LIES = {
     "words": (lambda handler: send(handler, json.dumps(vector("many"))), "gives many for load"),
     "colours": (
         lambda handler: send(handler, json.dumps({"status": "error", "error": "\x1b[31mred\nline"}), 400),
-        "refuses the query (status 400): \ufffd[31mred line",
+        "refuses the query (status 400): \\x1b[31mred line",
     ),
     "truncated": (lambda handler: send(handler, '{"status": "succ'), "its answer cannot be read: not a complete JSON document"),
     "nested": (lambda handler: send(handler, "[" * 100_000), "its answer cannot be read"),

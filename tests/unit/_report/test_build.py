@@ -14,12 +14,15 @@ import re
 import signal
 import subprocess
 import sys
+from urllib.parse import quote
 
 import pytest
 import result_maker
 import studies
 import yaml
+from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text as border_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import markdown
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
@@ -243,6 +246,44 @@ def test_the_csv_has_a_row_a_sample_a_worker_and_a_comparison(tmp_path):
     assert [float(row["value"]) for row in workers] == [worker["value"] for sample in document["samples"] for worker in sample["workers"]]
     comparisons = list(csv.DictReader(io.StringIO(files["comparisons.csv"])))
     assert [row["verdict"] for row in comparisons] == [one["verdict"] for one in json.loads(files["results.json"])["hosts"][0]["comparisons"]]
+
+
+HIDING = "\u200b\u061c\u202e\U000e0041\ufe0f\u3164\u2066" + 20 * "\u0301"
+
+
+def test_no_character_of_a_host_hides_in_any_file(tmp_path):
+    workload = {**result_maker.GZIP, "unit": f"MiB{HIDING}/s", "title": f"gzip{HIDING}"}
+    hosts = [f"web{HIDING}{number}" for number in range(2)]
+    documents = [result_maker.result(host=host, blocks=4, workloads={"gzip": workload}, message=f"no{HIDING}n") for host in hosts]
+    files, refused = built(tmp_path, *documents)
+    assert not refused and len(files) == len(FILES) + 3
+    for name, content in files.items():
+        if isinstance(content, str) and name != build.SCRIPT:
+            assert "\\u202e" in content, name
+            assert host_text.visible(content, "\t\n") == content, name
+
+
+def test_hosts_that_are_called_like_the_reports_files_keep_theirs(tmp_path):
+    hosts = sorted({called for name in build.own_names() for host in (name, name.partition(".")[0]) for called in (host, host.title())})
+    files, refused = built(tmp_path, *(result_maker.result(host=host, blocks=1) for host in hosts))
+    assert not refused and len(hosts) > 30
+    assert [one["host"] for one in json.loads(files["results.json"])["hosts"]] == sorted(hosts, key=lambda host: f"{result_files.file_stem(host)}.json")
+    pages = {host: Page(files[f"{result_files.file_stem(host)}.html"]).text() for host in hosts}
+    assert all(pages[host].startswith(f" SMT on {host}: ") for host in hosts)
+    own_pages = [f"{result_files.file_stem(host)}.html".casefold() for host in hosts]
+    assert not {name.casefold() for name in build.own_names()}.intersection(own_pages), "also where a file system ignores case"
+    assert all(f'href="{quote(result_files.file_stem(host))}.html"' in files["index.html"] for host in hosts)
+
+
+@pytest.mark.parametrize("name", ["index.html", "summary.md", "results.csv", "web01.html"])
+def test_a_report_replaces_no_file_of_somebody_else(tmp_path, name):
+    documents = [result_maker.result(host=host, blocks=1) for host in ("web01", "web02")]
+    built(tmp_path, *documents)
+    built(tmp_path, *documents, confidence=0.9)
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(border_text.BorderError, match=f"{name} is there, and this collection did not write it"):
+        built(tmp_path, *documents)
+    assert (tmp_path / name).read_text() == "mine"
 
 
 def test_markdown_shows_words_as_they_are(attacked):

@@ -9,8 +9,9 @@ import os
 
 import pytest
 import result_maker
+from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import report_names, result_files
 from hypothesis import given, strategies
 
 
@@ -130,10 +131,10 @@ def test_what_is_not_there_or_no_file(tmp_path):
     assert "not a regular file" in refusal(tmp_path / "pipe.json")
 
 
-def test_characters_that_disturb_are_replaced(tmp_path):
+def test_characters_that_disturb_are_seen(tmp_path):
     text = changed(message="MARK").replace("MARK", "a\\u0000b\\u001b[31m\\ud800c\\u202ed")
     loaded = result_files.load(write(tmp_path, text))
-    assert loaded["message"] == "a\ufffdb\ufffd[31m\ufffdc\ufffdd"
+    assert loaded["message"] == "a\\x00b\\x1b[31m\\ud800c\\u202ed"
     json.dumps(loaded, ensure_ascii=False).encode("utf-8")
 
 
@@ -170,13 +171,14 @@ def test_two_hosts_never_share_a_file(hosts):
     stems = [result_files.file_stem(host) for host in hosts]
     assert stems[0] != stems[1]
     for stem in stems:
-        assert "/" not in stem and "\0" not in stem and stem not in result_files.REPORT_NAMES and stem[0] not in ".-"
+        assert "/" not in stem and "\0" not in stem and not {f"{stem}.json", f"{stem}.html"} & report_names.NAMES and stem[0] not in ".-"
 
 
-@pytest.mark.parametrize("written", ["\\b", "\\f", "\\r", "\\u0007", "\\ud800", "\\u202e", "\u202e", "\x7f", "\u009b"])
-def test_what_cannot_be_shown_is_replaced_however_it_was_written(tmp_path, written):
+@pytest.mark.parametrize("written", ["\\b", "\\f", "\\r", "\\u0007", "\\ud800", "\\u202e", "\u202e", "\x7f", "\u009b", "\u200b", "\u3164", "\U000e0041"])
+def test_what_hides_is_seen_however_it_was_written(tmp_path, written):
     text = changed(message="MARK").replace("MARK", f"a{written}b")
-    assert result_files.load(write(tmp_path, text))["message"] == "a\ufffdb"
+    meant = json.loads('"' + written + '"', strict=False)
+    assert result_files.load(write(tmp_path, text))["message"] == f"a{host_text.visible(meant)}b"
     kept = changed(message="MARK").replace("MARK", "\\\\b \\u00b5s")
     assert result_files.load(write(tmp_path, kept))["message"] == "\\b \u00b5s"
 

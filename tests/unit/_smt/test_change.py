@@ -240,9 +240,18 @@ def test_a_task_pinned_by_a_user_prevents_a_change_only_on_request(host):
 
 def test_a_pinned_service_prevents_a_change(host):
     put_task(host, 1001, "/system.slice/db.service", 4294967295)
+    host.put("etc/systemd/system/db.service", "[Service]\nUser=1001\n")
     with pytest.raises(smt_change.ChangeRefusedError, match=r"1 affinity conflict.*\n.*unit db.service") as refused:
         host.ask("disabled")
     assert len(refused.value.findings) == 1 and host.writes == []
+
+
+def test_what_a_user_runs_within_a_service_prevents_no_change(host):
+    """By a crontab or ~/.forward, with nothing that set its login uid."""
+    put_task(host, 1001, "/system.slice/cron.service", 4294967295)
+    done = host.ask("disabled")
+    assert done["after"]["online"] == "0,2,4,6" and "unit cron.service" in done["warnings"][0]
+    assert [task["pid"] for task in host.saved()["masks"]["tasks"]] == [5]
 
 
 def test_an_error_of_the_files_is_the_one_class_that_modules_catch(host, monkeypatch):

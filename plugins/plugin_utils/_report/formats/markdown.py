@@ -14,8 +14,8 @@ def plain(text: str) -> str:
     """Escape text for Markdown: no markup, no HTML, no mention of users."""
     text = re.sub(r"\s+", " ", text)
     text = re.sub(r"([\\`*_{}\[\]<>()#+!|~&-])", r"\\\1", text)
-    # GitHub turns @name into a notification and www. and http: into links even without markup; a zero-width space in between prevents both.
-    return re.sub(r"(@|www|http|ftp)(?=\S)", "\\1\u200b", text, flags=re.IGNORECASE)
+    # GitHub turns @name into a notification and www. and http: into links even without markup; not so what is code.
+    return re.sub(r"(@|www(?=\.)|https?(?=:)|ftp(?=:))(?=\S)", r"`\1`", text, flags=re.IGNORECASE)
 
 
 def code(text: str) -> str:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import jinja2
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, plain_charts, text as report_text
 from jinja2.utils import htmlsafe_json_dumps
@@ -22,8 +23,10 @@ TEMPLATES = Path(__file__).with_name("templates")
 
 
 def _stable(value: t.Any) -> t.Any:
-    """Round a number to the digits that do not depend on the Python that computed it: from 3.12 on, sums are more exact."""
-    return float(f"{value:.12g}") if isinstance(value, float) else value
+    """Round a number to the digits that do not depend on the Python that computed it (from 3.12 on, sums are more exact); let no character of a text hide."""
+    if isinstance(value, float):
+        return float(f"{value:.12g}")
+    return text.showable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 @functools.cache

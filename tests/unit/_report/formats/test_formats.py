@@ -14,7 +14,7 @@ import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import base, openmetrics, parquet, registry, workers_parquet
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import report_names, result_files
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as openmetrics_parser
 
@@ -94,10 +94,13 @@ def test_each_file_with_a_format_is_found():
 
 
 def test_no_host_can_take_the_file_of_a_format():
-    """A host's own files end in .html and .json."""
-    for one in registry.formats():
-        stem, _dot, suffix = one.name.rpartition(".")
-        assert suffix not in ("html", "json") or stem in result_files.REPORT_NAMES, f"add {stem} to REPORT_NAMES: a host may be called so"
+    """Neither its result nor its page, also where a file system ignores case. `make registries` writes the names."""
+    assert {one.name for one in registry.formats()} < set(build.own_names()) == report_names.NAMES
+    for name in build.own_names():
+        for host in (name, name.partition(".")[0]):
+            for called in (host, host.upper(), host.title()):
+                stem = result_files.file_stem(called)
+                assert not {f"{stem}.json".casefold(), f"{stem}.html".casefold()} & report_names.NAMES
 
 
 def test_without_duckdb_all_else_is_made(tmp_path, monkeypatch):

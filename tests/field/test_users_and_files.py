@@ -1,0 +1,82 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Public reports about whose a task is, which characters hide, and which files a tool writes over: each one found a fault here."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from ansible import context
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
+from ansible_collections.threadwise.smt.plugins.module_utils._host import kernel_files, text as host_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import places, result_files
+
+NO_LOGIN = 0xFFFFFFFF
+
+
+def pinned(root, uid, cgroup, login=NO_LOGIN, files=()):
+    """The conflict of one pinned task on a host of files, when its CPU goes offline."""
+    fields = " ".join(["S", "1", *"0000", "4194304", *12 * "0", "1000", *20 * "0"])
+    written = {
+        "proc/self/mounts": "",
+        "proc/5/stat": f"5 (sleep) {fields}",
+        "proc/5/task/5/stat": f"5 (sleep) {fields}",
+        "proc/5/task/5/status": f"Name:\tsleep\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nCpus_allowed_list:\t3\n",
+        "proc/5/task/5/loginuid": str(login),
+        "proc/5/task/5/cgroup": f"0::{cgroup}\n",
+        **dict(files),
+    }
+    for path, content in written.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(content)
+    return affinity.find(kernel_files.KernelFiles(str(root)), range(4), [1, 3])
+
+
+@pytest.mark.parametrize("unit", ["cron.service", "crond.service", "atd.service"])
+def test_clearlinux_distribution_595_jobs_of_users_without_pam_loginuid(tmp_path, unit):
+    """Also docker-mailserver 1528, where pam_loginuid may not write: the job has no login uid, and is in the unit of the daemon."""
+    assert affinity.selected(pinned(tmp_path, 1001, f"/system.slice/{unit}"), ["services"]) == []
+
+
+def test_jupyterhub_systemdspawner_32_a_server_of_a_user_is_a_transient_unit_of_the_system(tmp_path):
+    unit = {"run/systemd/transient/jupyter-alice-singleuser.service": "[Service]\nUser=1001\n"}
+    assert affinity.selected(pinned(tmp_path, 1001, "/system.slice/jupyter-alice-singleuser.service", files=unit), ["services"]) == []
+
+
+def test_flux_framework_flux_core_7559_a_job_of_a_batch_system_is_a_users(tmp_path):
+    assert affinity.selected(pinned(tmp_path, 1001, "/system.slice/flux.service/job-1"), ["services"]) == []
+
+
+@pytest.mark.parametrize("character", ["\u061c", "\u202a", "\u202b"])
+def test_nvidia_skillspector_39_directions_that_a_list_of_them_leaves_out(character):
+    assert character not in text.showable(f"a{character}b") and character not in text.line(f"a{character}b")
+
+
+@pytest.mark.parametrize("character", ["\u180f", "\u3164", "\uffa0", "\u115f", "\u17b4"])
+def test_guillaumemeyer_watermarks_remover_93_blanks_that_are_letters_and_marks(character):
+    """Also harfbuzz 6229: U+180F came with Unicode 14, so that older lists lack it."""
+    assert text.showable(f"a{character}b").isascii()
+
+
+@pytest.mark.parametrize("character", ["\u2065", "\ufff0", "\U000e0000", "\U000e0fff"])
+def test_guillaumemeyer_watermarks_remover_94_characters_that_nobody_has_assigned_yet(character):
+    assert text.showable(f"a{character}b").isascii() and host_text.may_hide(character)
+
+
+@pytest.mark.parametrize("host", ["Index", "INDEX", "Machines"])
+def test_typestrong_typedoc_2012_pages_that_differ_in_case_only(host):
+    """Also cedille 80: on some file systems the second is the first one's file."""
+    assert f"{result_files.file_stem(host)}.html".casefold() not in build.own_names()
+
+
+@pytest.mark.parametrize(("name", "suffixes"), [("config.json", places.DOCUMENT), ("index.html", places.PAGE)])
+def test_max_sixty_worktrunk_4153_an_output_that_is_somebodys_configuration(tmp_path, monkeypatch, name, suffixes):
+    monkeypatch.setattr(context, "CLIARGS", {})
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text('{"aliases": {}}')
+    with pytest.raises(text.BorderError, match="this collection did not write it"):
+        places.file(name, suffixes)
+    assert os.listdir(tmp_path) == [name]
