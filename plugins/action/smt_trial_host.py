@@ -17,7 +17,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._arms.smt import wh
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import places, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.action import HostAction, HostFailedError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import prometheus
+from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import prometheus, server
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, records
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import (
     arm_states,
@@ -36,13 +36,6 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "arms": {"type": "list", "elements": "raw", "required": True},
     "design": {"type": "str", "choices": list(design.DESIGNS), "default": design.SWITCHBACK},
     "reboot_timeout": {"type": "int", "default": 600},
-    "metrics_url": {"type": "str", "default": ""},
-    "metrics_token": {"type": "str", "default": "", "no_log": True},
-    "metrics_user": {"type": "str", "default": ""},
-    "metrics_password": {"type": "str", "default": "", "no_log": True},
-    "metrics_ca": {"type": "str", "default": ""},
-    "metrics_certificate": {"type": "str", "default": ""},
-    "metrics_key": {"type": "str", "default": "", "no_log": False},
     "metrics": {"type": "list", "elements": "dict", "required": True},
     "traffic": {"type": "str", "default": ""},
     "guardrails": {"type": "list", "elements": "dict", "default": []},
@@ -90,15 +83,15 @@ class ActionModule(HostAction):
         self._name = str(self._vars["inventory_hostname"])
         try:
             self._metrics, self._limits = settings.metrics(options["metrics"]), settings.guardrails(options["guardrails"])
-            server = self._server()
+            source = self._server()
             clock = Clock()
-            self._readings = readings.HostReadings(self._metrics, self._limits, server, clock.wall, min(STEP_SECONDS, options["check"]))
+            self._readings = readings.HostReadings(self._metrics, self._limits, source, clock.wall, min(STEP_SECONDS, options["check"]))
             return self._follow(clock) if options["_step"] == "follow" else self._describe()
         except HostFailedError as failure:
             return failure.answer
         except follower.HostLostError as error:
             return {"failed": True, "changed": False, "msg": f"{self._name}: {error}"}
-        except (settings.TrialSettingsError, prometheus.SourceError, arm_states.ArmStateError, directory.TrialFileError, text.BorderError) as error:
+        except (settings.TrialSettingsError, server.SourceError, arm_states.ArmStateError, directory.TrialFileError, text.BorderError) as error:
             return {"failed": True, "changed": False, "msg": str(error)}
 
     def cleanup(self, force: bool = False) -> None:
@@ -120,8 +113,11 @@ class ActionModule(HostAction):
             )
         if given["settle"] >= given["period"]:
             raise settings.TrialSettingsError(f"smt_trial_settle is {given['settle']}, all of a period of {given['period']} s")
-        names = ("token", "user", "password", "ca", "certificate", "key")
-        return prometheus.Prometheus(prometheus.Access(given["metrics_url"], **{name: given[f"metrics_{name}"] for name in names}))
+        return prometheus.Prometheus(server.access(self._access_variable))
+
+    def _access_variable(self, name: str) -> t.Any:
+        """Return a variable that says how the server is reached. None of them is an argument of the task, which Ansible shows when it cannot be templated."""
+        return self._templar.template(self._vars.get(server.VARIABLE + name))
 
     def _describe(self) -> dict[str, t.Any]:
         """Return what the host is, what its metrics say now, and why it cannot take part."""
