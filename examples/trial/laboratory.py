@@ -91,7 +91,8 @@ def prometheus(seen: str, nodes: Mapping[str, str], work: pathlib.Path) -> Itera
     shutil.copy(HERE / "prometheus.yml", work)
     (work / "load.json").write_text(json.dumps([{"targets": [seen]}]))
     (work / "node.json").write_text(json.dumps([{"targets": [at], "labels": {"host": name}} for name, at in nodes.items()]))
-    program = subprocess.run([str(ROOT / "tools" / "prometheus.sh")], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    unpacked = [str(ROOT / "tools" / "unpacked.sh"), "prometheus", "usr/bin/prometheus"]
+    program = subprocess.run(unpacked, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"

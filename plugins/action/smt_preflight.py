@@ -151,6 +151,7 @@ class ActionModule(ControllerAction):
             value = self._user.templated(known[name], known)
         except AnsibleError as error:
             value = None
-            if is_for_all(name) and name not in OF_A_HOST:
+            # What Ansible says of a template that fails repeats it, and it may be a credential.
+            if is_for_all(name) and name not in (*OF_A_HOST, *variables.ACCESS):
                 found.append(unknown(name, error))
         return value, place(value) or place(name)

@@ -17,7 +17,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._arms.smt import wh
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text, trials
-from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import prometheus
+from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import prometheus, server
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, records
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import (
@@ -37,13 +37,6 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "arms": {"type": "list", "elements": "raw", "required": True},
     "design": {"type": "str", "choices": list(design.DESIGNS), "default": design.SWITCHBACK},
     "reboot_timeout": {"type": "int", "default": 600},
-    "metrics_url": {"type": "str", "default": ""},
-    "metrics_token": {"type": "str", "default": "", "no_log": True},
-    "metrics_user": {"type": "str", "default": ""},
-    "metrics_password": {"type": "str", "default": "", "no_log": True},
-    "metrics_ca": {"type": "str", "default": ""},
-    "metrics_certificate": {"type": "str", "default": ""},
-    "metrics_key": {"type": "str", "default": "", "no_log": False},
     "metrics": {"type": "list", "elements": "dict", "required": True},
     "traffic": {"type": "str", "default": ""},
     "guardrails": {"type": "list", "elements": "dict", "default": []},
@@ -85,7 +78,7 @@ class Clock:
 class ActionModule(HostAction):
     """The action of smt_trial_host."""
 
-    from_user = tuple(name for name in ARGUMENTS if name in ("run", "dest") or name.startswith("metrics_"))
+    from_user = ("run", "dest")
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Run the task."""
@@ -96,15 +89,15 @@ class ActionModule(HostAction):
         try:
             with self._end_written() if options["_step"] == "follow" else contextlib.nullcontext():
                 self._metrics, self._limits = settings.metrics(options["metrics"]), settings.guardrails(options["guardrails"])
-                server = self._server()
+                source = self._server()
                 clock = Clock()
-                self._readings = readings.HostReadings(self._metrics, self._limits, server, clock.wall, min(STEP_SECONDS, options["check"]))
+                self._readings = readings.HostReadings(self._metrics, self._limits, source, clock.wall, min(STEP_SECONDS, options["check"]))
                 return self._follow(clock) if options["_step"] == "follow" else self._describe()
         except HostFailedError as failure:
             return failure.answer
         except follower.HostLostError as error:
             return {"failed": True, "changed": False, "msg": f"{self._name}: {error}"}
-        except (settings.TrialSettingsError, prometheus.SourceError, arm_states.ArmStateError, text.BorderError) as error:
+        except (settings.TrialSettingsError, server.SourceError, arm_states.ArmStateError, text.BorderError) as error:
             return {"failed": True, "changed": False, "msg": str(error)}
 
     def cleanup(self, force: bool = False) -> None:
@@ -126,8 +119,9 @@ class ActionModule(HostAction):
             )
         if given["settle"] >= given["period"]:
             raise settings.TrialSettingsError(f"smt_trial_settle is {given['settle']}, all of a period of {given['period']} s")
-        names = ("token", "user", "password", "ca", "certificate", "key")
-        return prometheus.Prometheus(prometheus.Access(given["metrics_url"], **{name: given[f"metrics_{name}"] for name in names}))
+        # None of them is an argument of the task, which Ansible shows when it cannot be templated.
+        written = self._user.around(self._vars["inventory_hostname"])
+        return prometheus.Prometheus(server.access(lambda name: self._user.templated(written.get(server.VARIABLE + name), written)))
 
     def _describe(self) -> dict[str, t.Any]:
         """Return what the host is, what its metrics say now, and why it cannot take part."""

@@ -34,34 +34,6 @@ options:
     description: Time limit of a reboot in seconds, for arms that take one.
     type: int
     default: 600
-  metrics_url:
-    description: Address of the Prometheus server.
-    type: str
-    default: ""
-  metrics_token:
-    description: Bearer token for it.
-    type: str
-    default: ""
-  metrics_user:
-    description: User for it.
-    type: str
-    default: ""
-  metrics_password:
-    description: The user's password.
-    type: str
-    default: ""
-  metrics_ca:
-    description: File with the certificates that its certificate is checked by.
-    type: str
-    default: ""
-  metrics_certificate:
-    description: File with this controller's certificate for it.
-    type: str
-    default: ""
-  metrics_key:
-    description: File with the key of that certificate.
-    type: str
-    default: ""
   metrics:
     description: What the service is judged by, as in the role smt_trial.
     type: list
@@ -138,7 +110,6 @@ EXAMPLES = r"""
     run: first
     dest: smt_trial_results
     arms: [smt_on, smt_off]
-    metrics_url: http://prometheus.example.com:9090
     metrics:
       - {name: p99, query: 'p99{instance="web1:9113"}', better: lower, primary: true}
     period: 300

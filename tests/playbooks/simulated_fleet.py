@@ -63,7 +63,7 @@ module.exit_json(changed=False, ansible_facts={"smt": {
     "methods": {"runtime": {"chosen": "smt_control", "possible": ["smt_control"], "impossible": {}},
                 "boot": {"chosen": "grub_debian", "possible": ["grub_debian"], "impossible": {}}},
     # As much as large machines say.
-    "problems": ["x" * 3000] * 10, "pending_rollback": pending_rollback.load(host_files.HostFs(module.params["sysroot"]))}})
+    "problems": ["x" * 3000] * 10, "pending_rollback": pending_rollback.load(host_files.HostFs(module.params["sysroot"] or os.environ["SMT_HOST"]))}})
 """,
     "smt_state": r"""
 module = AnsibleModule({"state": {}, "threads_per_core": {"type": "int"}, "method": {}, "affinity_conflicts": {}, "affinity_conflicts_of": {}, "persist": {},

@@ -133,12 +133,21 @@ REFUSED = [
     ("smt_pull_on_calendar", "daily\n"),
     ("smt_pull_on_calendar", "daily\nOnBootSec=1"),
 ]
+# Nothing of these may be shown.
+HIDDEN = [
+    "https://me:hidden@git.example.com/fleet.git",
+    "HTTPS://hidden@git.example.com/fleet.git",
+    "ssh://me:hidden@git.example.com/fleet.git",
+    "https://git.example.com/fleet.git?private_token=hidden",
+    "https://git.example.com/fleet.git#hidden",
+]
 TAKEN = ["https://git.example.com/fleet.git", "ssh://git@git.example.com:2222/fleet.git", "git@git.example.com:fleet.git", "file:///srv/fleet", "/srv/fleet"]
 
 
 def test_what_means_something_in_a_unit_or_is_not_protected_is_refused(tmp_path):
     """A host each, in one play."""
     hosts = {f"bad{number}": {name: value} for number, (name, value) in enumerate(REFUSED)}
+    hosts.update({f"bad{len(REFUSED) + number}": {"smt_pull_url": url} for number, url in enumerate(HIDDEN)})
     hosts.update({f"good{number}": {"smt_pull_url": url} for number, url in enumerate(TAKEN)})
     hosts["plain"] = {"smt_pull_url": "http://git.example.com/fleet.git", "smt_pull_unencrypted_ok": True}
     seen = checked(tmp_path, hosts)
@@ -146,6 +155,7 @@ def test_what_means_something_in_a_unit_or_is_not_protected_is_refused(tmp_path)
     assert failed == {name for name in hosts if name.startswith("bad")}, seen
     for number, (name, _value) in enumerate(REFUSED):
         assert f"{name} is " in seen[seen.index(f"[bad{number}]") :], seen
+    assert seen.count("smt_pull_url has a user with a password or a token in it, or ? or #") >= len(HIDDEN) and "hidden" not in seen
 
 
 def checked(tmp_path, hosts):

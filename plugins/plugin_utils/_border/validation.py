@@ -30,9 +30,9 @@ _PLAIN = tuple(dict.fromkeys(one for types in _TYPES.values() for one in types))
 # The keywords that say something about values of a type; of other types they say nothing.
 _KEYWORDS: dict[type, frozenset[str]] = {
     dict: frozenset({"required", "properties", "additionalProperties", "propertyNames", "maxProperties"}),
-    float: frozenset({"minimum", "maximum"}),
-    int: frozenset({"minimum", "maximum"}),
-    list: frozenset({"items", "maxItems"}),
+    float: frozenset({"minimum", "exclusiveMinimum", "maximum"}),
+    int: frozenset({"minimum", "exclusiveMinimum", "maximum"}),
+    list: frozenset({"items", "prefixItems", "minItems", "maxItems"}),
     str: frozenset({"minLength", "maxLength", "pattern"}),
 }
 _ANNOTATIONS = frozenset({"$schema", "$id", "title", "description"})
@@ -108,8 +108,15 @@ def _enumerated(constants: t.Sequence[t.Any]) -> Check:
 
 def _number(schema: Schema) -> Check:
     least, most = schema.get("minimum", float("-inf")), schema.get("maximum", float("inf"))
-    # Written so that a NaN is refused.
-    return lambda value: None if least <= value <= most else ([], f"{_shown(value)} is not from {least} to {most}")
+    above = schema.get("exclusiveMinimum")
+
+    def check(value: float) -> Finding | None:
+        # Written so that a NaN is refused.
+        if not least <= value <= most:
+            return [], f"{_shown(value)} is not from {least} to {most}"
+        return None if above is None or value > above else ([], f"{_shown(value)} is not above {above}")
+
+    return check
 
 
 def _string(schema: Schema) -> Check:
@@ -136,18 +143,19 @@ def _pattern(pattern: str) -> t.Callable[[str], t.Any]:
 
 
 def _array(schema: Schema) -> Check:
-    most = schema.get("maxItems", float("inf"))
-    item = compiled(schema["items"]) if "items" in schema else None
+    least, most = schema.get("minItems", 0), schema.get("maxItems", float("inf"))
+    first = [compiled(one) for one in schema.get("prefixItems", ())]
+    # Of the items after the first ones.
+    item = compiled(schema.get("items", {}))
 
     def check(value: list[t.Any]) -> Finding | None:
-        if len(value) > most:
-            return [], f"an array of {len(value)} items, more than {most}"
-        if item is not None:
-            for place, one in enumerate(value):
-                found = item(one)
-                if found:
-                    found[0].append(str(place))
-                    return found
+        if not least <= len(value) <= most:
+            return [], f"an array of {len(value)} items, not of {least} to {most}"
+        for place, one in enumerate(value):
+            found = (first[place] if place < len(first) else item)(one)
+            if found:
+                found[0].append(str(place))
+                return found
         return None
 
     return check

@@ -7,6 +7,7 @@ The variables of the roles are declared by their argument specifications, those 
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import functools
 import pathlib
@@ -23,7 +24,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._topology import pl
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, custom, response_limit
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import WorkloadError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import user_variables
+from ansible_collections.threadwise.smt.plugins.plugin_utils._credentials import secret
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.errors import FleetError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import server
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import boot_plan
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import arm_states, settings as trial_settings
 
@@ -35,6 +38,9 @@ _TRUTH: t.Callable[[t.Any], bool] = boolean
 
 _ANY: Spec = {"type": "raw"}
 _PATH: Spec = {"type": "path"}
+# How the metrics server is reached: credentials, and what may have one in it, so no message shows what they are. They are in no argument specification, because
+# Ansible shows the line where a value is that cannot be templated.
+ACCESS = tuple(f"{server.VARIABLE}{one.name}" for one in dataclasses.fields(server.Access))
 PLAYBOOKS: dict[str, dict[str, Spec]] = {
     "smt_eval": {
         "smt_eval_hosts": _ANY,
@@ -55,7 +61,7 @@ PLAYBOOKS: dict[str, dict[str, Spec]] = {
         "smt_enforce_waves": {"type": "list", "elements": "str"},
         "smt_policy_group": _ANY,
     },
-    "smt_trial": {"smt_trial_hosts": _ANY},
+    "smt_trial": {"smt_trial_hosts": _ANY, **dict.fromkeys(ACCESS, _ANY)},
 }
 # The least and the greatest value of numbers; None where there is none.
 RANGES: dict[str, tuple[float | None, float | None]] = {
@@ -280,10 +286,21 @@ def _problem(one: Setting, specs: t.Mapping[str, Spec]) -> str | None:
     where = f" (set in {one.where})" if one.where else ""
     if one.name not in specs:
         return f"{one.name}{where} is not a variable of threadwise.smt; the nearest is {_nearest(one.name.lower(), specs)}"
-    if one.value is None or one.name in _JUDGED_PER_HOST:
+    # What is encrypted matters to whoever uses it, and others may lack the password.
+    if one.value is None or one.name in _JUDGED_PER_HOST or getattr(one.value, "__ENCRYPTED__", False):
         return None
+    if one.name in (*ACCESS, "smt_pull_url"):
+        return _unusable_secret(one.name, one.value, where)
     reason = _malformed(one.name, one.value, specs[one.name])
     return reason and f"{one.name} is {cpulist.quoted(one.value)}{where}: {reason}"
+
+
+def _unusable_secret(name: str, value: t.Any, where: str) -> str | None:
+    try:
+        secret.read(name, lambda: value)
+    except secret.SecretError as error:
+        return f"{error}{where}"
+    return None
 
 
 def _malformed(name: str, value: t.Any, spec: Spec) -> str | None:

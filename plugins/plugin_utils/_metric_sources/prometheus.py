@@ -2,44 +2,51 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A Prometheus server: queries by its HTTP API, and sentences for what it says instead of a number.
 
-Nothing that it answers is trusted, and no credential gets into a message: an address that has one in it is refused, and headers are never shown. Redirects are
-not followed, because they would carry the credentials elsewhere. The API: https://prometheus.io/docs/prometheus/latest/querying/api/.
+The API: https://prometheus.io/docs/prometheus/latest/querying/api/. Thanos, Mimir and VictoriaMetrics have it too.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import datetime
 import difflib
-import http.client
+import itertools
+import json
 import math
 import re
-import ssl
-import time
 import typing as t
-import urllib.error
 import urllib.parse
 
-from ansible.errors import AnsibleConnectionFailure
-from ansible.module_utils.urls import open_url
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import time_limits
+from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources.server import ANSWER_SECONDS, Access, Server, SourceError
 
-# Of the whole answer, however slowly it comes.
-ANSWER_SECONDS = 15.0
-# Looking up its name, connecting, headers and body together take at most so many times as long.
-LIMITS_OF_ALL = 2
-# A series of 600 points has 20 kB.
-MOST_BYTES = 4 * 1024 * 1024
-PIECE = 64 * 1024
 MOST_NAMES = 3
+# Of the names that a server has, so many are compared with one that it does not know, and no longer ones.
+MOST_COMPARED = 500
+MOST_NAME = 200
 # As results keep them: more is no real rate or time, and sums stay finite.
 MOST_VALUE = 1e100
+# A server gives at most 11,000 in one answer.
+MOST_POINTS = 10_000
+# Of a server of several stores, of which one is lost, a sum would be too small without a word: Thanos and VictoriaMetrics fail instead. Others ignore these.
+_WHOLE = {"partial_response": "false", "deny_partial_response": "1"}
+_REFUSED = "refuses access (status {status}): check smt_trial_metrics_token, or the user and the password"
 # A server that reads its log after a start, and what proxies say while nothing behind them answers.
-_NOT_NOW = (502, 503, 504)
+_NOT_NOW = "answers no queries now (status {status}): it is starting, or what is in front of it does not reach it"
+_TOO_LONG = "refuses a query for its length (status {status}): make it shorter, by a recording rule for example"
+_OF_STATUS = {401: _REFUSED, 403: _REFUSED}
+_WITHOUT_JSON = {
+    413: _TOO_LONG,
+    414: _TOO_LONG,
+    429: "refuses so many queries (status {status}): give fewer with a longer smt_trial_check",
+    502: _NOT_NOW,
+    503: _NOT_NOW,
+    504: _NOT_NOW,
+}
 
 _SAMPLE: schema.Schema = {"type": "array", "prefixItems": [{"type": "number"}, schema.text(100)], "minItems": 2, "maxItems": 2}
-_LABELS = schema.mapping(schema.text(4096), 100, r"^[a-zA-Z_:][a-zA-Z0-9_:]{0,255}$")
+# From Prometheus 3 on, a label may have any name, such as service.name.
+_LABELS = schema.mapping(schema.text(4096), 100)
 _DATA = schema.Checker(
     {
         "type": "object",
@@ -56,13 +63,6 @@ _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 60480
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"' + r"|'(?:[^'\\]|\\.)*'|`[^`]*`")
 _MATCHER = re.compile(r"([a-zA-Z_][a-zA-Z0-9_]*)\s*=~?\s*\"((?:[^\"\\]|\\.)*)\"")
 
-# Ansible's own function has no type hints.
-_OPEN: t.Callable[..., t.Any] = open_url
-
-
-class SourceError(Exception):
-    """A source gives no number; the message says which, why and what to do, without credentials."""
-
 
 class Series(t.NamedTuple):
     """The points of a metric.
@@ -76,41 +76,32 @@ class Series(t.NamedTuple):
     expected: int
 
 
-@dataclasses.dataclass(frozen=True)
-class Access:
-    """How to reach a server.
+class Asked:
+    """What a range query asks for, in milliseconds, as servers keep time.
+
+    Args:
+        begin: the first moment.
+        end: the last moment.
+        step: seconds between two points; more where there would be too many.
 
     Attributes:
-        url: its address, such as ``https://prometheus.example.com:9090``.
-        token: a bearer token; empty for none.
-        user: for basic authentication; empty for none.
-        password: of the user.
-        ca: a file with certificates to check its certificate by; empty for the system's.
-        certificate: a file with the client's certificate; empty for none.
-        key: a file with its key.
+        expected: how many points there should be.
     """
 
-    url: str
-    token: str = dataclasses.field(default="", repr=False)
-    user: str = dataclasses.field(default="", repr=False)
-    password: str = dataclasses.field(default="", repr=False)
-    ca: str = ""
-    certificate: str = ""
-    key: str = dataclasses.field(default="", repr=False)
+    def __init__(self, begin: datetime.datetime, end: datetime.datetime, step: float) -> None:
+        self._begin, self._end = (round(moment.timestamp() * 1000) for moment in (begin, end))
+        seconds = (self._end - self._begin) / 1000
+        self._step = round(max(step, math.ceil(seconds / MOST_POINTS)) * 1000)
+        self.expected = (self._end - self._begin) // self._step + 1
 
-    def __post_init__(self) -> None:
-        """Refuse an address that is none, or that has credentials in it, which messages would show."""
-        try:
-            parts = urllib.parse.urlsplit(self.url)
-            port_is_valid = parts.port is None or 0 < parts.port < 65536
-        except ValueError:
-            parts, port_is_valid = urllib.parse.urlsplit(""), False
-        if "@" in parts.netloc:
-            raise SourceError("smt_trial_metrics_url has a user or a password in it: give them as smt_trial_metrics_user and smt_trial_metrics_password")
-        if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_valid or parts.query or parts.fragment:
-            raise SourceError(f"smt_trial_metrics_url is {text.line(self.url, 200)!r}: it must be an address such as http://prometheus.example.com:9090")
-        if self.token and self.user:
-            raise SourceError("smt_trial_metrics_token and smt_trial_metrics_user are both set: a server takes one of them")
+    @property
+    def fields(self) -> dict[str, str]:
+        """The fields of the request."""
+        return {name: f"{value / 1000:.3f}" for name, value in (("start", self._begin), ("end", self._end), ("step", self._step))}
+
+    def has(self, moment: float) -> bool:
+        """Return whether a moment is one of those asked for; a server may say any number."""
+        return self._begin - 1 <= moment * 1000 <= self._end + 1
 
 
 class Prometheus:
@@ -122,7 +113,11 @@ class Prometheus:
     """
 
     def __init__(self, access: Access, seconds: float = ANSWER_SECONDS) -> None:
-        self._access, self._seconds = access, seconds
+        self._server = Server(access, seconds)
+
+    def at_most(self, seconds: float) -> contextlib.AbstractContextManager[None]:
+        """Limit the time of all queries within a block together."""
+        return self._server.at_most(seconds)
 
     def instant(self, query: str) -> float:
         """Return the number that a query gives now.
@@ -130,45 +125,55 @@ class Prometheus:
         Raises:
             SourceError: it gives none, or the server does not answer.
         """
-        data = self._asked("query", {"query": query})
-        if data["resultType"] == "scalar":
-            _checked(_SCALAR, data["result"], self._where())
-            sample = data["result"]
-        else:
-            sample = self._one(query, data, "vector", _VECTOR)["value"]
-        value = _number(sample[1])
-        if value is None:
-            raise SourceError(f"{self._where()} gives {text.line(sample[1], 40)} for {_shown(query)}, which is no number to judge by")
-        return value
+        with self._server.border():
+            data = self._asked("query", {"query": query})
+            if data["resultType"] == "scalar":
+                self._check(_SCALAR, data["result"])
+                sample = data["result"]
+            else:
+                sample = self._one(query, data, "vector", _VECTOR)["value"]
+            value = _number(sample[1])
+            if value is None:
+                raise self._server.error(f" gives {self._server.line(sample[1], 40)} for {_shown(query)}, which is no number to judge by")
+            return value
 
     def over(self, query: str, begin: datetime.datetime, end: datetime.datetime, step: float) -> Series:
         """Return the points of a query between two moments.
 
+        Args:
+            query: the query.
+            begin: the first moment.
+            end: the last moment.
+            step: seconds between two points; more where there would be too many.
+
         Raises:
             SourceError: there is no series, or the server does not answer.
         """
-        wanted = {"query": query, "start": f"{begin.timestamp():.3f}", "end": f"{end.timestamp():.3f}", "step": f"{step:g}"}
-        data = self._asked("query_range", wanted)
-        values = self._one(query, data, "matrix", _MATRIX)["values"]
-        found = {float(moment): number for moment, value in values if (number := _number(value)) is not None}
-        return Series(tuple(sorted(found.items())), math.floor((end - begin).total_seconds() / step) + 1)
+        asked = Asked(begin, end, step)
+        with self._server.border():
+            data = self._asked("query_range", {"query": query, **asked.fields})
+            values = self._one(query, data, "matrix", _MATRIX)["values"]
+            # VictoriaMetrics moves a range to multiples of the step; a point before the range is one of the arm before.
+            found = {float(moment): number for moment, value in values if asked.has(moment) and (number := _number(value)) is not None}
+            return Series(tuple(sorted(found.items())), asked.expected)
 
     def _one(self, query: str, data: dict[str, t.Any], kind: str, checker: schema.Checker) -> dict[str, t.Any]:
         """Return the only series of an answer."""
         if data["resultType"] != kind:
-            raise SourceError(
-                f"{self._where()} answers {_shown(query)} with a {text.line(data['resultType'], 40)}: a metric has to be one number for each host"
-            )
+            sent = self._server.line(data["resultType"], 40)
+            raise self._server.error(f" answers {_shown(query)} with a {sent}: a metric has to be one number for each host")
         result = data["result"]
         if not result:
-            raise SourceError(f"{self._where()} has no series for {_shown(query)}{self._other_names(query)}")
+            raise self._server.error(f" has no series for {_shown(query)}{self._other_names(query)}")
         for one in result[:2]:
-            _checked(checker, one, self._where())
+            if isinstance(one, dict) and not {"value", "values"} & set(one) and {"histogram", "histograms"} & set(one):
+                raise self._server.error(f" gives a histogram for {_shown(query)}: ask for one number of it, such as histogram_quantile(0.99, ...)")
+            self._check(checker, one)
         if len(result) > 1:
             first, second = result[0]["metric"], result[1]["metric"]
             differ = sorted(label for label in {*first, *second} if first.get(label) != second.get(label))
-            raise SourceError(
-                f"{self._where()} has {len(result)} series for {_shown(query)}, which differ by {text.line(', '.join(differ), 100) or 'nothing'}: "
+            raise self._server.error(
+                f" has {len(result)} series for {_shown(query)}, which differ by {self._server.line(', '.join(differ), 100) or 'nothing'}: "
                 "a metric has to be one number for each host, so sum them or name one"
             )
         found: dict[str, t.Any] = result[0]
@@ -184,98 +189,44 @@ class Prometheus:
             except SourceError:
                 return ""
             if value not in known:
-                near = difflib.get_close_matches(value, known, MOST_NAMES, 0.4) or sorted(known)[:MOST_NAMES]
-                names = ", ".join(text.line(name, 80) for name in near) or "none at all"
+                names = ", ".join(self._server.line(name, 80) for name in _nearest(value, known)) or "none at all"
                 return f": it knows no {label} {text.line(value, 80)!r}; there is {names}"
         return ": it was not scraped lately, or has another name there"
 
     def _asked(self, path: str, wanted: dict[str, str], kind: type = dict) -> t.Any:
         """Return the data of an answer."""
-        status, kind_of_content, body = self._answer(path, wanted)
-        if status in (401, 403):
-            raise SourceError(f"{self._where()} refuses access (status {status}): check smt_trial_metrics_token, or the user and the password")
-        if 300 <= status < 400:
-            raise SourceError(f"{self._where()} redirects elsewhere (status {status}), which is not followed: give the address that it redirects to")
-        if "json" not in kind_of_content:
-            if status in _NOT_NOW:
-                raise SourceError(f"{self._where()} answers no queries now (status {status}): it is starting, or what is in front of it does not reach it")
-            sent = text.line(kind_of_content, 60) or "nothing"
-            raise SourceError(f"{self._where()} answers with {sent} and status {status} instead of JSON: is it the address of a Prometheus server?")
+        status, sent, body = self._server.ask(f"api/v1/{path}", {**wanted, **_WHOLE})
+        said = _OF_STATUS.get(status)
+        if said is None and 300 <= status < 400:
+            said = "redirects elsewhere (status {status}), which is not followed: give the address that it redirects to"
+        if said is None and "json" not in sent:
+            shown = self._server.line(sent, 60) or "nothing"
+            said = _WITHOUT_JSON.get(status, f"answers with {shown} and status {{status}} instead of JSON: is it the address of a Prometheus server?")
+        if said is not None:
+            raise self._server.error(f" {said.replace('{status}', str(status))}")
         try:
             document = text.parse(body.decode("utf-8", errors="replace"))
         except text.BorderError as error:
-            raise SourceError(f"{self._where()}: its answer cannot be read: {text.line(error, 200)}") from None
+            raise self._server.error(f": its answer cannot be read: {self._server.line(error, 200)}") from None
         if not isinstance(document, dict) or document.get("status") != "success":
-            said = document.get("error") if isinstance(document, dict) else None
-            raise SourceError(f"{self._where()} refuses the query (status {status}): {text.line(said or 'it does not say why', 300)}")
+            why = document.get("error") if isinstance(document, dict) else None
+            raise self._server.error(f" refuses the query (status {status}): {self._server.line(why or 'it does not say why', 300)}")
+        if document.get("isPartial") is True:
+            raise self._server.error(" answers with a part of its numbers: one of its stores is lost")
         data = document.get("data")
         if not isinstance(data, kind):
-            raise SourceError(f"{self._where()}: its answer has no data")
+            raise self._server.error(": its answer has no data")
         if kind is dict:
-            _checked(_DATA, data, self._where())
+            self._check(_DATA, data)
         return data
 
-    def _answer(self, path: str, wanted: dict[str, str]) -> tuple[int, str, bytes]:
-        """Return status, content type and body of an answer, within the limits of time and size."""
+    def _check(self, checker: schema.Checker, data: t.Any) -> None:
         try:
-            # A server that sends its headers one by one is slow in every single one of them.
-            with time_limits.within(LIMITS_OF_ALL * self._seconds):
-                return self._received(path, wanted)
-        except AnsibleConnectionFailure:
-            raise SourceError(f"{self._where()}: its answer was not there after {LIMITS_OF_ALL * self._seconds:g} s") from None
-
-    def _received(self, path: str, wanted: dict[str, str]) -> tuple[int, str, bytes]:
-        """Return status, content type and body of an answer."""
-        access = self._access
-        deadline = time.monotonic() + self._seconds
-        address = f"{access.url.rstrip('/')}/api/v1/{path}"
-        headers = {"Accept": "application/json", **({"Authorization": f"Bearer {access.token}"} if access.token else {})}
-        try:
-            response = _OPEN(
-                address if not wanted else f"{address}?{urllib.parse.urlencode(wanted)}",
-                headers=headers,
-                url_username=access.user or None,
-                url_password=access.password or None,
-                force_basic_auth=bool(access.user),
-                ca_path=access.ca or None,
-                client_cert=access.certificate or None,
-                client_key=access.key or None,
-                follow_redirects="none",
-                timeout=self._seconds,
-                http_agent="threadwise.smt",
-                use_netrc=False,
-            )
-        except urllib.error.HTTPError as error:
-            response = error
-        except AnsibleConnectionFailure:
-            raise
-        except Exception as error:
-            # Its classes differ between releases of Ansible and of Python: certificates, names, ports, times.
-            raise SourceError(f"{self._where()} cannot be reached: {_reason(error)}") from None
-        with response:
-            return int(response.status or 0), str(response.headers.get("Content-Type") or ""), self._body(response, deadline)
-
-    def _body(self, response: t.Any, deadline: float) -> bytes:
-        """Read a body within the limits of time and size."""
-        body = b""
-        piece: bytes
-        reader = getattr(response, "fp", None) or response
-        read = reader.read1 if hasattr(reader, "read1") else reader.read
-        while True:
-            try:
-                piece = read(PIECE)
-            except (OSError, http.client.HTTPException) as error:
-                raise SourceError(f"{self._where()}: its answer broke off: {_reason(error)}") from None
-            body += piece
-            if not piece:
-                return body
-            if len(body) > MOST_BYTES:
-                raise SourceError(f"{self._where()}: its answer is larger than {MOST_BYTES // 1024 // 1024} MiB: does the query give one number for each host?")
-            if time.monotonic() > deadline:
-                raise SourceError(f"{self._where()}: its answer was not there after {self._seconds:g} s")
-
-    def _where(self) -> str:
-        return f"the metrics server {text.line(self._access.url, 200)}"
+            checker.check(data)
+        except text.BorderError as error:
+            # It quotes the beginning of a value, in which the whole of a credential is not found any more.
+            why = "" if self._server.is_repeated(json.dumps(data)) else f": {text.line(error, 200)}"
+            raise self._server.error(f": its answer is not that of a Prometheus server{why}") from None
 
 
 def longest_range(query: str) -> float:
@@ -293,18 +244,16 @@ def _number(written: str) -> float | None:
     return value if abs(value) <= MOST_VALUE else None
 
 
-def _checked(checker: schema.Checker, data: t.Any, where: str) -> None:
-    try:
-        checker.check(data)
-    except text.BorderError as error:
-        raise SourceError(f"{where}: its answer is not that of a Prometheus server: {text.line(error, 200)}") from None
+def _nearest(value: str, known: t.Sequence[str]) -> list[str]:
+    """Return the names that are most like one, of any number of names of any length."""
 
+    def likeness(name: str) -> tuple[bool, int, str]:
+        same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(value, name))
+        return value not in name, -len(list(same)), name
 
-def _reason(error: BaseException) -> str:
-    """Return what an error says, without an address that it may repeat."""
-    reason = getattr(error, "reason", None)
-    cause = reason if isinstance(reason, (OSError, ssl.SSLError)) else error
-    return text.line(getattr(cause, "strerror", None) or getattr(cause, "verify_message", None) or cause, 200)
+    likely = sorted((name for name in known if len(name) <= MOST_NAME), key=likeness)[:MOST_COMPARED]
+    near = difflib.get_close_matches(value[:MOST_NAME], likely, MOST_NAMES, 0.4)
+    return near or likely[:MOST_NAMES]
 
 
 def _shown(query: str) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import time
 import typing as t
 
 from ansible.errors import AnsibleConnectionFailure
@@ -29,10 +30,12 @@ def within(seconds: float) -> t.Iterator[None]:
     Raises:
         AnsibleConnectionFailure: no answer within the limit; the processes that waited for it were ended.
     """
-    # A task with a `timeout` already uses this timer, and ends by it.
-    if signal.getitimer(signal.ITIMER_REAL)[0]:
+    # A task with a `timeout` already uses this timer, and ends by it where that is sooner.
+    of_task, interval = signal.getitimer(signal.ITIMER_REAL)
+    if 0 < of_task <= seconds:
         yield
         return
+    begun = time.monotonic()
     others = processes.children()
 
     def give_up(_number: int, _frame: t.Any) -> None:
@@ -47,3 +50,6 @@ def within(seconds: float) -> t.Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        if of_task:
+            # Not 0, which would end the timer instead of the task.
+            signal.setitimer(signal.ITIMER_REAL, max(1e-3, of_task - (time.monotonic() - begun)), interval)

@@ -4,18 +4,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import math
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import on_host, prometheus
+from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources.server import SourceError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import guardrails
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import host_check
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run.settings import Limit, Metric, Origin
 
 # How long a source may give no number before the host goes back: longer than a restart of a metrics server that is well.
 BLIND_SECONDS = 60.0
+# All answers of a server at one check, or at the end of a period: while the host waits for them its rollback timer runs, of a minute at least.
+ANSWERS_SECONDS = 40.0
 # A period with fewer of its points than this share says too little of itself.
 LEAST_POINTS = 0.5
 
@@ -75,19 +79,21 @@ class HostReadings:
             if value is not None:
                 self._points.setdefault(metric.name, []).append((moment, value))
         primary, sight = self._sight
-        reasons = [sight.feed(now, *self._now(primary.origin, read))]
-        reasons += [self._guards[one.name].feed(now, *self._now(one.origin, read)) for one in self._limits]
+        with self._in_time():
+            reasons = [sight.feed(now, *self._now(primary.origin, read))]
+            reasons += [self._guards[one.name].feed(now, *self._now(one.origin, read)) for one in self._limits]
         return next((reason for reason in reasons if reason is not None), None)
 
     def of_period(self, begin: datetime.datetime, end: datetime.datetime) -> dict[str, t.Any]:
         """Return ``metrics`` and ``series`` of a period's record."""
         metrics: dict[str, t.Any] = {}
         series: dict[str, t.Any] = {}
-        for metric in self._metrics:
-            found, why = self._over(metric, begin, end)
+        with self._in_time():
+            of_metrics = [(metric, *self._over(metric, begin, end)) for metric in self._metrics]
+        for metric, found, failure in of_metrics:
             enough = len(found.points) >= LEAST_POINTS * found.expected and bool(found.points)
-            if not enough and not why:
-                why = f"{len(found.points)} of {found.expected} points: a period with fewer than half of them has no value"
+            few = "" if enough else f"{len(found.points)} of {found.expected} points: a period with fewer than half of them has no value"
+            why = failure or few
             value = math.fsum(value for _moment, value in found.points) / len(found.points) if enough else None
             metrics[metric.name] = {"value": value, "points": len(found.points), "expected": found.expected, "reason": why or None}
             places = range(0, len(found.points), max(1, -(-len(found.points) // trials.MOST_POINTS)))
@@ -121,7 +127,7 @@ class HostReadings:
             return Reading(None, "it is read on the host")
         try:
             return Reading(self._server.instant(origin.query), "")
-        except prometheus.SourceError as error:
+        except SourceError as error:
             return Reading(None, str(error))
 
     def _over(self, metric: Metric, begin: datetime.datetime, end: datetime.datetime) -> tuple[prometheus.Series, str]:
@@ -132,8 +138,11 @@ class HostReadings:
             return prometheus.Series(points, expected), ""
         try:
             return self._server.over(metric.origin.query, begin, end, self._step), ""
-        except prometheus.SourceError as error:
-            return prometheus.Series((), math.floor((end - begin).total_seconds() / self._step) + 1), str(error)
+        except SourceError as error:
+            return prometheus.Series((), prometheus.Asked(begin, end, self._step).expected), str(error)
+
+    def _in_time(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext() if self._server is None else self._server.at_most(ANSWERS_SECONDS)
 
 
 def _title(origin: Origin) -> str:

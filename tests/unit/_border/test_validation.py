@@ -5,27 +5,63 @@
 from __future__ import annotations
 
 import copy
+import gc
+import importlib
+import inspect
 import json
 import math
+import pathlib
 import random
 
 import jsonschema_rs
 import pytest
 import result_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers, facts, results, schema, text, validation
-from ansible_collections.threadwise.smt.plugins.plugin_utils._run import progress
+from ansible_collections.threadwise.smt.plugins import plugin_utils
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts, results, schema, text, validation
 from hypothesis import given, settings, strategies as st
 
-SCHEMAS = {
-    "result": results.SCHEMA,
-    "facts": facts.SMT,
-    "memory facts": facts.MEMORY,
-    "progress": progress._CHECKER.schema,
-    **{f"answer of {name}": kind.check.__self__.schema for name, kind in answers.KINDS.items()},
-    **{f"failure of {name}": kind.check_failure.__self__.schema for name, kind in answers.KINDS.items()},
-}
+
+def modules():
+    """All modules of the controller's side."""
+    (root,) = plugin_utils.__path__
+    for path in sorted(pathlib.Path(root).rglob("*.py")):
+        yield importlib.import_module(".".join([plugin_utils.__name__, *path.relative_to(root).with_suffix("").parts]))
+
+
+def checkers(value):
+    """The checkers within a value of a module: in collections, in objects of this collection, and those whose method it is."""
+    if isinstance(value, schema.Checker):
+        yield value
+    elif inspect.ismethod(value):
+        yield from checkers(value.__self__)
+    elif isinstance(value, (dict, list, tuple)):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from checkers(one)
+    elif type(value).__module__.startswith(plugin_utils.__name__) and hasattr(value, "__dict__"):
+        yield from checkers(vars(value))
+
+
+def named():
+    """Each schema by which something is checked, by where it is."""
+    found = {}
+    for module in modules():
+        for attribute, value in vars(module).items():
+            for number, one in enumerate(checkers(value)):
+                if not any(one.schema is other for other in found.values()):
+                    found[f"{module.__name__.removeprefix(plugin_utils.__name__)}.{attribute} {number}"] = one.schema
+    return found
+
+
+SCHEMAS = {"facts": facts.SMT, "memory facts": facts.MEMORY, "result": results.SCHEMA, **named()}
 OWN = {name: validation.compiled(one) for name, one in SCHEMAS.items()}
 LIBRARY = {name: jsonschema_rs.Draft202012Validator(one) for name, one in SCHEMAS.items()}
+
+
+def test_every_checker_of_the_collection_is_compiled_and_compared():
+    """All that there are, also one that only a function has, can be compiled; and those that are compared are not a few of them."""
+    for one in [one.schema for one in gc.get_objects() if isinstance(one, schema.Checker)]:
+        validation.compiled(one)
+    assert {"resultType", "counted_from", "units", "ansible_facts"} <= {field for one in SCHEMAS.values() for field in one.get("properties", {})}
 
 
 def agree(name, data):
@@ -43,14 +79,16 @@ def values_of(one):
     strategies += [st.just(one["const"])] if "const" in one else []
     for kind in [types] if isinstance(types, str) else types:
         if kind in ("number", "integer"):
-            least, most = one.get("minimum", -5), one.get("maximum", 5)
+            least, most = one.get("minimum", one.get("exclusiveMinimum", -5)), one.get("maximum", 5)
             strategies.append(
                 st.sampled_from([least, most, least - 1, most + 1, float(least), float(most), math.nextafter(most, math.inf), (least + most) / 2])
             )
         elif kind == "string":
             strategies.append(strings_of(one))
         elif kind == "array":
+            first = [values_of(part) for part in one.get("prefixItems", ())]
             strategies.append(st.lists(values_of(one.get("items", {})), max_size=3))
+            strategies += [st.tuples(*first).map(list), st.tuples(*first, st.none()).map(list)] if first else []
         elif kind == "object":
             strategies.append(objects_of(one))
         elif kind == "boolean":
@@ -126,9 +164,29 @@ def test_both_say_the_same_of_generated_answers(name):
     compare()
 
 
+KEYWORDS = {
+    "minItems": ({"minItems": 2, "maxItems": 3}, [[], [1], [1, 2], [1, 2, 3], [1, 2, 3, 4], "x", {}]),
+    "prefixItems": ({"prefixItems": [{"type": "number"}, {"type": "string"}]}, [[], [1], ["x"], [1, "x"], [1, 2], [1, "x", None], [True, "x"]]),
+    "prefixItems and items": ({"prefixItems": [{"type": "number"}], "items": {"type": "null"}}, [[1], [1, None], [1, 2], [None], [1, None, 3]]),
+    "exclusiveMinimum": ({"exclusiveMinimum": 0, "maximum": 1}, [0, 0.0, -0.0, 5e-324, -1, 1, 1.5, True, "0", None]),
+}
+
+
+@pytest.mark.parametrize("name", KEYWORDS)
+def test_both_say_the_same_at_the_limits_of_a_keyword(name):
+    one, values = KEYWORDS[name]
+    own, library = validation.compiled(one), jsonschema_rs.Draft202012Validator(one)
+    said = [own(value) is None for value in values]
+    assert said == [library.is_valid(value) for value in values] and True in said and False in said
+
+
 def parts_of(one):
     """A schema and all schemas within it."""
-    inner = [*one.get("properties", {}).values(), *(one[key] for key in ("items", "additionalProperties") if isinstance(one.get(key), dict))]
+    inner = [
+        *one.get("properties", {}).values(),
+        *one.get("prefixItems", ()),
+        *(one[key] for key in ("items", "additionalProperties") if isinstance(one.get(key), dict)),
+    ]
     return [one, *(part for found in inner for part in parts_of(found))]
 
 

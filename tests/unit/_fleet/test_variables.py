@@ -116,6 +116,32 @@ def test_a_malformed_value_gets_one_sentence_with_what_is_allowed(name, value, s
     assert found.startswith(sentence)
 
 
+@pytest.mark.parametrize("name", [*variables.ACCESS, "smt_pull_url"])
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (["http://u:hidden@h"], "is a list: it must be a text, in quotes (its value is not shown)"),
+        ({"hidden": 1}, "is a mapping: it must be a text, in quotes (its value is not shown)"),
+        (4242424242, "is a number: it must be a text, in quotes (its value is not shown)"),
+        (True, "is true or false: it must be a text, in quotes (its value is not shown)"),
+        ("hidden\nhidden", "has a line break or another character in it that cannot be printed (its value is not shown)"),
+        (" ", "is blank: is the file that it comes from empty?"),
+    ],
+)
+def test_what_may_be_a_credential_is_refused_without_its_value(name, value, said):
+    assert sentences(name, value) == [f"{name} {said}"]
+
+
+def test_a_credential_that_is_encrypted_is_judged_where_it_is_used():
+    class Encrypted:
+        __ENCRYPTED__ = True
+
+        def __str__(self):
+            raise AssertionError("nobody has the password of the vault here")
+
+    assert sentences("smt_trial_metrics_token", Encrypted()) == []
+
+
 def test_the_tables_are_as_long_as_promised():
     assert len(MISSPELT) + len(MALFORMED) >= 40
 

@@ -13,7 +13,7 @@ import time
 
 import prometheus_server
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import prometheus
+from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import prometheus, server
 from prometheus_server import send
 
 SECRET = "s3cret-token"
@@ -40,15 +40,16 @@ def a_scraped_service(tmp_path_factory):
 def wait_for_a_scrape(url):
     """Wait until a server has the series load."""
     for _turn in range(600):
-        with contextlib.suppress(prometheus.SourceError):
+        with contextlib.suppress(server.SourceError):
             source(url).instant("load")
             return
         time.sleep(0.1)
     raise AssertionError("no scrape in a minute")
 
 
-def source(url, **access):
-    return prometheus.Prometheus(prometheus.Access(url, **access))
+def source(url, seconds=server.ANSWER_SECONDS, **variables):
+    """A server as variables describe it: raw, as a user writes them."""
+    return prometheus.Prometheus(server.access({"url": url, **variables}.get), seconds)
 
 
 def test_a_query_gives_its_number_now(service):
@@ -77,15 +78,15 @@ def test_scrapes_that_fail_are_missing_points(tmp_path):
         exporter.wait(3)
         begin = datetime.datetime.now(datetime.UTC)
         exporter.wait(3)
-        with pytest.raises(prometheus.SourceError, match="has no series for load: it was not scraped lately"):
+        with pytest.raises(server.SourceError, match="has no series for load: it was not scraped lately"):
             source(url).over("load", begin, begin + datetime.timedelta(seconds=2), 1)
 
 
 def sentence(url, query="load", **access):
-    with pytest.raises(prometheus.SourceError) as caught:
+    with pytest.raises(server.SourceError) as caught:
         source(url, **access).instant(query)
     assert SECRET not in str(caught.value)
-    assert SECRET not in repr(prometheus.Access(url, **access))
+    assert SECRET not in repr(server.access({"url": url, **access}.get))
     assert "\n" not in str(caught.value) and "\x1b" not in str(caught.value)
     # Nothing that was raised before shows more.
     assert caught.value.__cause__ is None
@@ -208,7 +209,7 @@ LIES = {
         "its answer is larger than 4 MiB",
     ),
     "endless": (endless, "its answer is larger than 4 MiB"),
-    "broken off": (broken_off, "cannot be read"),
+    "broken off": (broken_off, "its answer broke off: 991 bytes are missing"),
     "an error page": (lambda handler: send(handler, "no such page", 404, "text/plain"), "answers with text/plain and status 404 instead of JSON"),
     "a proxy without its server": (lambda handler: send(handler, "<h1>x</h1>", 502, "text/html"), "answers no queries now (status 502)"),
     "a query that takes too long": (
@@ -248,8 +249,8 @@ def test_silence_and_a_slow_drip_end_at_the_time_limit(drips):
                 handler.wfile.write(b" ")
                 handler.wfile.flush()
 
-    with prometheus_server.serving(answer) as url, pytest.raises(prometheus.SourceError, match=r"its answer (was not there after [12] s|broke off: timed out)"):
-        prometheus.Prometheus(prometheus.Access(url), seconds=1.0).instant("load")
+    with prometheus_server.serving(answer) as url, pytest.raises(server.SourceError, match=r"its answer (was not there after [12] s|broke off: timed out)"):
+        source(url, 1.0).instant("load")
 
 
 def test_headers_that_never_end_end_at_the_time_limit():
@@ -262,9 +263,9 @@ def test_headers_that_never_end_end_at_the_time_limit():
 
     with (
         prometheus_server.serving(answer) as url,
-        pytest.raises(prometheus.SourceError, match=r"its answer was not there after 2 s|cannot be reached: .*timed out"),
+        pytest.raises(server.SourceError, match=r"its answer was not there after 2 s|cannot be reached: .*timed out"),
     ):
-        prometheus.Prometheus(prometheus.Access(url), seconds=1.0).instant("load")
+        source(url, 1.0).instant("load")
 
 
 def test_points_out_of_order_and_twice_are_sorted_and_counted_once():
@@ -284,16 +285,16 @@ def test_a_server_that_is_not_there():
     ("url", "said"),
     [
         ("http://user:s3cret-token@127.0.0.1:9090", "has a user or a password in it"),
-        ("127.0.0.1:9090", "must be an address such as"),
-        ("file:///etc/passwd", "must be an address such as"),
-        ("http://", "must be an address such as"),
-        ("http://h:99999", "must be an address such as"),
-        ("", "must be an address such as"),
+        ("127.0.0.1:9090", "is no address such as"),
+        ("file:///etc/passwd", "is no address such as"),
+        ("http://", "is no address such as"),
+        ("http://h:99999", "is no address such as"),
+        ("", "is no address such as"),
     ],
 )
 def test_what_is_no_address_is_refused(url, said):
-    with pytest.raises(prometheus.SourceError, match=said) as caught:
-        prometheus.Access(url)
+    with pytest.raises(server.SourceError, match=said) as caught:
+        source(url)
     assert SECRET not in str(caught.value)
 
 

@@ -46,15 +46,30 @@ def test_an_answer_in_time_is_an_answer():
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
 
-def test_a_task_with_a_clock_of_its_own_keeps_it():
+@pytest.fixture(name="task_timeout")
+def timeout_of_a_task():
+    """Set the timer as Ansible does for a task with `timeout`."""
+
     def late(_number, _frame):
         raise TimeoutError("the task's own")
 
     before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, 2)
-    try:
-        with pytest.raises(TimeoutError, match="the task's own"), time_limits.within(0.5):
-            subprocess.run(["sleep", "100"], check=False)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def test_a_task_with_a_clock_of_its_own_keeps_it(task_timeout):
+    task_timeout(2)
+    with pytest.raises(TimeoutError, match="the task's own"), time_limits.within(60):
+        subprocess.run(["sleep", "100"], check=False)
+
+
+def test_a_task_with_much_time_of_its_own_does_not_wait_for_a_call_so_long(task_timeout):
+    task_timeout(30)
+    with pytest.raises(AnsibleConnectionFailure, match="no answer"), time_limits.within(0.5):
+        subprocess.run(["sleep", "100"], check=False)
+    assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] < 30
+    task_timeout(0.1)
+    with pytest.raises(TimeoutError, match="the task's own"):
+        subprocess.run(["sleep", "100"], check=False)

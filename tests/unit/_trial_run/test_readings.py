@@ -4,10 +4,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import re
 
+import prometheus_server
 import pytest
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import prometheus
+from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources.server import SourceError, access
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import host_check, readings, settings
 
 START = datetime.datetime(2026, 11, 23, 12, tzinfo=datetime.UTC)
@@ -21,9 +26,13 @@ class Server:
         self.values = values
         self.points = 4
 
+    @contextlib.contextmanager
+    def at_most(self, _seconds):
+        yield
+
     def instant(self, query):
         if self.values.get(query) is None:
-            raise prometheus.SourceError(f"no series for {query}")
+            raise SourceError(f"no series for {query}")
         return self.values[query]
 
     def over(self, query, begin, end, step):
@@ -101,3 +110,91 @@ def test_points_of_the_period_before_do_not_count():
     for _number in range(3):
         check("1")
     assert found.of_period(begin, begin + datetime.timedelta(seconds=40))["metrics"]["load"]["value"] == 1.0
+
+
+def test_two_hosts_have_a_value_in_every_period_of_a_real_server(tmp_path):
+    """Ten minutes at checks of 2 s, whose numbers are known: the hour of the server's clock."""
+    with prometheus_server.prometheus(tmp_path, []) as url:
+        for _host in range(2):
+            source = prometheus.Prometheus(access({"url": url}.get))
+            metrics = settings.metrics([{"name": "clock", "query": "time()", "better": "higher", "primary": True}])
+            limits = settings.guardrails([{"name": "late", "query": "time()", "below": 1}])
+            found = readings.HostReadings(metrics, limits, source, lambda: START, 2.0)
+            for number in range(10):
+                assert found.watch(2.0 * number, host_check.Checked((0, 1), True, ())) is None
+            for minutes in (1, 5, 10):
+                end = START + datetime.timedelta(minutes=minutes)
+                record = found.of_period(START, end)
+                points = 30 * minutes + 1
+                assert record["metrics"]["clock"] == {"value": START.timestamp() + 30 * minutes, "points": points, "expected": points, "reason": None}
+                assert record["series"]["clock"][-1] == [60.0 * minutes, end.timestamp()]
+
+
+# Each is what a server may do, and a word of the reason for which the host goes back after a minute.
+FAULTS = {
+    "silence": ((), "timed out|was not there"),
+    "no HTTP": ((b"SSH-2.0\r\n\r\n",), "does not answer as HTTP says"),
+    "a packed body that is damaged": (
+        (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nabcd",),
+        "broke off",
+    ),
+    "half of a chunk": ((b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",), "broke off"),
+    "a page": ((b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 0\r\n\r\n",), "instead of JSON"),
+    "its queue is full": ((b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n",), "answers no queries now"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_of_a_server_is_borne_for_a_minute_and_its_reason_is_true(name):
+    sent, said = FAULTS[name]
+    with prometheus_server.raw(*sent) as url:
+        found, check = of(
+            [P99], [{"name": "errors", "query": "errors", "above": 0.5}], prometheus.Prometheus(access({"url": url}.get), 0.5 if not sent else 15.0)
+        )
+        reasons = [check() for _number in range(7)]
+        assert reasons[:6] == [None] * 6
+        assert reasons[6].startswith(f"nothing was known of p99 for 60 s: the metrics server {url}") and re.search(said, reasons[6])
+        # At the end of a period, too.
+        record = found.of_period(START, START + datetime.timedelta(seconds=60))
+        assert record["metrics"]["p99"]["value"] is None and re.search(said, record["metrics"]["p99"]["reason"])
+
+
+def test_a_slow_server_is_not_waited_for_longer_than_the_rollback_timer_runs(monkeypatch):
+    """Each of many queries would wait for its own limit, and the host would go back by itself for a reason that nobody knows."""
+    monkeypatch.setattr(readings, "ANSWERS_SECONDS", 0.6)
+    with prometheus_server.raw() as url:
+        limits = [{"name": f"limit_{number}", "query": f"q{number}", "above": 1} for number in range(20)]
+        found, check = of(
+            [P99, *({**P99, "name": f"m{number}", "primary": False} for number in range(20))], limits, prometheus.Prometheus(access({"url": url}.get), 0.4)
+        )
+        reasons = []
+        for guard in found._guards.values():
+            feed = guard.feed
+            guard.feed = lambda now, value, why="", feed=feed: reasons.append(why) or feed(now, value, why)
+        assert check() is None
+        record = found.of_period(START, START + datetime.timedelta(seconds=60))["metrics"]
+    late = "its answers before this one took all of the time there is"
+    assert sum(late in reason for reason in reasons) >= 18 and sum(late in one["reason"] for one in record.values()) >= 18
+
+
+def test_a_moment_of_a_server_that_no_file_can_have_ends_no_trial():
+    """1e200 was written, and read no more: the trial was over for all of its hosts."""
+    values = ", ".join(f'[{moment}, "1"]' for moment in ("1e200", "-1e200", START.timestamp(), START.timestamp() + 15))
+    body = f'{{"status": "success", "data": {{"resultType": "matrix", "result": [{{"metric": {{}}, "values": [{values}]}}]}}}}'
+    with prometheus_server.serving(lambda handler: prometheus_server.send(handler, body)) as url:
+        found, _check = of([P99], server=prometheus.Prometheus(access({"url": url}.get)))
+        record = found.of_period(START, START + datetime.timedelta(seconds=30))
+    assert record["series"] == {"p99": [[0.0, 1.0], [15.0, 1.0]]} and record["metrics"]["p99"]["points"] == 2
+    moment = "2026-11-23T12:00:00Z"
+    period = {
+        "period": 0,
+        "block": 0,
+        "arm": "smt_on",
+        "started": moment,
+        "counted_from": moment,
+        "ended": moment,
+        "complete": True,
+        "reason": None,
+        "events": [],
+    }
+    trials.PERIOD.check({**period, **record})

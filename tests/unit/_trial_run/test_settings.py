@@ -37,7 +37,7 @@ def test_the_primary_metric_comes_first():
         ([{**P99, "per": "rate"}], "p99 is given per rate, which is not another of its metrics"),
         ([{**P99, "primary": "yes"}], "primary is yes: it must be true or false"),
         ([{**P99, "colour": "red"}], r"smt_trial_metrics\[0\] has colour: it may have name"),
-        ([{**P99, "\x1b[31m": 1}], r"has .\[31m"),
+        ([{**P99, "\x1b[31m": 1}], r"has \\x1b\[31m"),
         ([P99] * 51, "a list of at most 50"),
     ],
 )

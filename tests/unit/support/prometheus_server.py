@@ -1,15 +1,17 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A real Prometheus on loopback that scrapes an exporter of the test each second, and servers that lie."""
+"""A real Prometheus on loopback that scrapes an exporter of the test each second, a real nginx in front of it, and servers that lie."""
 
 from __future__ import annotations
 
 import base64
 import contextlib
 import http.server
+import itertools
 import json
 import pathlib
 import socket
+import socketserver
 import ssl
 import subprocess
 import threading
@@ -29,6 +31,32 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def unpacked(package, path):
+    """Return the path of a program of one of Debian's packages, which is not installed."""
+    return subprocess.run([str(REPOSITORY / "tools" / "unpacked.sh"), package, path], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+@contextlib.contextmanager
+def raw(*pieces, drips=()):
+    """Answer each connection with these bytes as they are, then the ``drips`` again and again; wait until the other side closes it. Yields the address.
+
+    A number is a pause of so many seconds. Nothing is closed here: what ends before that knows from the bytes themselves where an answer ends.
+    """
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self):
+            with contextlib.suppress(OSError):
+                while self.rfile.readline().strip():
+                    pass
+                for piece in itertools.chain(pieces, itertools.cycle(drips)):
+                    time.sleep(piece) if isinstance(piece, float) else self.wfile.write(piece)
+                while self.rfile.read(1):
+                    pass
+
+    with _threaded(socketserver.ThreadingTCPServer, Handler) as address:
+        yield address
+
+
 @contextlib.contextmanager
 def serving(answer):
     """Serve HTTP on loopback; ``answer(handler)`` answers each request. Yields the address."""
@@ -41,12 +69,22 @@ def serving(answer):
         def log_message(self, *_arguments):
             pass
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    with _threaded(http.server.ThreadingHTTPServer, Handler) as address:
+        yield address
+
+
+@contextlib.contextmanager
+def _threaded(kind, handler):
+    """Run a server whose threads end with the tests. Yields its address."""
+    server = kind(("127.0.0.1", 0), handler, bind_and_activate=False)
     server.daemon_threads = True
+    server.allow_reuse_address = True
+    server.server_bind()
+    server.server_activate()
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield f"http://127.0.0.1:{server.server_address[1]}"
     finally:
         server.shutdown()
         server.server_close()
@@ -109,7 +147,7 @@ def prometheus(directory, targets, web_config=None, scheme="http", instance_labe
 @contextlib.contextmanager
 def running(directory, targets, web_config=None, scheme="http", instance_labels=None):
     """Start Prometheus, which does not answer yet. Yields its process and its address."""
-    program = subprocess.run([str(REPOSITORY / "tools" / "prometheus.sh")], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    program = unpacked("prometheus", "usr/bin/prometheus")
     port = free_port()
     static = [{"targets": [target], "labels": (instance_labels or {}).get(target, {})} for target in targets]
     config = {
@@ -148,3 +186,38 @@ def is_ready(url, credentials=None):
             return answer.status == 200
     except OSError:
         return False
+
+
+@contextlib.contextmanager
+def nginx(directory, url, *directives, server=()):
+    """Run nginx in front of a server, and wait until it listens. Yields its address.
+
+    Args:
+        directory: for its files, of its own.
+        url: of the server behind it.
+        directives: of the way to that server, such as ``proxy_buffering off``.
+        server: further directives, of the place where it listens.
+    """
+    port = free_port()
+    temporary = "".join(f"{kind}_temp_path {directory}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+    of_proxy = "".join(f"{one};" for one in directives)
+    of_server = "".join(f"{one};" for one in server)
+    (directory / "nginx.conf").write_text(
+        f"daemon off; master_process off; pid {directory}/pid; events {{}}"
+        f"http {{ access_log off; {temporary} upstream behind {{ server {url.removeprefix('http://')}; keepalive 4; }}"
+        f"server {{ listen 127.0.0.1:{port}; {of_server} location / {{ proxy_pass http://behind; {of_proxy} }} }} }}"
+    )
+    with (directory / "log").open("wb") as log:
+        command = [unpacked("nginx", "usr/sbin/nginx"), "-p", directory, "-c", directory / "nginx.conf", "-e", directory / "errors"]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        try:
+            for _turn in range(600):
+                if process.poll() is not None:
+                    raise AssertionError(f"nginx has ended: {(directory / 'log').read_text()[-2000:]}")
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                    break
+                time.sleep(0.1)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.kill()
+            process.wait()
