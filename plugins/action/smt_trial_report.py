@@ -36,7 +36,7 @@ class ActionModule(ControllerAction):
             looks = looking.looks_of(files)
             periods, ends = looking.periods_of(files, trial)
             complete = {host: records.complete(of_host) for host, of_host in periods.items()}
-            found = evidence.compare(trial, complete, looks.taken)
+            found = evidence.by_hosts(trial, complete, evidence.compare(trial, complete, looks.taken))
             said = answer.sentences(trial, found, looks)
             lost = answer.lost(trial, periods)
             dry_run = bool(self._task.check_mode)

@@ -10,8 +10,9 @@ version_added: 1.0.0
 description:
   - Used by the role P(threadwise.smt.smt_policy#role); not to be called directly.
   - Reads the results of evaluations on the controller and returns for each hardware class the decision about SMT, its source hosts and its age.
-  - Each host of a class counts once, by its latest run that compared SMT on and off. Hosts that do not agree, or one that is not decided, leave
-    the class undecided. C(whose) shows where a single host decides for its class.
+  - Each host counts once, by its latest run that compared SMT on and off, and for one hardware class only. Hosts that do not agree, or that declare a workload
+    differently, leave the class undecided, and so does a host without which the others would say something else. C(whose) shows where a single host decides
+    for its class, and which results do not count.
   - When a run was taken is the time at which the controller fetched it. A result with a time in the future is refused.
   - It does not fail where there are no results or they cannot be read, because only hosts whose policy is V(auto) need them.
 options:
@@ -19,6 +20,14 @@ options:
     description: Directory on the controller - a run, or one that holds runs.
     type: path
     required: true
+  facts:
+    description:
+      - Name of the variable in which the result of M(threadwise.smt.smt_facts) was registered. A host decides for the class that these facts show. Without them
+        it decides for the class of its latest run.
+    type: str
+  before:
+    description: What this module returned before the facts were known. The results are read again only where the facts of a host show another class.
+    type: dict
 extends_documentation_fragment:
   - threadwise.smt.attributes.controller
 attributes:
@@ -44,7 +53,8 @@ RETURN = r"""
 classes:
   description:
     - Hardware class to C(decision) (V(enabled), V(disabled), V(any) where SMT makes no difference that counts, or null), C(whose), C(sentence), C(hosts),
-      C(runs), the latest first, and C(age_days), of the oldest of them.
+      C(runs), the latest first, C(age_days), of the oldest of them, and C(not_counted), hosts with a result of this class that are of another one, with the
+      reason.
   returned: success
   type: dict
 error:
@@ -56,4 +66,8 @@ refused:
   returned: success
   type: list
   elements: dict
+evaluated:
+  description: Hosts with a result that counts, and the hardware class of their latest run.
+  returned: success
+  type: dict
 """

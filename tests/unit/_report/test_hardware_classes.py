@@ -12,6 +12,7 @@ import re
 import jsonschema_rs
 import pytest
 import result_maker
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import comparison as comparison_page, fleet as fleet_page
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
@@ -78,7 +79,7 @@ def test_how_much_hosts_differ_is_said_without_their_noise():
     assert hardware_classes.line(one) == f"class-a, 4 hosts combined: SMT on. {about}"
     several = {**one, "workloads": one["workloads"] * 5}
     assert hardware_classes.line(several).endswith(" And 2 more comparisons.") and hardware_classes.line(several).count(", loss. ") == 3
-    assert hardware_classes.named(["a", "b", "c"]) == "a, b and c" and hardware_classes.named(list("abcde")) == "a, b, c and 2 more"
+    assert conclusion.named(["a", "b", "c"]) == "a, b and c" and conclusion.named(list("abcde")) == "a, b, c and 2 more"
 
 
 def test_hosts_that_were_all_booted_in_the_same_order_do_not_tell_the_change_from_the_reboot():

@@ -29,7 +29,7 @@ def render(trial: records.Trial, periods: Periods, ends: t.Mapping[str, t.Mappin
         looks: the looks at it.
     """
     complete = {host: records.complete(of_host) for host, of_host in periods.items()}
-    found = evidence.compare(trial, complete, looks.taken)
+    found = evidence.by_hosts(trial, complete, evidence.compare(trial, complete, looks.taken))
     drawn = list(trial.design.schedule)[:MOST_DRAWN]
     return frame.render(
         "trial.html.j2",
