@@ -566,7 +566,7 @@ def _workloads(document: dict[str, t.Any]) -> dict[str, tuple[set[float | None],
             raise text.BorderError(f"plan.workloads: {workload['name']} has no metric {workload['primary']}")
         difference = catalogue.difference(workload)
         if difference:
-            raise text.BorderError(f"plan.workloads: {workload['name']} {difference}: it is a workload of this collection, which no host declares otherwise")
+            raise text.BorderError(f"plan.workloads: {workload['name']} {text.line(difference, 300)}: a workload of this collection is declared by it alone")
         found[workload["name"]] = set(values), {name: (metric["unit"], metric["better"]) for name, metric in workload["metrics"].items()}
     return found
 
