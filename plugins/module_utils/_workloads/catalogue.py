@@ -30,8 +30,8 @@ def title(name: str, stated: str) -> str:
 def difference(stated: "t.Mapping[str, t.Any]") -> "str | None":
     """Return in what a result states a built-in workload otherwise than this collection declares it, or None.
 
-    Only what its numbers mean counts: the primary metric, the unit, direction and aggregate of each metric, and what its parameter is. A release may add and drop
-    metrics, and change commands, titles and values of a parameter. It never changes the meaning of a name; a test holds that against the releases before it.
+    Only what its numbers mean counts: the primary metric, the unit, direction and aggregate of each metric, and what its parameter is. A release may add and
+    drop metrics, and change commands, titles and values of a parameter. It never changes the meaning of a name: results of earlier releases are read, too.
 
     Args:
         stated: of the result, as ``declaration.described`` returns it.

@@ -28,7 +28,8 @@ else:
     MISSING_LIBRARY = None
 
 from ansible_collections.threadwise.smt.plugins.module_utils._looks import verdicts
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import leave_one_out, paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import leave_one_out
 
 # The verdict of a class whose hosts differ in what they say: it has no single one.
 HOSTS_DISAGREE = "hosts_disagree"
@@ -137,8 +138,8 @@ def combine_family(family: t.Sequence[Hosts], margin: float = 0.01, confidence: 
             verdict = verdicts.verdict(centre, low, high, math.log1p(margin))
         if len(said) > 1 and differ <= alpha:
             verdict = HOSTS_DISAGREE
-        # Without a verdict, a host is named only if it differs by more than chance: leaving out one's opponents until they agree is no test.
-        asked = len(hosts) >= LEAST_HOSTS and verdict != HOSTS_DISAGREE and (verdict != paired.INCONCLUSIVE or differ <= alpha)
+        # Without a verdict, a host is named only if it stands out: leaving out one's opponents until they agree is no test.
+        asked = len(hosts) >= LEAST_HOSTS and verdict != HOSTS_DISAGREE and (verdict != paired.INCONCLUSIVE or differ <= alpha or _one_scatters(blocks[place]))
         turned_by, more_hosts = _turned_by(hosts, blocks[place], verdict, level, math.log1p(margin)) if asked else ({}, None)
         found.append(
             {
@@ -196,8 +197,9 @@ def _sides(hosts: Hosts) -> tuple[list[float], list[float], str]:
 
 
 def _blocks(hosts: t.Sequence[Comparison]) -> Blocks:
+    errors = [standard_error(one) for one in hosts]
     rows = [
-        (math.log(one["ratio"]), max(error**2, LEAST_VARIANCE), one["n"] - 1) if (error := standard_error(one)) is not None else (math.nan,) * 3 for one in hosts
+        (math.nan,) * 3 if scatter is None else (math.log(one["ratio"]), max(scatter**2, LEAST_VARIANCE), one["n"] - 1) for one, scatter in zip(hosts, errors)
     ]
     return Blocks(*numpy.array(rows).T)
 
@@ -210,6 +212,11 @@ def _within(blocks: Blocks) -> tuple[float, float]:
         return 0.0, math.inf
     # Degrees of freedom of a sum of variances: F. E. Satterthwaite, An approximate distribution of estimates of variance components, Biometrics 2 (1946).
     return float(variances.mean()) / len(known), float(variances.sum() ** 2 / (variances**2 / freedoms).sum())
+
+
+def _one_scatters(blocks: Blocks) -> bool:
+    """Return whether one host of three or more scatters more than all others together."""
+    return len(blocks.variances) > LEAST_HOSTS and bool(numpy.nanmax(blocks.variances, initial=0.0) > numpy.nansum(blocks.variances) / 2)
 
 
 def _spread(blocks: Blocks) -> Spread:
@@ -283,7 +290,11 @@ def _method(hosts: Hosts) -> str:
         return "one host: nothing is known of how the hosts of its class differ"
     how = "ranks" if len(hosts) >= paired.LEAST_BLOCKS_RANKED else "log-ratios"
     method = f"random effect of the host: t on {how} of {len(hosts)} hosts, at least as wide as their blocks allow"
-    return method if _is_enough([one["n"] for one in hosts.values()]) else f"{method}; fewer than {paired.LEAST_BLOCKS} hosts need {paired.LEAST_BLOCKS} blocks each for a verdict"
+    return (
+        method
+        if _is_enough([one["n"] for one in hosts.values()])
+        else f"{method}; fewer than {paired.LEAST_BLOCKS} hosts need {paired.LEAST_BLOCKS} blocks each for a verdict"
+    )
 
 
 def _ratio(log: float | None) -> float | None:

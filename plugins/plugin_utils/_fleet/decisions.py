@@ -4,8 +4,8 @@
 
 Hosts are not trusted. Each host counts once and for one class: by its latest run with a comparison, for the class that its facts show now or, where these are
 not known, that of its latest run. All hosts of a class must agree. What hosts leave open by themselves, such as those that share the work of one, is decided by
-all of them combined (:mod:`pooled`), where no host says otherwise. A decision of several hosts has to hold without any one of them: a host with false results can
-prevent a decision, but cannot overrule the others. The time of a run is the one that the controller recorded when it fetched the result.
+all of them combined (:mod:`pooled`), where no host says otherwise. A decision of several hosts has to hold without any one of them: a host with false results
+can prevent a decision, but cannot overrule the others. The time of a run is the one that the controller recorded when it fetched the result.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ def read(path: Path, now: datetime.datetime) -> Conclusion | None:
     """
     result = result_files.load(path)
     if path.stem != result_files.file_stem(result["host"]):
-        raise DecisionError(f"{path.name}: holds a result of {result['host']}, whose file is {result_files.file_stem(result['host'])}.json: name it so, or remove it")
+        raise DecisionError(
+            f"{path.name}: holds a result of {result['host']}, whose file is {result_files.file_stem(result['host'])}.json: name it so, or remove it"
+        )
     return conclude(result, now)
 
 
@@ -203,7 +205,10 @@ def _said(counted: list[Conclusion]) -> tuple[str | None, str]:
     if len(sides) == 1 and (decision := STATES.get(next(iter(sides)))):
         chosen = [one.host for one in counted if one.choice in sides]
         if len(chosen) == 1 and len(counted) > 1:
-            return None, f"{chosen[0]} alone says {next(iter(sides))}, the other {len(counted) - 1} say {conclusion.EITHER}: one host does not decide for the others."
+            return (
+                None,
+                f"{chosen[0]} alone says {next(iter(sides))}, the other {len(counted) - 1} say {conclusion.EITHER}: one host does not decide for the others.",
+            )
         return decision, counted[0].sentence
     open_ones = [one.host for one in counted if one.choice == conclusion.UNDECIDED]
     together, figures, turned = _together(counted) if open_ones and len(counted) > 1 else (conclusion.UNDECIDED, "", {})

@@ -220,7 +220,9 @@ def sentence(one: t.Mapping[str, t.Any], hosts: t.Mapping[str, t.Mapping[str, t.
     """
     confounded = [name for name, of_host in hosts.items() if of_host["confounded"]]
     only = f"Confounded with the reboot on {conclusion.named(confounded)} alone." if 0 < len(confounded) < len(hosts) else ""
-    return " ".join(filter(None, [_difference(one), conclusion.turned(one, one["n"]), only]))
+    few = [name for name, of_host in hosts.items() if of_host["n"] < paired.LEAST_BLOCKS] if pooled.LEAST_HOSTS <= len(hosts) < paired.LEAST_BLOCKS else []
+    short = f"Too few blocks on {conclusion.named(few)}: so few hosts need {paired.LEAST_BLOCKS} each." if few else ""
+    return " ".join(filter(None, [_difference(one), conclusion.turned(one, one["n"]), only, short]))
 
 
 def _difference(one: t.Mapping[str, t.Any]) -> str:

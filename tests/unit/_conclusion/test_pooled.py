@@ -9,8 +9,8 @@ import re
 
 import numpy
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import leave_one_out, paired
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, pooled
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, leave_one_out, pooled
 from scipy import stats
 
 
@@ -248,3 +248,11 @@ def test_of_many_hosts_those_are_found_that_leaving_out_each_one_finds(effect, m
         (each,) = pooled.combine_family([hosts])
         monkeypatch.undo()
         assert bool(fast["turned_by"]) == bool(each["turned_by"]) and set(fast["turned_by"]) <= set(each["turned_by"])
+
+
+def test_a_host_that_keeps_the_others_open_by_its_noise_is_named():
+    hosts = [host(0.05, noise=0.003, seed=seed) for seed in range(5)]
+    assert combined(*hosts)["verdict"] == "gain"
+    one = combined(*hosts, {**hosts[0], "ci_low": 1e-9, "ci_high": 1e9, "verdict": "inconclusive"})
+    assert (one["verdict"], one["turned_by"], one["more_hosts"]) == ("inconclusive", {"web5": "gain"}, None)
+    assert conclusion.turned(one, 6) == "web5 alone keeps this open: without it the other 5 say gain."

@@ -292,7 +292,9 @@ def test_a_host_decides_for_the_class_that_its_facts_show_now():
     assert (found[CLASS]["decision"], found[CLASS]["hosts"]) == ("enabled", ["a", "b"])
     assert found[CLASS]["whose"].endswith("(liar does not count by run r: its facts show hardware class own)")
     assert (found["own"]["decision"], found["own"]["runs"]) == ("disabled", ["older"])
-    assert decisions.decisions(stated, NOW, {"liar": None})[CLASS]["not_counted"] == {"liar": "liar does not count by run r: its facts show hardware class unknown"}
+    assert decisions.decisions(stated, NOW, {"liar": None})[CLASS]["not_counted"] == {
+        "liar": "liar does not count by run r: its facts show hardware class unknown"
+    }
     assert decisions.classes_of(stated) == {"a": CLASS, "b": CLASS, "liar": CLASS}
 
 
@@ -301,7 +303,7 @@ def test_a_result_in_the_file_of_another_host_decides_nothing(tmp_path):
     for name in ("web01", "web02"):
         (tmp_path / f"{name}.json").write_text(json.dumps(result))
     assert decisions.read(tmp_path / "web01.json", NOW).host == "web01"
-    with pytest.raises(decisions.DecisionError, match="web02.json: holds a result of web01, whose file is web01.json"):
+    with pytest.raises(decisions.DecisionError, match=r"web02\.json: holds a result of web01, whose file is web01\.json"):
         decisions.read(tmp_path / "web02.json", NOW)
 
 

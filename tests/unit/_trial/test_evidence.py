@@ -274,7 +274,7 @@ def test_a_host_that_alone_turns_a_trial_is_named_with_how_many_more_it_takes(ho
 
 
 def test_a_liar_among_pairs_of_hosts_is_named():
-    found, sentence, host = lied(12, 0.0, design.PARALLEL, effect=-0.2)
+    found, _sentence, _host = lied(12, 0.0, design.PARALLEL, effect=-0.2)
     assert found["verdict"] == "loss" and set(found["turned_by"].values()) <= {"inconclusive"}
     assert units.without_each(trial(hosts=12, name=design.PARALLEL).design, (ON, OFF), {}, "rate") == {}
 

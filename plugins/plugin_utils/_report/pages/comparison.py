@@ -19,8 +19,8 @@ except ImportError as error:
 else:
     MISSING_LIBRARY = None
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import leave_one_out, paired
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, pooled
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, leave_one_out, pooled
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import hardware_classes, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame, host as host_page
 
@@ -94,7 +94,9 @@ def _alike(pairs: t.Sequence[Pair]) -> tuple[list[Pair], list[str]]:
     def without(row: hardware_classes.Row) -> hardware_classes.Row:
         return {**row, "workloads": {key: one for key, one in row["workloads"].items() if key not in found}}
 
-    return [(without(before), without(after)) for before, after in pairs], [f"{key} is not compared: {conclusion.declared(different)}." for key, different in sorted(found.items())]
+    return [(without(before), without(after)) for before, after in pairs], [
+        f"{key} is not compared: {conclusion.declared(different)}." for key, different in sorted(found.items())
+    ]
 
 
 def _lines(before: hardware_classes.Row, after: hardware_classes.Row) -> list[list[t.Any]]:
