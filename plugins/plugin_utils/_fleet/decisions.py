@@ -200,27 +200,29 @@ def _said(counted: list[Conclusion]) -> tuple[str | None, str]:
     if different:
         of_hosts, found = different[0]
         return None, f"Its hosts declare {_title(of_hosts)} differently: {conclusion.declared(found)}."
-    said = {one.choice for one in counted}
-    sides = said - {conclusion.EITHER} or said
+    sides = _sides(counted)
     if len(sides) == 1 and (decision := STATES.get(next(iter(sides)))):
         chosen = [one.host for one in counted if one.choice in sides]
         if len(chosen) == 1 and len(counted) > 1:
-            return (
-                None,
-                f"{chosen[0]} alone says {next(iter(sides))}, the other {len(counted) - 1} say {conclusion.EITHER}: one host does not decide for the others.",
-            )
+            said, others = next(iter(sides)), len(counted) - 1
+            return None, f"{chosen[0]} alone says {said}, the other {others} say {conclusion.EITHER}: one host does not decide for the others."
         return decision, counted[0].sentence
     open_ones = [one.host for one in counted if one.choice == conclusion.UNDECIDED]
     together, figures, turned = _together(counted) if open_ones and len(counted) > 1 else (conclusion.UNDECIDED, "", {})
     if together in STATES and sides <= {conclusion.UNDECIDED, together}:
         combined = f"Its {len(counted)} hosts combined, of which {_named(open_ones)} {'are' if len(open_ones) > 1 else 'is'} undecided alone: {figures}."
         # Without it, all others may say the same by themselves.
-        rest = {host: {one.choice for one in counted if one.host != host} - {conclusion.EITHER} for host in turned}
-        alone = {host: sentence for host, sentence in turned.items() if rest[host] != {together}}
+        alone = {host: sentence for host, sentence in turned.items() if _sides([one for one in counted if one.host != host]) != {together}}
         return (None, f"{combined} {next(iter(alone.values()))}") if alone else (STATES[together], combined)
     if len(sides) > 1:
         return None, "Its hosts do not agree: " + ", ".join(f"{one.host} says {one.choice}" for one in counted[: NAMED * 2]) + "."
     return None, counted[0].sentence
+
+
+def _sides(counted: t.Sequence[Conclusion]) -> set[str]:
+    """Return what hosts say; ``either`` does not contradict anything else."""
+    said = {one.choice for one in counted}
+    return said - {conclusion.EITHER} or said
 
 
 def _workloads(counted: t.Sequence[Conclusion]) -> dict[tuple[str, float | None], dict[str, host_comparisons.Comparison]]:

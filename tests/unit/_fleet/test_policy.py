@@ -271,6 +271,13 @@ def test_one_host_alone_does_not_decide_where_all_others_say_either():
     assert (found["decision"], found["sentence"]) == (None, "liar alone says off, the other 6 say either: one host does not decide for the others.")
 
 
+@pytest.mark.parametrize(("others", "decision"), [("either", "any"), ("undecided", None)])
+def test_without_a_host_that_turns_what_is_combined_the_others_may_say_it_by_themselves(monkeypatch, others, decision):
+    monkeypatch.setattr(decisions, "_together", lambda _counted: (conclusion.EITHER, "figures", {"open": "open alone turns this."}))
+    hosts = [says("undecided", "open"), *(says(others, f"web{number}") for number in range(3))]
+    assert decisions.decisions(hosts, NOW)[CLASS]["decision"] == decision
+
+
 def test_a_workload_that_one_host_has_alone_does_not_hinder_what_all_share():
     honest = [measured(number) for number in range(7)]
     own = dataclasses.replace(honest[0], workloads={**honest[0].workloads, ("own", None): next(iter(honest[1].workloads.values()))})
