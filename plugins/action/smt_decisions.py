@@ -11,43 +11,55 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import decisions
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import decisions, fields
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import libraries, result_files
 
 # The variable with the directory of evaluations; hosts of one play may have several.
 VARIABLE = "smt_policy_results"
+ARGUMENTS: dict[str, dict[str, t.Any]] = {"facts": {"type": "str"}, "before": {"type": "dict"}}
 
 
 class ActionModule(ControllerAction):
     """The action of smt_decisions; makes no call on any host."""
 
+    arguments = ARGUMENTS
     once_for_all = True
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Do what the task is for."""
-        asked = {str(path) for host in play["ansible_play_hosts_all"] if (path := self._user.value(VARIABLE, host)) is not None}
-        return {"changed": False, "by_path": {path: self._read(path) for path in sorted(asked)}}
+        if options["before"] is None:
+            paths = {str(path) for host in play["ansible_play_hosts_all"] if (path := self._user.value(VARIABLE, host)) is not None}
+            by_path = {path: self._read(path, {}) for path in sorted(paths)}
+        else:
+            by_path = {path: self._for_facts(path, options["facts"], before) for path, before in options["before"]["by_path"].items()}
+        return {"changed": False, "by_path": by_path, "evaluated": sorted({host for one in by_path.values() for host in one["evaluated"]})}
 
-    def _read(self, path_of_runs: str) -> dict[str, t.Any]:
-        """Return what the evaluations in a directory decide."""
+    def _for_facts(self, path: str, facts: str, before: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Return what evaluations decide when hosts count for the class that their facts show."""
+        found = {host: fields.smt_facts(self._user.registered(facts, host)) for host in before["evaluated"]}
+        known = {host: fields.line(of_host.get("hardware_class"), 200) for host, of_host in found.items() if of_host}
+        return before if all(before["evaluated"][host] == name for host, name in known.items()) else self._read(path, known)
+
+    @staticmethod
+    def _read(path_of_runs: str, known: dict[str, str | None]) -> dict[str, t.Any]:
+        """Return what the evaluations in a directory decide; ``known`` are the classes that facts show, by host."""
+        nothing: dict[str, t.Any] = {"classes": {}, "error": None, "refused": [], "evaluated": {}}
         missing = libraries.sentence("reading evaluations", [paired.MISSING_LIBRARY])
         if missing:
-            return self._nothing(missing)
+            return {**nothing, "error": missing}
         try:
             paths = decisions.result_files_below(os.path.expanduser(path_of_runs))
         except result_files.ResultError as error:
-            return self._nothing(str(error))
-        conclusions: list[decisions.Conclusion | None] = []
+            return {**nothing, "error": str(error)}
+        conclusions: list[decisions.Conclusion] = []
         refused: list[dict[str, str]] = []
         now = datetime.datetime.now(datetime.UTC)
         for path in paths:
             try:
-                conclusions.append(decisions.conclude(result_files.load(path), now))
+                found = decisions.read(path, now)
             except (result_files.ResultError, paired.SampleError, decisions.DecisionError) as error:
                 refused.append({"file": str(path), "reason": str(error)})
-        classes = decisions.decisions(filter(None, conclusions), now)
-        return {"classes": classes, "error": None, "refused": refused}
-
-    @staticmethod
-    def _nothing(error: str) -> dict[str, t.Any]:
-        return {"classes": {}, "error": error, "refused": []}
+            else:
+                conclusions += [found] if found else []
+        classes = decisions.decisions(conclusions, now, known)
+        return {"classes": classes, "error": None, "refused": refused, "evaluated": decisions.classes_of(conclusions)}

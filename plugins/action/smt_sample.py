@@ -27,13 +27,9 @@ class ActionModule(ControllerAction):
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Do what the task is for."""
-        shares = sample.choose({host: self._class(self._user.registered(options["results"], host)) for host in play["ansible_play_hosts"]}, options["size"])
+        known = {host: fields.smt_facts(self._user.registered(options["results"], host)) for host in play["ansible_play_hosts"]}
+        shares = sample.choose({host: fields.line(facts.get("hardware_class"), 200) for host, facts in known.items()}, options["size"])
         for share in shares:
             display.display(sample.sentence(share, options["shared"]))
         measured = {host: share.shared_by if options["shared"] else 1 for share in shares for host in share.measured}
         return {"changed": False, "measured": list(measured), "shared_by": measured}
-
-    @staticmethod
-    def _class(registered: t.Any) -> str | None:
-        facts = fields.mapping(registered if isinstance(registered, dict) else {}, "ansible_facts")
-        return fields.line(fields.mapping(facts, "smt").get("hardware_class"), 200)

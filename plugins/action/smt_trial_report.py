@@ -38,7 +38,7 @@ class ActionModule(ControllerAction):
             trial = files.trial()
             looks = looking.looks_of(files)
             seen = looking.known(files, trial)
-            found = evidence.compare(trial, seen.complete, looks.taken)
+            found = evidence.by_hosts(trial, seen.complete, evidence.compare(trial, seen.complete, looks.taken))
             said = answer.sentences(trial, found, looks)
             lost = answer.lost(trial, seen.periods)
             refused = [f"{host} counts for nothing: {reason}." for host, reason in seen.unreadable.items()]

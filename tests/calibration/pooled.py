@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 
 import numpy
+from ansible_collections.threadwise.smt.plugins.module_utils._looks import verdicts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import pooled
 from scipy import special
@@ -56,7 +57,7 @@ def host(logs, effect, noise, count):
         "n": count,
         "interval_confidence": 0.95,
         "confounded": False,
-        "verdict": paired.verdict_of(centre, low, high, math.log1p(MARGIN)),
+        "verdict": verdicts.verdict(centre, low, high, math.log1p(MARGIN)),
     }
 
 

@@ -276,3 +276,70 @@ def test_auto_takes_the_decision_of_the_same_class(tmp_path):
     code, seen = fleet.play("smt_compliance", smt_policy="auto", smt_policy_results="results")
     hosts = {host["host"]: host for host in json.loads((tmp_path / "smt_compliance.json").read_text())["hosts"]}
     assert hosts["h2"]["wanted"] == "disabled" and "evaluation of e2 in run r1" in hosts["h2"]["decided_by"]
+
+
+def evaluated(directory, host, run, hardware_class, off, better=None, blocks=10):
+    """A result on disk: a user's own workload with another rate with SMT off, or gzip where no direction is given."""
+    own = {**result_maker.GZIP, "metrics": {"rate": {"unit": "1/s", "better": better, "aggregate": "sum"}}}
+    workloads = {"app": own} if better else None
+    result = result_maker.result(host=host, run=run, noise=0.0005, shape=(1, 2, 2), blocks=blocks, seed=sum(map(ord, host + run)), workloads=workloads)
+    result["facts"].update(hardware_class=hardware_class, numbering="split")
+    for sample in result["samples"]:
+        if sample["arm"] == "smt_off":
+            for metric in sample["metrics"].values():
+                metric["value"] *= off
+    (directory / "results" / run).mkdir(parents=True, exist_ok=True)
+    path = directory / "results" / run / f"{host}.json"
+    path.write_text(json.dumps(result))
+    return path
+
+
+def test_a_host_decides_for_the_class_that_it_has_and_no_other(tmp_path):
+    kinds = {name: f"x86_64-1s2c4t-split-{name:08x}" for name in (1, 2, 3)}
+    fleet = Fleet(tmp_path, {"h1": {"simulated_class": kinds[1]}, "h2": {"simulated_class": kinds[2]}, "liar": {"simulated_class": kinds[3]}})
+    # It says that each class is better off without SMT, by a run for each; the playbook asks it for its class.
+    for run, number in (("r1", 3), ("r2", 1), ("r3", 2)):
+        evaluated(tmp_path, "liar", run, kinds[number], 4.0)
+    evaluated(tmp_path, "h1", "r4", kinds[1], 0.5)
+    code, seen = fleet.play("smt_enforce", smt_policy="auto", smt_policy_results="results")
+    assert fleet.get("smt") == {"h1": True, "h2": True, "liar": False}, seen
+    assert code != 0 and table(seen) == {"h1": "compliant", "h2": "unknown", "liar": "compliant"}, seen
+    reason = f"liar does not count by run r3: its facts show hardware class {kinds[3]}"
+    assert f"the evaluations do not decide: no evaluation ({reason})" in re.sub(r"\s+", " ", seen), seen
+    fleet.calls()
+    code, seen = fleet.play("smt_compliance", smt_policy="auto", smt_policy_results="results")
+    hosts = {host["host"]: host for host in json.loads((tmp_path / "smt_compliance.json").read_text())["hosts"]}
+    assert "which alone decides for all hosts of this class" in hosts["liar"]["decided_by"] and "liar does not count by run r2" in hosts["h1"]["decided_by"]
+    assert fleet.calls() == {"h1": 2, "h2": 1, "liar": 2}, "a host that was evaluated is asked once more"
+
+
+@pytest.mark.parametrize("liar", ["a_first", "z_last"])
+def test_one_host_of_seven_does_not_turn_a_decision(tmp_path, liar):
+    kind = "x86_64-1s2c4t-split-00000000"
+    fleet = Fleet(tmp_path, {"h1": {}})
+    paths = [evaluated(tmp_path, f"e{number}", "r1", kind, 1.18, "higher") for number in range(6)]
+    code, seen = fleet.play("smt_compliance", smt_policy="auto", smt_policy_results="results")
+    assert code == 0 and "evaluation of 6 hosts (e0, e1, e2 and 3 more) in run r1" in (tmp_path / "smt_compliance.json").read_text(), seen
+    paths.append(evaluated(tmp_path, liar, "r1", kind, 1.18, "lower"))
+    code, seen = fleet.play("smt_compliance", smt_policy="auto", smt_policy_results="results")
+    assert code == 2 and table(seen) == {"h1": "unknown"}, seen
+    said = json.loads((tmp_path / "smt_compliance.json").read_text())["hosts"][0]["sentence"]
+    assert "Its hosts declare gzip of a fixed stream differently: rate in 1/s, higher is better, sum of its workers on e" in said
+    assert f"rate in 1/s, lower is better, sum of its workers on {liar}." in said
+
+    # The same of a workload of this collection is that host's failure, and the others decide.
+    for path in paths:
+        path.unlink()
+    honest = [evaluated(tmp_path, f"e{number}", "r1", kind, 1.18) for number in range(6)]
+    false = evaluated(tmp_path, liar, "r1", kind, 1.18)
+    document = json.loads(false.read_text())
+    document["plan"]["workloads"][0]["metrics"]["throughput"]["better"] = "lower"
+    for sample in document["samples"]:
+        sample["metrics"]["throughput"]["better"] = "lower"
+    false.write_text(json.dumps(document))
+    code, seen = fleet.play("smt_compliance", smt_policy="auto", smt_policy_results="results")
+    assert code == 0 and "evaluation of 6 hosts" in (tmp_path / "smt_compliance.json").read_text(), seen
+    code, seen = fleet.play("smt_report", smt_report_run_dir=str(honest[0].parent))
+    assert "gzip has better lower instead of higher for throughput: a workload of this collection is declared by it alone" in re.sub(r"\s+", " ", seen), seen
+    report = json.loads((tmp_path / "results/r1/results.json").read_text())
+    assert (report["classes"][0]["recommendation"], report["classes"][0]["workloads"][0]["n"]) == ("on", 6) and len(report["refused"]) == 1

@@ -16,7 +16,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulis
 from ansible_collections.threadwise.smt.plugins.module_utils._looks import goals, spending
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.arms import AS_FOUND, SMT_OFF, SMT_ON
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import metrics as workload_metrics
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, metrics as workload_metrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 
 Result = dict[str, t.Any]
@@ -424,7 +424,7 @@ def declaration(result: Result, name: str) -> dict[str, t.Any]:
 
 
 def describe_workload(result: Result, name: str, parameter: float | None = None, metric: str | None = None) -> dict[str, t.Any]:
-    """Return ``{workload, title, metric, primary, unit, better}`` as declared in the plan, with ``parameter`` where there is one.
+    """Return ``{workload, title, metric, primary, unit, better, aggregate}`` as declared in the plan, with ``parameter`` where there is one.
 
     Args:
         result: a document accepted by :func:`result_files.load`.
@@ -433,13 +433,13 @@ def describe_workload(result: Result, name: str, parameter: float | None = None,
         metric: the metric, or None for the primary one.
     """
     declared = declaration(result, name)
-    title = declared["title"] or name
+    title = catalogue.title(name, declared["title"])
     if parameter is not None:
         about = declared.get("parameter") or {}
         title = " ".join([f"{title}, {about.get('name') or 'parameter'} {parameter:g}", *filter(None, [about.get("unit")])])
     metric = metric or declared["primary"]
     at = {} if parameter is None else {"parameter": parameter}
-    of_metric = {key: declared["metrics"][metric][key] for key in ("unit", "better")}
+    of_metric = {key: declared["metrics"][metric][key] for key in ("unit", "better", "aggregate")}
     return {**at, "workload": name, "title": title, "metric": metric, "primary": metric == declared["primary"], **of_metric}
 
 

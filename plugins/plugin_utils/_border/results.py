@@ -14,6 +14,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._looks import decisions, schedule, verdicts
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import arms, placements
+from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts, schema, text
 
 SCHEMA_NAME = "threadwise.smt/result"
@@ -563,6 +564,9 @@ def _workloads(document: dict[str, t.Any]) -> dict[str, tuple[set[float | None],
             raise text.BorderError(f"plan.workloads: {workload['name']} or one of its parameter values is listed twice")
         if workload["primary"] not in workload["metrics"]:
             raise text.BorderError(f"plan.workloads: {workload['name']} has no metric {workload['primary']}")
+        difference = catalogue.difference(workload)
+        if difference:
+            raise text.BorderError(f"plan.workloads: {workload['name']} {text.line(difference, 300)}: a workload of this collection is declared by it alone")
         found[workload["name"]] = set(values), {name: (metric["unit"], metric["better"]) for name, metric in workload["metrics"].items()}
     return found
 

@@ -582,6 +582,41 @@ def _clause(text: str) -> str:
     return text.strip().rstrip(".")
 
 
+def named(names: t.Sequence[str]) -> str:
+    """Name the first ones and count the others."""
+    return join(names) if len(names) <= NAMED else f"{', '.join(names[:NAMED])} and {len(names) - NAMED} more"
+
+
+def declared(found: t.Mapping[tuple[str, ...], t.Sequence[str]]) -> str:
+    """Say which hosts declare a workload how.
+
+    Args:
+        found: from :func:`pooled.declarations`.
+    """
+    return "; ".join(f"{metric} in {unit}, {better} is better, {how} of its workers on {named(names)}" for (metric, unit, better, how), names in found.items())
+
+
+def turned(one: t.Mapping[str, t.Any], hosts: int) -> str:
+    """Say which host alone turns a verdict about several hosts, what the others say without it, and how many more it takes; empty where none does.
+
+    Args:
+        one: ``turned_by``, ``more_hosts`` and ``verdict``, as :func:`pooled.combine_family` returns them.
+        hosts: how many there are.
+    """
+    if not one["turned_by"]:
+        return ""
+    names, said = list(one["turned_by"]), join(list(dict.fromkeys(one["turned_by"].values())))
+    if one["verdict"] == paired.INCONCLUSIVE:
+        return f"{named(names)} alone {_verb(names, 'keeps', 'keep')} this open: without it the other {hosts - 1} say {said}."
+    more = one["more_hosts"]
+    takes = "more hosts like the others would hardly tell" if more is None else f"it takes about {more} more {_verb(range(more), 'host', 'hosts')}"
+    if hosts == 1:
+        return f"{names[0]} alone says this; {takes}."
+    others = "the other host says" if hosts == 2 else f"the other {hosts - 1} say"
+    alone = f"{names[0]} alone turns this" if len(names) == 1 else f"One host alone turns this, each of {named(names)}"
+    return f"{alone}: without it {others} {said}; {takes}."
+
+
 def join(parts: t.Sequence[str]) -> str:
     """Return ``a``, ``a and b`` or ``a, b and c``."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}" if parts else ""

@@ -6,6 +6,8 @@ A host's effect is that of its class plus a difference of its own, and is known 
 the wider of two: Student's t of the hosts' log-ratios (ranks from six hosts on, as for blocks), which contains both sources whatever their sizes are, and
 what the scatter within the hosts alone allows, so that hosts which agree by luck do not make it too narrow. docs/verdicts.md has the error rates.
 
+A class decides by what its hosts share: hosts that declare a workload differently are not combined, and where one host alone turns a verdict, it is named.
+
 Equal weights because the t interval stays valid then, however different the hosts' scatters are: R. Ibragimov, U. K. Mueller, t-Statistic Based
 Correlation and Heterogeneity Robust Inference, Journal of Business & Economic Statistics 28 (2010). Weights by precision (DerSimonian-Laird; Hartung-Knapp)
 exceed the level with few hosts of different scatter: C. Roever, G. Knapp, T. Friede, Hartung-Knapp-Sidik-Jonkman approach and its modification for
@@ -27,6 +29,7 @@ else:
 
 from ansible_collections.threadwise.smt.plugins.module_utils._looks import verdicts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import leave_one_out
 
 # The verdict of a class whose hosts differ in what they say: it has no single one.
 HOSTS_DISAGREE = "hosts_disagree"
@@ -36,10 +39,30 @@ DECIDED = (paired.GAIN, paired.LOSS, paired.EQUIVALENT)
 LEAST_HOSTS = 2
 # The least variance of a host's log-ratio: below, it is the rounding of its values.
 LEAST_VARIANCE = 1e-18
+# What the numbers of a workload mean. Values of hosts that differ in it are not of one thing.
+DECLARED = ("metric", "unit", "better", "aggregate")
 
 Comparison = t.Mapping[str, t.Any]
 # Host -> its comparison.
 Hosts = t.Mapping[str, Comparison]
+
+
+class Blocks(t.NamedTuple):
+    """What each host's own blocks say of it, in the order of the hosts; NaN where it has no interval.
+
+    Attributes:
+        logs: the log-ratio.
+        variances: of the log-ratio, by the scatter of the host's blocks.
+        freedoms: degrees of freedom of the variance.
+    """
+
+    logs: numpy.ndarray
+    variances: numpy.ndarray
+    freedoms: numpy.ndarray
+
+    def without(self, place: int) -> Blocks:
+        """Return the same without one host."""
+        return Blocks(*(numpy.delete(one, place) for one in self))
 
 
 class Spread(t.NamedTuple):
@@ -60,40 +83,64 @@ class Spread(t.NamedTuple):
     p_value: float | None
 
 
+def declarations(hosts: Hosts) -> dict[tuple[str, ...], list[str]]:
+    """Return what the hosts declare a workload to be, the values of :data:`DECLARED`, and which hosts do; what most of them declare comes first.
+
+    Args:
+        hosts: host -> its comparison.
+    """
+    found: dict[tuple[str, ...], list[str]] = {}
+    for name, one in hosts.items():
+        found.setdefault(tuple(one[field] for field in DECLARED), []).append(name)
+    return dict(sorted(found.items(), key=lambda entry: -len(entry[1])))
+
+
 def combine_family(family: t.Sequence[Hosts], margin: float = 0.01, confidence: float = 0.95) -> list[dict[str, t.Any]]:
     """Combine the hosts of a class for each of several workloads, with a family-wise error rate of at most ``1 - confidence`` (Holm).
 
     Args:
         family: of each workload, at least one host with its comparison: ``baseline_value``, ``candidate_value``, ``better``, ``confounded`` and, of
-            :func:`paired.compare_family`, ``ratio``, ``ci_low``, ``ci_high``, ``n``, ``interval_confidence`` and ``verdict``.
+            :func:`paired.compare_family`, ``ratio``, ``ci_low``, ``ci_high``, ``n``, ``interval_confidence`` and ``verdict``. All hosts declare it alike
+            (:func:`declarations`).
         margin: effects within this share of 1 count as none.
         confidence: of all verdicts combined.
 
     Returns:
         In the same order, each ``{ratio, ci_low, ci_high, confidence, n, blocks, margin, verdict, method, p_value, p_adjusted, interval_confidence, family,
-        tau, heterogeneity, said, confounded}``, with the fields of :func:`paired.compare_family` for hosts in the place of blocks. ``verdict`` may be
-        :data:`HOSTS_DISAGREE`; ``blocks`` are those of all hosts; ``tau`` is how much hosts differ, as a share, without the noise of their blocks (0.02 is
-        2 %; None if it is not known); ``heterogeneity`` is ``{q, p_value, p_adjusted}``, or None; ``said`` has the hosts that are decided by themselves:
-        verdict -> names; ``confounded`` if a host's is, since the order of boots is the same on all hosts.
+        tau, heterogeneity, said, confounded, turned_by, more_hosts}``, with the fields of :func:`paired.compare_family` for hosts in the place of blocks.
+        ``verdict`` may be :data:`HOSTS_DISAGREE`; ``blocks`` are those of all hosts; ``tau`` is how much hosts differ, as a share, without the noise of their
+        blocks (0.02 is 2 %; None if it is not known); ``heterogeneity`` is ``{q, p_value, p_adjusted}``, or None; ``said`` has the hosts that are decided by
+        themselves: verdict -> names; ``confounded`` if a host's is, since the order of boots is the same on all hosts; ``turned_by`` has each host without
+        which the others say something else: name -> their verdict; ``more_hosts`` is how many more it takes until no host turns it alone, None where none
+        does or no number is known. ``family`` counts the workloads of two hosts or more: one host has no verdict for its class, and cannot make the others'
+        stricter by workloads of its own.
 
     Raises:
-        paired.SampleError: a value is not valid.
+        paired.SampleError: a value is not valid, or hosts differ in ``better``.
     """
-    spreads = [_spread(list(hosts.values())) for hosts in family]
+    alpha = 1 - float(confidence)
+    blocks = [_blocks(list(hosts.values())) for hosts in family]
+    spreads = [_spread(one) for one in blocks]
     between = [paired.compare(*_sides(hosts), margin, confidence) for hosts in family]
     p_values = [max(one["p_value"], _p_value(math.log(one["ratio"]), spread)) for one, spread in zip(between, spreads)]
-    levels = paired.holm_levels(p_values, 1 - float(confidence))
-    adjusted = paired.holm(p_values)
-    differing = paired.holm([1.0 if one.p_value is None else one.p_value for one in spreads])
+    several = [place for place, hosts in enumerate(family) if len(hosts) >= LEAST_HOSTS]
+    judged = [p_values[place] for place in several]
+    levels = dict(zip(several, paired.holm_levels(judged, alpha)))
+    adjusted = dict(zip(several, paired.holm(judged)))
+    differing = dict(zip(several, paired.holm([1.0 if (p_value := spreads[place].p_value) is None else p_value for place in several])))
     found = []
-    for hosts, spread, p_value, p_adjusted, level, differ in zip(family, spreads, p_values, adjusted, levels, differing):
+    for place, (hosts, spread, p_value) in enumerate(zip(family, spreads, p_values)):
+        level, differ = levels.get(place, alpha), differing.get(place, 1.0)
         centre, low, high = _interval(hosts, spread, level)
         said = _said(hosts)
         verdict = paired.INCONCLUSIVE
-        if low is not None and high is not None and _is_enough(hosts):
+        if low is not None and high is not None and _is_enough([one["n"] for one in hosts.values()]):
             verdict = verdicts.verdict(centre, low, high, math.log1p(margin))
-        if len(said) > 1 and differ <= 1 - confidence:
+        if len(said) > 1 and differ <= alpha:
             verdict = HOSTS_DISAGREE
+        # Without a verdict, a host is named only if it stands out: leaving out one's opponents until they agree is no test.
+        asked = len(hosts) >= LEAST_HOSTS and verdict != HOSTS_DISAGREE and (verdict != paired.INCONCLUSIVE or differ <= alpha or _one_scatters(blocks[place]))
+        turned_by, more_hosts = _turned_by(hosts, blocks[place], verdict, level, math.log1p(margin)) if asked else ({}, None)
         found.append(
             {
                 "ratio": _ratio(centre),
@@ -106,16 +153,24 @@ def combine_family(family: t.Sequence[Hosts], margin: float = 0.01, confidence: 
                 "verdict": verdict,
                 "method": _method(hosts),
                 "p_value": p_value,
-                "p_adjusted": p_adjusted,
+                "p_adjusted": adjusted.get(place, 1.0),
                 "interval_confidence": 1 - level,
-                "family": len(family),
+                "family": max(1, len(several)),
                 "tau": None if spread.tau is None else math.expm1(min(spread.tau, 700.0)),
                 "heterogeneity": None if spread.p_value is None else {"q": spread.statistic, "p_value": spread.p_value, "p_adjusted": differ},
                 "said": said,
                 "confounded": any(one["confounded"] for one in hosts.values()),
+                "turned_by": turned_by,
+                "more_hosts": more_hosts,
             }
         )
     return found
+
+
+def shared(judged: t.Iterable[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """Return those that decide for a class, from :func:`combine_family`: what two hosts or more have, or all of them where nothing is shared."""
+    found = list(judged)
+    return [one for one in found if one["n"] >= LEAST_HOSTS] or found
 
 
 def standard_error(one: Comparison) -> float | None:
@@ -135,19 +190,39 @@ def standard_error(one: Comparison) -> float | None:
 def _sides(hosts: Hosts) -> tuple[list[float], list[float], str]:
     """Return the baseline's and the candidate's value of each host, and which direction is better."""
     found = list(hosts.values())
-    return [one["baseline_value"] for one in found], [one["candidate_value"] for one in found], found[0]["better"]
+    better = {one["better"] for one in found}
+    if len(better) > 1:
+        raise paired.SampleError("hosts of one class differ in which direction is better: they cannot be combined")
+    return [one["baseline_value"] for one in found], [one["candidate_value"] for one in found], better.pop()
 
 
-def _spread(hosts: t.Sequence[Comparison]) -> Spread:
-    known = [(math.log(one["ratio"]), error**2, one["n"] - 1) for one in hosts if (error := standard_error(one)) is not None]
-    if not known:
-        return Spread(0.0, math.inf, None, None, None)
-    logs, variances, freedoms = numpy.array(known).T
-    variances = numpy.maximum(variances, LEAST_VARIANCE)
-    within = float(variances.mean()) / len(hosts)
+def _blocks(hosts: t.Sequence[Comparison]) -> Blocks:
+    errors = [standard_error(one) for one in hosts]
+    rows = [
+        (math.nan,) * 3 if scatter is None else (math.log(one["ratio"]), max(scatter**2, LEAST_VARIANCE), one["n"] - 1) for one, scatter in zip(hosts, errors)
+    ]
+    return Blocks(*numpy.array(rows).T)
+
+
+def _within(blocks: Blocks) -> tuple[float, float]:
+    """Return the variance of the mean of all hosts by the scatter of their blocks alone, 0 where no host's is known, and its degrees of freedom."""
+    known = ~numpy.isnan(blocks.logs)
+    variances, freedoms = blocks.variances[known], blocks.freedoms[known]
+    if not len(variances):
+        return 0.0, math.inf
     # Degrees of freedom of a sum of variances: F. E. Satterthwaite, An approximate distribution of estimates of variance components, Biometrics 2 (1946).
-    freedom = float(variances.sum() ** 2 / (variances**2 / freedoms).sum())
-    if len(known) < LEAST_HOSTS:
+    return float(variances.mean()) / len(known), float(variances.sum() ** 2 / (variances**2 / freedoms).sum())
+
+
+def _one_scatters(blocks: Blocks) -> bool:
+    """Return whether one host of three or more scatters more than all others together."""
+    return len(blocks.variances) > LEAST_HOSTS and bool(numpy.nanmax(blocks.variances, initial=0.0) > numpy.nansum(blocks.variances) / 2)
+
+
+def _spread(blocks: Blocks) -> Spread:
+    within, freedom = _within(blocks)
+    logs, variances, freedoms = (one[~numpy.isnan(blocks.logs)] for one in blocks)
+    if len(logs) < LEAST_HOSTS:
         return Spread(within, freedom, None, None, None)
     # The estimate of Hedges and Olkin, whose hosts have equal weights: L. V. Hedges, I. Olkin, Statistical Methods for Meta-Analysis (1985).
     tau = math.sqrt(max(0.0, float(logs.var(ddof=1) - variances.mean())))
@@ -178,13 +253,30 @@ def _interval(hosts: Hosts, spread: Spread, level: float) -> tuple[float, float 
     centre, low, high = paired.interval(*_sides(hosts), level)
     if low is None or high is None or not spread.within:
         return centre, low, high
-    half = float(special.stdtrit(spread.freedom, 1 - level / 2)) * math.sqrt(spread.within)
+    half = _half(spread.within, spread.freedom, level)
     return centre, min(low, centre - half), max(high, centre + half)
 
 
-def _is_enough(hosts: Hosts) -> bool:
+def _half(within: float, freedom: float, level: float) -> float:
+    """Return half of the width of the interval that the scatter within the hosts alone allows."""
+    return float(special.stdtrit(freedom, 1 - level / 2)) * math.sqrt(within) if within else 0.0
+
+
+def _turned_by(hosts: Hosts, blocks: Blocks, verdict: str, level: float, margin: float) -> tuple[dict[str, str], int | None]:
+    """Return each host without which the others have another verdict, at the same level, and how many more hosts it takes."""
+    counts = [one["n"] for one in hosts.values()]
+    before, after, better = _sides(hosts)
+    sign = 1.0 if better == "higher" else -1.0
+
+    def least_half(place: int) -> float | None:
+        return _half(*_within(blocks.without(place)), level) if _is_enough(counts[:place] + counts[place + 1 :]) else None
+
+    return leave_one_out.turned_by(list(hosts), (sign * numpy.log(before), sign * numpy.log(after)), verdict, level, margin, least_half)
+
+
+def _is_enough(counts: t.Sequence[int]) -> bool:
     """Return whether a class can have a verdict: hosts as many as blocks that need one, or fewer of which each has as many blocks."""
-    return len(hosts) >= paired.LEAST_BLOCKS or (len(hosts) >= LEAST_HOSTS and all(one["n"] >= paired.LEAST_BLOCKS for one in hosts.values()))
+    return len(counts) >= paired.LEAST_BLOCKS or (len(counts) >= LEAST_HOSTS and all(count >= paired.LEAST_BLOCKS for count in counts))
 
 
 def _said(hosts: Hosts) -> dict[str, list[str]]:
@@ -198,7 +290,11 @@ def _method(hosts: Hosts) -> str:
         return "one host: nothing is known of how the hosts of its class differ"
     how = "ranks" if len(hosts) >= paired.LEAST_BLOCKS_RANKED else "log-ratios"
     method = f"random effect of the host: t on {how} of {len(hosts)} hosts, at least as wide as their blocks allow"
-    return method if _is_enough(hosts) else f"{method}; fewer than {paired.LEAST_BLOCKS} hosts need {paired.LEAST_BLOCKS} blocks each for a verdict"
+    return (
+        method
+        if _is_enough([one["n"] for one in hosts.values()])
+        else f"{method}; fewer than {paired.LEAST_BLOCKS} hosts need {paired.LEAST_BLOCKS} blocks each for a verdict"
+    )
 
 
 def _ratio(log: float | None) -> float | None:

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The decisions that collected evaluations allow for each hardware class, with their hosts and age.
 
-Hosts are not trusted. Each host of a class counts once, by its latest run with a comparison, and all hosts must agree: a host with false results can
-prevent a decision, but cannot overrule the others. What hosts leave open by themselves, such as those that share the work of one, is decided by all of them
-combined (:mod:`pooled`), where no host says otherwise. The time of a run is the one that the controller recorded when it fetched the result.
+Hosts are not trusted. Each host counts once and for one class: by its latest run with a comparison, for the class that its facts show now or, where these are
+not known, that of its latest run. All hosts of a class must agree. What hosts leave open by themselves, such as those that share the work of one, is decided by
+all of them combined (:mod:`pooled`), where no host says otherwise. A decision of several hosts has to hold without any one of them: a host with false results
+can prevent a decision, but cannot overrule the others. The time of a run is the one that the controller recorded when it fetched the result.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ AHEAD = datetime.timedelta(minutes=5)
 NAMED = 3
 
 # What of a comparison is kept to be combined with those of other hosts.
-COMBINED = ("baseline_value", "candidate_value", "better", "confounded", "ratio", "ci_low", "ci_high", "n", "interval_confidence", "verdict")
+COMBINED = ("title", "baseline_value", "candidate_value", *pooled.DECLARED, "confounded", "ratio", "ci_low", "ci_high", "n", "interval_confidence", "verdict")
 
 STATES = {conclusion.ON: policy.ENABLED, conclusion.OFF: policy.DISABLED, conclusion.EITHER: policy.ANY}
 
@@ -47,7 +48,7 @@ class Conclusion:
         hardware_class: of the host.
         choice: from :func:`recommendation.recommend`.
         sentence: the conclusion as text.
-        workloads: title of each workload -> its comparison of SMT off against SMT on.
+        workloads: name of each workload and value of its parameter -> its comparison of SMT off against SMT on.
         at: time when the controller fetched it, else the end of the run by the host's clock (aware), or None.
     """
 
@@ -56,8 +57,28 @@ class Conclusion:
     hardware_class: str
     choice: str
     sentence: str
-    workloads: t.Mapping[str, host_comparisons.Comparison]
+    workloads: t.Mapping[tuple[str, float | None], host_comparisons.Comparison]
     at: datetime.datetime | None
+
+
+def read(path: Path, now: datetime.datetime) -> Conclusion | None:
+    """Read a host's result and return its conclusion, as :func:`conclude` does.
+
+    Args:
+        path: the file, which has its host's name.
+        now: the present time, aware.
+
+    Raises:
+        ResultError: it cannot be read or is not valid.
+        DecisionError: it is in the file of another host, or its time lies in the future.
+        paired.SampleError: a value is not valid.
+    """
+    result = result_files.load(path)
+    if path.stem != result_files.file_stem(result["host"]):
+        raise DecisionError(
+            f"{path.name}: holds a result of {result['host']}, whose file is {result_files.file_stem(result['host'])}.json: name it so, or remove it"
+        )
+    return conclude(result, now)
 
 
 def conclude(result: host_comparisons.Result, now: datetime.datetime) -> Conclusion | None:
@@ -85,7 +106,7 @@ def conclude(result: host_comparisons.Result, now: datetime.datetime) -> Conclus
         hardware_class,
         choice,
         conclusion.conclude(result, comparisons)["sentence"],
-        {one["title"]: {name: one[name] for name in COMBINED} for one in host_comparisons.of_smt(comparisons)},
+        {(one["workload"], one.get("parameter")): {name: one[name] for name in COMBINED} for one in host_comparisons.of_smt(comparisons)},
         _moment(result, "collected") or _moment(result, "finished") or _moment(result, "started"),
     )
 
@@ -104,64 +125,134 @@ def result_files_below(directory: str | os.PathLike[str]) -> list[Path]:
     return found + [path for run in runs for path in result_files.result_paths(run)]
 
 
-def decisions(conclusions: t.Iterable[Conclusion], now: datetime.datetime) -> dict[str, dict[str, t.Any]]:
+def decisions(conclusions: t.Iterable[Conclusion], now: datetime.datetime, classes: t.Mapping[str, str | None] | None = None) -> dict[str, dict[str, t.Any]]:
     """Decide for each hardware class by the latest run with a comparison of each of its hosts.
 
     Args:
         conclusions: conclusions of hosts' evaluations.
         now: the present time, aware.
+        classes: host -> the hardware class that its facts show now, of the hosts whose facts are known.
 
     Returns:
-        Hardware class -> ``{decision, whose, sentence, hosts, runs, age_days}``: ``decision`` is ``enabled``, ``disabled``, ``any``, or None
+        Hardware class -> ``{decision, whose, sentence, hosts, runs, age_days, not_counted}``: ``decision`` is ``enabled``, ``disabled``, ``any``, or None
         where the hosts do not decide; ``runs`` are those that count, the latest first; ``age_days`` is that of the oldest, None where a result has
-        no time.
+        no time; ``not_counted`` has hosts with a result that states this class while they are of another: name -> why it does not count.
     """
-    by_class: dict[str, dict[str, list[Conclusion]]] = {}
+    by_class: dict[str, list[Conclusion]] = {}
+    not_counted: dict[str, dict[str, str]] = {}
+    for host, runs in _by_host(conclusions).items():
+        latest = _latest(runs)
+        own, whence = (classes[host], "its facts show") if classes and host in classes else (latest.hardware_class, f"its latest run, {latest.run}, shows")
+        counted = [one for one in runs if one.hardware_class == own]
+        if counted:
+            by_class.setdefault(counted[0].hardware_class, []).append(max(counted, key=_rank))
+        for one in runs:
+            if one.hardware_class != own:
+                reason = f"{host} does not count by run {one.run}: {whence} hardware class {own or 'unknown'}"
+                not_counted.setdefault(one.hardware_class, {}).setdefault(host, reason)
+    return {name: _decide(by_class.get(name, []), not_counted.get(name, {}), now) for name in dict.fromkeys([*by_class, *not_counted])}
+
+
+def classes_of(conclusions: t.Iterable[Conclusion]) -> dict[str, str]:
+    """Return the hardware class that each host decides for if its facts are not known: host -> that of its latest run."""
+    return {host: _latest(runs).hardware_class for host, runs in _by_host(conclusions).items()}
+
+
+def _by_host(conclusions: t.Iterable[Conclusion]) -> dict[str, list[Conclusion]]:
+    found: dict[str, list[Conclusion]] = {}
     for one in conclusions:
-        by_class.setdefault(one.hardware_class, {}).setdefault(one.host, []).append(one)
-    return {name: _decide([max(runs, key=_rank) for runs in hosts.values()], now) for name, hosts in by_class.items()}
+        found.setdefault(one.host, []).append(one)
+    return found
+
+
+def _latest(runs: t.Iterable[Conclusion]) -> Conclusion:
+    return max(runs, key=lambda one: (_when(one), one.run))
 
 
 def _rank(one: Conclusion) -> tuple[bool, datetime.datetime, str]:
     """Rank later runs higher, and a run without a comparison below those with one."""
-    return one.choice != conclusion.NOT_COMPARED, one.at or datetime.datetime.min.replace(tzinfo=datetime.UTC), one.run
+    return one.choice != conclusion.NOT_COMPARED, _when(one), one.run
 
 
-def _decide(latest: list[Conclusion], now: datetime.datetime) -> dict[str, t.Any]:
+def _when(one: Conclusion) -> datetime.datetime:
+    return one.at or datetime.datetime.min.replace(tzinfo=datetime.UTC)
+
+
+def _decide(latest: list[Conclusion], not_counted: dict[str, str], now: datetime.datetime) -> dict[str, t.Any]:
     latest = sorted(latest, key=_rank, reverse=True)
     counted = [one for one in latest if one.choice != conclusion.NOT_COMPARED] or latest
-    said = {one.choice for one in counted}
-    sides = said - {conclusion.EITHER} or said
-    decision = STATES.get(next(iter(sides))) if len(sides) == 1 else None
-    sentence = counted[0].sentence
-    if len(sides) > 1:
-        sentence = "Its hosts do not agree: " + ", ".join(f"{one.host} says {one.choice}" for one in counted[: NAMED * 2]) + "."
-    open_ones = [one.host for one in counted if one.choice == conclusion.UNDECIDED]
-    if decision is None and open_ones:
-        together, figures = _together(counted)
-        if sides <= {conclusion.UNDECIDED, together}:
-            decision = STATES.get(together)
-        if decision is not None:
-            sentence = f"Its {len(counted)} hosts combined, of which {_named(open_ones)} {'are' if len(open_ones) > 1 else 'is'} undecided alone: {figures}."
+    decision, sentence = _said(counted) if counted else (None, "No result of a host of this class counts.")
     times = [one.at for one in counted if one.at is not None]
-    age = None if len(times) < len(counted) else max(0, (now - min(times)).days)
+    age = None if len(times) < len(counted) or not times else max(0, (now - min(times)).days)
     hosts = sorted(one.host for one in counted)
     runs = list(dict.fromkeys(one.run for one in counted))
-    return {"decision": decision, "whose": _source(hosts, runs, age), "sentence": sentence, "hosts": hosts, "runs": runs, "age_days": age}
+    whose = _source(hosts, runs, age) if hosts else "no evaluation"
+    if not_counted:
+        reasons = list(not_counted.values())
+        more = f"; and {len(reasons) - NAMED} more do not count" if len(reasons) > NAMED else ""
+        whose = f"{whose} ({'; '.join(reasons[:NAMED])}{more})"
+    return {"decision": decision, "whose": whose, "sentence": sentence, "hosts": hosts, "runs": runs, "age_days": age, "not_counted": not_counted}
 
 
-def _together(counted: t.Sequence[Conclusion]) -> tuple[str, str]:
-    """Return what the hosts of a class say combined, and the change of each workload with SMT off."""
-    titles = list(dict.fromkeys(title for one in counted for title in one.workloads))
-    judged = pooled.combine_family([{one.host: one.workloads[title] for one in counted if title in one.workloads} for title in titles])
-    figures = [f"{title} {conclusion.signed(one['ratio'], one)} with SMT off ({one['verdict']})" for title, one in zip(titles, judged)]
-    return conclusion.recommendation(judged), ", ".join(figures)
+def _said(counted: list[Conclusion]) -> tuple[str | None, str]:
+    """Return the decision of hosts of one class, None where they do not decide, and a sentence about it."""
+    different = [(of_hosts, found) for of_hosts in _workloads(counted).values() if len(found := pooled.declarations(of_hosts)) > 1]
+    if different:
+        of_hosts, found = different[0]
+        return None, f"Its hosts declare {_title(of_hosts)} differently: {conclusion.declared(found)}."
+    sides = _sides(counted)
+    if len(sides) == 1 and (decision := STATES.get(next(iter(sides)))):
+        chosen = [one.host for one in counted if one.choice in sides]
+        if len(chosen) == 1 and len(counted) > 1:
+            said, others = next(iter(sides)), len(counted) - 1
+            return None, f"{chosen[0]} alone says {said}, the other {others} say {conclusion.EITHER}: one host does not decide for the others."
+        return decision, counted[0].sentence
+    open_ones = [one.host for one in counted if one.choice == conclusion.UNDECIDED]
+    together, figures, turned = _together(counted) if open_ones and len(counted) > 1 else (conclusion.UNDECIDED, "", {})
+    if together in STATES and sides <= {conclusion.UNDECIDED, together}:
+        combined = f"Its {len(counted)} hosts combined, of which {_named(open_ones)} {'are' if len(open_ones) > 1 else 'is'} undecided alone: {figures}."
+        # Without it, all others may say the same by themselves.
+        alone = {host: sentence for host, sentence in turned.items() if _sides([one for one in counted if one.host != host]) != {together}}
+        return (None, f"{combined} {next(iter(alone.values()))}") if alone else (STATES[together], combined)
+    if len(sides) > 1:
+        return None, "Its hosts do not agree: " + ", ".join(f"{one.host} says {one.choice}" for one in counted[: NAMED * 2]) + "."
+    return None, counted[0].sentence
+
+
+def _sides(counted: t.Sequence[Conclusion]) -> set[str]:
+    """Return what hosts say; ``either`` does not contradict anything else."""
+    said = {one.choice for one in counted}
+    return said - {conclusion.EITHER} or said
+
+
+def _workloads(counted: t.Sequence[Conclusion]) -> dict[tuple[str, float | None], dict[str, host_comparisons.Comparison]]:
+    """Return the workloads of some hosts: workload -> host -> its comparison."""
+    found: dict[tuple[str, float | None], dict[str, host_comparisons.Comparison]] = {}
+    for one in counted:
+        for key, workload in one.workloads.items():
+            found.setdefault(key, {})[one.host] = workload
+    return found
+
+
+def _title(hosts: t.Mapping[str, host_comparisons.Comparison]) -> str:
+    return str(next(iter(hosts.values()))["title"])
+
+
+def _together(counted: t.Sequence[Conclusion]) -> tuple[str, str, dict[str, str]]:
+    """Return what the hosts of a class say combined, the change of each workload with SMT off, and each host that alone turns one of them: name -> how."""
+    workloads = list(_workloads(counted).values())
+    judged = list(zip(workloads, pooled.combine_family(workloads)))
+    deciding = pooled.shared([one for _hosts, one in judged])
+    figures = [f"{_title(hosts)} {conclusion.signed(one['ratio'], one)} with SMT off ({one['verdict'].replace('_', ' ')})" for hosts, one in judged]
+    turned = {host: f"{_title(hosts)}: {conclusion.turned(one, one['n'])}" for hosts, one in judged if one in deciding for host in one["turned_by"]}
+    return conclusion.recommendation(deciding), ", ".join(figures), turned
 
 
 def _source(hosts: list[str], runs: list[str], age: int | None) -> str:
     alone = ", which alone decides for all hosts of this class" if len(hosts) == 1 else ""
+    named = _named(hosts) if len(hosts) == 1 else f"{len(hosts)} hosts ({_named(hosts)})"
     old = "of unknown age" if age is None else "less than a day old" if age == 0 else f"{age} day{'s' if age > 1 else ''} old"
-    return f"evaluation of {_named(hosts)} in run{'' if len(runs) == 1 else 's'} {_named(runs)}, {old}{alone}"
+    return f"evaluation of {named} in run{'' if len(runs) == 1 else 's'} {_named(runs)}, {old}{alone}"
 
 
 def _named(names: list[str]) -> str:

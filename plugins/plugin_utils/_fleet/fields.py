@@ -21,6 +21,11 @@ def mapping(facts: t.Mapping[str, t.Any], name: str) -> dict[str, t.Any]:
     return value if isinstance(value, dict) else {}
 
 
+def smt_facts(registered: t.Any) -> dict[str, t.Any]:
+    """Return the facts that a host answered to smt_facts with, from what that task registered; an empty mapping where it did not."""
+    return mapping(mapping(registered if isinstance(registered, dict) else {}, "ansible_facts"), "smt")
+
+
 def items(facts: t.Mapping[str, t.Any], name: str) -> list[t.Any]:
     """Return a field that is a list; an empty one for any other value."""
     value = facts.get(name)

@@ -31,8 +31,6 @@ LEAST_HOSTS_FOR_OUTLIERS = 5
 FENCE = 1.5
 ENVIRONMENT = ("kernel", "cmdline", "cpu_model", "microcode", "governor", "hypervisor")
 MOST_TEXT = 300
-# Hosts that a sentence names for each verdict; it counts the others.
-NAMED = 3
 # Comparisons that a line about a class has; it counts the others.
 MOST_COMPARISONS = 3
 # Title of arms that this collection does not know: untrusted hosts could send thousands of names.
@@ -51,7 +49,7 @@ def row(summary: dict[str, t.Any], page: str) -> Row:
         "verdict",
         "baseline_value",
         "candidate_value",
-        "better",
+        *pooled.DECLARED,
         "margin",
         "confounded",
         "n",
@@ -150,9 +148,11 @@ def by_class(rows: t.Sequence[Row], margin: float, confidence: float) -> list[di
         confidence: family-wise confidence of the verdicts.
 
     Returns:
-        ``{hardware_class, subject, hosts, recommendation, title, counts (title -> hosts), vulnerable, reboot_required, workloads}`` each; each
+        ``{hardware_class, subject, hosts, recommendation, title, counts (title -> hosts), vulnerable, reboot_required, workloads, refused}`` each; each
         workload is ``{workload, title, name, of_smt, ratios, least, most, outliers (host -> ratio), sentence, confounded, ...fields of
-        pooled.combine_family}``; ``recommendation`` is also ``hosts_disagree``; ``sentence`` is about the hosts: how they differ, or who disagrees.
+        pooled.combine_family}``; ``recommendation`` is also ``hosts_disagree``; ``sentence`` is about the hosts: how they differ, who disagrees, or which of
+        them alone turns the verdict. ``refused`` has what hosts declare differently, which is not combined: ``{workload, title, of_smt, declared, sentence}``,
+        with ``declared`` a list of ``{metric, unit, better, aggregate, hosts}``. What only one of several hosts has does not decide for its class.
     """
     classes: dict[tuple[str | None, str | None], list[Row]] = {}
     for one in rows:
@@ -165,12 +165,20 @@ def _class(name: str | None, subject: str | None, members: t.Sequence[Row], marg
     counts: dict[str, int] = {}
     for one in members:
         counts[one["title"]] = counts.get(one["title"], 0) + 1
-    found = list(dict.fromkeys(key for one in members for key in one["workloads"]))
-    hosts = {key: [(one["host"], one["workloads"][key]) for one in members if key in one["workloads"]] for key in found}
-    judged = pooled.combine_family([dict(hosts[key]) for key in found], margin, confidence)
-    first = [hosts[key][0][1] for key in found]
-    recommendation = conclusion.recommendation([one for one, about in zip(judged, first) if about["of_smt"]])
-    others = [{**one, "effect": about["effect"]} for one, about in zip(judged, first) if not about["of_smt"]]
+    hosts: dict[str, dict[str, dict[str, t.Any]]] = {}
+    for one in members:
+        for key, workload in one["workloads"].items():
+            hosts.setdefault(key, {})[one["host"]] = workload
+    refused = {key: _refused(key, of_key) for key, of_key in hosts.items() if len(pooled.declarations(of_key)) > 1}
+    alike = {key: of_key for key, of_key in hosts.items() if key not in refused}
+    judged = dict(zip(alike, pooled.combine_family(list(alike.values()), margin, confidence)))
+    by_effect: dict[str | None, list[dict[str, t.Any]]] = {}
+    for key, of_key in hosts.items():
+        about = next(iter(of_key.values()))
+        effect = None if about["of_smt"] else about["effect"]
+        by_effect.setdefault(effect, []).append(judged.get(key) or {"verdict": pooled.HOSTS_DISAGREE, "n": len(of_key), "confounded": False})
+    recommendation = conclusion.recommendation(pooled.shared(by_effect.get(None, [])))
+    others = [{**one, "effect": effect} for effect, group in by_effect.items() if effect is not None for one in pooled.shared(group)]
     return {
         "hardware_class": name,
         "subject": subject,
@@ -180,18 +188,46 @@ def _class(name: str | None, subject: str | None, members: t.Sequence[Row], marg
         "title": _conclusion_title(subject, recommendation, others),
         "vulnerable": sum(1 for one in members if one["vulnerable"]),
         "reboot_required": sum(1 for one in members if one["reboot_required"]),
-        "workloads": [{**_spread(key, hosts[key]), **one, "sentence": sentence(one)} for key, one in zip(found, judged)],
+        "workloads": [{**_spread(key, alike[key]), **one, "sentence": sentence(one, alike[key])} for key, one in judged.items()],
+        "refused": list(refused.values()),
     }
 
 
-def sentence(one: t.Mapping[str, t.Any]) -> str:
-    """Say how the hosts of a class differ in a workload, or which of them disagree.
+def _refused(key: str, hosts: t.Mapping[str, dict[str, t.Any]]) -> dict[str, t.Any]:
+    """Return a workload that the hosts of a class declare differently."""
+    found = pooled.declarations(hosts)
+    return {
+        "workload": key,
+        "title": _title_of(hosts),
+        "of_smt": next(iter(hosts.values()))["of_smt"],
+        "declared": [{**dict(zip(pooled.DECLARED, declared)), "hosts": names} for declared, names in found.items()],
+        "sentence": f"Its hosts declare it differently, so nothing is said of it: {conclusion.declared(found)}.",
+    }
+
+
+def _title_of(hosts: t.Mapping[str, dict[str, t.Any]], field: str = "title") -> str:
+    """Return the title that most hosts state; of this collection's own workloads all have one."""
+    titles = [str(one[field]) for one in hosts.values()]
+    return max(dict.fromkeys(titles), key=titles.count)
+
+
+def sentence(one: t.Mapping[str, t.Any], hosts: t.Mapping[str, t.Mapping[str, t.Any]]) -> str:
+    """Say how the hosts of a class differ in a workload, which of them disagree, and which of them alone turns what it says.
 
     Args:
         one: as from :func:`pooled.combine_family`.
+        hosts: host -> its comparison.
     """
+    confounded = [name for name, of_host in hosts.items() if of_host["confounded"]]
+    only = f"Confounded with the reboot on {conclusion.named(confounded)} alone." if 0 < len(confounded) < len(hosts) else ""
+    few = [name for name, of_host in hosts.items() if of_host["n"] < paired.LEAST_BLOCKS] if pooled.LEAST_HOSTS <= len(hosts) < paired.LEAST_BLOCKS else []
+    short = f"Too few blocks on {conclusion.named(few)}: so few hosts need {paired.LEAST_BLOCKS} each." if few else ""
+    return " ".join(filter(None, [_difference(one), conclusion.turned(one, one["n"]), only, short]))
+
+
+def _difference(one: t.Mapping[str, t.Any]) -> str:
     if one["verdict"] == pooled.HOSTS_DISAGREE:
-        return f"Its hosts disagree: {'; '.join(f'{verdict} on {named(hosts)}' for verdict, hosts in one['said'].items())}."
+        return f"Its hosts disagree: {'; '.join(f'{verdict} on {conclusion.named(hosts)}' for verdict, hosts in one['said'].items())}."
     if one["n"] < pooled.LEAST_HOSTS:
         return "One host, which speaks for itself only: how the hosts of its class differ is not known."
     if one["tau"] is None:
@@ -214,12 +250,8 @@ def line(one: t.Mapping[str, t.Any]) -> str:
         for workload in one["workloads"][:MOST_COMPARISONS]
     ]
     more = [f"And {len(one['workloads']) - MOST_COMPARISONS} more comparisons."] if len(one["workloads"]) > MOST_COMPARISONS else []
-    return " ".join([f"{one['hardware_class'] or 'unknown class'}, {one['hosts']} hosts combined: {one['title']}.", *parts, *more])
-
-
-def named(hosts: t.Sequence[str]) -> str:
-    """Name the first hosts and count the others."""
-    return conclusion.join(list(hosts)) if len(hosts) <= NAMED else f"{', '.join(hosts[:NAMED])} and {len(hosts) - NAMED} more"
+    refused = [f"{of['title']}: {of['sentence']}" for of in one["refused"][:MOST_COMPARISONS]]
+    return " ".join([f"{one['hardware_class'] or 'unknown class'}, {one['hosts']} hosts combined: {one['title']}.", *refused, *parts, *more])
 
 
 def described(classes: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
@@ -232,11 +264,12 @@ def described(classes: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
     return [{**one, "workloads": [{key: value for key, value in of.items() if key not in left_out} for of in one["workloads"]]} for one in classes]
 
 
-def _spread(key: str, hosts: t.Sequence[tuple[str, dict[str, t.Any]]]) -> dict[str, t.Any]:
-    ratios = {host: one["ratio"] for host, one in hosts}
+def _spread(key: str, hosts: t.Mapping[str, dict[str, t.Any]]) -> dict[str, t.Any]:
+    ratios = {host: one["ratio"] for host, one in hosts.items()}
     return {
         "workload": key,
-        **{name: hosts[0][1][name] for name in ("title", "name", "of_smt")},
+        **{name: _title_of(hosts, name) for name in ("title", "name")},
+        "of_smt": next(iter(hosts.values()))["of_smt"],
         "ratios": list(ratios.values()),
         "least": min(ratios.values()),
         "most": max(ratios.values()),

@@ -19,7 +19,7 @@ def sentences(trial: Trial, found: t.Sequence[evidence.Comparison], looks: evide
 
     Args:
         trial: the trial.
-        found: its comparisons.
+        found: its comparisons, from :func:`evidence.by_hosts`.
         looks: the looks at it.
     """
     primary = [one for one in found if one["primary"]]
@@ -31,7 +31,7 @@ def sentences(trial: Trial, found: t.Sequence[evidence.Comparison], looks: evide
 
 def others(trial: Trial, found: t.Sequence[evidence.Comparison]) -> list[str]:
     """Return a sentence for each other metric, and for the primary one without what goes along with the traffic."""
-    said = [f"{_change(trial, one)}: {_SAID[one['verdict']]}." for one in found if not one["primary"]]
+    said = [_with_hosts(f"{_change(trial, one)}: {_SAID[one['verdict']]}.", one) for one in found if not one["primary"]]
     for one in found:
         rest = one["adjusted"]
         if rest is not None and rest["ci_low"] is not None:
@@ -100,7 +100,13 @@ def _sentence(trial: Trial, one: evidence.Comparison, decided: str | None) -> st
     if decided == decisions.FUTILE:
         least = conclusion.percent(one["minimum_detectable"])
         return f"{sentence} The rest of the trial would hardly have decided it; an effect of {least} would have been seen."
-    return sentence
+    return _with_hosts(sentence, one)
+
+
+def _with_hosts(sentence: str, one: evidence.Comparison) -> str:
+    """Add to a sentence which host alone turns what it says."""
+    said = {**one, "turned_by": {host: _SAID[others] for host, others in one["turned_by"].items()}}
+    return " ".join(filter(None, [sentence, conclusion.turned(said, one["hosts"])]))
 
 
 def _change(trial: Trial, one: evidence.Comparison) -> str:

@@ -12,9 +12,17 @@ import dataclasses
 import math
 import typing as t
 
+try:
+    import numpy
+except ImportError as error:
+    MISSING_LIBRARY: ImportError | None = error
+else:
+    MISSING_LIBRARY = None
+
 from ansible_collections.threadwise.smt.plugins.module_utils._looks import decisions, schedule, spending, verdicts
 from ansible_collections.threadwise.smt.plugins.module_utils._looks.ranks import Paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import leave_one_out
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import units
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial.records import Metric, Trial
 
@@ -56,6 +64,43 @@ def compare(trial: Trial, periods: units.Periods, taken: t.Sequence[spending.Loo
         _family(trial, periods, [metric for metric in trial.metrics if metric.is_primary == is_primary], taken) for is_primary in (True, False)
     )
     return [*of_primary, *of_others]
+
+
+def by_hosts(trial: Trial, periods: units.Periods, found: t.Sequence[Comparison]) -> list[Comparison]:
+    """Add to comparisons which hosts alone turn their verdicts: each host is left out in turn, and the rest is judged by the same test at the same level.
+
+    Args:
+        trial: the trial.
+        periods: host -> its complete periods.
+        found: of :func:`compare`.
+
+    Returns:
+        The same with ``hosts``, how many have a value; ``turned_by``, each host without which the others say something else: name -> their verdict, empty where
+        nothing is decided; and ``more_hosts``, how many more it takes until no host turns it alone, None where none does or no number is known.
+    """
+    return [{**one, **_by_hosts(trial, periods, one)} for one in found]
+
+
+def _by_hosts(trial: Trial, periods: units.Periods, one: Comparison) -> dict[str, t.Any]:
+    without = units.without_each(trial.design, (trial.arms[0], one["candidate"]), periods, one["metric"], one["per"])
+    level, margin, sign = 1 - one["interval_confidence"], math.log1p(trial.margin), 1.0 if one["better"] == "higher" else -1.0
+    points = numpy.log(one["points"])
+    a_host = one["n"] / len(without)
+
+    def hosts_for(log_ratios: leave_one_out.Logs) -> int | None:
+        count = leave_one_out.needed(log_ratios, level, margin)
+        return None if count is None else math.ceil(count / a_host)
+
+    turned: dict[str, str] = {}
+    counts: list[int | None] = []
+    for host, log_ratios in without.items() if one["verdict"] != verdicts.INCONCLUSIVE else ():
+        rest = sign * numpy.array(log_ratios)
+        others = verdicts.INCONCLUSIVE if len(rest) < verdicts.LEAST_BLOCKS else leave_one_out.verdict(-rest / 2, rest / 2, level, margin)
+        if others != one["verdict"]:
+            turned[host] = others
+            counts.append(hosts_for(rest if len(rest) > 1 else points))
+    more = leave_one_out.more(turned, counts, hosts_for(points), len(without)) if turned else None
+    return {"hosts": len(without), "turned_by": turned, "more_hosts": more}
 
 
 def look(trial: Trial, periods: units.Periods, over: t.Mapping[int, int], before: Looks) -> Looks:

@@ -42,6 +42,15 @@ _COMPARISON = schema.whole(
     baseline=schema.about({"type": "string"}, "Name of the arm that it is compared with."),
     candidate=schema.about({"type": "string"}, "Name of the arm."),
     points=schema.about({"type": "array", "items": {"type": "number", "minimum": 0}}, "The ratio of each observation, turned as the ratio."),
+    hosts=schema.about(_COUNT, "Number of hosts that have a value of it in both arms."),
+    turned_by=schema.about(
+        {"type": "object", "additionalProperties": _VERDICT},
+        "Each host that alone turns the verdict: name -> what the others say without it; empty where no host does, or nothing is decided.",
+    ),
+    more_hosts=schema.about(
+        schema.or_null({"type": "integer", "minimum": 1}),
+        "How many more hosts it takes until none turns it alone, if they are like the others; null where none does, or where no number is known.",
+    ),
     adjusted=schema.about(
         {**schema.whole(**_INTERVAL), "type": ["object", "null"]}, "The same without what goes along with the traffic; null where no traffic is named."
     ),

@@ -103,6 +103,37 @@ def of_hosts(drawn: design.Design, arms: tuple[str, str], periods: Periods, metr
     return _of_hosts(drawn, arms, _logs(drawn, periods, metric, per))
 
 
+def without_each(drawn: design.Design, arms: tuple[str, str], periods: Periods, metric: str, per: str | None = None) -> dict[str, list[float]]:
+    """Return what the units are without each host: host -> their log-ratios, in the order of :func:`of_metric`.
+
+    Args:
+        drawn: the trial's design.
+        arms: the baseline and the candidate.
+        periods: host -> its complete periods.
+        metric: name of the metric.
+        per: name of the metric that it is divided by, or None.
+    """
+    logs = _logs(drawn, periods, metric, per)
+    if drawn.name == design.PARALLEL:
+        made = {(unit.group, unit.block): dict.fromkeys(unit.hosts, unit.log_ratio) for unit in _of_groups(drawn, arms, logs)}
+        # A group is compared within itself: without one of its hosts it says nothing.
+        rest: dict[tuple[tuple[int, int], str], float] = {}
+    else:
+        made = _of_hosts(drawn, arms, logs)
+        rest = {
+            (place, host): math.fsum(log for other, log in of_hosts.items() if other != host) / (len(of_hosts) - 1)
+            for place, of_hosts in made.items()
+            for host in of_hosts
+            if len(of_hosts) > 1
+        }
+    order = sorted(made, key=lambda place: (place[1], place[0]))
+    means = {place: math.fsum(of_hosts.values()) / len(of_hosts) for place, of_hosts in made.items()}
+    return {
+        host: [means[place] if host not in made[place] else rest[place, host] for place in order if host not in made[place] or (place, host) in rest]
+        for host in dict.fromkeys(host for of_hosts in made.values() for host in of_hosts)
+    }
+
+
 def blocks_over(drawn: design.Design, periods: Periods, ended: t.Container[str]) -> dict[int, int]:
     """Return how many blocks of each group are over by now: measured by all its hosts, or lost because hosts left the trial.
 

@@ -360,7 +360,7 @@ def test_an_interval_of_a_plan_that_looked_holds_for_all_looks():
 
 def test_only_the_comparison_that_the_looks_are_at_is_corrected():
     """The ratios of all others are those of a plan that never looked."""
-    even = {"gzip": EVEN}
+    even = {"even": EVEN}
     once, looked_at = (host_comparisons.compare_host(looked(8, *looks, noise=0.1, workloads=even, seed=5)) for looks in ((), (4, 5, 6, 8)))
     changed = {(one["kind"], one["effect"], one["placement"]) for before, one in zip(once, looked_at) if one["ratio"] != before["ratio"]}
     assert changed == {("arm", "smt_off", "all_threads")}

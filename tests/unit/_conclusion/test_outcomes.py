@@ -11,7 +11,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import 
 
 EVEN = {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "sysbench cpu"}
 LATENCY = {
-    "title": "oltp",
+    "title": "orders",
     "metrics": {"latency_p99": {"unit": "ms", "better": "lower", "aggregate": "max"}},
     "model": lambda _arm, _spot, workers: [2.0] * len(workers),
 }
@@ -72,18 +72,18 @@ def test_an_arm_that_lacks_a_workload_is_not_the_best():
 def test_the_sentence_names_each_arm_with_what_it_gives_and_costs():
     arms = {
         "smt_on": 1.0,
-        "smt_off": {"oltp": 1.0},
-        "one_thread_per_core": {"oltp": 0.7, "gzip": 0.96},
-        "isolated": {"oltp": 1.1},
+        "smt_off": {"orders": 1.0},
+        "one_thread_per_core": {"orders": 0.7, "gzip": 0.96},
+        "isolated": {"orders": 1.1},
         "threads_per_core_2": 1.0,
     }
-    said = sentence(arms, workloads={"oltp": LATENCY, "gzip": result_maker.GZIP})
+    said = sentence(arms, workloads={"orders": LATENCY, "gzip": result_maker.GZIP})
     assert said.startswith("No arm is called better than SMT on. Leave SMT on: with every online thread busy, turning it off costs gzip of a fixed stream ")
     title = result_maker.title_of
-    assert f" Against SMT on, with every online thread busy: {title('one_thread_per_core')} gives oltp latency_p99 −30" in said
+    assert f" Against SMT on, with every online thread busy: {title('one_thread_per_core')} gives orders latency_p99 −30" in said
     assert " %) and costs gzip of a fixed stream 4" in said and "(−3" in said
-    assert f"; {title('threads_per_core_2')} changes nothing: within 1 % for oltp and gzip of a fixed stream; " in said
-    assert f"{title('isolated')} costs oltp latency_p99 +" in said and "leaves gzip of a fixed stream within 1 %." in said
+    assert f"; {title('threads_per_core_2')} changes nothing: within 1 % for orders and gzip of a fixed stream; " in said
+    assert f"{title('isolated')} costs orders latency_p99 +" in said and "leaves gzip of a fixed stream within 1 %." in said
 
 
 def test_the_sentence_says_best_only_of_what_is():

@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy
 import pytest
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import pooled
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, leave_one_out, pooled
 from scipy import stats
 
 
@@ -162,3 +163,96 @@ def test_exchanged_sides_give_the_reciprocal():
     assert [other["ratio"], other["ci_low"], other["ci_high"]] == pytest.approx([1 / one["ratio"], 1 / one["ci_high"], 1 / one["ci_low"]])
     lower = combined(*(host(effect, seed=seed, better="lower") for seed, effect in enumerate(effects)))
     assert lower["verdict"] == "gain" and lower["ratio"] > 1
+
+
+# ---- one host alone -------------------------------------------------------------------------------------------------------------------------------
+
+
+def named(*hosts):
+    return {f"web{number}": one for number, one in enumerate(hosts)}
+
+
+def test_hosts_that_differ_in_what_is_better_are_not_combined():
+    with pytest.raises(paired.SampleError, match="differ in which direction is better"):
+        combined(host(0.05, seed=1), host(0.05, seed=2, better="lower"))
+
+
+def test_what_hosts_declare_is_told_apart_and_what_most_of_them_say_comes_first():
+    usual = {"metric": "rate", "unit": "1/s", "better": "higher", "aggregate": "sum"}
+    hosts = {"a": {**usual, "better": "lower"}, "b": usual, "c": usual, "d": {**usual, "aggregate": "mean"}}
+    assert pooled.declarations(hosts) == {
+        ("rate", "1/s", "higher", "sum"): ["b", "c"],
+        ("rate", "1/s", "lower", "sum"): ["a"],
+        ("rate", "1/s", "higher", "mean"): ["d"],
+    }
+
+
+@pytest.mark.parametrize("place", [0, 2, 4])
+def test_the_host_that_alone_turns_a_verdict_is_named_wherever_it_stands(place):
+    def quiet(effect, seed):
+        one = host(0.0, noise=0.0005, seed=seed)
+        return {**moved(one, (1 + effect) / one["ratio"]), "verdict": "inconclusive"}
+
+    hosts = [quiet(effect, seed) for seed, effect in enumerate((0.006, 0.0105, 0.0095, 0.008))]
+    assert combined(*hosts)["verdict"] == "inconclusive"
+    hosts.insert(place, quiet(0.018, 9))
+    one = combined(*hosts)
+    assert one["verdict"] == "gain" and set(one["turned_by"].values()) == {"inconclusive"}
+    assert f"web{place}" in one["turned_by"] and one["more_hosts"] >= 1
+    said = conclusion.turned(one, one["n"])
+    assert f"web{place}" in said and "without it the other 4 say inconclusive; it takes about " in said
+
+
+def test_no_host_alone_turns_what_the_others_say_as_well():
+    one = combined(*(host(0.08, noise=0.003, seed=seed) for seed in range(5)))
+    assert (one["verdict"], one["turned_by"], one["more_hosts"]) == ("gain", {}, None) and conclusion.turned(one, 5) == ""
+
+
+def test_of_two_hosts_each_alone_turns_what_both_say():
+    one = combined(host(0.08, noise=0.003, seed=1), host(0.08, noise=0.003, seed=2))
+    assert (one["verdict"], one["turned_by"]) == ("gain", {"web0": "inconclusive", "web1": "inconclusive"})
+    assert re.fullmatch(
+        r"One host alone turns this, each of web0 and web1: without it the other host says inconclusive; it takes about [0-9]+ more hosts\.",
+        conclusion.turned(one, 2),
+    )
+
+
+@pytest.mark.parametrize("lie", [1e-300, 1e-9, 0.5, 2.0, 1e9, 1e300])
+@pytest.mark.parametrize("place", [0, 3, 6])
+def test_six_honest_hosts_are_not_overruled_by_a_seventh(lie, place):
+    hosts = [host(-0.057, noise=0.003, seed=seed) for seed in range(6)]
+    ratio = min(max(lie, 1e-90), 1e90)
+    hosts.insert(place, {**moved(host(0.0, noise=0.003, seed=8), 1.0), **dict.fromkeys(("ratio", "ci_low", "ci_high"), ratio), "candidate_value": ratio})
+    one = combined(*hosts)
+    assert one["verdict"] in ("loss", "inconclusive", "hosts_disagree")
+    if one["verdict"] == "inconclusive":
+        assert one["turned_by"] == {f"web{place}": "loss"}
+        assert conclusion.turned(one, 7) == f"web{place} alone keeps this open: without it the other 6 say loss."
+
+
+def test_a_host_has_no_part_in_the_others_correction_by_workloads_of_its_own():
+    honest = named(*(host(0.03, noise=0.005, seed=seed) for seed in range(5)))
+    alone, *_own = pooled.combine_family([honest, *({"liar": host(0.5, seed=seed)} for seed in range(100))])
+    assert alone == pooled.combine_family([honest])[0]
+    assert pooled.shared([alone, *_own]) == [alone] and pooled.shared(_own) == _own
+
+
+@pytest.mark.parametrize("effect", [0.0105, 0.03, 0.0, 0.006])
+def test_of_many_hosts_those_are_found_that_leaving_out_each_one_finds(effect, monkeypatch):
+    for seed in range(6):
+        source = numpy.random.default_rng(seed)
+        hosts = named(*(moved(host(0.0, noise=0.004, seed=number % 7), math.exp(effect + source.normal(0, 0.01))) for number in range(60)))
+        (fast,) = pooled.combine_family([hosts])
+        monkeypatch.setattr(leave_one_out, "ALL_TRIED", 100)
+        monkeypatch.setattr(leave_one_out, "FEW_BLOCKS", 0)
+        (each,) = pooled.combine_family([hosts])
+        monkeypatch.undo()
+        assert bool(fast["turned_by"]) == bool(each["turned_by"]) and set(fast["turned_by"]) <= set(each["turned_by"])
+
+
+def test_a_host_that_keeps_the_others_open_by_its_noise_is_named():
+    hosts = [host(0.05, noise=0.003, seed=seed) for seed in range(5)]
+    assert combined(*hosts)["verdict"] == "gain"
+    one = combined(*hosts, {**hosts[0], "ci_low": 1e-9, "ci_high": 1e9, "verdict": "inconclusive"})
+    assert (one["verdict"], one["turned_by"], one["more_hosts"]) == ("inconclusive", {"web5": "gain"}, None)
+    assert conclusion.turned(one, 6) == "web5 alone keeps this open: without it the other 5 say gain."

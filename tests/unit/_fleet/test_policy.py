@@ -4,12 +4,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import json
+import math
 import re
 
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.scope import Scope
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import decisions, policy
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.policy import DesiredState
@@ -162,7 +166,10 @@ def says(choice, host="a", run="r", days=3, hardware_class=CLASS):
         (["on"], "enabled"),
         (["off"], "disabled"),
         (["either"], "any"),
-        (["on", "either"], "enabled"),
+        (["on", "either"], None),
+        (["on", "on", "either"], "enabled"),
+        (["off", "either", "either", "either"], None),
+        (["off", "off", "either", "either"], "disabled"),
         (["off", "off"], "disabled"),
         (["on", "off"], None),
         (["on", "undecided"], None),
@@ -187,12 +194,12 @@ def measured(number, **options):
 
 
 def test_what_hosts_leave_open_by_themselves_is_decided_by_all_of_them_combined():
-    hosts = [measured(number) for number in range(4)]
-    assert [one.choice for one in hosts] == ["undecided", "on", "on", "on"]
+    hosts = [measured(number) for number in range(7)]
+    assert {"undecided", "on"} == {one.choice for one in hosts} and hosts[0].choice == "undecided"
     found = decisions.decisions(hosts, NOW)[CLASS]
-    assert found["decision"] == "enabled"
+    assert found["decision"] == "enabled", found
     assert re.fullmatch(
-        r"Its 4 hosts combined, of which web0 is undecided alone: gzip of a fixed stream −3\.[0-9] % with SMT off \(loss\)\.", found["sentence"]
+        r"Its 7 hosts combined, of which web0.* undecided alone: gzip of a fixed stream −[0-9]\.[0-9] % with SMT off \(loss\)\.", found["sentence"]
     )
     for said in (hosts[:2], [*hosts, says("off", "liar")], [*hosts, says("by_workload", "other")]):
         found = decisions.decisions(said, NOW)[CLASS]
@@ -211,7 +218,100 @@ def test_one_host_cannot_overrule_others():
     found = decisions.decisions([*honest, says("off", "liar", "r2", 0)], NOW)[CLASS]
     assert found["decision"] is None and found["sentence"].startswith("Its hosts do not agree: liar says off, ")
     together = decisions.decisions(honest, NOW)[CLASS]
-    assert together["decision"] == "enabled" and together["whose"] == "evaluation of a, b, c and 1 more in run r1, 9 days old"
+    assert together["decision"] == "enabled" and together["whose"] == "evaluation of 4 hosts (a, b, c and 1 more) in run r1, 9 days old"
+
+
+def app(host, ratio, better="higher", seed=1, **declared):
+    """Return the conclusion of a host about a user's own workload, with an effect of SMT off that six blocks do not decide alone."""
+    about = {"unit": "1/s", "better": better, "aggregate": "sum", **declared}
+    workload = {**result_maker.GZIP, "share": 1 / (2 * ratio), "metrics": {"rate": about}, "title": f"app of {host}"}
+    result = result_maker.result(host=host, run=f"run_{host}", blocks=6, seed=seed, noise=0.05, shape=(1, 2, 2), workloads={"app": workload})
+    result["facts"].update(hardware_class=CLASS, numbering="split")
+    return decisions.conclude(results.accept(result, host), NOW)
+
+
+@pytest.mark.parametrize("place", [0, 3, 6])
+def test_one_host_does_not_turn_the_direction_of_a_workload_for_all(place):
+    honest = [app(f"web{number}", 0.943, seed=number) for number in range(6)]
+    assert "undecided" in {one.choice for one in honest}
+    assert decisions.decisions(honest, NOW)[CLASS]["decision"] == "enabled"
+    liar = app("liar", 0.94, "lower", seed=7)
+    found = decisions.decisions([*honest[:place], liar, *honest[place:]], NOW)[CLASS]
+    assert found["decision"] is None
+    assert re.fullmatch(
+        r"Its hosts declare app of web[0-9] differently: rate in 1/s, higher is better, sum of its workers on web[0-9], web[0-9], web[0-9] and 3 more; "
+        r"rate in 1/s, lower is better, sum of its workers on liar\.",
+        found["sentence"],
+    ), found["sentence"]
+
+
+@pytest.mark.parametrize("declared", [{"unit": "1/min"}, {"aggregate": "mean"}])
+def test_hosts_that_mean_something_else_by_a_workload_do_not_decide_together(declared):
+    found = decisions.decisions([app("a", 0.9), app("b", 0.9), app("c", 0.9, **declared)], NOW)[CLASS]
+    assert found["decision"] is None and "on c." in found["sentence"] and found["sentence"].startswith("Its hosts declare app of ")
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_decision_of_hosts_combined_holds_without_any_one_of_them(place):
+    """Two hosts that are undecided, and lean to one side: a third one that claims to know cannot decide for them."""
+    hosts = [app(f"web{seed}", 0.943, seed=seed) for seed in (4, 12)]
+    assert {one.choice for one in hosts} == {"undecided"}
+    known = [next(iter(one.workloads.values())) for one in hosts]
+    middle = math.sqrt(known[0]["ratio"] * known[1]["ratio"])
+    exact = {**known[0], "ratio": middle, "ci_low": middle * 0.9999, "ci_high": middle * 1.0001, "verdict": "loss"}
+    exact["candidate_value"] = exact["baseline_value"] * middle
+    hosts.insert(place, decisions.Conclusion("liar", "r", CLASS, "on", "On.", {("app", None): exact}, NOW))
+    found = decisions.decisions(hosts, NOW)[CLASS]
+    assert found["decision"] is None
+    assert found["sentence"].endswith("liar alone turns this: without it the other 2 say inconclusive; it takes about 2 more hosts."), found["sentence"]
+
+
+def test_one_host_alone_does_not_decide_where_all_others_say_either():
+    found = decisions.decisions([*(says("either", f"web{number}") for number in range(6)), says("off", "liar")], NOW)[CLASS]
+    assert (found["decision"], found["sentence"]) == (None, "liar alone says off, the other 6 say either: one host does not decide for the others.")
+
+
+@pytest.mark.parametrize(("others", "decision"), [("either", "any"), ("undecided", None)])
+def test_without_a_host_that_turns_what_is_combined_the_others_may_say_it_by_themselves(monkeypatch, others, decision):
+    monkeypatch.setattr(decisions, "_together", lambda _counted: (conclusion.EITHER, "figures", {"open": "open alone turns this."}))
+    hosts = [says("undecided", "open"), *(says(others, f"web{number}") for number in range(3))]
+    assert decisions.decisions(hosts, NOW)[CLASS]["decision"] == decision
+
+
+def test_a_workload_that_one_host_has_alone_does_not_hinder_what_all_share():
+    honest = [measured(number) for number in range(7)]
+    own = dataclasses.replace(honest[0], workloads={**honest[0].workloads, ("own", None): next(iter(honest[1].workloads.values()))})
+    assert decisions.decisions([own, *honest[1:]], NOW)[CLASS]["decision"] == "enabled"
+
+
+def test_a_host_decides_for_one_class_alone_however_many_its_results_state():
+    runs = [says("off", "liar", f"r{number}", days=number, hardware_class=f"class{number}") for number in range(1, 5)]
+    found = decisions.decisions(runs, NOW)
+    assert {name: one["decision"] for name, one in found.items()} == {"class1": "disabled", "class2": None, "class3": None, "class4": None}
+    assert found["class2"]["whose"] == "no evaluation (liar does not count by run r2: its latest run, r1, shows hardware class class1)"
+    assert found["class2"]["hosts"] == [] and found["class2"]["age_days"] is None
+
+
+def test_a_host_decides_for_the_class_that_its_facts_show_now():
+    honest = [says("on", "a"), says("on", "b")]
+    stated = [*honest, says("off", "liar", days=1), says("off", "liar", "older", 5, "own")]
+    found = decisions.decisions(stated, NOW, {"liar": "own", "a": CLASS})
+    assert (found[CLASS]["decision"], found[CLASS]["hosts"]) == ("enabled", ["a", "b"])
+    assert found[CLASS]["whose"].endswith("(liar does not count by run r: its facts show hardware class own)")
+    assert (found["own"]["decision"], found["own"]["runs"]) == ("disabled", ["older"])
+    assert decisions.decisions(stated, NOW, {"liar": None})[CLASS]["not_counted"] == {
+        "liar": "liar does not count by run r: its facts show hardware class unknown"
+    }
+    assert decisions.classes_of(stated) == {"a": CLASS, "b": CLASS, "liar": CLASS}
+
+
+def test_a_result_in_the_file_of_another_host_decides_nothing(tmp_path):
+    result = result_maker.result(host="web01")
+    for name in ("web01", "web02"):
+        (tmp_path / f"{name}.json").write_text(json.dumps(result))
+    assert decisions.read(tmp_path / "web01.json", NOW).host == "web01"
+    with pytest.raises(decisions.DecisionError, match=r"web02\.json: holds a result of web01, whose file is web01\.json"):
+        decisions.read(tmp_path / "web02.json", NOW)
 
 
 @pytest.mark.parametrize("name", ["started", "finished", "collected"])
@@ -226,7 +326,7 @@ def test_when_a_run_was_taken_is_what_the_controller_noted():
 
 
 def test_each_class_speaks_for_itself():
-    found = decisions.decisions([says("on"), says("off", hardware_class="other")], NOW)
+    found = decisions.decisions([says("on"), says("off", "b", hardware_class="other")], NOW)
     assert {name: one["decision"] for name, one in found.items()} == {CLASS: "enabled", "other": "disabled"}
 
 

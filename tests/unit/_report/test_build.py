@@ -223,7 +223,7 @@ def test_a_hostile_host_is_shown_as_text(attacked):
 
 
 def test_no_cell_of_the_csv_starts_a_formula(tmp_path):
-    document = result_maker.result(host="=cmd|' /C calc'!A0", blocks=5, workloads={"gzip": {**result_maker.GZIP, "unit": "@SUM(A1)", "title": "-2+3"}})
+    document = result_maker.result(host="=cmd|' /C calc'!A0", blocks=5, workloads={"own": {**result_maker.GZIP, "unit": "@SUM(A1)", "title": "-2+3"}})
     document["samples"][0].update(error="\t=1", ok=False)
     document["samples"][1].update(error=" =1", ok=False)
     files, _refused = built(tmp_path, document)
@@ -473,7 +473,7 @@ def test_a_setting_is_judged_where_the_most_of_the_machine_was_measured(tmp_path
 
 
 def test_a_workload_with_a_parameter_is_compared_at_each_and_drawn_against_them(tmp_path):
-    document = result_maker.result(blocks=6, shape=(1, 2, 2))
+    document = result_maker.result(blocks=6, shape=(1, 2, 2), workloads={"own": {**result_maker.GZIP, "title": "own command"}})
     samples = []
     for sample in document["samples"]:
         for load in (0.25, 1.0):
@@ -492,7 +492,7 @@ def test_a_workload_with_a_parameter_is_compared_at_each_and_drawn_against_them(
     actual = json.loads(files["results.json"])["hosts"][0]
     main = [one for one in actual["comparisons"] if one["effect"] == "smt_off" and one["placement"] == "all_threads"]
     assert [one["parameter"] for one in main] == [0.25, 1.0] and main[1]["ratio"] == pytest.approx(0.9 * main[0]["ratio"], rel=0.01)
-    assert main[0]["title"] == "gzip of a fixed stream, load 0.25 CPUs"
+    assert main[0]["title"] == "own command, load 0.25 CPUs"
     pictures = [attributes["aria-label"] for tag, attributes in Page(files["index.html"]).elements if tag == "svg"]
     assert any("every online thread busy: usage of its busiest core by load [CPUs]" in label for label in pictures)
     assert any("throughput [MB/s] by load [CPUs]" in label for label in pictures)

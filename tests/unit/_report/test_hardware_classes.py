@@ -12,6 +12,7 @@ import re
 import jsonschema_rs
 import pytest
 import result_maker
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import comparison as comparison_page, fleet as fleet_page
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
@@ -78,7 +79,7 @@ def test_how_much_hosts_differ_is_said_without_their_noise():
     assert hardware_classes.line(one) == f"class-a, 4 hosts combined: SMT on. {about}"
     several = {**one, "workloads": one["workloads"] * 5}
     assert hardware_classes.line(several).endswith(" And 2 more comparisons.") and hardware_classes.line(several).count(", loss. ") == 3
-    assert hardware_classes.named(["a", "b", "c"]) == "a, b and c" and hardware_classes.named(list("abcde")) == "a, b, c and 2 more"
+    assert conclusion.named(["a", "b", "c"]) == "a, b and c" and conclusion.named(list("abcde")) == "a, b, c and 2 more"
 
 
 def test_hosts_that_were_all_booted_in_the_same_order_do_not_tell_the_change_from_the_reboot():
@@ -187,3 +188,94 @@ def test_hosts_that_switched_another_setting_are_shown_with_it_and_not_counted_f
     booted = {**result_maker.policy_result(name="nosmt", blocks=5, shape=(1, 2, 2)), "host": "booted"}
     assert hardware_classes.row(build.summarise(booted, "booted.json", SETTINGS), "booted.html")["title"] == "nosmt: worse"
     assert {workload["workload"] for workload in classes["strict overcommit"]["workloads"]} == {"gzip, all_threads, overcommit_strict"}
+
+
+def declared(host, better="higher", share=0.53, run="now", **about):
+    """The result of a host about a user's own workload, which is about 6 % slower with SMT off."""
+    metrics = {"rate": {"unit": "1/s", "better": better, "aggregate": "sum", **about}}
+    workloads = {"app": {**result_maker.GZIP, "share": share, "metrics": metrics, "title": "my app"}}
+    return result_maker.result(host=host, run=run, blocks=6, shape=(1, 2, 2), seed=sum(map(ord, host)), workloads=workloads)
+
+
+@pytest.mark.parametrize("liar", ["afirst", "middle", "zlast"])
+def test_a_class_says_nothing_of_what_its_hosts_declare_differently(tmp_path, liar):
+    for host in ("b", "c", "d", "n", "o", "p"):
+        result_files.save(tmp_path, declared(host))
+    result_files.save(tmp_path, declared(liar, "lower"))
+    made = build.build(result_files.result_paths(tmp_path), tmp_path)
+    (one,) = made.classes
+    assert (one["recommendation"], one["title"], one["workloads"]) == ("hosts_disagree", "its hosts disagree", [])
+    sentence = (
+        "Its hosts declare it differently, so nothing is said of it: rate in 1/s, higher is better, sum of its workers on b, c, d and 3 more; "
+        f"rate in 1/s, lower is better, sum of its workers on {liar}."
+    )
+    assert one["refused"][0]["sentence"] == sentence and f"my app: {sentence}" in hardware_classes.line(one)
+    assert [of["hosts"] for of in one["refused"][0]["declared"]] == [["b", "c", "d", "n", "o", "p"], [liar]]
+    text = html.unescape((tmp_path / "index.html").read_text(encoding="utf-8"))
+    assert f"my app: {sentence}</li>" in text.partition("</section>")[0] and "✚ hosts disagree" in text
+    assert f"| my app | 7 |  |  | {sentence} |" in (tmp_path / "summary.md").read_text(encoding="utf-8")
+    document = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    schema = json.loads((pathlib.Path(__file__).parents[3] / "docs/results.schema.json").read_text(encoding="utf-8"))
+    jsonschema_rs.Draft202012Validator(schema).validate(document)
+    assert document["classes"][0]["refused"] == one["refused"]
+
+
+def test_a_title_is_what_most_hosts_say_and_of_our_own_workloads_ours():
+    rows = [row(f"web{number}", workloads={"gzip": {**result_maker.GZIP, "title": "owned"}}) for number in range(2)]
+    (one,) = hardware_classes.by_class(rows, 0.01, 0.95)
+    assert one["workloads"][0]["title"] == "gzip of a fixed stream"
+    rows = [row(f"web{number}", workloads={"app": {**result_maker.GZIP, "title": "app" if number else "owned"}}) for number in range(3)]
+    assert hardware_classes.by_class(rows, 0.01, 0.95)[0]["workloads"][0]["title"] == "app"
+
+
+def test_a_workload_of_one_host_alone_does_not_decide_for_its_class():
+    rows = [row(f"web{number}", seed=number) for number in range(4)]
+    rows.append(row("own", workloads={"gzip": result_maker.GZIP, "own": {**result_maker.GZIP, "share": 0.4}}, seed=9))
+    (one,) = hardware_classes.by_class(rows, 0.01, 0.95)
+    assert one["recommendation"] == "on" and {of["workload"]: of["verdict"] for of in one["workloads"]} == {"gzip": "loss", "own": "inconclusive"}
+    assert [of["family"] for of in one["workloads"]] == [1, 1] and rows[-1]["recommendation"] == "by_workload"
+
+
+def test_the_page_names_the_host_that_alone_turns_its_class():
+    first = row("web0", blocks=6)
+    rows = [scaled(first, f"web{number}", factor) for number, factor in enumerate((1.242, 1.2435, 1.2445, 1.2455))]
+    rows.append(scaled(first, "odd", 1.29))
+    (one,) = hardware_classes.by_class(rows, 0.01, 0.95)
+    workload = one["workloads"][0]
+    if workload["turned_by"]:
+        assert "alone" in workload["sentence"] and workload["sentence"] in html.unescape(page(rows)).partition("</section>")[0]
+    two = [row(f"web{number}", seed=number, blocks=6) for number in range(2)]
+    (pair,) = hardware_classes.by_class(two, 0.01, 0.95)
+    assert set(pair["workloads"][0]["turned_by"]) == {"web0", "web1"} and "One host alone turns this, each of web0 and web1" in html.unescape(page(two))
+
+
+def test_two_runs_of_different_declarations_are_not_compared(tmp_path):
+    for host in "abcd":
+        result_files.save(tmp_path / "before", declared(host, run="before"))
+        result_files.save(tmp_path / "after", declared(host, better="lower" if host == "c" else "higher", run="after"))
+    settings = build.Settings(before=tuple(result_files.result_paths(tmp_path / "before")))
+    build.build(result_files.result_paths(tmp_path / "after"), tmp_path / "after", settings)
+    text = html.unescape((tmp_path / "after" / "compare.html").read_text(encoding="utf-8"))
+    assert "app is not compared: rate in 1/s, higher is better, sum of its workers on a before, a after, b before and 4 more;" in text
+    assert "lower is better, sum of its workers on c after.</li>" in text and "No host compared the same in both runs." in text
+
+
+def test_a_host_that_alone_turns_what_two_runs_say_is_named(tmp_path):
+    shares = {"a": 0.53, "b": 0.53, "c": 0.53, "d": 0.53}
+    for run, factor in (("before", 1.0), ("after", 1.1)):
+        for host, share in shares.items():
+            result_files.save(tmp_path / run, declared(host, share=share * factor, run=run))
+    settings = build.Settings(before=tuple(result_files.result_paths(tmp_path / "before")))
+    build.build(result_files.result_paths(tmp_path / "after"), tmp_path / "after", settings)
+    text = html.unescape((tmp_path / "after" / "compare.html").read_text(encoding="utf-8"))
+    assert "One host alone turns this, each of a, b, c and 1 more: without it the other 3 say inconclusive; it takes about" in text
+
+
+def test_a_host_that_keeps_a_class_open_by_its_blocks_or_its_boots_is_named():
+    def said(rows):
+        (one,) = hardware_classes.by_class(rows, 0.01, 0.95)
+        return one["workloads"][0]["sentence"]
+
+    rows = [row(f"web{number}", seed=number, blocks=6) for number in range(2)]
+    assert said([*rows, row("few", seed=3, blocks=2)]).endswith("Too few blocks on few: so few hosts need 4 each.")
+    assert said([*rows, row("odd", seed=3, blocks=6, boots=1, confounded=True)]).endswith("Confounded with the reboot on odd alone.")

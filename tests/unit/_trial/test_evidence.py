@@ -99,6 +99,7 @@ def test_the_primary_metric_is_a_family_of_its_own_and_the_direction_counts():
         ("p99", 2, "loss"),
         ("requests", 2, "loss"),
     ]
+    rate, p99 = evidence.by_hosts(one, measured(one, noisy(-0.1)), [rate, p99])
     assert answer.sentences(one, [rate, p99], evidence.Looks())[0].startswith("With smt_off instead of smt_on, rate changes by −10")
     assert "p99 changes by +1" in answer.others(one, [rate, p99])[0]
 
@@ -269,3 +270,62 @@ def test_a_host_with_numbers_beyond_all_sense_stops_neither_the_looks_nor_the_re
     assert [comparison["metric"] for comparison in found] == ["rate", "p99", "requests"]
     json.dumps(found, allow_nan=False)
     assert answer.sentences(one, found, looks) and answer.rests_on(one, found, periods)
+
+
+# ---- one host alone -------------------------------------------------------------------------------------------------------------------------------
+
+
+def lied(hosts, lie, name=design.SWITCHBACK, liar=0, effect=0.0):
+    """A trial without an effect in which one host's rate is another one with SMT off; return the comparison and its sentence."""
+    one, honest = trial(hosts=hosts, name=name), noisy(effect)
+
+    def value(host, period, arm):
+        found = honest(host, period, arm)
+        return {metric: rate * (1 + lie * (host == liar and arm == OFF)) for metric, rate in found.items()}
+
+    periods = measured(one, value)
+    (found,) = evidence.by_hosts(one, periods, evidence.compare(one, periods))
+    return found, answer.sentences(one, [found], evidence.Looks())[0], list(one.design.schedule)[liar]
+
+
+@pytest.mark.parametrize(("hosts", "lie"), [(2, -0.5), (4, -0.5), (6, -0.76)])
+@pytest.mark.parametrize("liar", [0, 1])
+def test_a_host_that_alone_turns_a_trial_is_named_with_how_many_more_it_takes(hosts, lie, liar):
+    found, sentence, host = lied(hosts, lie, liar=liar)
+    assert (found["verdict"], found["hosts"], list(found["turned_by"])) == ("loss", hosts, [host])
+    others = "the other host says" if hosts == 2 else f"the other {hosts - 1} say"
+    assert sentence.endswith(f"{host} alone turns this: without it {others} not decided; it takes about {found['more_hosts']} more hosts.")
+    assert found["more_hosts"] > 1
+
+
+def test_a_liar_among_pairs_of_hosts_is_named():
+    found, _sentence, _host = lied(12, 0.0, design.PARALLEL, effect=-0.2)
+    assert found["verdict"] == "loss" and set(found["turned_by"].values()) <= {"inconclusive"}
+    assert units.without_each(trial(hosts=12, name=design.PARALLEL).design, (ON, OFF), {}, "rate") == {}
+
+
+@pytest.mark.parametrize("hosts", [2, 6, 12])
+def test_where_all_hosts_say_the_same_none_is_named(hosts):
+    found, sentence, _host = lied(hosts, 0.0, effect=-0.3)
+    assert (found["verdict"], found["turned_by"], found["more_hosts"]) == ("loss", {}, None) and sentence.endswith("observations.")
+
+
+def test_a_trial_of_one_host_says_that_it_is_one():
+    found, sentence, host = lied(1, -0.5)
+    assert found["turned_by"] == {host: "inconclusive"} and f"{host} alone says this; it takes about " in sentence
+
+
+def test_nothing_is_asked_of_what_is_not_decided():
+    found, sentence, _host = lied(4, 0.0)
+    assert (found["verdict"], found["turned_by"], found["more_hosts"]) == ("inconclusive", {}, None) and "alone" not in sentence
+
+
+def test_the_units_without_a_host_are_those_of_a_trial_that_never_had_its_values():
+    for name in design.DESIGNS:
+        one = trial(hosts=7 if name == design.SWITCHBACK else 12, name=name, periods=24)
+        periods = measured(one, lambda host, period, arm: {} if (host, period) == (1, 4) else {"rate": 2.0 + host + period % 3 + (arm == OFF)})
+        found = units.without_each(one.design, (ON, OFF), periods, "rate")
+        assert set(found) == set(periods)
+        for host, log_ratios in found.items():
+            rest = {other: of_host for other, of_host in periods.items() if other != host}
+            assert log_ratios == pytest.approx([unit.log_ratio for unit in units.of_metric(one.design, (ON, OFF), rest, "rate")])

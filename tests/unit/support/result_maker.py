@@ -340,7 +340,7 @@ def spoilt(value, attack):
 
 def hostile(attack, host="evil", **options):
     """A result whose every free text is an attack; options as for :func:`result`."""
-    document = spoilt(result(host=f"{host}{attack}", workloads={"gzip": {**GZIP, "title": attack, "unit": attack}}, blocks=5, **options), attack)
+    document = spoilt(result(host=f"{host}{attack}", workloads={"own": {**GZIP, "title": attack, "unit": attack}}, blocks=5, **options), attack)
     document["outcome"] = "failed"
     document["facts"].update(control=attack[:100], hypervisor=attack[:100])
     document["arms_left_out"] = [{"name": "overcommit_strict", "title": attack[:255] or "x", "reason": attack}]
@@ -352,7 +352,7 @@ def hostile(attack, host="evil", **options):
     document["plan"]["workloads"][0]["metrics"]["throughput"]["unit"] = attack
     for sample in document["samples"][1:3]:
         sample["telemetry"]["perf"] = {"reason": attack}
-    document["skipped"] = [{"workload": "gzip", "placement": "same_cpu", "arm": "smt_on", "reason": attack}]
+    document["skipped"] = [{"workload": "own", "placement": "same_cpu", "arm": "smt_on", "reason": attack}]
     document["restored"] = {"ok": False, "before": {"control": attack, "online": [0]}, "after": None, "differences": [attack]}
     return document
 

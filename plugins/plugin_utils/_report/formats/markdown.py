@@ -67,6 +67,9 @@ def _tail(ending: Ending) -> str:
     if several:
         lines += ["## By hardware class", "", "| class | workload | hosts | change | verdict | its hosts |", "|---|---|---|---|---|---|"]
         for one in several:
+            for workload in one["refused"]:
+                cells = [workload["title"], str(sum(len(of["hosts"]) for of in workload["declared"])), "", "", workload["sentence"]]
+                lines.append(f"| {code(one['hardware_class'] or 'unknown')} | {' | '.join(map(plain, cells))} |")
             for workload in one["workloads"]:
                 cells = [workload["title"], str(workload["n"]), report_text.change_and_interval(workload), report_text.verdict(workload), workload["sentence"]]
                 lines.append(f"| {code(one['hardware_class'] or 'unknown')} | {' | '.join(map(plain, cells))} |")

@@ -8,11 +8,19 @@ first before, then after, with everything else that changed in between: it is sh
 
 from __future__ import annotations
 
+import math
 import typing as t
 from urllib.parse import quote
 
+try:
+    import numpy
+except ImportError as error:
+    MISSING_LIBRARY: ImportError | None = error
+else:
+    MISSING_LIBRARY = None
+
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, leave_one_out, pooled
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report import hardware_classes, text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame, host as host_page
 
@@ -29,7 +37,7 @@ def render(before: t.Sequence[hardware_classes.Row], after: t.Sequence[hardware_
         settings: margin and confidence.
     """
     earlier = {row["host"]: row for row in before}
-    pairs = [(earlier[row["host"]], row) for row in after if row["host"] in earlier]
+    pairs, differing = _alike([(earlier[row["host"]], row) for row in after if row["host"] in earlier])
     lines = [line for pair in pairs for line in _lines(*pair)]
     compared = hardware_classes.compared([row for _before, row in pairs])
     effect = "SMT" if not any(row["arms"] for _before, row in pairs) else "what was switched"
@@ -40,6 +48,7 @@ def render(before: t.Sequence[hardware_classes.Row], after: t.Sequence[hardware_
         only_before=sorted(set(earlier) - {row["host"] for row in after}),
         only_after=sorted({row["host"] for row in after} - set(earlier)),
         workloads=_workloads(pairs, *settings),
+        differing=differing,
         environment=_environment(pairs),
         conclusions=_conclusions(pairs),
         lines=lines,
@@ -70,6 +79,26 @@ def distinguish(before: dict[str, t.Any], after: dict[str, t.Any]) -> str:
     return CHANGED if before["ci_high"] < after["ci_low"] or after["ci_high"] < before["ci_low"] else SAME
 
 
+Pair = tuple[hardware_classes.Row, hardware_classes.Row]
+
+
+def _alike(pairs: t.Sequence[Pair]) -> tuple[list[Pair], list[str]]:
+    """Return the pairs without the workloads that the hosts, or both runs of a host, declare differently, and a sentence about each of these."""
+    declared: dict[str, dict[str, dict[str, t.Any]]] = {}
+    for pair in pairs:
+        for when, row in zip(("before", "after"), pair):
+            for key in pair[0]["workloads"].keys() & pair[1]["workloads"].keys():
+                declared.setdefault(key, {})[f"{row['host']} {when}"] = row["workloads"][key]
+    found = {key: different for key, rows in declared.items() if len(different := pooled.declarations(rows)) > 1}
+
+    def without(row: hardware_classes.Row) -> hardware_classes.Row:
+        return {**row, "workloads": {key: one for key, one in row["workloads"].items() if key not in found}}
+
+    return [(without(before), without(after)) for before, after in pairs], [
+        f"{key} is not compared: {conclusion.declared(different)}." for key, different in sorted(found.items())
+    ]
+
+
 def _lines(before: hardware_classes.Row, after: hardware_classes.Row) -> list[list[t.Any]]:
     """Return a host's rows of the table, one per workload that both runs compared."""
     found = []
@@ -98,22 +127,35 @@ def _effect(one: dict[str, t.Any]) -> list[t.Any]:
     return [f"{report_text.change_and_interval(one)} {one['verdict']}", one["ratio"], one["verdict"]]
 
 
-def _workloads(pairs: t.Sequence[tuple[hardware_classes.Row, hardware_classes.Row]], margin: float, confidence: float) -> dict[str, t.Any] | None:
+def _workloads(pairs: t.Sequence[Pair], margin: float, confidence: float) -> dict[str, t.Any] | None:
     """Compare the effect of SMT between the runs, hosts as blocks: each workload's comparison, and the chart. None without a common workload."""
-    both: dict[str, list[tuple[dict[str, t.Any], dict[str, t.Any]]]] = {}
+    both: dict[str, dict[str, tuple[dict[str, t.Any], dict[str, t.Any]]]] = {}
     for before, after in pairs:
         for key in after["workloads"]:
             if key in before["workloads"]:
-                both.setdefault(key, []).append((before["workloads"][key], after["workloads"][key]))
+                both.setdefault(key, {})[after["host"]] = (before["workloads"][key], after["workloads"][key])
     if not both:
         return None
-    family = [([old["ratio"] for old, _new in hosts], [new["ratio"] for _old, new in hosts], "higher") for hosts in both.values()]
-    judged = [{"title": hosts[0][1]["title"], **one} for hosts, one in zip(both.values(), paired.compare_family(family, margin, confidence))]
+    family = [([old["ratio"] for old, _new in hosts.values()], [new["ratio"] for _old, new in hosts.values()], "higher") for hosts in both.values()]
+    judged = [
+        {"title": next(iter(hosts.values()))[1]["title"], **one, "turned": _turned(list(hosts), sides, one)}
+        for hosts, sides, one in zip(both.values(), family, paired.compare_family(family, margin, confidence))
+    ]
     rows = [{"label": one["title"], **report_text.ratio_row(one)} for one in judged]
     return {"judged": judged, "chart": host_page.forest(rows, judged, ("does worse than before", "does better than before"))}
 
 
-def _environment(pairs: t.Sequence[tuple[hardware_classes.Row, hardware_classes.Row]]) -> list[tuple[str, str, str, int]]:
+def _turned(hosts: list[str], sides: tuple[list[float], list[float], str], one: dict[str, t.Any]) -> str:
+    """Say which host alone turns a verdict about both runs; empty where none does."""
+    if one["verdict"] == paired.INCONCLUSIVE:
+        return ""
+    half = 0.0 if len(hosts) > paired.LEAST_BLOCKS else None
+    level, margin = 1 - one["interval_confidence"], math.log1p(one["margin"])
+    turned_by, more_hosts = leave_one_out.turned_by(hosts, (numpy.log(sides[0]), numpy.log(sides[1])), one["verdict"], level, margin, lambda _place: half)
+    return conclusion.turned({**one, "turned_by": turned_by, "more_hosts": more_hosts}, len(hosts))
+
+
+def _environment(pairs: t.Sequence[Pair]) -> list[tuple[str, str, str, int]]:
     """Return the differences between the runs' environments: name, before, after, number of hosts; the most frequent first."""
     counts: dict[tuple[str, str, str], int] = {}
     for before, after in pairs:
@@ -124,7 +166,7 @@ def _environment(pairs: t.Sequence[tuple[hardware_classes.Row, hardware_classes.
     return [(*change, count) for change, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
 
 
-def _conclusions(pairs: t.Sequence[tuple[hardware_classes.Row, hardware_classes.Row]]) -> list[tuple[str, str, int]]:
+def _conclusions(pairs: t.Sequence[Pair]) -> list[tuple[str, str, int]]:
     """Return the changed recommendations: before, after and number of hosts."""
     counts: dict[tuple[str, str], int] = {}
     for before, after in pairs:

@@ -135,12 +135,11 @@ def _change(one: dict[str, t.Any] | None) -> t.Any:
 
 
 def _disagreeing(classes: t.Sequence[dict[str, t.Any]]) -> list[str]:
-    """Return a sentence for each comparison in which the hosts of a class disagree."""
+    """Return a sentence for each comparison in which the hosts of a class disagree, about what it is or what it says, or that one host alone turns."""
     return [
         f"{one['hardware_class'] or 'unknown class'}, {workload['title']}: {workload['sentence']}"
         for one in classes
-        for workload in one["workloads"]
-        if workload["verdict"] == pooled.HOSTS_DISAGREE
+        for workload in [*one["refused"], *(of for of in one["workloads"] if of["verdict"] == pooled.HOSTS_DISAGREE or of["turned_by"])]
     ]
 
 

@@ -70,9 +70,9 @@ def _best(rows: t.Sequence[hardware_classes.Row], with_run: bool) -> list[tuple[
     by_workload: dict[tuple[str, str], list[tuple[hardware_classes.Row, t.Mapping[str, t.Any]]]] = {}
     for row in rows:
         for one in row["capacities"]:
-            by_workload.setdefault((one["title"], one["unit"]), []).append((row, one))
+            by_workload.setdefault((one["workload"], one["unit"]), []).append((row, one))
     found = []
-    for (title, unit), members in by_workload.items():
+    for (_name, unit), members in by_workload.items():
         firsts = []
         for name, what in FIGURES.items():
             known = [(one[name], row, one) for row, one in members if one[name] is not None]
@@ -83,5 +83,5 @@ def _best(rows: t.Sequence[hardware_classes.Row], with_run: bool) -> list[tuple[
                 amount = unit.removesuffix("/s") if name == "per_money" else unit
                 firsts.append((what, f"{where}, {one['arm_title']}: {report_text.number(value)} {amount}"))
         if firsts:
-            found.append((title, firsts))
+            found.append((members[0][1]["title"], firsts))
     return found

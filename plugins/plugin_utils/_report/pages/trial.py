@@ -36,7 +36,7 @@ def render(
         unreadable: host -> what is wrong with its files.
     """
     complete = {host: records.complete(of_host) for host, of_host in periods.items()}
-    found = evidence.compare(trial, complete, looks.taken)
+    found = evidence.by_hosts(trial, complete, evidence.compare(trial, complete, looks.taken))
     drawn = list(trial.design.schedule)[:MOST_DRAWN]
     return frame.render(
         "trial.html.j2",
