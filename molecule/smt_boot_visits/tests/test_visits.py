@@ -22,7 +22,7 @@ NAME = "smt-boot-visits"
 PLAIN = dict(os.environ, ANSIBLE_FORCE_COLOR="false")
 # After so many seconds the host goes back here where the controller is killed before a measurement; one that is to live until then has to come sooner, also on
 # a busy machine.
-SOON, LATER = 120, 900
+SOON, LATER = 120, 1800
 # A guest on a busy machine takes minutes to boot, and to make its grub.cfg.
 MOST_SECONDS = 2400
 REBOOT = "TASK [threadwise.smt.smt_boot : Reboot]"
@@ -63,6 +63,13 @@ def is_back():
         )
         == "0-3"
     )
+
+
+def is_back_soon():
+    """As `is_back`. The time that a living controller needs on a busy machine is made shorter, once it is dead."""
+    name = f"/{record.PROGRAM}/visit.json"
+    said(f"grep -q '{LATER},' {name} && sed -i 's/{LATER},/{SOON},/' {name} && systemctl reload {record.UNIT}.service")
+    return is_back()
 
 
 @pytest.fixture(autouse=True)
@@ -178,7 +185,7 @@ def test_killed_while_the_host_measures():
         wait_until(lambda: said("ls /var/lib/threadwise-smt/runs/*/progress.json"))
         booted = boot_id()
     # The measurement that has begun is not disturbed.
-    wait_until(lambda: boot_id() not in (booted, ""))
+    wait_until(lambda: is_back_soon() or boot_id() not in (booted, ""))
     assert said("cat /var/lib/threadwise-smt/runs/*/samples.jsonl | wc -l") not in ("", "0")
     wait_until(is_back)
     said("rm -r /var/lib/threadwise-smt/runs/*")
@@ -188,7 +195,7 @@ def test_killed_while_the_host_measures():
 def test_killed_between_two_arms():
     with evaluation("between-two-arms", LATER) as at:
         at(SET, times=2)
-    wait_until(is_back)
+    wait_until(is_back_soon)
     assert "back: neither" in log()
 
 
@@ -199,6 +206,6 @@ def test_killed_while_it_is_undone():
         wait_until(lambda: said("test -e /usr/bin/gzip && mv /usr/bin/gzip /usr/bin/gzip-away && echo gone") == "gone")
         at(UNDO)
         wait_until(lambda: said(f"grep -c '\"is_ending\": true' /{record.PROGRAM}/visit.json") == "1")
+    wait_until(is_back_soon)
     said("mv /usr/bin/gzip-away /usr/bin/gzip")
-    wait_until(is_back)
     assert "back: neither" in log()
