@@ -61,6 +61,7 @@ LONG_SCENARIOS = (
     "smt_pull",
     "smt_trial",
     "smt_trial_boots",
+    "smt_boot_visits",
     "smt_trial_nginx",
     "smt_hostile_host",
     "smt_two_controllers",

@@ -129,8 +129,10 @@ class ActionModule(HostAction):
         arms = self._arms()
         reason = why_smt_is_not_switched(facts)
         obstacle = None if reason is None else f"it cannot be switched, because {reason}"
-        if obstacle is None and live_host.AnsibleHost(self, self._vars, {}).is_pending():
+        pending = live_host.AnsibleHost(self, self._vars, {}).pending() if obstacle is None else None
+        if pending is not None:
             obstacle = "a change on it waits to be confirmed, or a trial that lost its controller has not ended: confirm the change, or wait for its rollback"
+            obstacle += f" ({pending})" if pending else ""
         for arm in arms if obstacle is None else ():
             obstacle = self._conflicts(arm)
             if obstacle:
@@ -150,7 +152,7 @@ class ActionModule(HostAction):
     def _conflicts(self, arm: str) -> str | None:
         """Return why smt_state would refuse an arm and the timer that takes it back, None where it would not."""
         if arm_states.takes_reboot(arm):
-            module, arguments = "smt_trial_boot", {**arm_states.boot_request(arm), "seconds": booted_host.LEAST_TIMER_SECONDS}
+            module, arguments = "smt_boot_visit", booted_host.options(arm, self._options["run"])
         else:
             module, arguments = "smt_state", {**arm_states.options(arm), **self._of_conflicts(), "rollback_after": follower.LEAST_TIMER_SECONDS}
         before, self._task.check_mode = self._task.check_mode, True
@@ -218,7 +220,7 @@ class ActionModule(HostAction):
         kind = booted_host.BootedHost if any(map(arm_states.takes_reboot, trial.arms)) else live_host.AnsibleHost
         host = kind(self, self._vars, self._of_conflicts(), self._options["after_switch"], self._readings.commands)
         if isinstance(host, booted_host.BootedHost):
-            host.reboot_seconds = self._options["reboot_timeout"]
+            host.reboot_seconds, host.run = self._options["reboot_timeout"], self._options["run"]
         self._own = host.check().online
         self._part = follower.Follower(host, self._readings, self._in_trial, clock, times, self._own)
         first = trial.design.first[self._name]

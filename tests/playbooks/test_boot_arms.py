@@ -20,6 +20,7 @@ from simulated_fleet import ROOT, SHEBANG, Fleet
 
 sys.path.insert(0, str(ROOT / "tests/unit/support"))
 import boot_maker
+from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit import record
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import result_files
 
@@ -43,6 +44,29 @@ except change.ERRORS as error:
     module.fail_json(msg=str(error))
 result.pop("warnings")
 module.exit_json(**result)
+""",
+    # As the module does, below a tree; its systemd says that the service runs, and nothing does.
+    "smt_boot_visit": f"""{COLLECTION}_boot import change
+{COLLECTION}_boot_visit import units, visit
+{COLLECTION}_host import files
+names = ("owner", "smt", "maxcpus", "mitigations")
+module = AnsibleModule(dict({{"state": {{"default": "begun"}}, "seconds": {{"type": "int"}}}}, **{{name: {{}} for name in names}}), supports_check_mode=True)
+given, fs = module.params, files.HostFs(ROOT)
+units.processes.run = lambda argv, seconds=60: (0, "active", "")
+real = change.run
+change.run = lambda fs, request: real(fs, request, "x86_64", "6.1.0-13-amd64")
+request = change.Request(given["smt"], given["maxcpus"], False, module.check_mode, given["mitigations"])
+try:
+    if given["state"] == "ended":
+        ended = visit.end(fs, module.check_mode)
+        module.exit_json(changed=ended.changed, arguments=[], reboot_required=ended.reboot_required)
+    obstacle = visit.why_not(fs, given["owner"]) if module.check_mode else None
+    if obstacle:
+        module.fail_json(msg=obstacle)
+    result = change.run(fs, request) if module.check_mode else visit.begin(fs, request, given["seconds"], given["owner"])
+except (visit.VisitError, *change.ERRORS) as error:
+    module.fail_json(msg=str(error))
+module.exit_json(changed=True, arguments=result["arguments"], reboot_required=result["reboot_required"])
 """,
     "simulated_reboot": f"""import glob
 {COLLECTION}_boot import entries
@@ -121,6 +145,7 @@ class BootFleet(Fleet):
         self.place = directory / "hosts/db1"
         self.tree = boot_maker.grub_tree(self.place / "root", f'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX="{own}"\n')
         boot_maker.running(self.tree, f"root=UUID=1 ro {own} quiet".replace("  ", " "), numbering=numbering)
+        (self.tree / "run/systemd/system").mkdir(parents=True)
         boot_maker.write(self.tree, "primaries", "0-3" if numbering == "split" else "0,2,4,6")
         boot_maker.write(self.tree, "sys/devices/system/cpu/vulnerabilities/mds", "Mitigation: Clear CPU buffers; SMT vulnerable\n")
         collection = directory / "collections/ansible_collections/threadwise/smt"
@@ -161,6 +186,7 @@ class BootFleet(Fleet):
         assert boot_maker.snapshot(self.tree) == self.before
         assert (self.tree / "sys/devices/system/cpu/online").read_text() == "0-7\n"
         assert not (self.tree / "var/lib/threadwise-smt/boot-mitigations.json").exists()
+        assert not (self.tree / record.PROGRAM).exists()
 
 
 def test_four_arms_over_two_rounds(tmp_path):

@@ -64,6 +64,7 @@ def documented_modules():
 
 NOT_FOR_USERS = {
     "smt_boot_plan",
+    "smt_boot_visit",
     "smt_boots",
     "smt_decisions",
     "smt_fail_host",
@@ -72,7 +73,6 @@ NOT_FOR_USERS = {
     "smt_status",
     "smt_trial_design",
     "smt_trial_host",
-    "smt_trial_boot",
     "smt_trial_workers",
     "smt_user_values",
     "smt_waves",

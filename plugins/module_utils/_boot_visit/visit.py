@@ -2,138 +2,131 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A boot with other arguments that the host ends by itself: it goes back to its own arguments, and boots, unless its controller asks for more time.
 
-A systemd timer that is enabled for each boot starts a copy of this collection's code on the host, which undoes the arguments and reboots. The timer is there
-before the arguments are set, so a host whose controller is lost at any moment, also while it boots, ends as it began.
+A service that is enabled for each boot runs a copy of this collection's code. It is there before the arguments are set, so a host whose controller is lost at
+any moment, also while it boots, ends as it began; and it is there until the host was seen without the arguments.
 """
 
 import contextlib
-import inspect
-import os
-import shutil
-import sys
+import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change
-from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, processes, state_file
+from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit import program, record, steps, units
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, text as host_text
 
-UNIT = "threadwise-smt-boot-visit"
-PROGRAM = "var/lib/threadwise-smt/boot-visit"
-# The boot in which the visit was asked for.
-BEGUN = PROGRAM + "/boot_id"
-_UNITS = "etc/systemd/system"
-_COLLECTION = "ansible_collections.threadwise.smt."
-_MODULE = _COLLECTION + "plugins.module_utils._boot_visit.visit"
-
-SERVICE = """[Unit]
-Description=Undo the boot arguments of an SMT trial, and reboot
-
-[Service]
-Type=oneshot
-WorkingDirectory={program}
-ExecStart={python} -m {module} {sysroot}
-"""
-# systemd.timer(5): OnActiveSec counts from the start of the timer, which is its restart by a check, or the boot.
-TIMER = """[Unit]
-Description=Until the boot arguments of an SMT trial are undone
-
-[Timer]
-OnActiveSec={seconds}
-AccuracySec=1s
-
-[Install]
-WantedBy=timers.target
-"""
+_NO_REBOOT = "compare arms that take no reboot"
 
 
 class VisitError(Exception):
     """The host cannot be booted into other arguments for a while. Nothing was changed."""
 
 
-def begin(fs: host_files.HostFs, request: change.Request, seconds: int) -> change.Result:
-    """Set boot arguments, and start the timer that undoes them.
+class Ended(t.NamedTuple):
+    """How far the end of a visit is.
+
+    Attributes:
+        changed: whether anything was changed, or would be.
+        reboot_required: whether the running kernel still has the arguments.
+    """
+
+    changed: bool
+    reboot_required: bool
+
+
+def begin(fs: host_files.HostFs, request: change.Request, seconds: int, owner: str) -> change.Result:
+    """Set boot arguments, and start what undoes them. Who has begun a visit may go on with other arguments.
 
     Args:
         fs: the files of the running system.
         request: the arguments.
-        seconds: of the timer.
+        seconds: after so many without a sign of the controller the host goes back.
+        owner: who asks for it, as part of a sentence.
 
     Returns:
         What setting them changed.
 
     Raises:
-        VisitError: the host has arguments of its own, or no systemd.
+        VisitError: the host has arguments of its own, or no systemd, or another visit.
         BootLoaderError and the others of ``change.ERRORS``: the arguments cannot be set.
     """
-    obstacle = why_not(fs)
+    obstacle = why_not(fs, owner)
     if obstacle is not None:
         raise VisitError(obstacle)
-    # A copy: Ansible removes its own when a module ends.
-    for name, module in sorted(sys.modules.items()):
-        if name.startswith(_COLLECTION) and getattr(module, "__file__", None) and not hasattr(module, "__path__"):
-            fs.write(f"{PROGRAM}/{name.replace('.', '/')}.py", inspect.getsource(module))
-    _make_packages(fs)
-    fs.write(BEGUN, state_file.boot_id(fs))
-    words = {"program": fs.path(PROGRAM), "python": sys.executable, "module": _MODULE, "sysroot": fs.sysroot, "seconds": seconds}
-    fs.write(f"{_UNITS}/{UNIT}.service", SERVICE.format(**words))
-    fs.write(f"{_UNITS}/{UNIT}.timer", TIMER.format(**words))
+    planned = change.run(fs, request._replace(check=True))
+    new = [one for one in planned["arguments"] if one not in planned["mitigations_running"]]
+    found = record.load(fs)
+    goes_on = found is not None and units.is_active()
+    arguments = {*(found.arguments if found is not None and goes_on else ()), *new}
     try:
-        for command in (["daemon-reload"], ["enable", f"{UNIT}.timer"], ["start", f"{UNIT}.timer"]):
-            status, _out, message = processes.run(["systemctl", *command])
-            if status != 0:
-                raise VisitError(f"systemctl {' '.join(command)} failed with status {status}: {message.strip()[:500]}")
+        if not goes_on:
+            units.install(fs, program.__name__)
+        record.save(fs, record.Visit(owner, seconds, tuple(sorted(arguments))))
+        (units.renew if goes_on else units.start)()
         return change.run(fs, request)
-    except (VisitError, *change.ERRORS):
-        _forget(fs)
+    except (units.UnitError, OSError) as error:
+        _give_up(fs, goes_on)
+        raise VisitError(str(error)) from error
+    except change.ERRORS:
+        _give_up(fs, goes_on)
         raise
 
 
-def why_not(fs: host_files.HostFs) -> "str | None":
-    """Return why the host cannot be booted into other arguments for a while, None where it can."""
+def _give_up(fs: host_files.HostFs, goes_on: bool) -> None:
+    """Remove what was to bring the host back from arguments that it did not get. One that goes on may have others."""
+    if not goes_on:
+        units.forget(fs, stops=True)
+
+
+def why_not(fs: host_files.HostFs, owner: str) -> "str | None":
+    """Return why the host cannot be booted into other arguments for a while, None where it can.
+
+    Args:
+        fs: the files of the running system.
+        owner: who asks for it.
+    """
     if not fs.runs_systemd:
-        return "systemd does not run on this host, and its timer is what would bring the host back"
-    # Without its timer, which runs before any argument is set, the file is what a call left that was killed: the next one replaces it.
-    if fs.status(BEGUN) is not None and processes.run(["systemctl", "is-active", "--quiet", f"{UNIT}.timer"])[0] == 0:
-        return f"another trial has set its boot arguments: wait until {UNIT}.timer has undone them"
-    found = change.run(fs, change.Request("enabled", None, False, True))
+        return f"systemd does not run on this host, and a service of it is what would bring the host back when its controller is lost: {_NO_REBOOT}"
+    found = record.load(fs)
+    # Without its service, which runs before any argument is set, the record is what a call left that was killed: the next one replaces it.
+    if found is not None and units.is_active():
+        if found.owner == owner and not found.is_ending:
+            return None
+        said = host_text.printable(units.said(), 500)
+        return (
+            f"{host_text.printable(found.owner, 200)} has set its boot arguments, and they are not undone yet{f' ({said})' if said else ''}: wait until "
+            f"{record.UNIT}.service has undone them, or let it by {record.UNDO_NOW}"
+        )
+    own = change.run(fs, change.Request("enabled", None, False, True))
     # Only what this collection sets can be removed without a trace.
-    if found["changed"] or found["configured_before"] or found["differences"]:
-        more = found["differences"] or [f"configured are {' '.join(found['configured_before'])}"]
-        return f"it does not boot with SMT on and without arguments for it: {'; '.join(more)}"
+    if own["changed"] or own["configured_before"] or own["differences"]:
+        more = own["differences"] or [f"configured are {' '.join(own['configured_before'])}"]
+        return f"it does not boot with SMT on and without arguments for it: {'; '.join(more)}. Set smt_boot_smt=enabled with the role smt_boot, or {_NO_REBOOT}"
     return None
 
 
-def end(fs: host_files.HostFs) -> None:
-    """Undo the arguments, and reboot where the host was booted with them."""
-    if fs.status(BEGUN) is None:
-        return
-    is_booted = fs.read(BEGUN) != state_file.boot_id(fs)
-    change.run(fs, change.Request("enabled", None, False, False))
-    _forget(fs)
-    if is_booted:
-        processes.run(["systemctl", "reboot"])
+def end(fs: host_files.HostFs, check: bool) -> Ended:
+    """Undo the arguments of a visit; remove what brings the host back where it is back.
 
+    Args:
+        fs: the files of the running system.
+        check: change nothing.
 
-def _forget(fs: host_files.HostFs) -> None:
-    processes.run(["systemctl", "disable", f"{UNIT}.timer"])
-    processes.run(["systemctl", "stop", f"{UNIT}.timer"])
-    for suffix in ("timer", "service"):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(fs.path(f"{_UNITS}/{UNIT}.{suffix}"))
-    processes.run(["systemctl", "daemon-reload"])
-    shutil.rmtree(fs.path(PROGRAM), ignore_errors=True)
-
-
-def _make_packages(fs: host_files.HostFs) -> None:
-    """Make each folder of the copy a package: a host may have another ansible_collections, which a folder without __init__.py would not come before."""
-    top = fs.path(PROGRAM)
-    for folder, _folders, _files in os.walk(top):
-        if folder != top:
-            fs.write(f"{PROGRAM}/{os.path.relpath(folder, top)}/__init__.py", "")
-
-
-def main(sysroot: str) -> None:
-    """What the timer's service runs."""
-    end(host_files.HostFs(sysroot))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
+    Raises:
+        BootLoaderError and the others of ``change.ERRORS``: the arguments cannot be undone; the host goes on trying.
+    """
+    found = record.load(fs)
+    if found is None:
+        return Ended(False, False)
+    seen = steps.look(fs, found)
+    if check:
+        return Ended(True, bool(seen.running))
+    if seen.is_configured:
+        steps.undo(fs)
+        seen = steps.look(fs, found)
+    if steps.next_step(seen, 0) is steps.Step.FORGET:
+        units.forget(fs, stops=True)
+        return Ended(True, False)
+    # The boot that follows need not wait for its time; where this cannot be written it does.
+    with contextlib.suppress(OSError, units.UnitError):
+        record.save(fs, found._replace(is_ending=True))
+        units.renew()
+    return Ended(True, True)

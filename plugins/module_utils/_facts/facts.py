@@ -9,6 +9,7 @@ import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import detection as boot_detection, facts as boot_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit import record as boot_visit
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import hypervisor, pending_rollback, ppc64_cpu, vulnerabilities
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, cpulist, files as host_files
@@ -104,6 +105,7 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
         "online_before": cpulist.render(saved["cpu"]["online"]) if saved else None,
         "pending_rollback": pending_rollback.load(fs),
     }
+    boot_visit.note_problem(fs)
     facts["problems"] = fs.problems
     return facts
 

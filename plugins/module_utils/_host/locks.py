@@ -5,6 +5,7 @@
 This file is copied to a host as part of the rollback program: it imports only files that are copied with it, by relative imports.
 """
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -105,9 +106,11 @@ class HostLock:
             if time.monotonic() >= end:
                 raise HostLockError(self._holder())
             time.sleep(0.2)
-        os.ftruncate(self.descriptor, 0)
         since = host_text.utc_now()
-        os.pwrite(self.descriptor, f"{os.getpid()} {self._purpose}\n{requester()} since {since}\n".encode("utf-8", errors="replace"), 0)
+        # It is the kernel's lock that counts: what undoes a change takes it also where /run is full.
+        with contextlib.suppress(OSError):
+            os.ftruncate(self.descriptor, 0)
+            os.pwrite(self.descriptor, f"{os.getpid()} {self._purpose}\n{requester()} since {since}\n".encode("utf-8", errors="replace"), 0)
 
     def _is_taken(self) -> bool:
         try:

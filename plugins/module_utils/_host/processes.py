@@ -23,13 +23,18 @@ PR_SET_NO_NEW_PRIVS = 38
 COMMAND_SECONDS = 60
 
 
-def run(argv: "list[str]") -> "tuple[int, str, str]":
-    """Run a command of the host without a shell; return its exit status, output and error output, as AnsibleModule.run_command does."""
+def run(argv: "list[str]", seconds: float = COMMAND_SECONDS) -> "tuple[int, str, str]":
+    """Run a command of the host without a shell; return its exit status, output and error output, as AnsibleModule.run_command does.
+
+    Args:
+        argv: the command.
+        seconds: after which it is given up.
+    """
     environment = {"LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath) + ":/usr/sbin:/usr/bin:/sbin:/bin"}
     try:
         with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
             try:
-                output, errors = process.communicate(timeout=COMMAND_SECONDS)
+                output, errors = process.communicate(timeout=seconds)
             except subprocess.TimeoutExpired:
                 process.kill()
                 raise

@@ -117,7 +117,7 @@ KINDS = {
     "collect": Kind({"result": {"type": "object"}}, characters=results.MAX_BYTES * 3 // 2),
     "forget": Kind({}),
     "smt_benchmark_stop": Kind({"changed": schema.BOOL, "runs": _RUNS, "uncollected": _RUNS}),
-    "smt_trial_boot": Kind({"changed": schema.BOOL, "arguments": _ARGUMENTS}),
+    "smt_boot_visit": Kind({"changed": schema.BOOL, "arguments": _ARGUMENTS, "reboot_required": schema.BOOL}),
     "smt_trial_workers": Kind(
         {
             "changed": schema.BOOL,

@@ -176,7 +176,7 @@ def announcement(plan: BootPlan, budget: int) -> list[str]:
         sentences.append(f"Within each boot of {plan.booted[0].title} it would be switched to {', '.join(within)} and back.")
     sentences += [f"{arm.title} leaves open {arm.leaves_open} while it is measured." for arm in plan.booted if arm.leaves_open]
     sentences += [f"{one['title']} is left out: {one['reason']}." for one in plan.left_out]
-    return [*sentences, "At the end it would be booted with its present arguments."]
+    return [*sentences, "At the end, and by itself when this controller is lost, it would be booted with its present arguments."]
 
 
 def share(plan: BootPlan, budget: int) -> int:

@@ -1,21 +1,30 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A live host of a trial with arms that take a reboot: it boots into them, under a timer of its own that undoes the boot arguments and reboots."""
+"""A live host of a trial with arms that take a reboot: it boots into them, and a service of its own undoes the boot arguments and reboots."""
 
 from __future__ import annotations
 
 import typing as t
 
 from ansible.errors import AnsibleError
-from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit import visit
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import rollback_timer
+from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit import record as boot_visit
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import arm_states, follower, live_host
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import arm_states, follower, host_check, live_host
 
 # Time for a host to boot and for its controller to find it again, before it goes back by itself.
 LEAST_TIMER_SECONDS = 600
-UNDO = f"systemctl start --no-block {visit.UNIT}.service"
+
+
+def options(arm: str, run: str, seconds: int = 0) -> dict[str, t.Any]:
+    """Return the options of smt_boot_visit for an arm.
+
+    Args:
+        arm: its name.
+        run: the trial's.
+        seconds: of the trial's timers; the least where they are shorter.
+    """
+    return {**arm_states.boot_request(arm), "owner": f"the trial {run}", "seconds": max(seconds, LEAST_TIMER_SECONDS)}
 
 
 class BootedHost(live_host.AnsibleHost):
@@ -23,9 +32,11 @@ class BootedHost(live_host.AnsibleHost):
 
     Attributes:
         reboot_seconds: the time limit of a reboot.
+        run: the trial's name.
     """
 
     reboot_seconds = 600
+    run = ""
 
     def switch(self, arm: str, timer_seconds: int) -> tuple[int, ...]:
         """Put the host into an arm, by a reboot where that is what it takes, and return its online CPUs.
@@ -38,11 +49,10 @@ class BootedHost(live_host.AnsibleHost):
             return super().switch(arm, timer_seconds)
         # A rollback that is pending belongs to the boot that ends.
         super().restore()
-        request = arm_states.boot_request(arm)
-        self._asked_of("smt_trial_boot", {**request, "seconds": max(timer_seconds, LEAST_TIMER_SECONDS)})
-        self._unit = visit.UNIT
+        self._asked_of("smt_boot_visit", options(arm, self.run, timer_seconds))
+        self._renew = host_check.RENEW_BOOT_VISIT
         self._reboot()
-        differences = self._asked_of("smt_boot_args", request, check_mode=True)["differences"]
+        differences = self._asked_of("smt_boot_args", arm_states.boot_request(arm), check_mode=True)["differences"]
         if differences:
             raise follower.SwitchError(f"it was rebooted into {arm}, and {text.line('; '.join(differences), 500)}")
         return self.check().online
@@ -50,7 +60,7 @@ class BootedHost(live_host.AnsibleHost):
     @property
     def is_booted(self) -> bool:
         """Whether the host was rebooted into its arm, or is about to be."""
-        return self._unit == visit.UNIT
+        return self._renew == host_check.RENEW_BOOT_VISIT
 
     def restore(self) -> tuple[int, ...]:
         """Put the host back into its own state, by a reboot where it was rebooted, and return its online CPUs.
@@ -59,8 +69,8 @@ class BootedHost(live_host.AnsibleHost):
             HostLostError: it does not answer, did not come back, or what it says is not valid.
         """
         if self.is_booted:
-            self._reboot(UNDO)
-            self._unit = rollback_timer.UNIT
+            self._reboot(boot_visit.UNDO_NOW)
+            self._renew = host_check.RENEW
         return super().restore()
 
     def _asked_of(self, module: str, arguments: dict[str, t.Any], check_mode: bool = False) -> dict[str, t.Any]:

@@ -3,7 +3,7 @@
 """What a trial runs on a host beside modules: one short shell command a check, and the one that restores the host at once.
 
 The rollback timer of smt_state is what brings a host back whose controller is lost: each check starts its time anew (systemctl(1), ``restart``). Its service is
-the rollback program, which can also be started before its time.
+the rollback program, which can also be started before its time. A host that was booted into its arm has a service that waits, whose time a reload starts anew.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import base64
 import shlex
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit import visit
+from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit import record as boot_visit
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback_timer import UNIT
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
@@ -23,6 +23,10 @@ MOST_OF_ONE = 16 * 1024
 # A command of a check that takes longer is ended (timeout(1)).
 COMMAND_SECONDS = 10
 _ONLINE = "cat /sys/devices/system/cpu/online"
+# What starts the time anew of what brings a host back. One that is not there stays so.
+RENEW = f"systemctl restart {UNIT}.timer >/dev/null 2>&1"
+# One that is just being started has its time before it.
+RENEW_BOOT_VISIT = f"{{ systemctl reload {boot_visit.UNIT}.service || systemctl is-active {boot_visit.UNIT}.service | grep -qx activating; }} >/dev/null 2>&1"
 
 
 class CheckError(text.BorderError):
@@ -34,7 +38,7 @@ class Checked(t.NamedTuple):
 
     Attributes:
         online: the numbers of its online CPUs, sorted.
-        is_armed: whether the rollback timer was running, and has started anew.
+        is_armed: whether what brings the host back was running, and its time has started anew.
         printed: what each command of the check printed, in their order; empty where it failed or took too long.
     """
 
@@ -43,14 +47,14 @@ class Checked(t.NamedTuple):
     printed: tuple[str, ...]
 
 
-def check(commands: t.Sequence[t.Sequence[str]] = (), unit: str = UNIT) -> str:
+def check(commands: t.Sequence[t.Sequence[str]] = (), renew: str = RENEW) -> str:
     """Return the shell command of a check.
 
     Args:
         commands: argv of each command that prints a metric of the host.
-        unit: the name of the timer that brings the host back. One that is not there stays so.
+        renew: the shell command that starts the time anew of what brings the host back.
     """
-    lines = [_ONLINE, f"systemctl restart {unit}.timer >/dev/null 2>&1; echo $?"]
+    lines = [_ONLINE, f"{renew}; echo $?"]
     # Encoded, one line each: nothing that a command prints can be taken for another line of the answer.
     lines += [f"timeout {COMMAND_SECONDS} {shlex.join(argv)} 2>/dev/null | head -c {MOST_OF_ONE} | base64 -w0; echo" for argv in commands]
     return "; ".join(lines)
@@ -92,9 +96,12 @@ def restore() -> str:
 
 
 def pending() -> str:
-    """Return the shell command that succeeds while a timer runs that brings the host back, of another change or of an earlier trial."""
+    """Return the shell command that succeeds while something runs that brings the host back, of another change, of a trial or of an evaluation.
+
+    It prints what that said last, where it said something.
+    """
     # systemctl(1): is-active succeeds if at least one of the units is active.
-    return f"systemctl is-active --quiet {UNIT}.timer {visit.UNIT}.timer"
+    return f"systemctl is-active --quiet {UNIT}.timer {boot_visit.UNIT}.service && systemctl show --property=StatusText --value {boot_visit.UNIT}.service"
 
 
 def parse_online(printed: object) -> tuple[int, ...]:

@@ -9,7 +9,6 @@ import time
 import typing as t
 
 from ansible.errors import AnsibleConnectionFailure
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import rollback_timer
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import intake
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
@@ -50,8 +49,8 @@ class AnsibleHost:
         self._action, self._task_vars = action, task_vars
         self._conflicts, self._hook, self._commands = conflicts, list(hook), commands
         self._asked: frozenset[int] = frozenset()
-        # The timer that brings the host back.
-        self._unit = rollback_timer.UNIT
+        # The command that starts the time anew of what brings the host back.
+        self._renew = host_check.RENEW
 
     @property
     def is_booted(self) -> bool:
@@ -99,9 +98,10 @@ class AnsibleHost:
             return None
         return f"these still have as many workers as there were CPUs before, and smt_trial_after_switch is empty: {', '.join(found[:MOST_NAMED])}"
 
-    def is_pending(self) -> bool:
-        """Return whether a rollback timer runs already; raises HostLostError."""
-        return bool(self._run(host_check.pending()).get("rc") == 0)
+    def pending(self) -> str | None:
+        """Return what is to bring the host back says, maybe nothing; None where nothing runs that would. Raises HostLostError."""
+        answer = self._run(host_check.pending())
+        return text.line(answer.get("stdout") or "", 500).strip() if answer.get("rc") == 0 else None
 
     def check(self) -> host_check.Checked:
         """Look at the host, and start its rollback timer anew.
@@ -109,7 +109,7 @@ class AnsibleHost:
         Raises:
             HostLostError: it does not answer, or what it says is not valid.
         """
-        answer = self._run(host_check.check(self._commands, self._unit))
+        answer = self._run(host_check.check(self._commands, self._renew))
         try:
             return host_check.parse(answer.get("stdout"), len(self._commands))
         except host_check.CheckError as error:

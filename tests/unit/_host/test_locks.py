@@ -50,3 +50,13 @@ def test_who_holds_the_lock_is_told_without_taking_it(tmp_path):
     assert free.holder() is None
     with locks.HostLock(str(tmp_path), "the next one"), pytest.raises(locks.HostLockError, match="by the next one"), free:
         pass
+
+
+def test_a_full_run_keeps_nobody_from_the_lock(tmp_path, monkeypatch):
+    def full(*_arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(locks.os, "pwrite", full)
+    free = locks.HostLock(str(tmp_path), "another")
+    with locks.HostLock(str(tmp_path), "smt_boot_args"):
+        assert free.holder().startswith("this host is being changed by another run")

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 
 import pytest
@@ -42,6 +43,25 @@ def test_what_a_command_prints_without_end_is_cut_off():
 def test_an_answer_that_is_none(printed, sentence):
     with pytest.raises(host_check.CheckError, match=sentence):
         host_check.parse(printed, 1)
+
+
+@pytest.mark.parametrize(("reload", "state", "is_armed"), [(0, "active", True), (1, "activating", True), (1, "inactive", False), (1, "failed", False)])
+def test_whether_what_undoes_a_boot_waits(tmp_path, reload, state, is_armed):
+    (tmp_path / "systemctl").write_text(f'#!/bin/sh\n[ "$1" = is-active ] && echo {state} && exit 3\nexit {reload}\n')
+    (tmp_path / "systemctl").chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    line = host_check.check((), host_check.RENEW_BOOT_VISIT)
+    printed = subprocess.run(["sh", "-c", line], check=True, capture_output=True, text=True, env=environment).stdout
+    assert host_check.parse(printed, 0).is_armed is is_armed
+
+
+@pytest.mark.parametrize(("is_active", "said"), [(True, "it cannot be rebooted"), (True, ""), (False, None)])
+def test_what_a_pending_rollback_says(tmp_path, is_active, said):
+    (tmp_path / "systemctl").write_text(f'#!/bin/sh\n[ "$1" = show ] && echo "{said}"\nexit {0 if is_active else 3}\n')
+    (tmp_path / "systemctl").chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-c", host_check.pending()], check=False, capture_output=True, text=True, env=environment)
+    assert (done.stdout.strip() if done.returncode == 0 else None) == said
 
 
 @pytest.mark.parametrize(("line", "is_armed"), [("0", True), ("5", False), ("", False), ("x", False)])

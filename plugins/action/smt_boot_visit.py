@@ -1,7 +1,7 @@
 # Copyright: threadwise.smt contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Call smt_trial_boot on the host and validate its answer."""
+"""Call smt_boot_visit on the host and validate its answer."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base impor
 
 
 class ActionModule(HostAction):
-    """The action of smt_trial_boot: one module call with the task's arguments."""
+    """The action of smt_boot_visit: one module call with the task's arguments."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Run the task."""
         super().run(tmp, task_vars)
-        return self.pass_on("smt_trial_boot", task_vars or {})
+        return self.pass_on("smt_boot_visit", task_vars or {})

@@ -1,0 +1,129 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The systemd service that brings a host back from its visit, and the copy of this collection's code that it runs.
+
+A service that waits, no timer: each daemon-reload starts the time of a timer with OnActiveSec anew (systemd issue 31914), so that it may never elapse. What
+waits has also loaded all that it needs, and needs neither memory nor a program of its own when its time has come.
+"""
+
+import contextlib
+import inspect
+import os
+import shutil
+import sys
+
+from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit.record import PROGRAM, UNIT
+from ansible_collections.threadwise.smt.plugins.module_utils._host import durable, files as host_files, processes
+
+_COLLECTION = "ansible_collections.threadwise.smt."
+_FILE = f"etc/systemd/system/{UNIT}.service"
+# A busy host takes a while to load the program.
+START_SECONDS = 300
+# The interpreter of the module may be gone after an upgrade of the system.
+_PYTHONS = ("/usr/bin/python3", "/usr/libexec/platform-python")
+_START = 'root=$1; module=$2; shift 2; for python; do [ -x "$python" ] && exec "$python" -ES -m "$module" "$root"; done; echo "there is no $*" >&2; exit 1'
+
+# It does not end with the first attempt to shut down, which may be cancelled: systemd ends it with the last processes. An exit status of 0 says that the host
+# is back; all else starts it again.
+SERVICE = """[Unit]
+Description=Undo boot arguments that threadwise.smt has set for a while, and reboot
+DefaultDependencies=no
+After=sysinit.target local-fs.target
+StartLimitIntervalSec=0
+
+[Service]
+Type=notify
+NotifyAccess=main
+WorkingDirectory={program}
+ExecStart={command}
+ExecReload=/bin/sh -c "kill -HUP $MAINPID"
+Restart=always
+RestartSec=30
+RestartPreventExitStatus=0
+TimeoutStartSec={seconds}
+OOMScoreAdjust=-1000
+
+[Install]
+WantedBy=basic.target
+"""
+
+
+class UnitError(Exception):
+    """systemd does not do what it is asked for; the message has the command and its error."""
+
+
+def install(fs: host_files.HostFs, module: str) -> None:
+    """Leave the program and its service on a host.
+
+    Args:
+        fs: the files of the running system.
+        module: the name of the module that the service runs.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    # A copy: Ansible removes its own when a module ends.
+    for name, loaded in sorted(sys.modules.items()):
+        if name.startswith(_COLLECTION) and getattr(loaded, "__file__", None) and not hasattr(loaded, "__path__"):
+            fs.write(f"{PROGRAM}/{name.replace('.', '/')}.py", inspect.getsource(loaded))
+    _make_packages(fs)
+    words = ["/bin/sh", "-c", _START, "sh", fs.sysroot, module, sys.executable, *_PYTHONS]
+    fs.write(_FILE, SERVICE.format(program=fs.path(PROGRAM).replace("%", "%%"), command=" ".join(map(_quoted, words)), seconds=START_SECONDS))
+
+
+def start() -> None:
+    """Start the service for this boot and each later one, and wait until it has loaded what it needs; raises UnitError."""
+    for command in (["daemon-reload"], ["enable", f"{UNIT}.service"], ["restart", f"{UNIT}.service"]):
+        _systemctl(command)
+
+
+def renew() -> None:
+    """Start its time anew; raises UnitError where it does not run."""
+    _systemctl(["reload", f"{UNIT}.service"])
+
+
+def is_active() -> bool:
+    """Return whether it runs, or is about to."""
+    return processes.run(["systemctl", "is-active", f"{UNIT}.service"])[1].strip() in ("active", "activating", "reloading")
+
+
+def said() -> str:
+    """Return what it said last, also on a full disk; empty where it said nothing."""
+    return processes.run(["systemctl", "show", "--property=StatusText", f"{UNIT}.service"])[1].partition("=")[2].strip()
+
+
+def forget(fs: host_files.HostFs, stops: bool) -> None:
+    """Remove the service and its program.
+
+    Args:
+        fs: the files of the running system.
+        stops: whether it is stopped; it cannot stop itself half way.
+    """
+    processes.run(["systemctl", "disable", f"{UNIT}.service"])
+    if stops:
+        processes.run(["systemctl", "stop", f"{UNIT}.service"])
+    with contextlib.suppress(FileNotFoundError):
+        durable.unlink(fs.path(_FILE))
+    processes.run(["systemctl", "daemon-reload"])
+    shutil.rmtree(fs.path(PROGRAM), ignore_errors=True)
+
+
+def _systemctl(command: "list[str]") -> None:
+    status, _out, message = processes.run(["systemctl", *command], START_SECONDS + processes.COMMAND_SECONDS)
+    if status != 0:
+        raise UnitError(f"systemctl {' '.join(command)} failed with status {status}: {' '.join(message.split())[:500]}")
+
+
+def _quoted(word: str) -> str:
+    """Return a word of a command as systemd reads it (systemd.service(5), "Command lines"): without specifiers, variables and escapes."""
+    for character, written in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%"), ("$", "$$")):
+        word = word.replace(character, written)
+    return f'"{word}"'
+
+
+def _make_packages(fs: host_files.HostFs) -> None:
+    """Make each folder of the copy a package: a host may have another ansible_collections, which a folder without __init__.py would not come before."""
+    top = fs.path(PROGRAM)
+    for folder, _folders, _files in os.walk(top):
+        if folder != top:
+            fs.write(f"{PROGRAM}/{os.path.relpath(folder, top)}/__init__.py", "")
