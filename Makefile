@@ -86,8 +86,8 @@ bare: ## the proof before a release: `make eval` and `make test` on a bare Debia
 scenarios: setup ## all longer scenarios on guests, and `make kills`, hours; not part of `make test`
 	python tools/test.py scenarios
 
-.PHONY: unit playbooks browser lint sanity
-unit playbooks browser lint sanity: setup ## one step of `make test`
+.PHONY: unit field playbooks browser lint sanity
+unit field playbooks browser lint sanity: setup ## one step of `make test`
 	python tools/test.py $@
 
 .PHONY: kills

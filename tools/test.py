@@ -76,6 +76,8 @@ STEPS = {
         ("python", *PYTEST, "tests/unit"),
         ("fio", "gcc", "gzip", "libc6-dev", "linux-perf", "openssh-client", "postgresql", "procps", "stress-ng", "sysbench", "util-linux"),
     ),
+    # What people have reported of other tools, each under the name of its source.
+    "field": Step(("python", *PYTEST, "tests/field"), ("procps",)),
     # One at a time to each worker: they differ much in what they take.
     "playbooks": Step(("python", *PYTEST, *PLAYBOOKS, "-m", "not kills", "tests/playbooks"), OF_PLAYBOOKS),
     # Rollouts and evaluations that are ended half way, and what the next call makes of them.
@@ -90,7 +92,7 @@ STEPS = {
         (
             ".cache/lowest/bin/python",
             *PYTEST,
-            *(f"tests/unit/{room}" for room in ("_analysis", "_border", "_conclusion", "_fleet", "_report", "_run")),
+            *(f"tests/unit/{room}" for room in ("_analysis", "_border", "_conclusion", "_credentials", "_fleet", "_report", "_run")),
         ),
         ("gzip", "sysbench"),
     ),
@@ -121,7 +123,7 @@ class Group:
 
 GROUPS = {
     # CI has two cores, and a guest leaves one of them to another step for most of the time. The one that takes longest begins first.
-    "test": Group(("smt_eval", "unit", "playbooks", "hostile", "sanity", "smt_facts", "lint", "lowest", "oldest-core", "browser"), side_by_side=2),
+    "test": Group(("smt_eval", "unit", "playbooks", "hostile", "sanity", "smt_facts", "lint", "lowest", "oldest-core", "field", "browser"), side_by_side=2),
     "scenarios": Group((*LONG_SCENARIOS, "kills")),
     "cores": Group(tuple(f"core-{core}" for core in CORES)),
 }
