@@ -4,7 +4,7 @@
 
     .venv/bin/python tests/calibration/one_host.py
 
-Noise is made up, Gaussian, as in pooled.py. It takes a minute of CPU time.
+Noise is made up, Gaussian, as in pooled.py. It takes some minutes of CPU time.
 """
 
 from __future__ import annotations
