@@ -266,7 +266,7 @@ def test_a_host_with_numbers_beyond_all_sense_stops_neither_the_looks_nor_the_re
     over = dict.fromkeys(range(len(one.design.groups)), 1 if name == design.PARALLEL else 12)
     looks = evidence.look(one, periods, over, evidence.Looks())
     assert looks.taken
-    found = evidence.compare(one, periods, looks.taken)
+    found = evidence.by_hosts(one, periods, evidence.compare(one, periods, looks.taken))
     assert [comparison["metric"] for comparison in found] == ["rate", "p99", "requests"]
     json.dumps(found, allow_nan=False)
     assert answer.sentences(one, found, looks) and answer.rests_on(one, found, periods)
