@@ -88,8 +88,7 @@ class _OwnAction(ActionBase):
         if refusal is not None:
             raise _FAIL(refusal)
         if self.from_user:
-            written = self._user.arguments(self.from_user, host)
-            self._task.args = {name: value for name, value in self._task.args.items() if name not in self.from_user} | written
+            self._task.args = self._user.arguments(self.from_user, host)
         return {}
 
 

@@ -130,10 +130,10 @@ class UserVariables:
         return self._worked_out({name: variables[name]}, variables, host)[name] if name in variables else None
 
     def arguments(self, names: t.Iterable[str], host: str) -> Variables:
-        """Return arguments of the task as the user wrote them, templated without facts.
+        """Return the task's arguments, some of them as the user wrote them, templated without facts.
 
         Args:
-            names: of the arguments; those that the task does not have are left out.
+            names: of these arguments. What is no argument of the task itself is from ``module_defaults``, and stays.
             host: whose variables count.
 
         Raises:
@@ -142,7 +142,8 @@ class UserVariables:
         parser = _PARSER(task_ds=self._task.get_ds(), collection_list=self._task.collections)
         written: Variables = parser.parse(skip_action_validation=True)[1]
         asked = {name: written[name] for name in names if name in written}
-        return self._worked_out(asked, self.around(host), host) if asked else {}
+        others = {name: value for name, value in self._task.args.items() if name not in asked}
+        return {**others, **self._worked_out(asked, self.around(host), host)} if asked else others
 
     def of(self, host: str) -> Variables:
         """Return the variables of a host, not templated: its inventory's and extra ones."""
