@@ -147,7 +147,7 @@ def test_one_fault_after_the_other_until_it_is_done():
     assert said("cat /sys/devices/system/cpu/online") == "0,2"
     wait_until(lambda: "undoes the boot arguments of the trial t" in status())
     # Another run has the lock; the disk is full; nothing reboots.
-    said("systemd-run --unit=holder flock /run/threadwise-smt/lock sleep infinity; systemctl mask reboot.target")
+    said("mkdir -pm 700 /run/threadwise-smt && systemd-run --unit=holder flock /run/threadwise-smt/lock sleep infinity; systemctl mask reboot.target")
     # What df does not count is root's.
     said("fallocate -l $(df --output=avail -B1 / | tail -1) /filler; cat /dev/zero >>/filler")
     assert said("test $(df --output=avail / | tail -1) -eq 0 && echo full") == "full"

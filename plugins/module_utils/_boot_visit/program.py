@@ -138,7 +138,10 @@ class Program:
         status, _out, message = processes.run(list(_REBOOT if is_polite else _REBOOT_WITHOUT_ASKING))
         if status != 0:
             self._refused += 1
-            self._fail(f"it cannot be rebooted: systemctl ended with status {status}: {' '.join(message.split())[:500]}")
+            # logind says of a target that is masked no more than "Access denied".
+            is_masked = processes.run(["systemctl", "is-enabled", "reboot.target"])[1].startswith("masked")
+            way_out = "reboot.target is masked: unmask it" if is_masked else "systemd-inhibit lists what inhibits reboots"
+            self._fail(f"it cannot be rebooted: systemctl ended with status {status}: {' '.join(message.split())[:500]} ({way_out})")
             return PAUSE_SECONDS
         self._say("rebooting, to be without the arguments")
         return REBOOT_SECONDS

@@ -31,6 +31,7 @@ class VisitedHost:
         self.boots, self.calls = 0, []
         self.fails: dict[str, str] = {}
         self.is_active = False
+        self.is_masked = False
         # kexec(8) and the like: what boots does not read grub.cfg.
         self.keeps_arguments = False
         (root / "run/systemd/system").mkdir(parents=True)
@@ -51,6 +52,8 @@ class VisitedHost:
         """What runs in the place of processes.run."""
         words = [word for word in argv if not word.startswith(("SYSTEMCTL_", "-")) and word not in ("env", "systemctl")]
         self.calls.append(" ".join(words))
+        if words[0] == "is-enabled":
+            return 1, "masked\n" if self.is_masked else "static\n", ""
         if words[0] in self.fails:
             return 1, "", self.fails[words[0]]
         if words[0] in ("restart", "stop"):
