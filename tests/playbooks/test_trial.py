@@ -103,7 +103,14 @@ def ends(path):
     return {name: json.loads((path / "hosts" / f"{name}.ended.jsonl").read_text()) for name in OWN}
 
 
-def test_each_host_has_its_own_end(played, fleet):
+def test_hosts_that_end_in_ways_of_their_own_stop_nobody(played, fleet):
+    # One test: each worker would have a trial of its own for each of them.
+    see_that_each_has_its_own_end(played, fleet)
+    see_that_a_host_whose_part_failed_says_why(played)
+    see_that_the_trial_is_decided_without_them_and_its_report_names_them(played)
+
+
+def see_that_each_has_its_own_end(played, fleet):
     code, said, path = played
     assert (path / "trial.json").exists(), said
     found = ends(path)
@@ -116,14 +123,14 @@ def test_each_host_has_its_own_end(played, fleet):
     assert fleet.get("smt") == dict.fromkeys(OWN, True)
 
 
-def test_a_host_whose_part_failed_says_why(played):
+def see_that_a_host_whose_part_failed_says_why(played):
     _code, said, _path = played
     assert f"{LOST}: its answer has 0 lines instead of 3" in said
     assert f"{FULL}: it left the trial, and is in its own state: " in said and "Is a directory" in said
     assert f"{TALKATIVE}: left the trial, and is in its own state: CPUs 0,2,4," in said
 
 
-def test_the_trial_is_decided_without_them_and_its_report_names_them(played):
+def see_that_the_trial_is_decided_without_them_and_its_report_names_them(played):
     _code, said, path = played
     results = json.loads((path / "results.json").read_text())
     assert results["answer"][0].startswith("With SMT off instead of SMT on, rate changes by "), results["answer"]

@@ -229,7 +229,7 @@ def test_what_it_says_reaches_systemd_in_one_line(booted, tmp_path, monkeypatch)
         systemd.bind(str(path))
         monkeypatch.setenv("NOTIFY_SOCKET", str(path))
         program.Program(booted.host.fs, record.load(booted.host.fs), Time().wait)._say("two\nlines\x1b")
-        assert systemd.recv(1000) == b"STATUS=two lines?"
+        assert systemd.recv(1000) == b"STATUS=two lines\\x1b"
 
 
 @pytest.mark.parametrize(
