@@ -125,7 +125,7 @@ def test_sets_of_facts_change_nothing_for_others_and_the_controller(world):
         reserved = [name for name in facts if is_reserved(name)]
         assert (user.refusal(hostile) is not None) == bool(reserved), facts
         # Also what its own arguments are that decide on the controller.
-        for host in {hostile, random_of.choice(list(OF_HOSTS))}:
+        for host in dict.fromkeys([hostile, random_of.choice(list(OF_HOSTS))]):
             assert own(user, host) == expected(host), facts
         assert user.first_of_all() != hostile or not reserved
         assert user.value("smt_policy_group", hostile) == (None if reserved else OF_HOSTS[hostile]["kind"])
