@@ -243,7 +243,8 @@ def _without_omitted(values: Variables, omitted: t.Any) -> Variables:
 
 def is_for_all(name: t.Any) -> bool:
     """Return whether a variable decides for other hosts, or what the controller reads, writes and sends."""
-    return isinstance(name, str) and name not in RESULTS and bool(_FOR_ALL.fullmatch(name))
+    # What users register, by the names of the examples, is no setting.
+    return isinstance(name, str) and not name.endswith("_result") and bool(_FOR_ALL.fullmatch(name))
 
 
 def _is_kept(name: t.Any) -> bool:
