@@ -186,8 +186,8 @@ def test_killed_while_the_host_measures():
         booted = boot_id()
     # The measurement that has begun is not disturbed.
     wait_until(lambda: is_back_soon() or boot_id() not in (booted, ""))
-    assert said("cat /var/lib/threadwise-smt/runs/*/samples.jsonl | wc -l") not in ("", "0")
     wait_until(is_back)
+    assert said("cat /var/lib/threadwise-smt/runs/*/samples.jsonl | wc -l") not in ("", "0")
     said("rm -r /var/lib/threadwise-smt/runs/*")
     assert "rebooting, to be without the arguments" in log() and "back: neither" in log()
 
