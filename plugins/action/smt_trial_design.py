@@ -14,6 +14,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import selection
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_variables import OF_A_HOST
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, records
@@ -50,8 +51,7 @@ class ActionModule(ControllerAction):
         "reboot_ok": {"type": "bool", "default": False},
         "seed": {"type": "int"},
     }
-    # As user_variables.OF_A_HOST.
-    from_user = tuple({*arguments} - {"metrics", "guardrails"})
+    from_user = tuple({*arguments} - {name.removeprefix("smt_trial_") for name in OF_A_HOST})
 
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Do what the task is for."""
