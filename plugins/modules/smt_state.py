@@ -191,11 +191,16 @@ rollback_pending:
   description: Whether a timer is armed that takes the change back unless it is confirmed.
   returned: success
   type: bool
+rollback_started:
+  description: Whether this call has started that timer. Otherwise it is that of an earlier change, perhaps somebody else's.
+  returned: success
+  type: bool
 """
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change, rollback_timer
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import timer as rollback_timer
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import states
 
 

@@ -91,7 +91,7 @@ class Smt(Arm):
     def save(self) -> "dict[str, t.Any]":
         """Return the affinities that the kernel changes when siblings go offline."""
         online = smt_state.read(files=self.host.files)["online"]
-        return {"masks": affinity.capture(self.host.files, online, secondary_threads(self.host, online)), "remove": []}
+        return {"masks": affinity.capture(self.host.files, online, secondary_threads(self.host, online))}
 
     def restore(self, saved: "t.Mapping[str, t.Any]") -> "list[str]":
         """Restore the CPUs and the affinities."""

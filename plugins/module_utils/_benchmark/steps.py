@@ -26,7 +26,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host.text import u
 from ansible_collections.threadwise.smt.plugins.module_utils._looks import verdicts
 from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache, source as sibling_source
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import restore as smt_restore, state as smt_state, watchdog
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state, watchdog
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import pending as pending_rollback
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import topology
 from ansible_collections.threadwise.smt.plugins.module_utils._workloads import declaration
 
@@ -183,10 +184,8 @@ def measure(name: str, settings: "t.Mapping[str, t.Any]") -> "dict[str, str | No
         files.write("progress.json", {"phase": "starting", "block": 1, "fraction": 0.0, "seconds_left": plan_settings.share(settings)}, lasting=False)
         files.write("state.json", saved)
         host_watchdog = watchdog.Watchdog(
-            "/",
-            saved["cpu"],
             files.file("watchdog.log"),
-            restore=lambda: arms.restore(saved),
+            lambda: arms.restore(saved),
             seconds=settings["budget"] + WATCHDOG_EXTRA_SECONDS,
             keep=(lock.descriptor, files.descriptor),
         )
@@ -210,9 +209,10 @@ def _see_that_no_change_waits(fs: HostFs) -> None:
     Raises:
         HostLockError: a change waits to be confirmed.
     """
-    if smt_restore.pending(fs) is not None:
+    pending = pending_rollback.load(fs)
+    if pending is not None:
         raise HostLockError(
-            "a change on this host waits to be confirmed and is rolled back otherwise (rollback_after of smt_state): confirm it, wait for the rollback, "
+            f"a change on this host waits to be confirmed ({pending_rollback.sentence(pending)}): confirm it, wait for the rollback, "
             "or use state: restored, then start the evaluation again"
         )
 

@@ -8,15 +8,13 @@ and not moved back. The kernel manages its own threads.
 
 Any user may pin tasks of their own (sched_setaffinity(2)) and could so prevent others from taking CPUs offline. Therefore each conflict names its
 origin: the system - units, cpusets, interrupts, tasks of root, of system users and of services - or an ordinary user (:mod:`origins`).
-
-This file is copied to a host as part of the rollback program: it imports only files that are copied with it, by relative imports.
 """
 
 import typing as t
 
-from .._compat.typing_forms import TypedDict
-from .._host import cpulist, kernel_files, text as host_text
-from . import bindings, cpusets, origins, tasks as host_tasks
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import bindings, cpusets, origins, tasks as host_tasks
+from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files, text as host_text
 
 # Lines in a message for a person. The module's result has all of them.
 MOST_LINES = 20
@@ -31,6 +29,12 @@ class Finding(t.NamedTuple):
     is_conflict: bool  # False if nothing is lost, because something else will correct it by itself
     text: str  # the CPUs and the reason
     user: "str | None" = None  # name, or id in digits, of the ordinary user who caused it; None if it belongs to the system
+
+
+class Harmless(str):
+    """A sentence about what was not restored because it was not needed any more, or is somebody else's by now: trying again would change nothing."""
+
+    __slots__ = ()
 
 
 class _SavedTask(TypedDict):
@@ -176,7 +180,7 @@ def restore(host: kernel_files.KernelFiles, captured: Captured, masks_before: "t
     now = frozenset(online)
     missing = frozenset(captured["online"]) - now
     reports = []
-    pending: Captured = {"online": captured["online"], "tasks": [], "cpusets": {}, "partitions": {}, "interrupts": {}}
+    pending = nothing(captured["online"])
     # Parents first: a v1 cpuset cannot hold a CPU that its parent does not have.
     for path, text in sorted(captured["cpusets"].items()):
         cpus = cpulist.parse_or_empty(text)
@@ -211,6 +215,11 @@ def check(captured: t.Any) -> None:
         raise ValueError("its list of tasks is not valid")
     if not all(is_mapping_to_text(captured[kind]) for kind in ("cpusets", "partitions", "interrupts")) or not cpulist.is_cpus(captured["online"]):
         raise ValueError("its cpusets, partitions, interrupts or CPUs are not valid")
+
+
+def nothing(online: "list[int]") -> Captured:
+    """Return a capture without masks, of the CPUs that were online."""
+    return {"online": online, "tasks": [], "cpusets": {}, "partitions": {}, "interrupts": {}}
 
 
 def is_empty(captured: Captured) -> bool:
@@ -272,13 +281,13 @@ def _restore_task(host: kernel_files.KernelFiles, task: SavedTask, mask_before: 
     who = f"pid {task['pid']} {task['name']}"
     current = _current_mask(host, task)
     if current is None:
-        return [f"{who} is gone, its mask {task['mask']} was not needed any more"]
+        return [Harmless(f"{who} is gone, its mask {task['mask']} was not needed any more")]
     wanted = cpulist.parse_or_empty(task["mask"])
     if cpulist.parse_or_empty(current) == wanted or not wanted & online:
         return []
     left = task.get("left")
     if left is not None and mask_before is not None and mask_before != left:
-        return [f"{who} was given another mask ({mask_before}) while CPUs were offline: it keeps that mask, {task['mask']} was not restored"]
+        return [Harmless(f"{who} was given another mask ({mask_before}) while CPUs were offline: it keeps that mask, {task['mask']} was not restored")]
     try:
         host.set_affinity(task["pid"], wanted)
     except OSError as error:
@@ -320,7 +329,7 @@ def _effect(entry: cpusets.Cpuset, going: "frozenset[int]") -> str:
 def _restore_cpuset(host: kernel_files.KernelFiles, path: str, wanted: "frozenset[int]", online: "frozenset[int]") -> "list[str]":
     current = host.read(path + "/cpuset.cpus")
     if current is None:
-        return [f"/{host_text.printable(path, 64)} is gone, its cpuset {cpulist.render(wanted)} was not needed any more"]
+        return [Harmless(f"/{host_text.printable(path, 64)} is gone, its cpuset {cpulist.render(wanted)} was not needed any more")]
     if cpulist.parse_or_empty(current) >= wanted & online:
         return []
     return _written(host, path + "/cpuset.cpus", cpulist.render(wanted & online), f"/{host_text.printable(path, 64)}/cpuset.cpus", cpulist.render(wanted))
@@ -329,7 +338,7 @@ def _restore_cpuset(host: kernel_files.KernelFiles, path: str, wanted: "frozense
 def _restore_partition(host: kernel_files.KernelFiles, path: str, kind: str, cpus_missing: bool) -> "list[str]":
     current = host.read(path + "/cpuset.cpus.partition")
     if current is None:
-        return [f"/{host_text.printable(path, 64)} is gone, its partition was not needed any more"]
+        return [Harmless(f"/{host_text.printable(path, 64)} is gone, its partition was not needed any more")]
     if current == kind or cpus_missing:
         return []
     return _written(host, path + "/cpuset.cpus.partition", kind, f"/{host_text.printable(path, 64)}/cpuset.cpus.partition", kind)
@@ -363,7 +372,7 @@ def _restore_interrupt(host: kernel_files.KernelFiles, number: str, wanted: "fro
     path = bindings.interrupt_path(number)
     current = host.read(path)
     if current is None:
-        return [f"interrupt {number} is gone, its CPUs {cpulist.render(wanted)} were not needed any more"]
+        return [Harmless(f"interrupt {number} is gone, its CPUs {cpulist.render(wanted)} were not needed any more")]
     if cpulist.parse_or_empty(current) == wanted or not wanted & online:
         return []
     # The kernel chooses the CPUs of those that it manages.

@@ -1,16 +1,13 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What else binds work to CPUs of a host: interrupts, unit files, libvirt guests, kubelet, isolated CPUs and NUMA nodes.
-
-This file is copied to a host as part of the rollback program: it imports only files that are copied with it, by relative imports.
-"""
+"""What else binds work to CPUs of a host: interrupts, unit files, libvirt guests, kubelet, isolated CPUs and NUMA nodes."""
 
 import errno
 import os
 import re
 import typing as t
 
-from .._host import cpulist, kernel_files, text as host_text
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files, text as host_text
 
 MOST_UNIT_FILES = 10000
 KUBELET_STATE = "var/lib/kubelet/cpu_manager_state"

@@ -1,13 +1,10 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Cpusets of a host, of cgroup v1 and v2.
-
-This file is copied to a host as part of the rollback program: it imports only files that are copied with it, by relative imports.
-"""
+"""Cpusets of a host, of cgroup v1 and v2."""
 
 import typing as t
 
-from .._host import cpulist, kernel_files
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files
 
 MOST_CGROUPS = 20000
 

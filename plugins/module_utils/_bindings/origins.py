@@ -4,14 +4,12 @@
 
 The cgroup does not tell: cron, atd, a mail server (``~/.forward``), a web server with pools of users and a batch system run what users wrote inside of their
 own units. A task with an ordinary user's id is a service's only where an administrator or a package said so: by ``User=`` of its unit file, or by a container.
-
-This file is copied to a host as part of the rollback program: it imports only files that are copied with it, by relative imports.
 """
 
 import re
 import typing as t
 
-from .._host import kernel_files
+from ansible_collections.threadwise.smt.plugins.module_utils._host import kernel_files
 
 # Start of the ids of ordinary users where /etc/login.defs does not set UID_MIN (login.defs(5)).
 FIRST_USER = 1000

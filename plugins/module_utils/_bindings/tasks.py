@@ -1,16 +1,13 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tasks of a host with a restricted CPU mask: where they run, their unit, and which user set the mask.
-
-This file is copied to a host as part of the rollback program: it imports only files that are copied with it, by relative imports.
-"""
+"""Tasks of a host with a restricted CPU mask: where they run, their unit, and which user set the mask."""
 
 import os
 import re
 import typing as t
 
-from .._host import cpulist, kernel_files, text as host_text
-from . import origins
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import origins
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files, text as host_text
 
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD, include/linux/sched.h
 _LONGEST_NAME = 64

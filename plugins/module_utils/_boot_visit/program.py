@@ -8,8 +8,6 @@ down of itself, and what it says, is for others, and where there is no room for 
 
 import contextlib
 import os
-import signal
-import socket
 import sys
 import time
 import typing as t
@@ -17,9 +15,9 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change
 from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit import record, steps, units
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, locks, processes, state_file, text as host_text
+from ansible_collections.threadwise.smt.plugins.module_utils._resident import service
+from ansible_collections.threadwise.smt.plugins.module_utils._resident.service import RENEWED, UNDO_NOW, notify
 
-# A sign of the controller: its time starts anew. The host is to go back at once.
-RENEWED, UNDO_NOW = signal.SIGHUP, signal.SIGUSR1
 LOG = "var/lib/threadwise-smt/boot-visit.log"
 _MOST_LOG = 1 << 20
 # Time between two attempts; for a reboot that was asked for; and between two looks at who changes the host.
@@ -100,13 +98,7 @@ class Program:
                 # Whatever it is, another attempt comes.
                 self._fail(str(error) if isinstance(error, (*change.ERRORS, OSError)) else f"{type(error).__name__}: {error}")
                 pause = PAUSE_SECONDS
-            self._pause(pause)
-
-    def _pause(self, seconds: float) -> None:
-        """Wait, or until it is to go back at once. Checks of a controller that has not noticed it are no reason to try more often."""
-        end = self._now() + seconds
-        while self._now() < end and self._wait(end - self._now()) != UNDO_NOW:
-            pass
+            service.pause(pause, self._wait, self._now)
 
     def _do(self, step: steps.Step) -> float:
         """Do a step; return the seconds until the next."""
@@ -172,14 +164,6 @@ class Program:
             _append(self._fs.path(LOG), f"{host_text.utc_now()} {sentence}\n")
 
 
-def notify(message: str) -> None:
-    """Tell systemd (sd_notify(3)); nothing where it did not start this program."""
-    address = os.environ.get("NOTIFY_SOCKET", "")
-    if address:
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as systemd:
-            systemd.sendto(message.encode("utf-8"), "\0" + address[1:] if address.startswith("@") else address)
-
-
 def _append(path: str, line: str) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -189,18 +173,9 @@ def _append(path: str, line: str) -> None:
         os.close(descriptor)
 
 
-def _heard(seconds: float) -> "int | None":
-    """Wait for a signal to this program."""
-    found = signal.sigtimedwait((RENEWED, UNDO_NOW), seconds)
-    return None if found is None else found.si_signo
-
-
 def main(sysroot: str) -> int:
     """What the service runs; the exit status is 0 when the host is back."""
-    for number in (RENEWED, UNDO_NOW):
-        # One that is ignored would not wait for its turn.
-        signal.signal(number, lambda _number, _frame: None)
-    signal.pthread_sigmask(signal.SIG_BLOCK, (RENEWED, UNDO_NOW))
+    service.listen()
     fs = host_files.HostFs(sysroot)
     visit = record.load(fs)
     if visit is None:
@@ -211,9 +186,5 @@ def main(sysroot: str) -> int:
     # No file system stays busy because of it.
     os.chdir("/")
     notify("READY=1")
-    Program(fs, visit, _heard).run()
+    Program(fs, visit, service.heard).run()
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1]))

@@ -1,28 +1,17 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The systemd service that brings a host back from its visit, and the copy of this collection's code that it runs.
-
-A service that waits, no timer: each daemon-reload starts the time of a timer with OnActiveSec anew (systemd issue 31914), so that it may never elapse. What
-waits has also loaded all that it needs, and needs neither memory nor a program of its own when its time has come.
-"""
+"""The systemd service that brings a host back from its visit, and the program that it runs."""
 
 import contextlib
-import inspect
-import os
 import shutil
-import sys
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit.record import PROGRAM, UNIT
 from ansible_collections.threadwise.smt.plugins.module_utils._host import durable, files as host_files, processes
+from ansible_collections.threadwise.smt.plugins.module_utils._resident import archive
+from ansible_collections.threadwise.smt.plugins.module_utils._resident.service import START_SECONDS
 
-_COLLECTION = "ansible_collections.threadwise.smt."
 _FILE = f"etc/systemd/system/{UNIT}.service"
-# A busy host takes a while to load the program.
-START_SECONDS = 300
-# The interpreter of the module may be gone after an upgrade of the system.
-_PYTHONS = ("/usr/bin/python3", "/usr/libexec/platform-python")
-_START = 'root=$1; module=$2; shift 2; for python; do [ -x "$python" ] && exec "$python" -ES -m "$module" "$root"; done; echo "there is no $*" >&2; exit 1'
-
+_ARCHIVE = PROGRAM + "/program.pyz"
 # It does not end with the first attempt to shut down, which may be cancelled: systemd ends it with the last processes. An exit status of 0 says that the host
 # is back; all else starts it again.
 SERVICE = """[Unit]
@@ -62,13 +51,9 @@ def install(fs: host_files.HostFs, module: str) -> None:
     Raises:
         OSError: a file cannot be written.
     """
-    # A copy: Ansible removes its own when a module ends.
-    for name, loaded in sorted(sys.modules.items()):
-        if name.startswith(_COLLECTION) and getattr(loaded, "__file__", None) and not hasattr(loaded, "__path__"):
-            fs.write(f"{PROGRAM}/{name.replace('.', '/')}.py", inspect.getsource(loaded))
-    _make_packages(fs)
-    words = ["/bin/sh", "-c", _START, "sh", fs.sysroot, module, sys.executable, *_PYTHONS]
-    fs.write(_FILE, SERVICE.format(program=fs.path(PROGRAM).replace("%", "%%"), command=" ".join(map(_quoted, words)), seconds=START_SECONDS))
+    archive.install(fs, _ARCHIVE, module)
+    command = " ".join(map(_quoted, archive.command(fs, _ARCHIVE)))
+    fs.write(_FILE, SERVICE.format(program=fs.path(PROGRAM).replace("%", "%%"), command=command, seconds=START_SECONDS))
 
 
 def start() -> None:
@@ -119,11 +104,3 @@ def _quoted(word: str) -> str:
     for character, written in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%"), ("$", "$$")):
         word = word.replace(character, written)
     return f'"{word}"'
-
-
-def _make_packages(fs: host_files.HostFs) -> None:
-    """Make each folder of the copy a package: a host may have another ansible_collections, which a folder without __init__.py would not come before."""
-    top = fs.path(PROGRAM)
-    for folder, _folders, _files in os.walk(top):
-        if folder != top:
-            fs.write(f"{PROGRAM}/{os.path.relpath(folder, top)}/__init__.py", "")

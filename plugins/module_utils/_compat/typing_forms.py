@@ -1,9 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`Protocol` and `TypedDict` of `typing`, which Python 3.6 does not have.
-
-This file is copied to a host as part of the rollback program: it imports nothing from the collection.
-"""
+"""`Protocol` and `TypedDict` of `typing`, which Python 3.6 does not have."""
 
 import typing as t
 

@@ -28,7 +28,7 @@ def changes(fs: HostFs, wanted: "t.Mapping[str, str | None]") -> "dict[str, tupl
     """
     found = {}
     for path, desired in wanted.items():
-        current = _current(fs, path)
+        current = content(fs, path)
         if current != desired:
             found[path] = (current, desired)
     return found
@@ -73,15 +73,8 @@ def diff(changed: "t.Mapping[str, tuple[str | None, str | None]]") -> "list[dict
     ]
 
 
-def _lines(text: "str | None") -> str:
-    return "" if text is None else text.rstrip("\n") + "\n"
-
-
-def _is_link(path: str) -> bool:
-    return ".wants/" in path
-
-
-def _current(fs: HostFs, path: str) -> "str | None":
+def content(fs: HostFs, path: str) -> "str | None":
+    """Return the content of a configuration file, None where there is none; of one in a ``.wants`` directory the target of the link."""
     if fs.status(path) is None:
         return None
     if not _is_link(path):
@@ -92,8 +85,21 @@ def _current(fs: HostFs, path: str) -> "str | None":
         return ""
 
 
+def _lines(text: "str | None") -> str:
+    return "" if text is None else text.rstrip("\n") + "\n"
+
+
+def _is_link(path: str) -> bool:
+    return ".wants/" in path
+
+
+def remove_empty_folders(fs: HostFs, paths: "t.Iterable[str]") -> None:
+    """Remove the directories of these files that were made for files of this collection, where they are empty; all others belong to packages."""
+    for path in paths:
+        _remove_if_empty(os.path.dirname(fs.path(path)))
+
+
 def _remove_if_empty(directory: str) -> None:
-    """Remove a directory that was made for one of our files; all other directories belong to packages."""
     if directory.endswith((".wants", "/udev-rules")):
         try:
             os.rmdir(directory)

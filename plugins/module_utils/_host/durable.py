@@ -4,8 +4,6 @@
 
 fsync(2) on a file flushes its content, not its name: the name is part of the directory, which must be flushed as well. Until then a power failure may undo
 a rename, a new file or a removal that has already been reported as done.
-
-This file is copied to a host as part of the rollback program: it imports nothing from the collection.
 """
 
 import contextlib
@@ -13,6 +11,7 @@ import errno
 import fcntl
 import os
 import select
+import shutil
 import signal
 import typing as t
 
@@ -106,6 +105,101 @@ def replace_for_boot_loaders(new: str, target: str) -> None:
         # One that is left is removed by the next call.
         with contextlib.suppress(OSError):
             unlink(kept)
+
+
+class Kept:
+    """The present versions of files, which come back whatever has become of the files since, without any room on the disk.
+
+    Each has a second name beside the first. What becomes of the first is a file of its own, if it is replaced as a whole.
+
+    Args:
+        paths: absolute paths; there may be no such file.
+    """
+
+    def __init__(self, paths: "t.Iterable[str]") -> None:
+        self._paths = list(paths)
+
+    def keep(self) -> None:
+        """Keep the files as they are now; raise OSError when one cannot be kept. One that was kept before and not forgotten is forgotten."""
+        self.forget()
+        for path in self._paths:
+            with contextlib.suppress(FileNotFoundError):
+                try:
+                    os.link(path, _kept(path), follow_symlinks=False)
+                except OSError as error:
+                    if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS):
+                        raise OSError(error.errno, error.strerror, path) from error
+                    # A file system without second names.
+                    shutil.copy2(path, _kept(path), follow_symlinks=False)
+
+    def put_back(self) -> None:
+        """Make the files what they were; raise OSError when that is not possible, and it can be tried again."""
+        while self._paths:
+            path = self._paths[-1]
+            try:
+                os.rename(_kept(path), path)
+            except FileNotFoundError:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
+            self._paths.pop()
+            # Where both are names of one file rename(2) does nothing. Without a directory nothing is left to flush.
+            with contextlib.suppress(OSError):
+                os.unlink(_kept(path))
+            with contextlib.suppress(OSError):
+                sync_names(os.path.dirname(path))
+
+    def forget(self) -> None:
+        """Remove the second names."""
+        for path in self._paths:
+            with contextlib.suppress(OSError):
+                os.unlink(_kept(path))
+
+
+def _kept(path: str) -> str:
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name}.threadwise-smt-before")
+
+
+@contextlib.contextmanager
+def room(sizes: "t.Mapping[str, int]") -> "t.Iterator[t.Callable[[], None]]":
+    """Take room on the disk for what is written later, so that a lack of it is found before anything is changed.
+
+    Args:
+        sizes: absolute path of a file that is written later -> bytes.
+
+    Yields:
+        A function that gives the room back, for what is written now.
+
+    Raises:
+        OSError: there is not so much room.
+    """
+    taken: list[str] = []
+
+    def give_back() -> None:
+        while taken:
+            with contextlib.suppress(OSError):
+                os.unlink(taken.pop())
+
+    try:
+        for path, size in sizes.items():
+            folder, name = _existing(os.path.dirname(path)), os.path.basename(path)
+            taken.append(os.path.join(folder, f".{name}.threadwise-smt-room"))
+            descriptor = os.open(taken[-1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            try:
+                os.posix_fallocate(descriptor, 0, size)
+            except OSError as error:
+                raise OSError(error.errno, f"{error.strerror} ({size} bytes are needed)", path) from error
+            finally:
+                os.close(descriptor)
+        yield give_back
+    finally:
+        give_back()
+
+
+def _existing(folder: str) -> str:
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    return folder
 
 
 def unlink(path: str) -> None:

@@ -5,8 +5,6 @@
 Reading never raises and never blocks: a missing file reads as None, an unreadable file reads as None and the reason is in `HostFs.problems`. Reads are
 limited in size and decoded with replacement characters. Symbolic links that lead out of a recorded tree are not followed. Writing replaces a whole file; to
 change a running kernel through its files use `kernel_files.KernelFiles`.
-
-This file is copied to a host as part of the rollback program: it imports only files that are copied with it, by relative imports.
 """
 
 import contextlib
@@ -15,7 +13,7 @@ import os
 import secrets
 import stat
 
-from . import durable
+from ansible_collections.threadwise.smt.plugins.module_utils._host import durable
 
 SMALL = 1 << 20
 """Maximum size of files of sysfs and of configuration files, in bytes."""
@@ -100,6 +98,14 @@ class HostFs:
         if len(data) > limit:
             raise OSError(errno.EFBIG, f"it is larger than {limit} bytes")
         return data.decode("utf-8", "replace")
+
+    def raw(self, path: str, limit: int = SMALL) -> "bytes | None":
+        """Return the content of a file, or None when it is missing, unreadable, or larger than so many bytes."""
+        try:
+            data = self._bytes(path, limit + 1)
+        except OSError:
+            return None
+        return data if len(data) <= limit else None
 
     def head(self, path: str, size: int) -> "str | None":
         """Return the beginning of a file as text, or None when it is missing or unreadable.
@@ -228,27 +234,34 @@ class HostFs:
             "(SELinux, AppArmor) forbids it: change the machine that runs the container, or allow it in the policy"
         )
 
-    def write(self, path: str, text: str, mode: int = 0o644) -> None:
+    def write(self, path: str, content: "str | bytes", mode: int = 0o644) -> None:
         """Write a regular file atomically and durably: flush a temporary file in the same directory, rename it, flush the directory.
 
         Missing parent directories are created. This cannot write files of sysfs or procfs, which cannot be replaced by a rename.
 
         Args:
             path: relative to the sysroot.
-            text: the file's new content.
+            content: the file's new content.
             mode: its permission bits.
 
         Raises:
-            OSError: the file is unchanged; or, when only flushing the directory failed, a power failure may undo the change.
+            OSError: the file, which it names, is unchanged; or, when only flushing the directory failed, a power failure may undo the change.
         """
+        try:
+            self._write(path, content.encode("utf-8") if isinstance(content, str) else content, mode)
+        except OSError as error:
+            # The calls of the kernel that fail on a full disk know no name.
+            raise OSError(error.errno, error.strerror, self.path(path)) from error
+
+    def _write(self, path: str, content: "bytes", mode: int) -> None:
         folder, name = os.path.split(path)
         temporary = f".{name}.{secrets.token_hex(4)}"
         found = self._folder(folder)
         try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=found)
             try:
-                with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-                    stream.write(text)
+                with os.fdopen(descriptor, "wb") as stream:
+                    stream.write(content)
                     stream.flush()
                     os.fchmod(stream.fileno(), mode)
                     os.fsync(stream.fileno())

@@ -5,15 +5,13 @@
 To gather facts, and for configuration files and state files, use `files.HostFs`: it works on a recorded tree too, collects what could not be read for the
 user, and replaces whole files. To change a kernel, use `KernelFiles`: it writes into existing files with one system call, and a file that is missing or
 unreadable is not worth a message, because tasks and cgroups come and go.
-
-This file is copied to a host as part of the rollback program: it imports only files that are copied with it, by relative imports.
 """
 
 import os
 import stat
 import typing as t
 
-from . import files, locks
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files, locks
 
 
 class KernelFiles:

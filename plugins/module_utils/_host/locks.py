@@ -1,9 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The host lock: one run at a time changes the CPUs of a host.
-
-This file is copied to a host as part of the rollback program: it imports only files that are copied with it, by relative imports.
-"""
+"""The host lock: one run at a time changes the CPUs of a host."""
 
 import contextlib
 import errno
@@ -15,8 +12,8 @@ import time
 import types
 import typing as t
 
-from . import text as host_text
-from .errors import HostError
+from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
+from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 
 LOCK = "run/threadwise-smt/lock"
 # More than sudo, a few shells, sshd and init together.

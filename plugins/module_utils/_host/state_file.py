@@ -1,17 +1,14 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files in which the collection keeps JSON data on a host from one run to the next. On a running host only those that root alone can write are used.
-
-This file is copied to a host as part of the rollback program: it imports only files that are copied with it, by relative imports.
-"""
+"""Files in which the collection keeps JSON data on a host from one run to the next. On a running host only those that root alone can write are used."""
 
 import json
 import os
 import stat
 import typing as t
 
-from . import durable, files, text as host_text
-from .errors import HostError
+from ansible_collections.threadwise.smt.plugins.module_utils._host import durable, files, text as host_text
+from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 
 SCHEMA_VERSION = 1
 

@@ -1,9 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Texts that somebody else may have written: JSON parsed within limits, hidden characters made visible; and the time as text.
-
-This file is copied to a host as part of the rollback program: it imports nothing from the collection.
-"""
+"""Texts that somebody else may have written: JSON parsed within limits, hidden characters made visible; and the time as text."""
 
 import json
 import math

@@ -3,29 +3,42 @@
 """One change of a host's SMT state at run time, with all its parts: affinity conflicts, snapshot, watchdog, rollback timer, persistence."""
 
 import os
+import time
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
-from ansible_collections.threadwise.smt.plugins.module_utils._host import config_files, cpulist, files as host_files, kernel_files, locks
+from ansible_collections.threadwise.smt.plugins.module_utils._host import (
+    config_files,
+    cpulist,
+    durable,
+    files as host_files,
+    kernel_files,
+    locks,
+    state_file,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache, source as sibling_source
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
-    persistence,
+    frame as smt_frame,
     restore as smt_restore,
-    rollback_timer,
     scope as smt_scope,
     snapshot as smt_snapshot,
     state as smt_state,
-    udev_rules,
     watchdog,
 )
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import persistence, udev_rules
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.errors import SmtError
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import pending as pending_rollback, timer as rollback_timer
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache, topology
 
 LOG = "var/lib/threadwise-smt/watchdog.log"
-RESTORED, ENABLED, DISABLED = "restored", "enabled", "disabled"
+RESTORED, ENABLED, DISABLED, PREVIOUS = "restored", "enabled", "disabled", "previous"
 # Time limit of a confirmation for getting the lock. Without the confirmation the change would be rolled back.
 CONFIRM_SECONDS = 300
+# Files that decide what the host goes back to.
+_STATE_FILES = (smt_snapshot.PATH, pending_rollback.PATH, pending_rollback.ROLLED_BACK_PATH)
+# What the snapshot may grow by while CPUs come online whose cores were unknown, and what directories need.
+_SPARE_BYTES = 16384
 
 # Path -> text now and text wanted; None: no file.
 _Files = t.Dict[str, t.Tuple[t.Optional[str], t.Optional[str]]]
@@ -34,7 +47,7 @@ _Files = t.Dict[str, t.Tuple[t.Optional[str], t.Optional[str]]]
 class Request(t.NamedTuple):
     """What is requested."""
 
-    state: "str | None"  # enabled, disabled or restored
+    state: "str | None"  # enabled, disabled, restored or previous
     threads: "int | None" = None  # threads per core
     method: str = "auto"  # as in state.py
     affinity_conflicts: str = "fail"  # fail or warn: what to do about affinity conflicts
@@ -46,6 +59,7 @@ class Request(t.NamedTuple):
     check: bool = False  # whether nothing is written
     siblings: object = sibling_source.KERNEL  # whose siblings count, as in _siblings/source.py
     cores: object = None  # which cores get one thread, or so many, as in scope.py; None: all
+    frame: "smt_frame.Frame | None" = None  # what the state previous is
 
 
 class ShownState(TypedDict):
@@ -65,6 +79,7 @@ class Result(TypedDict):
     affinity_conflicts: "list[str]"
     not_restored: "list[str]"
     rollback_pending: bool
+    rollback_started: bool
     diff: "list[dict[str, str]]"
 
 
@@ -99,7 +114,12 @@ class RuntimeChange:
         try:
             return self._run()
         except OSError as error:
-            raise SmtError(str(error)) from error
+            raise SmtError(f"{error.filename or 'a file'}: {error.strerror}. {self._undone()}") from error
+
+    def _undone(self) -> str:
+        """Return how the host is after a change that failed, as a sentence without a full stop."""
+        left = smt_state.differences(self.before, smt_state.read(files=self.host))
+        return f"Still different from before: {'; '.join(left)}" if left else "The host is as it was before"
 
     def _run(self) -> Result:
         self._check_request()
@@ -107,7 +127,7 @@ class RuntimeChange:
         if self.request.check or not self._has_to_act():
             self._check_may_begin()
             files = {} if self.rollback_pending and not self.request.check else self._file_changes(self.goal)
-            return self._result(self.goal, self.moves or self.ends or self.forgets or bool(files), files, self.rollback_pending and not self.request.check)
+            return self._result(self.goal, self._is_change() or bool(files), files, self.rollback_pending and not self.request.check)
         with locks.HostLock(self.host.sysroot, "smt_state", CONFIRM_SECONDS if self.request.confirm else locks.CHANGE_SECONDS) as lock:
             # Another run or the rollback timer may have changed the host since it was read.
             self._read_host(self.before)
@@ -124,22 +144,56 @@ class RuntimeChange:
             )
 
     def _has_to_act(self) -> bool:
-        return self.moves or self.forgets or self.request.confirm or self.ends or bool(not self.rollback_pending and self._file_changes(self.goal))
+        return self._is_change() or self.request.confirm or bool(not self.rollback_pending and self._file_changes(self.goal))
+
+    def _is_change(self) -> bool:
+        """Return whether anything but files that keep the setting changes, as far as it can be predicted."""
+        return self.moves or self.forgets or self.recalls or self.ends
 
     def _act(self, lock: locks.HostLock) -> Result:
-        """Carry out the request while the lock is held."""
-        after, moved = self.goal, False
-        if self.moves:
-            after = self._change(lock)
-            moved = bool(smt_state.differences(self.before, after))
-        elif self.forgets:
-            smt_snapshot.remove(self.fs)
+        """Carry out the request while the lock is held. Whatever fails or dies half way, the host and all files are as they were."""
+        durable.make_folders(os.path.dirname(self.fs.path(LOG)), 0o755)
+        topology_cache.save(self.fs, self.topology)
+        self.captured = affinity.capture(self.host, self.before["online"], set(self.before["online"]) - set(self.goal["online"]))
+        expected = {} if self.rollback_pending else self._file_changes(self.goal)
+        kept = durable.Kept([self.fs.path(path) for path in (*_STATE_FILES, *expected)])
+        with durable.room(self._sizes(expected)) as give_back:
+            kept.keep()
+            with watchdog.Watchdog(self.fs.path(LOG), lambda: self._undo(kept), keep=[lock.descriptor]):
+                after = self._change(give_back) if self.moves else self.before
+                give_back()
+                if not self.moves and (self.forgets or self.recalls):
+                    self._keep_snapshot(self.saved, self.forgets)
+                files = {} if self.rollback_pending else self._write_files(after)
+                if self.ends:
+                    # From here on the change stays; see _undo.
+                    pending_rollback.confirm(self.fs)
+        kept.forget()
+        # Until here a second name of their file was in them.
+        config_files.remove_empty_folders(self.fs, expected)
         if self.ends:
-            self.rollback_timer.disarm()
-        if self.moves or self.forgets:
-            self.rollback_timer.forget()
-        files = {} if self.rollback_pending else self._write_files(after)
-        return self._result(after, moved or self.ends or self.forgets or bool(files), files, self.rollback_pending)
+            self.rollback_timer.stop()
+        moved = bool(smt_state.differences(self.before, after))
+        return self._result(after, moved or self.ends or self.forgets or self.recalls or bool(files), files, self.rollback_pending)
+
+    def _sizes(self, files: _Files) -> "dict[str, int]":
+        """Return how many bytes are written after the first change of a CPU, by path."""
+        sizes = {path: len(text or "") for path, (_current, text) in files.items()}
+        if self.moves:
+            sizes[smt_snapshot.PATH] = 2 * len(str(self.saved or self.captured)) + len(str(self.topology.cores))
+        return {self.fs.path(path): size + _SPARE_BYTES for path, size in sizes.items()}
+
+    def _undo(self, kept: durable.Kept) -> "list[str]":
+        """Put everything back; in the watchdog. First the CPUs, for which no room on the disk is needed, then the files."""
+        if self.ends and not pending_rollback.exists(self.fs):
+            # Its last step was done.
+            kept.forget()
+            return []
+        record: smt_restore.Record = {"cpu": self.before, "masks": self.captured}
+        problems = smt_restore.restore(self.host, record) if self.moves else []
+        if not smt_restore.left(problems):
+            kept.put_back()
+        return problems
 
     def _read_host(self, known: "smt_state.State | None" = None) -> None:
         """Read the host's state, and set ``goal``, the requested state. The topology is read only if the state is not ``known``.
@@ -150,18 +204,41 @@ class RuntimeChange:
         if self.before != known:
             self.topology = topology.read_topology(self.fs, topology_cache.load(self.fs))
         self.saved = smt_snapshot.load(self.fs, persistence.is_kept(self.fs))
+        self.recalls = False
+        if self.request.frame is not None:
+            self._use_frame(self.request.frame)
+        self.pending = pending_rollback.load(self.fs)
         # Cores that were seen in this boot while more CPUs were online than now.
         self.kernel_cores = smt_state.join_cores(self.topology.cores, self.saved["cores"] if self.saved else [])
         self.cores, self.method = self.kernel_cores, self.request.method
-        if self.request.siblings != sibling_source.KERNEL and self.request.state != RESTORED:
+        if self.request.siblings != sibling_source.KERNEL and self.request.state not in (RESTORED, PREVIOUS):
             self._use_other_siblings()
         self.only = smt_scope.resolve(self.scope, self.topology._replace(cores=tuple(map(tuple, self.cores))), self.fs)
         self.goal = self._goal()
         self.moves = bool(smt_state.differences(self.before, self.goal))
-        begins = self.moves and self.request.rollback_after is not None
-        self.ends = smt_restore.pending(self.fs) is not None and (self.request.confirm or (self.request.state == RESTORED and not begins))
-        self.forgets = self.request.state == RESTORED and self.saved is not None
-        self.rollback_pending = begins or (self.rollback_timer.is_armed() and not self.ends)
+        self.begins = self.moves and self.request.rollback_after is not None
+        self.ends = self.pending is not None and (self.request.confirm or (self.request.state == RESTORED and not self.begins))
+        self.rollback_pending = self.begins or (self.pending is not None and not self.ends and self.rollback_timer.is_armed())
+        # While a rollback is pending, nothing is forgotten that it goes back to.
+        self.forgets = self.saved is not None and not self.rollback_pending and self._is_first(self.goal, self.saved)
+
+    def _is_first(self, after: smt_state.State, saved: smt_snapshot.Snapshot) -> bool:
+        """Return whether a state is that before the first change, so that the next change is a first one."""
+        if self.request.state == RESTORED:
+            return True
+        if self.request.frame is not None:
+            return self.request.frame["snapshot"] is None
+        return not self.moves and self.ends and not smt_state.differences(saved["cpu"], after) and affinity.is_empty(saved["masks"])
+
+    def _use_frame(self, frame: smt_frame.Frame) -> None:
+        """Take the snapshot from a frame where the change since has removed it: the host was then in its first state."""
+        smt_frame.check(frame)
+        saved = frame["snapshot"]
+        self.recalls = self.saved is None and saved is not None
+        if self.recalls:
+            boot_id = state_file.boot_id(self.fs)
+            # The tasks and interrupts of an earlier boot are gone.
+            self.saved = saved if saved["boot_id"] == boot_id else {**saved, "boot_id": boot_id, "masks": affinity.nothing(saved["cpu"]["online"]), "cores": []}
 
     def _use_other_siblings(self) -> None:
         """Follow siblings that are not the kernel's. They are not saved: what is saved is what the kernel shows."""
@@ -172,10 +249,19 @@ class RuntimeChange:
 
     def _goal(self) -> smt_state.State:
         """Return the requested state, as far as it can be predicted."""
-        if self.request.state == RESTORED:
-            return {**self.saved["cpu"], "present": self.before["present"]} if self.saved else self.before
+        earlier = self._earlier()
+        if earlier is not None:
+            return {**earlier, "present": self.before["present"]}
         numeric = smt_state.takes_numbers(os.uname().machine)
         return smt_state.predict(self.before, self.cores, self._threads(), self.method, self._origin(), numeric, self.only)
+
+    def _earlier(self) -> "smt_state.State | None":
+        """Return the earlier state that is requested as it was, or None where the request describes one."""
+        if self.request.frame is not None:
+            return self.request.frame["cpu"]
+        if self.request.state == RESTORED:
+            return self.saved["cpu"] if self.saved else self.before
+        return None
 
     def _threads(self) -> "int | None":
         return 1 if self.request.state == DISABLED else self.request.threads
@@ -210,7 +296,7 @@ class RuntimeChange:
             raise ChangeRefusedError(f"{refusal}. Nothing was changed")
 
     def _check_can_be_kept(self) -> None:
-        if self.request.persist != persistence.NONE and self.request.state != RESTORED and not self.fs.runs_systemd:
+        if self.request.persist != persistence.NONE and self._earlier() is None and not self.fs.runs_systemd:
             raise ChangeRefusedError(
                 f"persist: {self.request.persist} needs systemd, which does not run on this host: nothing would set the state at a boot, and nothing was "
                 "changed. Leave persist out and use boot arguments (smt_boot_args), or a script of the host's own init system"
@@ -218,82 +304,84 @@ class RuntimeChange:
 
     def _check_can_be_confirmed(self) -> None:
         """Check that the requested state is there, and that its rollback is pending or it was confirmed before."""
-        if smt_restore.pending(self.fs) is not None:
+        if self.pending is not None:
             if self.moves:
                 raise ChangeRefusedError("nothing was confirmed: the host is not in the state asked for. The timer that rolls the change back is still armed")
-        elif smt_restore.was_rolled_back(self.fs):
+        elif pending_rollback.rolled_back(self.fs) is not None:
             raise ChangeRefusedError(
                 "this comes too late: rollback_after had passed, and the host was restored to the state before the change "
-                f"(journalctl -u {rollback_timer.UNIT}.service). Nothing was confirmed, nothing was changed now"
+                f"(journalctl -u {rollback_timer.UNIT}). Nothing was confirmed, nothing was changed now"
             )
         elif self.moves:
             raise ChangeRefusedError("there is nothing to confirm: no rollback is pending, and the host is not in the state asked for")
 
-    def _change(self, lock: locks.HostLock) -> smt_state.State:
-        """Change the CPUs, from saving the topology to restoring the last mask, and return the state after it."""
-        topology_cache.save(self.fs, self.topology)
-        saved, record = self._save_snapshot(self.goal)
-        already_pending = smt_restore.pending(self.fs) is not None
-        if self.request.rollback_after is not None:
-            self.rollback_timer.arm(self.rollback_timer.with_pending(record), self.request.rollback_after)
-        elif already_pending:
-            self.rollback_timer.keep(self.rollback_timer.with_pending(record))
-        own_watchdog = watchdog.Watchdog(
-            self.host.sysroot, self.before, self.fs.path(LOG), restore=lambda: smt_restore.restore(self.host, record), keep=[lock.descriptor]
-        )
-        try:
-            with own_watchdog:
-                return self._carry_out(saved)
-        except BaseException:
-            # The watchdog has restored the host. The timer is no longer needed, unless it has to roll back an earlier change.
-            if self.request.rollback_after is not None and not already_pending:
-                self.rollback_timer.disarm()
-            raise
+    def _change(self, give_back: "t.Callable[[], None]") -> smt_state.State:
+        """Change the CPUs, from saving the snapshot to restoring the last mask, and return the state after it.
 
-    def _save_snapshot(self, goal: smt_state.State) -> "tuple[smt_snapshot.Snapshot, smt_restore.Record]":
-        """Save what the change could lose to disk before the first write; return it, and the record that the watchdog and the rollback timer restore."""
-        going = set(self.before["online"]) - set(goal["online"])
-        captured = affinity.capture(self.host, self.before["online"], going)
-        remove = []
+        Args:
+            give_back: gives the room back that was taken for what is written after the CPUs have changed.
+        """
         saved = self.saved
-        if saved:
-            saved["masks"] = affinity.merge(saved["masks"], captured)
-        else:
-            saved = self.saved = smt_snapshot.new(self.fs, self.before, captured)
-            remove = [smt_snapshot.PATH]
-        saved["cores"] = self.kernel_cores
-        smt_snapshot.save(self.fs, saved)
-        return saved, {"cpu": self.before, "masks": captured, "remove": remove}
-
-    def _carry_out(self, saved: smt_snapshot.Snapshot) -> smt_state.State:
-        captured = saved["masks"]
-        masks = affinity.masks_now(self.host, captured)
+        if saved is None:
+            saved = smt_snapshot.new(self.fs, self.before, self.captured)
+        saved = {**saved, "masks": affinity.merge(saved["masks"], self.captured), "cores": self.kernel_cores}
+        self._keep_pending()
+        self._keep_snapshot(saved, False)
+        masks = affinity.masks_now(self.host, saved["masks"])
         learned: list[tuple[int, ...]] = []
-        if self.request.state == RESTORED:
-            after = smt_state.bring_back(self.host.sysroot, saved["cpu"], self.host)
-        else:
-            threads, method, sysroot = self._threads(), self.method, self.host.sysroot
-            if threads is None:
-                after = smt_state.enable(sysroot, self.cores, method, saved["cpu"], self.host, learned)
-            else:
-                after = smt_state.set_threads_per_core(sysroot, self.cores, threads, method, saved["cpu"], self.host, learned, self.only)
-            if learned:
-                self.cores = saved["cores"] = smt_state.join_cores(self.kernel_cores, learned)
+        after = self._switch(saved["cpu"], learned)
+        if learned:
+            self.cores = saved["cores"] = smt_state.join_cores(self.kernel_cores, learned)
         if set(after["online"]) - set(self.before["online"]):
-            self.not_restored, saved["masks"] = affinity.restore(self.host, captured, masks, after["online"])
-            if not self.topology.complete:
-                topology_cache.save(self.fs, topology.read_topology(self.fs))
+            self.not_restored, saved["masks"] = affinity.restore(self.host, saved["masks"], masks, after["online"])
         else:
-            affinity.note_left(self.host, captured)
-        as_before = not smt_state.differences(saved["cpu"], after) and affinity.is_empty(saved["masks"])
-        if self.request.state == RESTORED or (as_before and not learned):
-            # The state is that before the first change again, so the next change is a first one.
+            affinity.note_left(self.host, saved["masks"])
+        give_back()
+        if not self.topology.complete and set(after["online"]) - set(self.before["online"]):
+            topology_cache.save(self.fs, topology.read_topology(self.fs))
+        is_first = not learned and not smt_state.differences(saved["cpu"], after) and affinity.is_empty(saved["masks"])
+        self._keep_snapshot(saved, self.forgets or (is_first and not self.rollback_pending))
+        return after
+
+    def _keep_pending(self) -> None:
+        """Save what a rollback restores, and start its timer where one is asked for. An earlier change without a confirmation is rolled back with this one."""
+        pending = self.pending
+        if not self.begins and pending is None:
+            return
+        new: pending_rollback.Pending = {
+            "boot_id": state_file.boot_id(self.fs),
+            "cpu": pending["cpu"] if pending else self.before,
+            "masks": affinity.merge(pending["masks"] if pending else None, self.captured),
+            "snapshot": pending["snapshot"] if pending else self.saved,
+            "seconds": self.request.rollback_after or (pending["seconds"] if pending else 0),
+            "since": time.monotonic() if self.begins or pending is None else pending["since"],
+            "by": locks.requester() if self.begins or pending is None else pending["by"],
+        }
+        if self.begins:
+            self.rollback_timer.arm(new)
+        else:
+            pending_rollback.save(self.fs, new)
+
+    def _keep_snapshot(self, saved: "smt_snapshot.Snapshot | None", forgets: bool) -> None:
+        if forgets or saved is None:
             smt_snapshot.remove(self.fs)
         else:
             smt_snapshot.save(self.fs, saved)
-        return after
+        # Until here it was what the last rollback went back to.
+        pending_rollback.forget(self.fs)
+
+    def _switch(self, origin: smt_state.State, learned: "list[tuple[int, ...]]") -> smt_state.State:
+        """Switch the CPUs to what is requested, all or none, and return the state after it."""
+        earlier, threads, method, sysroot = self._earlier(), self._threads(), self.method, self.host.sysroot
+        if earlier is not None:
+            return smt_state.bring_back(sysroot, earlier, self.host)
+        if threads is None:
+            return smt_state.enable(sysroot, self.cores, method, origin, self.host, learned)
+        return smt_state.set_threads_per_core(sysroot, self.cores, threads, method, origin, self.host, learned, self.only)
 
     def _file_changes(self, state: smt_state.State) -> _Files:
+        if self.request.frame is not None:
+            return config_files.changes(self.fs, smt_frame.wanted_files(self.fs, self.request.frame))
         restored = self.request.state == RESTORED
         wanted = persistence.wanted(persistence.NONE if restored else self.request.persist, state, self.cores)
         wanted.update(udev_rules.wanted(self.fs, self.request.neutralise and not restored))
@@ -315,6 +403,8 @@ class RuntimeChange:
                 "udev rules bring CPUs online when they are added, and would undo this at the next boot or hot-plug: "
                 f"{', '.join('/' + path for path in rules)}. Set neutralise_udev_rules to disable them"
             )
+        if self.pending is not None and self.rollback_pending and not self.begins:
+            self.warnings.append(f"{pending_rollback.sentence(self.pending)}. What is requested here is rolled back with it, and is not confirmed by this call")
         # Conflicts that refuse the change have raised an error before.
         kind = "expected affinity conflict" if self.request.check else "affinity conflict"
         self.warnings += [f"{kind}: {finding.text}" for finding in self.findings if finding.is_conflict][: affinity.MOST_LINES]
@@ -326,6 +416,7 @@ class RuntimeChange:
             "affinity_conflicts": [finding.text for finding in self.findings],
             "not_restored": self.not_restored,
             "rollback_pending": pending,
+            "rollback_started": self.begins and not self.request.check,
             "diff": _diff(self.before, after) + config_files.diff(files),
         }
 

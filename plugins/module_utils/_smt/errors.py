@@ -1,11 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The class of all errors of this package.
+"""The class of all errors of this package."""
 
-This file is copied to a host as part of the rollback program: it imports only files that are copied with it, by relative imports.
-"""
-
-from .._host.errors import HostError
+from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 
 
 class SmtError(HostError):

@@ -13,6 +13,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_form
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files, state_file, text as host_text
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.errors import SmtError
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import pending as pending_rollback
 
 PATH = "var/lib/threadwise-smt/smt-snapshot.json"
 
@@ -57,6 +58,8 @@ def remove(fs: host_files.HostFs) -> None:
 def load(fs: host_files.HostFs, is_persistent: bool) -> "Snapshot | None":
     """Return the snapshot, or None if there is none that is valid in this boot.
 
+    After a rollback it is the one from before the change that was rolled back, which the rollback does not write into the file: that would take room.
+
     Args:
         fs: the host's files
         is_persistent: whether a setting is persistent over boots, so that this collection caused the state after a boot
@@ -64,19 +67,22 @@ def load(fs: host_files.HostFs, is_persistent: bool) -> "Snapshot | None":
     Raises:
         SmtSnapshotError: when the snapshot cannot be used.
     """
+    rolled_back = pending_rollback.rolled_back(fs)
     try:
-        saved = _FILE.load(fs, _checked)
-    except state_file.StateFileError as error:
+        saved = rolled_back["snapshot"] if rolled_back else _FILE.load(fs, check)
+        if rolled_back and saved is not None:
+            check(saved)
+    except (state_file.StateFileError, ValueError, KeyError, TypeError) as error:
         raise SmtSnapshotError(f"{error}. Remove it only if the state before the first change is no longer needed") from error
     if saved is None or saved["boot_id"] == state_file.boot_id(fs):
         return saved
     if not is_persistent:
         return None
-    nothing: affinity.Captured = {"online": saved["cpu"]["online"], "tasks": [], "cpusets": {}, "partitions": {}, "interrupts": {}}
-    return {**saved, "masks": nothing, "cores": []}
+    return {**saved, "masks": affinity.nothing(saved["cpu"]["online"]), "cores": []}
 
 
-def _checked(document: t.Any) -> Snapshot:
+def check(document: t.Any) -> Snapshot:
+    """Return a snapshot, for example from a file; raise ValueError, KeyError or TypeError when it is not one."""
     smt_state.check(document["cpu"])
     affinity.check(document["masks"])
     _check_cores(document["cores"])

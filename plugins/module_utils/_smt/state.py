@@ -4,8 +4,6 @@
 
 A *state* is plain JSON data, see :class:`State`.
 
-This file is copied to a host as part of the rollback program: it imports only files that are copied with it, by relative imports.
-
 Kernel behaviour is from Documentation/ABI/testing/sysfs-devices-system-cpu and kernel/cpu.c (4.19 to 6.17). The running kernel decides:
 every write is read back.
 """
@@ -13,10 +11,10 @@ every write is read back.
 import errno
 import typing as t
 
-from .._compat.typing_forms import TypedDict
-from .._host import cpulist
-from .._host.kernel_files import KernelFiles
-from .errors import SmtError
+from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.errors import SmtError
 
 CPU_DIRECTORY = "sys/devices/system/cpu"
 CONTROL = CPU_DIRECTORY + "/smt/control"

@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The watchdog: a separate process that restores the host when the process that changes it dies.
 
+It goes by its memory, which is that of the process that armed it. It tries until the host is restored, and says so afterwards, where there is room.
+
 It is forked before the first write and waits at a pipe. The watched process writes "done" when its change is complete. If the pipe is closed without
 that byte (SIGKILL, out of memory, a crash), the watchdog restores the previous state. It runs in its own session and, if possible, in the root
 cgroup, so that the end of a connection, a process group or a login session does not end it too.
 
-    with Watchdog('/', smt_state.read('/'), '/var/lib/threadwise-smt/watchdog.log'):
+    with Watchdog('/var/lib/threadwise-smt/watchdog.log', lambda: restore.restore(host, record)):
         ...change...        # after an exception the watchdog restores before it is raised further
 """
 
@@ -15,12 +17,11 @@ import os
 import select
 import signal
 import time
-import traceback
 import types
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import restore as smt_restore
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.errors import SmtError
 
 DONE = b"d"
@@ -29,6 +30,12 @@ NAME = "smt-watchdog"
 ARM_SECONDS = 30
 # How often the watchdog checks that the watched process is alive: a child that never called exec may keep the pipe open.
 CHECK_SECONDS = 2.0
+# Between two attempts to restore. Whoever waits for the end of the watchdog, as a change that failed does, waits for the first ones only.
+PAUSES_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
+LATER_PAUSE_SECONDS = 30.0
+# It has the host's lock, so that nobody else can change the host: it has to give up some time what the kernel never permits.
+LONGEST_SECONDS = 3600.0
+KERNEL_LOG = "/dev/kmsg"
 CGROUPS = ("/sys/fs/cgroup/cgroup.procs", "/sys/fs/cgroup/systemd/cgroup.procs")
 
 
@@ -37,28 +44,18 @@ class WatchdogError(SmtError):
 
 
 class Watchdog:
-    """A watchdog that restores ``state`` unless the process that armed it calls :meth:`disarm`.
+    """A watchdog that restores the host unless the process that armed it calls :meth:`disarm`.
 
     Args:
-        sysroot: root of the host's files, ``/`` on a running host
-        state: from ``smt_state.read``
         log_path: file that the watchdog appends to when it had to restore; its directory has to exist
-        restore: restores the host and returns what could not be restored; by default ``smt_state.restore``. It runs in the watchdog, with a copy of the
-            memory from the time of arming.
+        restore: restores the host and returns what was not restored, one sentence each. It runs in the watchdog, with a copy of the memory from the time of
+            arming, again and again while ``restore.left`` names something.
         seconds: time limit after which the watchdog kills the watched process and restores; None: no limit
         keep: file descriptors that the watchdog keeps open, such as that of a lock, so that nobody else changes the host while it restores
     """
 
-    def __init__(
-        self,
-        sysroot: str,
-        state: smt_state.State,
-        log_path: str,
-        restore: "t.Callable[[], list[str]] | None" = None,
-        seconds: "float | None" = None,
-        keep: "t.Iterable[int]" = (),
-    ) -> None:
-        self._restore = restore or (lambda: smt_state.restore(sysroot, state))
+    def __init__(self, log_path: str, restore: "t.Callable[[], list[str]]", seconds: "float | None" = None, keep: "t.Iterable[int]" = ()) -> None:
+        self._restore = restore
         self._log_path = log_path
         self._seconds = seconds
         self._keep = tuple(keep)
@@ -143,12 +140,32 @@ class Watchdog:
             start = _start_time(watched)
             os.write(write_end, ARMED)
             reason = _wait_for_end(watched, start, read_end, self._seconds)
-            if reason:
-                _log(log, f"restoring, because {reason}")
-                left = self._restore()
-                _log(log, "restored" if not left else f"could not restore: {'; '.join(left)}")
-        except BaseException:
-            _log(log, traceback.format_exc())
+        except BaseException as error:
+            # Not armed: the change does not begin.
+            _log(log, f"{type(error).__name__}: {error}")
+            return
+        if reason:
+            self._restore_until_done(log, reason, lambda: _start_time(watched) == start)
+
+    def _restore_until_done(self, log: int, reason: str, is_awaited: "t.Callable[[], bool]") -> None:
+        """Restore the host, and say afterwards what was done."""
+        begun, attempt, said = time.monotonic(), 0, ""
+        while True:
+            try:
+                problems = self._restore()
+                left = smt_restore.left(problems)
+            except BaseException as error:
+                # Whatever it is, another attempt may succeed.
+                problems = left = [f"{type(error).__name__}: {error}"]
+            gives_up = time.monotonic() - begun > LONGEST_SECONDS or (attempt >= len(PAUSES_SECONDS) and is_awaited())
+            sentence = f"restored, because {reason}" if not left else f"could not restore after {reason}: {'; '.join(left)}"
+            if sentence != said:
+                said = sentence
+                _log(log, "; ".join([sentence, *(problem for problem in problems if problem not in left)]))
+            if not left or gives_up:
+                return
+            time.sleep(PAUSES_SECONDS[attempt] if attempt < len(PAUSES_SECONDS) else LATER_PAUSE_SECONDS)
+            attempt += 1
 
 
 def _detach(keep: "set[int]") -> None:
@@ -218,4 +235,11 @@ def _wait_for_end(watched: int, start: "str | None", read_end: int, seconds: "fl
 
 
 def _log(log: int, text: str) -> None:
-    os.write(log, (f"{host_text.utc_now()} {text}\n").encode("utf-8", errors="replace"))
+    """Write to the log, or where there is no room to the kernel's, which has its own."""
+    try:
+        os.write(log, (f"{host_text.utc_now()} {text}\n").encode("utf-8", errors="replace"))
+    except OSError:
+        with contextlib.suppress(OSError):
+            kernel = os.open(KERNEL_LOG, os.O_WRONLY | os.O_CLOEXEC)
+            os.write(kernel, f"<4>threadwise-smt: {text}"[:900].encode("utf-8", errors="replace"))
+            os.close(kernel)

@@ -12,11 +12,10 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import files 
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
     change as smt_change,
-    persistence,
     snapshot as smt_snapshot,
     state as smt_state,
-    udev_rules,
 )
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import persistence, udev_rules
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache, topology
 from fake_host import Host
 
@@ -134,11 +133,11 @@ def test_no_rollback_timer_without_systemd(tmp_path):
 def test_the_rollback_timer_is_armed_before_the_writes(host):
     assert host.ask("disabled", rollback_after=60, persist="tmpfiles")["rollback_pending"] is True
     armed = [command for command in host.commands if command[0] == "systemd-run"]
-    assert len(armed) == 1 and "--on-active=60" in armed[0]
+    assert len(armed) == 1 and "--service-type=notify" in armed[0] and host.pending()["seconds"] == 60
     assert not host.exists(persistence.TMPFILES_PATH)
     done = host.ask("disabled", confirm=True, persist="tmpfiles")
     assert (done["changed"], done["rollback_pending"], host.exists(persistence.TMPFILES_PATH)) == (True, False, True)
-    assert ["systemctl", "stop", "threadwise-smt-rollback.timer", "threadwise-smt-rollback.service"] in host.commands
+    assert ["systemctl", "stop", "threadwise-smt-rollback.service"] in host.commands
     assert host.ask("disabled", rollback_after=60, persist="tmpfiles")["changed"] is False
 
 
@@ -259,7 +258,7 @@ def test_an_error_of_the_files_is_the_one_class_that_modules_catch(host, monkeyp
         raise OSError(errno.ENOSPC, "No space left on device", "/var/lib/x")
 
     monkeypatch.setattr(host_files.HostFs, "write", full)
-    with pytest.raises(HostError, match=r"No space left on device: '/var/lib/x'"):
+    with pytest.raises(HostError, match=r"/var/lib/x: No space left on device. The host is as it was before"):
         host.ask("disabled")
     assert host.writes == []
 

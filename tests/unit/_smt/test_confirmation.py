@@ -7,17 +7,20 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 
 import old_python
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import steps
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, locks
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change, restore as smt_restore, rollback_timer, state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._resident import service
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change, restore as smt_restore, state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import pending as pending_rollback, program, timer as rollback_timer
 from fake_host import Host
 
 ALL, FIRST = list(range(8)), [0, 2, 4, 6]
 # Time limit in seconds, to end what hangs.
-TIME_LIMIT = 600
+TIME_LIMIT = 60
 
 
 @pytest.fixture(name="host")
@@ -75,7 +78,7 @@ def test_a_third_holder_of_the_lock_does_not_matter(host, waiting):
     """Either of the two may get the lock first when a third one releases it. The reported result is correct."""
     with locks.HostLock(host.sysroot, "a third run"):
         confirming = confirm(host)
-        timer = Background(lambda: smt_restore.roll_back(host))
+        timer = Background(host.roll_back)
         assert waiting.wait(TIME_LIMIT)
         assert confirming.is_alive() and timer.is_alive() and online(host) == FIRST
     timer.ended()
@@ -105,12 +108,12 @@ def test_a_confirmation_during_the_rollback_is_too_late(host, waiting, monkeypat
         return restore(*given)
 
     monkeypatch.setattr(smt_state, "restore", held)
-    timer = Background(lambda: smt_restore.roll_back(host))
+    timer = Background(host.roll_back)
     assert started.wait(TIME_LIMIT)
     confirming = confirm(host)
     assert waiting.wait(TIME_LIMIT)
     may_continue.set()
-    assert timer.ended().result == []
+    assert timer.ended().error is None
     error = confirming.ended().error
     assert isinstance(error, smt_change.ChangeRefusedError) and "too late" in str(error) and "was restored" in str(error)
     assert online(host) == ALL
@@ -129,24 +132,22 @@ def test_a_timer_that_gets_the_lock_after_the_confirmation_does_nothing(host, wa
             assert may_continue.wait(TIME_LIMIT)
 
     host.before_command = held
+    known = host.pending()
     confirming = confirm(host)
     assert started.wait(TIME_LIMIT)
-    timer = Background(lambda: smt_restore.roll_back(host))
+    timer = Background(lambda: program.Program(host, known, lambda _seconds: service.UNDO_NOW).run())
     assert waiting.wait(TIME_LIMIT)
     may_continue.set()
     assert confirming.ended().error is None and confirming.result["rollback_pending"] is False
-    assert timer.ended().result == [] and online(host) == FIRST
-    stopped = next(command for command in host.commands if command[:2] == ["systemctl", "stop"])
-    assert {rollback_timer.UNIT + ".timer", rollback_timer.UNIT + ".service"} <= set(stopped), (
-        "a service that waits for the lock would roll back the next change"
-    )
+    assert timer.ended().error is None and online(host) == FIRST
+    assert ["systemctl", "stop", rollback_timer.UNIT] in host.commands, "a service that waits for the lock would roll back the next change"
 
 
 def test_a_confirmation_does_not_repeat_a_change(host):
     host.write(smt_state.CONTROL, "on")
     with pytest.raises(smt_change.ChangeRefusedError, match=r"is not in the state asked for.*still armed"):
         host.ask("disabled", confirm=True)
-    assert online(host) == ALL and smt_restore.pending(host_files.HostFs(host.sysroot))
+    assert online(host) == ALL and host.pending()
 
 
 def test_a_second_change_is_rolled_back_with_the_first(host):
@@ -155,7 +156,7 @@ def test_a_second_change_is_rolled_back_with_the_first(host):
     host.ask(threads=2, rollback_after=60)
     host.write(smt_state.CPU_DIRECTORY + "/cpu5/online", "0")
     host.ask("disabled", method="cpu_online")
-    assert smt_restore.roll_back(host) == []
+    host.roll_back()
     assert (online(host), host.saved()) == (ALL, None)
 
 
@@ -165,31 +166,78 @@ def test_a_second_change_that_fails_keeps_the_pending_rollback(host):
         host.ask("enabled", rollback_after=60)
     host.refusals = {}
     assert online(host) == FIRST
-    assert smt_restore.roll_back(host) == [] and online(host) == ALL
+    host.roll_back()
+    assert online(host) == ALL
 
 
 def test_restored_can_wait_for_a_confirmation_too(host):
     host.status = {}
-    assert host.ask("restored", rollback_after=60)["rollback_pending"] is True and smt_restore.pending(host_files.HostFs(host.sysroot))
-    assert host.ask("restored", confirm=True)["rollback_pending"] is False and online(host) == ALL and not smt_restore.pending(host_files.HostFs(host.sysroot))
+    assert host.ask("restored", rollback_after=60)["rollback_pending"] is True and host.pending()
+    assert host.ask("restored", confirm=True)["rollback_pending"] is False and online(host) == ALL and not host.pending()
 
 
 def test_a_record_of_another_boot_is_ignored(host):
     host.boot("second")
-    assert smt_restore.pending(host_files.HostFs(host.sysroot)) is None
-    assert smt_restore.roll_back(host) == [] and online(host) == FIRST
+    assert host.pending() is None and program.main(host.sysroot) == 0
+    assert online(host) == FIRST
     assert host.ask("disabled", confirm=True)["rollback_pending"] is False
 
 
 @pytest.mark.parametrize("python", [sys.executable, pytest.param(old_python.PYTHON, marks=old_python.needed)], ids=["new", "old"])
-def test_the_rollback_program_needs_only_its_own_files(host, python):
-    """It uses only Python and its copied files. There is no kernel behind the files here, so it reports the CPUs that did not come online."""
-    program = f"import runpy, sys; sys.path.insert(0, '.'); runpy.run_module({rollback_timer.PACKAGE + '._smt.restore'!r}, run_name='__main__')"
-    done = subprocess.run(
-        [python, "-I", "-c", program, host.sysroot], cwd=host.sysroot + "/" + rollback_timer.PROGRAM, capture_output=True, text=True, check=False
-    )
-    assert done.stderr.splitlines() == ["threadwise-smt: CPUs 1,3,5,7 were online, are offline"]
-    assert smt_restore.pending(host_files.HostFs(host.sysroot)) is None and smt_restore.was_rolled_back(host_files.HostFs(host.sysroot))
+def test_the_rollback_program_needs_only_its_own_file(host, python):
+    """It uses only Python and what is in it. There is no kernel behind the files here, so it reports the CPUs that did not come online, and tries again."""
+    with subprocess.Popen(
+        [python, "-BES", host.sysroot + "/" + rollback_timer.PROGRAM, host.sysroot], cwd=host.sysroot, stderr=subprocess.PIPE, text=True
+    ) as running:
+        try:
+            # Whatever it is sent, it is ready for it: nothing of it is lost.
+            while not blocks(running.pid):
+                time.sleep(0.05)
+            running.send_signal(service.UNDO_NOW)
+            assert running.stderr.readline() == "threadwise-smt: not rolled back yet: CPUs 1,3,5,7 were online, are offline\n"
+            assert host.pending()
+            host.write(smt_state.CONTROL, "on")
+            running.send_signal(service.UNDO_NOW)
+            assert running.stderr.readline() == "threadwise-smt: rolled back\n"
+            assert running.wait(TIME_LIMIT) == 0
+        finally:
+            running.kill()
+    assert host.pending() is None and pending_rollback.rolled_back(host_files.HostFs(host.sysroot))
+
+
+def blocks(pid):
+    """Whether a process keeps the signal for later, so that it is not ended by it (proc(5), SigBlk)."""
+    with open(f"/proc/{pid}/status", encoding="ascii") as status:
+        blocked = next(line.split()[1] for line in status if line.startswith("SigBlk:"))
+    return int(blocked, 16) >> (service.UNDO_NOW - 1) & 1
+
+
+def test_it_tries_until_the_host_is_as_it_was(host):
+    """The kernel refuses a CPU twice; nothing is given up, and the lock is free in between."""
+    refused = {(3, True): 16}
+    host.refusals = dict(refused)
+    waits = []
+
+    def wait(seconds):
+        if seconds and len(waits) == 2:
+            host.refusals = {}
+        waits.append(seconds)
+        with locks.HostLock(host.sysroot, "another run"):
+            return service.UNDO_NOW
+
+    program.Program(host, host.pending(), wait).run()
+    assert (online(host), host.pending(), len(waits)) == (ALL, None, 3)
+
+
+def test_a_confirmed_change_leaves_no_process(host):
+    waited = []
+
+    def wait(seconds):
+        waited.append(seconds)
+        host.ask("disabled", confirm=True)
+
+    program.Program(host, host.pending(), wait).run()
+    assert (len(waited), online(host)) == (1, FIRST)
 
 
 def test_no_evaluation_starts_while_a_rollback_is_pending(host):
@@ -199,16 +247,17 @@ def test_no_evaluation_starts_while_a_rollback_is_pending(host):
     steps._see_that_no_change_waits(host_files.HostFs(host.sysroot))
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"boot_id": "first"}', '{"boot_id": "first", "cpu": {}, "masks": {}, "remove": []}', "[" * 100_000])
-def test_a_damaged_record_rolls_nothing_back_and_is_named(host, text):
-    host.put(smt_restore.PENDING.path, text)
-    problems = smt_restore.roll_back(host)
-    assert len(problems) == 1 and "timer-rollback.json cannot be used" in problems[0] and online(host) == FIRST
+@pytest.mark.parametrize("text", ["{", "[]", '{"boot_id": "first"}', '{"boot_id": "first", "cpu": {}, "masks": {}}', "[" * 100_000])
+def test_a_damaged_record_is_named_and_the_rollback_goes_by_its_memory(host, text):
+    known = host.pending()
+    host.put(pending_rollback.PATH, text)
     assert any("timer-rollback.json cannot be used" in warning for warning in host.ask("disabled")["warnings"])
+    program.Program(host, known, lambda _seconds: service.UNDO_NOW).run()
+    assert online(host) == ALL
 
 
-def test_a_record_whose_file_list_is_damaged_restores_nothing(host):
-    record = {**smt_restore.pending(host_files.HostFs(host.sysroot)), "remove": "etc/passwd"}
-    with pytest.raises(smt_state.StateError, match=r"list of files to remove is not valid"):
+def test_a_record_that_is_damaged_restores_nothing(host):
+    record = {**host.pending(), "masks": "etc/passwd"}
+    with pytest.raises(smt_state.StateError, match=r"not a valid record"):
         smt_restore.restore(host, record)
     assert online(host) == FIRST

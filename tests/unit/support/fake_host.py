@@ -7,7 +7,10 @@ from __future__ import annotations
 import json
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._resident import service
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change, snapshot as smt_snapshot
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import persistence
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import pending as pending_rollback, program
 from fake_kernel import FakeKernel, numbered_cores
 
 CORES = numbered_cores(4, 2, "adjacent")
@@ -25,6 +28,7 @@ class Host(FakeKernel):
         self.commands = []
         self.status = {}  # word of a command -> its exit status
         self.before_command = lambda command: None
+        self.is_waiting = False  # the service that rolls back
 
     def put(self, path, text):
         full = host_files.HostFs(self.sysroot)
@@ -36,6 +40,10 @@ class Host(FakeKernel):
     def run_command(self, command):
         self.commands.append(command)
         self.before_command(command)
+        if command[0] == "systemd-run" or command[:2] == ["systemctl", "stop"]:
+            self.is_waiting = command[0] == "systemd-run" and self.status.get("systemd-run", 0) == 0
+        if "is-active" in command and "is-active" not in self.status:
+            return 0 if self.is_waiting else 3, "", ""
         return next((self.status[word] for word in command if word in self.status), 0), "", ""
 
     def ask(self, state=None, **options):
@@ -51,6 +59,7 @@ class Host(FakeKernel):
             "check": False,
             "siblings": "kernel",
             "cores": None,
+            "frame": None,
         }
         given.update(options)
         change = smt_change.RuntimeChange(smt_change.Request(state=state, **given), self.run_command, self.sysroot)
@@ -61,5 +70,13 @@ class Host(FakeKernel):
         return result
 
     def saved(self):
-        text = self.read(smt_snapshot.PATH)
-        return json.loads(text) if text else None
+        """The snapshot, as the next request finds it."""
+        fs = host_files.HostFs(self.sysroot)
+        return smt_snapshot.load(fs, persistence.is_kept(fs))
+
+    def pending(self):
+        return pending_rollback.load(host_files.HostFs(self.sysroot))
+
+    def roll_back(self):
+        """What the rollback program does when its time has come."""
+        program.Program(self, self.pending(), lambda _seconds: service.UNDO_NOW).run()

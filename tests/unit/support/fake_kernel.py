@@ -51,6 +51,7 @@ class FakeKernel(kernel_files.KernelFiles):
         self.read_only = False
         self._shown = {}
         self.swallow_off = 0  # so many writes of off end half way and report success
+        self._pid = os.getpid()
         self._show_all()
 
     # What the kernel shows ------------------------------------------------------------------------------------------------------
@@ -120,7 +121,19 @@ class FakeKernel(kernel_files.KernelFiles):
             raise OSError(errno.EPERM, "SMT is off")
         (self.online.add if online else self.online.discard)(cpu)
 
+    def _read_again(self):
+        """In a process that was forked, such as the watchdog, the memory is that of the fork: the tree shows what became of the kernel since."""
+        if os.getpid() == self._pid:
+            return
+        self._pid, self._shown, self.writes_left = os.getpid(), {}, None
+        self.online = set(smt_state.read(files=self)["online"])
+        shown = self.read(smt_state.CONTROL)
+        if shown is not None:
+            self.control = "on" if shown.isdigit() else shown
+            self.allowed_threads = int(shown) if shown.isdigit() else self.most if shown == "on" else 1
+
     def write(self, path, text):
+        self._read_again()
         if self.writes_left is not None:
             if self.writes_left == 0:
                 raise Killed

@@ -81,6 +81,17 @@ def wanted(fs: host_files.HostFs, neutralise: bool) -> "dict[str, str | None]":
     return files
 
 
+def ours(fs: host_files.HostFs) -> "list[str]":
+    """Return the paths of the override files that this collection has written, and of the administrator's files behind them."""
+    return [path for path in wanted(fs, neutralise=False) if fs.status(path) is not None]
+
+
+def is_ours(path: object) -> bool:
+    """Return whether a path is that of an override file or of an administrator's file behind one."""
+    folder, _slash, name = str(path).rpartition("/")
+    return folder in (OVERRIDES, BACKUPS) and name.endswith(".rules")
+
+
 def _effective(fs: host_files.HostFs, directories: "t.Iterable[str]") -> "dict[str, str]":
     """Return name and path of each rules file that no file of the same name in an earlier directory overrides."""
     found: dict[str, str] = {}

@@ -1,0 +1,60 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A program of this collection that is left on a host, in one file: Ansible removes its own copy of the code when a module ends."""
+
+import inspect
+import io
+import sys
+import typing as t
+import zipfile
+
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+
+_COLLECTION = "ansible_collections.threadwise.smt."
+_CODE = _COLLECTION + "plugins.module_utils."
+# The interpreter of the module may be gone after an upgrade of the system.
+_PYTHONS = ("/usr/bin/python3", "/usr/libexec/platform-python")
+_START = 'program=$1; root=$2; shift 2; for python; do [ -x "$python" ] && exec "$python" -BES "$program" "$root"; done; echo "there is no $*" >&2; exit 1'
+
+
+def install(fs: host_files.HostFs, path: str, module: str) -> None:
+    """Leave the program on a host, unless this very one is there.
+
+    Args:
+        fs: the files of the running system.
+        path: of the program, relative to the sysroot.
+        module: the name of a loaded module of this collection; its ``main(sysroot)`` returns the exit status.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    content = build(module)
+    if fs.raw(path) != content:
+        fs.write(path, content)
+
+
+def command(fs: host_files.HostFs, path: str) -> "list[str]":
+    """Return the command that runs the program, which says when it is ready if systemd waits for it."""
+    return ["/bin/sh", "-c", _START, "sh", fs.path(path), fs.sysroot, sys.executable, *_PYTHONS]
+
+
+def build(module: str) -> bytes:
+    """Return a zip file that Python runs (zipapp of the standard library, without its files on the disk): the code of this collection that is loaded."""
+    sources = {f"{name.replace('.', '/')}.py": inspect.getsource(sys.modules[name]) for name in _loaded()}
+    # Packages, not only folders: a host may have another ansible_collections, which a folder without __init__.py would not come before.
+    folders = {path.rpartition("/")[0] for path in sources}
+    folders |= {"/".join(parts[:length]) for parts in (folder.split("/") for folder in folders) for length in range(1, len(parts))}
+    sources.update({f"{folder}/__init__.py": "" for folder in folders})
+    sources["__main__.py"] = f"import sys\n\nfrom {module} import main\n\nsys.exit(main(sys.argv[1]))\n"
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for path, source in sorted(sources.items()):
+            # With the time of no file: the same code is the same archive.
+            archive.writestr(zipfile.ZipInfo(path), source)
+    return made.getvalue()
+
+
+def _loaded() -> "t.Iterator[str]":
+    for name, module in sorted(sys.modules.items()):
+        if name.startswith(_CODE) and getattr(module, "__file__", None) and not hasattr(module, "__path__"):
+            yield name

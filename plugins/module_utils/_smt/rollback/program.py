@@ -1,0 +1,103 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The program that a host runs while a change waits for its confirmation: when its time has come, it tries until the host is read in the state before.
+
+It has loaded all that it needs before it says that it is ready, and goes by its memory. It writes no file: at the end it renames one.
+"""
+
+import contextlib
+import math
+import os
+import sys
+import time
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, kernel_files, locks, text as host_text
+from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
+from ansible_collections.threadwise.smt.plugins.module_utils._resident import service
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import restore as smt_restore, state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import pending as pending_rollback
+
+PURPOSE = "the rollback timer of a change that was not confirmed"
+# A confirmation is noticed within this time, so that nothing that was confirmed leaves a process behind.
+LOOK_SECONDS = 5.0
+# Between two attempts.
+PAUSE_SECONDS = 10.0
+
+
+class Program:
+    """The program.
+
+    Args:
+        host: the host's kernel.
+        pending: the pending rollback.
+        wait: waits so many seconds for a signal, and returns its number, None where none came.
+        now: seconds of CLOCK_MONOTONIC.
+    """
+
+    def __init__(
+        self,
+        host: kernel_files.KernelFiles,
+        pending: pending_rollback.Pending,
+        wait: "t.Callable[[float], int | None]",
+        now: "t.Callable[[], float]" = time.monotonic,
+    ) -> None:
+        self._host, self._fs = host, host_files.HostFs(host.sysroot)
+        self._pending, self._wait, self._now = pending, wait, now
+        self._said = ""
+
+    def run(self) -> None:
+        """Wait for the time, and roll back. End at once where the change is confirmed."""
+        end = self._pending["since"] + self._pending["seconds"]
+        while pending_rollback.exists(self._fs) and self._now() < end:
+            heard = self._wait(min(LOOK_SECONDS, end - self._now()))
+            if heard == service.UNDO_NOW:
+                break
+            if heard == service.RENEWED:
+                self._pending = pending_rollback.load(self._fs) or self._pending
+                end = self._now() + self._pending["seconds"]
+        while not self._is_done():
+            service.pause(PAUSE_SECONDS, self._wait, self._now)
+
+    def _is_done(self) -> bool:
+        """Make an attempt; return whether none has to follow."""
+        try:
+            # Whoever changes the host is waited for. Between attempts others may change it, such as back by hand.
+            with locks.HostLock(self._fs.sysroot, PURPOSE, math.inf):
+                if not pending_rollback.exists(self._fs):
+                    return True
+                self._pending = pending_rollback.load(self._fs) or self._pending
+                problems = smt_restore.restore(self._host, self._pending)
+                left = smt_restore.left(problems)
+                if not left:
+                    pending_rollback.end(self._fs)
+        except (HostError, OSError, MemoryError) as error:
+            self._say(f"not rolled back yet: {error or type(error).__name__}")
+            return False
+        self._say(f"not rolled back yet: {'; '.join(left)}" if left else "; ".join(["rolled back", *problems]))
+        return not left
+
+    def _say(self, sentence: str) -> None:
+        sentence = host_text.printable(" ".join(sentence.split()), 2000)
+        if sentence != self._said:
+            self._said = sentence
+            service.notify(f"STATUS={sentence}")
+            with contextlib.suppress(OSError):
+                sys.stderr.write(f"threadwise-smt: {sentence}\n")
+                sys.stderr.flush()
+
+
+def main(sysroot: str) -> int:
+    """What the service runs; the exit status is 0 when nothing is left to roll back."""
+    service.listen()
+    host = kernel_files.KernelFiles(sysroot)
+    found = pending_rollback.load(host_files.HostFs(sysroot))
+    if found is None:
+        return 0
+    # Python loads some of what it needs with the first use.
+    with contextlib.suppress(HostError, OSError):
+        smt_state.differences(found["cpu"], smt_state.read(files=host))
+    os.chdir("/")
+    service.notify("READY=1")
+    Program(host, found, service.heard).run()
+    return 0
