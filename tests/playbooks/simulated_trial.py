@@ -19,10 +19,9 @@ if grep -q '"smt": false' "$SMT_HOST/host.json"; then echo 0-1; else echo 0-3; f
     "systemctl": r"""#!/bin/sh
 timer=$SMT_HOST/timer
 case "$*" in
-  "restart threadwise-smt-rollback.timer") [ -e "$timer" ] ;;
-  "start threadwise-smt-rollback.service") sed -i 's/"smt": false/"smt": true/' "$SMT_HOST/host.json" ;;
-  "stop threadwise-smt-rollback.timer") rm -f "$timer" ;;
-  "is-active --quiet threadwise-smt-rollback.timer"*) [ -e "$timer" ] ;;
+  "kill --kill-who=main --signal=HUP threadwise-smt-rollback.service") [ -e "$timer" ] ;;
+  "kill --kill-who=main --signal=USR1 threadwise-smt-rollback.service") sed -i 's/"smt": false/"smt": true/' "$SMT_HOST/host.json"; rm -f "$timer" ;;
+  "is-active --quiet threadwise-smt-rollback.service"*) [ -e "$timer" ] ;;
   *) false ;;
 esac
 """,
@@ -35,7 +34,7 @@ if not module.check_mode:
     open(os.environ["SMT_HOST"] + "/timer", "w").close()
 now = {"control": "on" if host["smt"] else "off", "active": host["smt"], "online": "0-3" if host["smt"] else "0-1"}
 after = {"control": "on" if wanted else "off", "active": wanted, "online": "0-3" if wanted else "0-1"}
-end(module, "smt", wanted, before=now, after=after, affinity_conflicts=[], not_restored=[], rollback_pending=True, diff=[])
+end(module, "smt", wanted, before=now, after=after, affinity_conflicts=[], not_restored=[], rollback_pending=True, rollback_started=True, diff=[])
 """
 
 

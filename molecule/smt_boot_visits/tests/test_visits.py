@@ -83,7 +83,7 @@ def as_found():
 
 
 @contextlib.contextmanager
-def evaluation(run, seconds):
+def evaluation(run, seconds, budget=60):
     """An evaluation whose controller is killed with all its processes at the end of the block; gives what counts a task in its output."""
     variables = {
         "smt_eval_run": run,
@@ -92,7 +92,7 @@ def evaluation(run, seconds):
         "smt_eval_boots": 1,
         "smt_boot_reboot_ok": True,
         "smt_boot_reboot_timeout": 1800,
-        "smt_eval_budget": 60,
+        "smt_eval_budget": budget,
         "smt_eval_workloads": ["gzip"],
         "smt_eval_placements": ["cores"],
         "__smt_eval_visit_seconds": seconds,
@@ -180,14 +180,15 @@ def test_one_fault_after_the_other_until_it_is_done():
 
 
 def test_killed_while_the_host_measures():
-    with evaluation("while-it-measures", LATER) as at:
+    # Long enough for samples also where the guest is slow.
+    with evaluation("while-it-measures", LATER, budget=400) as at:
         at(REBOOT)
         wait_until(lambda: said("ls /var/lib/threadwise-smt/runs/*/progress.json"))
         booted = boot_id()
     # The measurement that has begun is not disturbed.
     wait_until(lambda: is_back_soon() or boot_id() not in (booted, ""))
     wait_until(is_back)
-    assert said("cat /var/lib/threadwise-smt/runs/*/samples.jsonl | wc -l") not in ("", "0")
+    assert said("cat /var/lib/threadwise-smt/runs/*/samples.jsonl | wc -l") not in ("", "0"), said("tail -n 30 /var/lib/threadwise-smt/runs/*/*.json*")
     said("rm -r /var/lib/threadwise-smt/runs/*")
     assert "rebooting, to be without the arguments" in log() and "back: neither" in log()
 

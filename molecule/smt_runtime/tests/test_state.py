@@ -36,7 +36,7 @@ def test_one_thread_of_each_core(host, cores):
     assert re.search(r"^Thread\(s\) per core: +1$", lscpu, re.MULTILINE), lscpu
     assert host.file(SAVED).mode == 0o600
     assert not host.file(RECORD).exists, "the role has confirmed the change"
-    assert host.run("systemctl is-active threadwise-smt-rollback.timer").rc == 3
+    assert host.run("systemctl is-active threadwise-smt-rollback.service").rc == 3
     assert "- - - - off" in host.file(TMPFILES).content_string
 
 

@@ -105,7 +105,7 @@ def test_confirmed(host, cores):
     smt_state(host, state="disabled", affinity_conflicts="warn", rollback_after=3600)
     done = smt_state(host, state="disabled", affinity_conflicts="warn", confirm=True, persist="systemd")
     assert (done["changed"], done["rollback_pending"]) == (True, False)
-    assert host.run("systemctl is-active threadwise-smt-rollback.timer").rc == 3
+    assert host.run("systemctl is-active threadwise-smt-rollback.service").rc == 3
     assert host.check_output("systemctl is-enabled threadwise-smt") == "enabled"
     assert host.run("systemd-analyze verify threadwise-smt.service").rc == 0
     assert online(host) == firsts(cores, 1)

@@ -172,7 +172,7 @@ def switched(service):
 def as_found():
     """Each trial ends with all CPUs of each guest, and leaves nothing that waits. One that is killed at the end of its test takes a timer's time for that."""
     yield
-    wait_until(lambda: all(guest(name).run("systemctl is-active threadwise-smt-rollback.timer").stdout.strip() != "active" for name in GUESTS), 180)
+    wait_until(lambda: all(guest(name).run("systemctl is-active threadwise-smt-rollback.service").stdout.strip() != "active" for name in GUESTS), 180)
     wait_until(lambda: [online(name) for name in GUESTS] == [ALL_CPUS] * 2, 60)
     # A record of an earlier boot rolls nothing back.
     pending = 'grep -q "$(cat /proc/sys/kernel/random/boot_id)" /var/lib/threadwise-smt/timer-rollback.json'

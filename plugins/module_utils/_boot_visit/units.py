@@ -11,7 +11,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._resident import ar
 from ansible_collections.threadwise.smt.plugins.module_utils._resident.service import START_SECONDS
 
 _FILE = f"etc/systemd/system/{UNIT}.service"
-_ARCHIVE = PROGRAM + "/program.pyz"
+ARCHIVE = PROGRAM + "/program.pyz"
 # It does not end with the first attempt to shut down, which may be cancelled: systemd ends it with the last processes. An exit status of 0 says that the host
 # is back; all else starts it again.
 SERVICE = """[Unit]
@@ -51,8 +51,8 @@ def install(fs: host_files.HostFs, module: str) -> None:
     Raises:
         OSError: a file cannot be written.
     """
-    archive.install(fs, _ARCHIVE, module)
-    command = " ".join(map(_quoted, archive.command(fs, _ARCHIVE)))
+    archive.install(fs, ARCHIVE, module)
+    command = " ".join(map(_quoted, archive.command(fs, ARCHIVE)))
     fs.write(_FILE, SERVICE.format(program=fs.path(PROGRAM).replace("%", "%%"), command=command, seconds=START_SECONDS))
 
 

@@ -234,11 +234,13 @@ class RuntimeChange:
         """Take the snapshot from a frame where the change since has removed it: the host was then in its first state."""
         smt_frame.check(frame)
         saved = frame["snapshot"]
-        self.recalls = self.saved is None and saved is not None
-        if self.recalls:
-            boot_id = state_file.boot_id(self.fs)
+        if self.saved is not None or saved is None:
+            return
+        self.recalls, boot_id = True, state_file.boot_id(self.fs)
+        if saved["boot_id"] != boot_id:
             # The tasks and interrupts of an earlier boot are gone.
-            self.saved = saved if saved["boot_id"] == boot_id else {**saved, "boot_id": boot_id, "masks": affinity.nothing(saved["cpu"]["online"]), "cores": []}
+            saved = {**saved, "boot_id": boot_id, "masks": affinity.nothing(saved["cpu"]["online"]), "cores": []}
+        self.saved = saved
 
     def _use_other_siblings(self) -> None:
         """Follow siblings that are not the kernel's. They are not saved: what is saved is what the kernel shows."""

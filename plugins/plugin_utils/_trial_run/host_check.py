@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a trial runs on a host beside modules: one short shell command a check, and the one that restores the host at once.
 
-The rollback timer of smt_state is what brings a host back whose controller is lost: each check starts its time anew (systemctl(1), ``restart``). Its service is
-the rollback program, which can also be started before its time. A host that was booted into its arm has a service that waits, whose time a reload starts anew.
+The rollback timer of smt_state is what brings a host back whose controller is lost: each check starts its time anew by a signal to its service, which another
+signal makes act before its time. A host that was booted into its arm has a service of the same kind.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit import record as boot_visit
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
-from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback_timer import UNIT
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback.timer import UNIT
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 
 # The longest answer to a check, and to one command in it.
@@ -24,7 +24,7 @@ MOST_OF_ONE = 16 * 1024
 COMMAND_SECONDS = 10
 _ONLINE = "cat /sys/devices/system/cpu/online"
 # What starts the time anew of what brings a host back. One that is not there stays so.
-RENEW = f"systemctl restart {UNIT}.timer >/dev/null 2>&1"
+RENEW = f"systemctl kill --kill-who=main --signal=HUP {UNIT} >/dev/null 2>&1"
 # One that is just being started has its time before it.
 RENEW_BOOT_VISIT = f"{{ systemctl reload {boot_visit.UNIT}.service || systemctl is-active {boot_visit.UNIT}.service | grep -qx activating; }} >/dev/null 2>&1"
 
@@ -87,11 +87,10 @@ def parse(printed: object, commands: int) -> Checked:
 
 
 def restore() -> str:
-    """Return the shell command that starts the pending rollback at once, waits for its end, and prints the online CPUs."""
-    unit = f"{UNIT}.service"
+    """Return the shell command that has the pending rollback done at once, waits for its end, and prints the online CPUs."""
     return (
-        f"systemctl start {unit} >/dev/null 2>&1; for turn in $(seq 300); do systemctl is-active --quiet {unit} || break; sleep 0.1; done; "
-        f"systemctl stop {UNIT}.timer >/dev/null 2>&1; {_ONLINE}"
+        f"systemctl kill --kill-who=main --signal=USR1 {UNIT} >/dev/null 2>&1; "
+        f"for turn in $(seq 300); do systemctl is-active --quiet {UNIT} || break; sleep 0.1; done; {_ONLINE}"
     )
 
 
@@ -101,7 +100,7 @@ def pending() -> str:
     It prints what that said last, where it said something.
     """
     # systemctl(1): is-active succeeds if at least one of the units is active.
-    return f"systemctl is-active --quiet {UNIT}.timer {boot_visit.UNIT}.service && systemctl show --property=StatusText --value {boot_visit.UNIT}.service"
+    return f"systemctl is-active --quiet {UNIT} {boot_visit.UNIT}.service && systemctl show --property=StatusText --value {boot_visit.UNIT}.service"
 
 
 def parse_online(printed: object) -> tuple[int, ...]:

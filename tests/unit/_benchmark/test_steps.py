@@ -128,7 +128,8 @@ def test_a_user_who_is_not_root_hears_before_the_start_that_arms_need_root(monke
 
 
 def test_a_change_that_waits_to_be_confirmed_is_an_obstacle(monkeypatch):
-    monkeypatch.setattr(steps.smt_restore, "pending", lambda fs: {"unit": "x"})
+    waiting = {"seconds": 60, "since": time.monotonic(), "by": "for user root"}
+    monkeypatch.setattr(steps.pending_rollback, "load", lambda fs: waiting)
     (obstacle,) = steps.describe("one", dict(SETTINGS, custom=CUSTOM))["obstacles"]
     assert obstacle.startswith("a change on this host waits to be confirmed")
 

@@ -11,6 +11,7 @@ import pytest
 import visited_host
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change
 from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit import program, record, units, visit
+from ansible_collections.threadwise.smt.plugins.module_utils._resident import archive
 
 NOSMT = change.Request("disabled", None, False, False)
 FORCED = change.Request("forced_off", None, False, False)
@@ -133,24 +134,24 @@ def test_what_a_killed_call_left_keeps_no_other_out(host, monkeypatch):
 def test_the_copy_on_the_host_loads_with_nothing_else(host):
     """As the service does: nothing of this collection is found elsewhere. The arguments were not booted, and its time is over at once."""
     visit.begin(host.fs, NOSMT, 0, EVALUATION)
-    command = [sys.executable, "-ES", "-m", program.__name__, str(host.root)]
-    done = subprocess.run(command, cwd=host.root / record.PROGRAM, env={"PATH": "/nowhere"}, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-BES", units.ARCHIVE, str(host.root)]
+    done = subprocess.run(command, cwd=host.root, env={"PATH": "/nowhere"}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert host.has_visit == (False, False) and host.arguments == ()
     assert "back: neither the boot configuration nor the running kernel" in (host.root / program.LOG).read_text()
 
 
 def test_words_of_the_unit_are_words_for_systemd_and_the_shell(host, monkeypatch, tmp_path):
-    monkeypatch.setattr(units.sys, "executable", '/opt/50%/py$3 \\"x"')
+    monkeypatch.setattr(archive.sys, "executable", '/opt/50%/py$3 \\"x"')
     visit.begin(host.fs, NOSMT, 600, EVALUATION)
     lines = dict(line.split("=", 1) for line in (host.root / visited_host.UNIT_FILE).read_text().splitlines() if "=" in line)
     assert '"/opt/50%%/py$$3 \\\\\\"x\\"" "/usr/bin/python3"' in lines["ExecStart"]
-    shell = units._START
+    shell = archive._START
     tool = tmp_path / "python"
     tool.write_text('#!/bin/sh\necho "$0 $*"\n')
     tool.chmod(0o755)
-    done = subprocess.run(["/bin/sh", "-c", shell, "sh", "/", "m", "/gone", str(tool)], capture_output=True, text=True, check=True)
-    assert done.stdout == f"{tool} -ES -m m /\n"
+    done = subprocess.run(["/bin/sh", "-c", shell, "sh", "/program", "/", "/gone", str(tool)], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{tool} -BES /program /\n"
 
 
 def test_a_record_that_cannot_be_read_sends_the_host_back(host):
