@@ -10,6 +10,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import select
 import shutil
 import signal
@@ -118,10 +119,11 @@ class Kept:
 
     def __init__(self, paths: "t.Iterable[str]") -> None:
         self._paths = list(paths)
+        self._all = tuple(self._paths)
 
     def keep(self) -> None:
-        """Keep the files as they are now; raise OSError when one cannot be kept. One that was kept before and not forgotten is forgotten."""
-        self.forget()
+        """Keep the files as they are now; raise OSError when one cannot be kept. What a process that was killed has left of its work on them is removed."""
+        _remove_unfinished(self._all)
         for path in self._paths:
             with contextlib.suppress(FileNotFoundError):
                 try:
@@ -147,12 +149,27 @@ class Kept:
                 os.unlink(_kept(path))
             with contextlib.suppress(OSError):
                 sync_names(os.path.dirname(path))
+        _remove_unfinished(self._all)
 
     def forget(self) -> None:
         """Remove the second names."""
-        for path in self._paths:
+        for path in self._all:
             with contextlib.suppress(OSError):
                 os.unlink(_kept(path))
+
+
+def _remove_unfinished(paths: "t.Collection[str]") -> None:
+    """Remove what a process that was killed has left beside these files while it wrote them: nobody else may write them now.
+
+    Args:
+        paths: absolute paths of files.
+    """
+    for folder in sorted({os.path.dirname(path) for path in paths}):
+        names = "|".join(re.escape(os.path.basename(path)) for path in paths if os.path.dirname(path) == folder)
+        unfinished = re.compile(rf"\.({names})\.([0-9a-f]{{8}}|threadwise-smt-before)")
+        with contextlib.suppress(OSError):
+            for name in filter(unfinished.fullmatch, os.listdir(folder)):
+                os.unlink(os.path.join(folder, name))
 
 
 def _kept(path: str) -> str:
@@ -164,6 +181,8 @@ def _kept(path: str) -> str:
 def room(sizes: "t.Mapping[str, int]") -> "t.Iterator[t.Callable[[], None]]":
     """Take room on the disk for what is written later, so that a lack of it is found before anything is changed.
 
+    The room is that of files without a name (O_TMPFILE of open(2)): nothing is left of them when the process dies. Some file systems have none, and keep no room.
+
     Args:
         sizes: absolute path of a file that is written later -> bytes.
 
@@ -173,33 +192,28 @@ def room(sizes: "t.Mapping[str, int]") -> "t.Iterator[t.Callable[[], None]]":
     Raises:
         OSError: there is not so much room.
     """
-    taken: list[str] = []
+    taken: list[int] = []
 
     def give_back() -> None:
         while taken:
-            with contextlib.suppress(OSError):
-                os.unlink(taken.pop())
+            os.close(taken.pop())
 
     try:
         for path, size in sizes.items():
-            folder, name = _existing(os.path.dirname(path)), os.path.basename(path)
-            taken.append(os.path.join(folder, f".{name}.threadwise-smt-room"))
-            descriptor = os.open(taken[-1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            folder = os.path.dirname(path)
+            while not os.path.isdir(folder):
+                folder = os.path.dirname(folder)
             try:
-                os.posix_fallocate(descriptor, 0, size)
+                taken.append(os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+            except OSError:
+                continue
+            try:
+                os.posix_fallocate(taken[-1], 0, size)
             except OSError as error:
                 raise OSError(error.errno, f"{error.strerror} ({size} bytes are needed)", path) from error
-            finally:
-                os.close(descriptor)
         yield give_back
     finally:
         give_back()
-
-
-def _existing(folder: str) -> str:
-    while not os.path.isdir(folder):
-        folder = os.path.dirname(folder)
-    return folder
 
 
 def unlink(path: str) -> None:

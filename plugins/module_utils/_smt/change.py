@@ -35,8 +35,8 @@ LOG = "var/lib/threadwise-smt/watchdog.log"
 RESTORED, ENABLED, DISABLED, PREVIOUS = "restored", "enabled", "disabled", "previous"
 # Time limit of a confirmation for getting the lock. Without the confirmation the change would be rolled back.
 CONFIRM_SECONDS = 300
-# Files that decide what the host goes back to.
-_STATE_FILES = (smt_snapshot.PATH, pending_rollback.PATH, pending_rollback.ROLLED_BACK_PATH)
+# Files that decide what the host goes back to, and what else a change of CPUs writes.
+_STATE_FILES = (smt_snapshot.PATH, pending_rollback.PATH, pending_rollback.ROLLED_BACK_PATH, rollback_timer.PROGRAM, topology_cache.PATH)
 # What the snapshot may grow by while CPUs come online whose cores were unknown, and what directories need.
 _SPARE_BYTES = 16384
 
@@ -153,13 +153,13 @@ class RuntimeChange:
     def _act(self, lock: locks.HostLock) -> Result:
         """Carry out the request while the lock is held. Whatever fails or dies half way, the host and all files are as they were."""
         durable.make_folders(os.path.dirname(self.fs.path(LOG)), 0o755)
-        topology_cache.save(self.fs, self.topology)
         self.captured = affinity.capture(self.host, self.before["online"], set(self.before["online"]) - set(self.goal["online"]))
         expected = {} if self.rollback_pending else self._file_changes(self.goal)
         kept = durable.Kept([self.fs.path(path) for path in (*_STATE_FILES, *expected)])
         with durable.room(self._sizes(expected)) as give_back:
             kept.keep()
             with watchdog.Watchdog(self.fs.path(LOG), lambda: self._undo(kept), keep=[lock.descriptor]):
+                topology_cache.save(self.fs, self.topology)
                 after = self._change(give_back) if self.moves else self.before
                 give_back()
                 if not self.moves and (self.forgets or self.recalls):
@@ -224,11 +224,13 @@ class RuntimeChange:
 
     def _is_first(self, after: smt_state.State, saved: smt_snapshot.Snapshot) -> bool:
         """Return whether a state is that before the first change, so that the next change is a first one."""
-        if self.request.state == RESTORED:
+        if self._asks_for_first():
             return True
-        if self.request.frame is not None:
-            return self.request.frame["snapshot"] is None
         return not self.moves and self.ends and not smt_state.differences(saved["cpu"], after) and affinity.is_empty(saved["masks"])
+
+    def _asks_for_first(self) -> bool:
+        """Return whether the state before the first change is requested."""
+        return self.request.state == RESTORED or (self.request.frame is not None and self.request.frame["snapshot"] is None)
 
     def _use_frame(self, frame: smt_frame.Frame) -> None:
         """Take the snapshot from a frame where the change since has removed it: the host was then in its first state."""
@@ -342,7 +344,7 @@ class RuntimeChange:
         if not self.topology.complete and set(after["online"]) - set(self.before["online"]):
             topology_cache.save(self.fs, topology.read_topology(self.fs))
         is_first = not learned and not smt_state.differences(saved["cpu"], after) and affinity.is_empty(saved["masks"])
-        self._keep_snapshot(saved, self.forgets or (is_first and not self.rollback_pending))
+        self._keep_snapshot(saved, not self.rollback_pending and (is_first or self._asks_for_first()))
         return after
 
     def _keep_pending(self) -> None:

@@ -8,6 +8,7 @@ half-done writes of 6.6+. Reads come from real files, so that other readers of s
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -52,6 +53,7 @@ class FakeKernel(kernel_files.KernelFiles):
         self._shown = {}
         self.swallow_off = 0  # so many writes of off end half way and report success
         self._pid = os.getpid()
+        self.faults = None  # what counts each write, see faults.py
         self._show_all()
 
     # What the kernel shows ------------------------------------------------------------------------------------------------------
@@ -134,6 +136,8 @@ class FakeKernel(kernel_files.KernelFiles):
 
     def write(self, path, text):
         self._read_again()
+        if self.faults is not None:
+            self.faults.write(takes_room=False)
         if self.writes_left is not None:
             if self.writes_left == 0:
                 raise Killed
@@ -143,13 +147,14 @@ class FakeKernel(kernel_files.KernelFiles):
             raise OSError(errno.EROFS, "read-only")
         if not self.exists(path):
             raise OSError(errno.ENOENT, path)
-        try:
-            if path == smt_state.CONTROL:
-                self._write_control(text)
-            else:
-                self._set(int(path.split("/cpu")[-1].split("/")[0]), text == "1")
-        finally:
-            self._show()
+        with self.faults.paused() if self.faults else contextlib.nullcontext():
+            try:
+                if path == smt_state.CONTROL:
+                    self._write_control(text)
+                else:
+                    self._set(int(path.split("/cpu")[-1].split("/")[0]), text == "1")
+            finally:
+                self._show()
 
     def _write_control(self, text):
         if self.control == "forceoff":

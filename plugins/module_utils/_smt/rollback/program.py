@@ -15,7 +15,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, kernel_files, locks, text as host_text
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._resident import service
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import restore as smt_restore, state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import restore as smt_restore, snapshot as smt_snapshot, state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import pending as pending_rollback
 
 PURPOSE = "the rollback timer of a change that was not confirmed"
@@ -70,12 +70,18 @@ class Program:
                 problems = smt_restore.restore(self._host, self._pending)
                 left = smt_restore.left(problems)
                 if not left:
-                    pending_rollback.end(self._fs)
+                    self._end()
         except (HostError, OSError, MemoryError) as error:
             self._say(f"not rolled back yet: {error or type(error).__name__}")
             return False
         self._say(f"not rolled back yet: {'; '.join(left)}" if left else "; ".join(["rolled back", *problems]))
         return not left
+
+    def _end(self) -> None:
+        """Leave the files as they were before the change, by what takes no room on the disk."""
+        if self._pending["snapshot"] is None:
+            smt_snapshot.remove(self._fs)
+        pending_rollback.end(self._fs)
 
     def _say(self, sentence: str) -> None:
         sentence = host_text.printable(" ".join(sentence.split()), 2000)
