@@ -73,7 +73,7 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
         SiblingsError: the siblings that are asked for are not valid, or not known on this host
     """
     saved = _snapshot(fs)
-    kernel = _with_seen(read_topology(fs, topology_cache.load(fs)), saved["cores"] if saved else [])
+    kernel = _with_seen(read_topology(fs, topology_cache.load(fs)), smt_snapshot.seen_cores(fs))
     measured = sibling_cache.load(fs)
     topology = sibling_source.applied(kernel, siblings, measured)
     control = read_control(fs)

@@ -124,15 +124,13 @@ class Kept:
     def keep(self) -> None:
         """Keep the files as they are now; raise OSError when one cannot be kept. What a process that was killed has left of its work on them is removed."""
         _remove_unfinished(self._all)
-        for path in self._paths:
-            with contextlib.suppress(FileNotFoundError):
-                try:
-                    os.link(path, _kept(path), follow_symlinks=False)
-                except OSError as error:
-                    if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS):
-                        raise OSError(error.errno, error.strerror, path) from error
-                    # A file system without second names.
-                    shutil.copy2(path, _kept(path), follow_symlinks=False)
+        try:
+            for path in self._paths:
+                with contextlib.suppress(FileNotFoundError):
+                    _keep(path)
+        except OSError:
+            self.forget()
+            raise
 
     def put_back(self) -> None:
         """Make the files what they were; raise OSError when that is not possible, and it can be tried again."""
@@ -172,6 +170,16 @@ def _remove_unfinished(paths: "t.Collection[str]") -> None:
                 os.unlink(os.path.join(folder, name))
 
 
+def _keep(path: str) -> None:
+    try:
+        os.link(path, _kept(path), follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS):
+            raise type(error)(error.errno, error.strerror, path) from error
+        # A file system without second names.
+        shutil.copy2(path, _kept(path), follow_symlinks=False)
+
+
 def _kept(path: str) -> str:
     folder, name = os.path.split(path)
     return os.path.join(folder, f".{name}.threadwise-smt-before")
@@ -181,7 +189,7 @@ def _kept(path: str) -> str:
 def room(sizes: "t.Mapping[str, int]") -> "t.Iterator[t.Callable[[], None]]":
     """Take room on the disk for what is written later, so that a lack of it is found before anything is changed.
 
-    The room is that of files without a name (O_TMPFILE of open(2)): nothing is left of them when the process dies. Some file systems have none, and keep no room.
+    The room is that of files without a name (O_TMPFILE of open(2)): nothing is left of them when the process dies. A file system without them keeps none.
 
     Args:
         sizes: absolute path of a file that is written later -> bytes.

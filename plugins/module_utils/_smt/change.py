@@ -35,8 +35,16 @@ LOG = "var/lib/threadwise-smt/watchdog.log"
 RESTORED, ENABLED, DISABLED, PREVIOUS = "restored", "enabled", "disabled", "previous"
 # Time limit of a confirmation for getting the lock. Without the confirmation the change would be rolled back.
 CONFIRM_SECONDS = 300
-# Files that decide what the host goes back to, and what else a change of CPUs writes.
-_STATE_FILES = (smt_snapshot.PATH, pending_rollback.PATH, pending_rollback.ROLLED_BACK_PATH, rollback_timer.PROGRAM, topology_cache.PATH)
+# What a change may write: files that decide what the host goes back to, and others.
+_FILES = (
+    smt_snapshot.PATH,
+    pending_rollback.PATH,
+    pending_rollback.ROLLED_BACK_PATH,
+    rollback_timer.PROGRAM,
+    topology_cache.PATH,
+    smt_snapshot.SEEN_PATH,
+    *persistence.PATHS,
+)
 # What the snapshot may grow by while CPUs come online whose cores were unknown, and what directories need.
 _SPARE_BYTES = 16384
 
@@ -155,14 +163,15 @@ class RuntimeChange:
         durable.make_folders(os.path.dirname(self.fs.path(LOG)), 0o755)
         self.captured = affinity.capture(self.host, self.before["online"], set(self.before["online"]) - set(self.goal["online"]))
         expected = {} if self.rollback_pending else self._file_changes(self.goal)
-        kept = durable.Kept([self.fs.path(path) for path in (*_STATE_FILES, *expected)])
+        kept = durable.Kept([self.fs.path(path) for path in {*_FILES, *expected}])
         with durable.room(self._sizes(expected)) as give_back:
             kept.keep()
             with watchdog.Watchdog(self.fs.path(LOG), lambda: self._undo(kept), keep=[lock.descriptor]):
                 topology_cache.save(self.fs, self.topology)
                 after = self._change(give_back) if self.moves else self.before
                 give_back()
-                if not self.moves and (self.forgets or self.recalls):
+                if not self.moves:
+                    # Files that keep a setting decide whether a snapshot of an earlier boot is valid, and they are about to change.
                     self._keep_snapshot(self.saved, self.forgets)
                 files = {} if self.rollback_pending else self._write_files(after)
                 if self.ends:
@@ -209,7 +218,7 @@ class RuntimeChange:
             self._use_frame(self.request.frame)
         self.pending = pending_rollback.load(self.fs)
         # Cores that were seen in this boot while more CPUs were online than now.
-        self.kernel_cores = smt_state.join_cores(self.topology.cores, self.saved["cores"] if self.saved else [])
+        self.kernel_cores = smt_state.join_cores(self.topology.cores, smt_snapshot.seen_cores(self.fs))
         self.cores, self.method = self.kernel_cores, self.request.method
         if self.request.siblings != sibling_source.KERNEL and self.request.state not in (RESTORED, PREVIOUS):
             self._use_other_siblings()
@@ -238,11 +247,7 @@ class RuntimeChange:
         saved = frame["snapshot"]
         if self.saved is not None or saved is None:
             return
-        self.recalls, boot_id = True, state_file.boot_id(self.fs)
-        if saved["boot_id"] != boot_id:
-            # The tasks and interrupts of an earlier boot are gone.
-            saved = {**saved, "boot_id": boot_id, "masks": affinity.nothing(saved["cpu"]["online"]), "cores": []}
-        self.saved = saved
+        self.recalls, self.saved = True, smt_snapshot.for_this_boot(self.fs, saved)
 
     def _use_other_siblings(self) -> None:
         """Follow siblings that are not the kernel's. They are not saved: what is saved is what the kernel shows."""
@@ -328,14 +333,16 @@ class RuntimeChange:
         saved = self.saved
         if saved is None:
             saved = smt_snapshot.new(self.fs, self.before, self.captured)
-        saved = {**saved, "masks": affinity.merge(saved["masks"], self.captured), "cores": self.kernel_cores}
+        saved = {**saved, "masks": affinity.merge(saved["masks"], self.captured)}
+        if not self.topology.complete:
+            smt_snapshot.save_seen_cores(self.fs, self.kernel_cores)
         self._keep_pending()
         self._keep_snapshot(saved, False)
         masks = affinity.masks_now(self.host, saved["masks"])
         learned: list[tuple[int, ...]] = []
         after = self._switch(saved["cpu"], learned)
         if learned:
-            self.cores = saved["cores"] = smt_state.join_cores(self.kernel_cores, learned)
+            self.cores = smt_state.join_cores(self.kernel_cores, learned)
         if set(after["online"]) - set(self.before["online"]):
             self.not_restored, saved["masks"] = affinity.restore(self.host, saved["masks"], masks, after["online"])
         else:
@@ -343,7 +350,9 @@ class RuntimeChange:
         give_back()
         if not self.topology.complete and set(after["online"]) - set(self.before["online"]):
             topology_cache.save(self.fs, topology.read_topology(self.fs))
-        is_first = not learned and not smt_state.differences(saved["cpu"], after) and affinity.is_empty(saved["masks"])
+        if learned:
+            smt_snapshot.save_seen_cores(self.fs, self.cores)
+        is_first = not smt_state.differences(saved["cpu"], after) and affinity.is_empty(saved["masks"])
         self._keep_snapshot(saved, not self.rollback_pending and (is_first or self._asks_for_first()))
         return after
 

@@ -17,6 +17,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback impor
 
 PATH = "var/lib/threadwise-smt/smt-snapshot.json"
 
+SEEN_PATH = "var/lib/threadwise-smt/seen-cores.json"
+_SEEN = state_file.StateFile(SEEN_PATH, "threadwise.smt/seen-cores", mode=0o644)
 _FILE = state_file.StateFile(PATH, "threadwise.smt/state", limit=host_files.LARGE)
 
 
@@ -27,7 +29,6 @@ class Snapshot(TypedDict):
     saved_at: str
     cpu: smt_state.State  # before the first change
     masks: affinity.Captured  # masks to restore
-    cores: "t.Sequence[t.Sequence[int]]"  # CPUs of each core that were seen in this boot
 
 
 class SmtSnapshotError(SmtError):
@@ -41,7 +42,6 @@ def new(fs: host_files.HostFs, state: smt_state.State, captured: affinity.Captur
         "saved_at": host_text.utc_now(),
         "cpu": state,
         "masks": captured,
-        "cores": [],
     }
 
 
@@ -76,23 +76,42 @@ def load(fs: host_files.HostFs, is_persistent: bool) -> "Snapshot | None":
         raise SmtSnapshotError(f"{error}. Remove it only if the state before the first change is no longer needed") from error
     if saved is None or saved["boot_id"] == state_file.boot_id(fs):
         return saved
-    if not is_persistent:
-        return None
-    return {**saved, "masks": affinity.nothing(saved["cpu"]["online"]), "cores": []}
+    return for_this_boot(fs, saved) if is_persistent else None
+
+
+def for_this_boot(fs: host_files.HostFs, saved: Snapshot) -> Snapshot:
+    """Return a snapshot of an earlier boot as one of this boot: the tasks and interrupts are gone whose masks it has."""
+    boot_id = state_file.boot_id(fs)
+    return saved if saved["boot_id"] == boot_id else {**saved, "boot_id": boot_id, "masks": affinity.nothing(saved["cpu"]["online"])}
 
 
 def check(document: t.Any) -> Snapshot:
     """Return a snapshot, for example from a file; raise ValueError, KeyError or TypeError when it is not one."""
     smt_state.check(document["cpu"])
     affinity.check(document["masks"])
-    _check_cores(document["cores"])
     if not isinstance(document["boot_id"], str):
         raise ValueError("its boot_id is not a text")
     saved: Snapshot = document
     return saved
 
 
-def _check_cores(cores: "t.Sequence[t.Sequence[int]]") -> None:
-    cpus = [cpu for core in cores for cpu in core]
-    if not cpulist.is_cpus(cpus) or len(set(cpus)) != len(cpus):
+def seen_cores(fs: host_files.HostFs) -> "list[list[int]]":
+    """Return the CPUs of each core that changes of this boot have seen; none where they cannot be read."""
+    try:
+        seen = _SEEN.load(fs, _checked_seen)
+    except state_file.StateFileError as error:
+        fs.note(f"What was seen of the cores in this boot was ignored: {error}.")
+        return []
+    return seen["cores"] if seen and seen["boot_id"] == state_file.boot_id(fs) else []
+
+
+def save_seen_cores(fs: host_files.HostFs, cores: "t.Iterable[t.Sequence[int]]") -> None:
+    """Save the CPUs of each core for this boot, because the kernel forgets them when they go offline; raise OSError when they cannot be written."""
+    _SEEN.save(fs, {"boot_id": state_file.boot_id(fs), "cores": list(map(list, cores))})
+
+
+def _checked_seen(document: t.Any) -> "dict[str, t.Any]":
+    cpus = [cpu for core in document["cores"] for cpu in core]
+    if not cpulist.is_cpus(cpus) or len(set(cpus)) != len(cpus) or not isinstance(document["boot_id"], str):
         raise ValueError("its cores are not valid")
+    return dict(document)
