@@ -133,6 +133,11 @@ online:
   returned: when it describes
   type: str
   sample: 0-7
+looks_back:
+  description: How far back a value of the metrics counts samples, at most, in V(seconds), and why, in a sentence (V(said)). Null where there is an obstacle.
+  returned: when it describes
+  type: dict
+  sample: {seconds: 135.0, said: "p99 counts samples from up to 2 min 15 s before (...)"}
 obstacle:
   description: Why the host cannot take part, or null.
   returned: when it describes
