@@ -16,6 +16,7 @@ import ssl
 import subprocess
 import threading
 import time
+import urllib.parse
 import urllib.request
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
@@ -188,6 +189,13 @@ def is_ready(url, credentials=None):
             return answer.status == 200
     except OSError:
         return False
+
+
+def number(url, query):
+    """Return the number that a query gives now, None where it gives none."""
+    with urllib.request.urlopen(f"{url}/api/v1/query?{urllib.parse.urlencode({'query': query})}", timeout=10) as answer:
+        result = json.load(answer)["data"]["result"]
+    return float(result[0]["value"][1]) if result else None
 
 
 @contextlib.contextmanager
