@@ -113,7 +113,7 @@ EXAMPLES = r"""
     metrics:
       - {name: p99, query: 'p99{instance="web1:9113"}', better: lower, primary: true}
     period: 300
-    settle: 60
+    settle: 90
     check: 10
 """
 

@@ -69,7 +69,7 @@ SCHEMA = schema.published(
         period_seconds=schema.about(schema.SECONDS, "Length of a period, in seconds."),
         settle_seconds=schema.about(schema.SECONDS, "What is not counted at the beginning of each period, in seconds."),
         looks_back_seconds=schema.about(
-            schema.SECONDS, "How far back a value of a metric counts samples, at most, in seconds. Missing in trials of before 1.1.0, which did not know it."
+            schema.SECONDS, "How far back a value of a metric counts samples, at most, in seconds. Missing in trials of 1.0.0, which did not know it."
         ),
         groups=schema.about(schema.items({**schema.items(schema.NAME, 8), "minItems": 1}, MOST_HOSTS), "Hosts that are compared with each other."),
         waves=schema.about(

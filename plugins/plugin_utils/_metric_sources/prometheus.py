@@ -72,7 +72,11 @@ _RULE = schema.Checker(
     {
         "type": "object",
         "required": ["name", "query"],
-        "properties": {"name": schema.text(4096), "query": schema.text(promql.MOST_CHARACTERS), "labels": schema.or_null(schema.mapping(schema.text(4096), 100))},
+        "properties": {
+            "name": schema.text(4096),
+            "query": schema.text(promql.MOST_CHARACTERS),
+            "labels": schema.or_null(schema.mapping(schema.text(4096), 100)),
+        },
     }
 )
 _BUILD = schema.Checker({"type": "object"})

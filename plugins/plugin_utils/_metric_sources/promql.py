@@ -201,10 +201,10 @@ class _Reader:
         if name is None or self._next == "{":
             self._expect("{")
             while not self._took("}"):
-                label = self._word_or_string()
+                label, sign, value = self._word_or_string(), "=", None
                 if label is not None and self._next in (",", "}"):
                     # From Prometheus 3 on: {"a name"}.
-                    label, sign, value = "__name__", "=", label
+                    label, value = "__name__", label
                 else:
                     sign = self._take()
                     if sign not in _MATCHES or self._kind != "string":

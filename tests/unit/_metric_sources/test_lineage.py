@@ -94,7 +94,7 @@ def test_it_says_what_makes_it_so(url):
 
 
 def test_rules_that_are_elsewhere_are_not_known_by_their_names(url):
-    with pytest.raises(lineage.NotKnownError, match="^job:other has the name of a rule's series, and no rule of the metrics server makes it$"):
+    with pytest.raises(lineage.NotKnownError, match=r"^job:other has the name of a rule's series, and no rule of the metrics server makes it$"):
         lineage.Lineage(source(url)).of("job:other")
 
 
@@ -137,8 +137,7 @@ def found(liar, query="a:b", declared=None):
         try:
             return lineage.Lineage(source(url)).of(query, declared)
         except lineage.NotKnownError as error:
-            assert "\x1b" not in str(error) and len(str(error)) < 900
-            return str(error).replace(url, "URL")
+            return str(error)
 
 
 CHAIN = [{"name": f"r{number}", "query": f"r{number + 1}"} for number in range(2000)]
@@ -177,6 +176,7 @@ def test_a_server_that_lies_about_its_rules_gets_a_sentence(lie):
     rules, said = LIES[lie]
     answer = found(Liar(rules))
     assert answer.seconds == lineage.ENDLESS if said is None else said in answer, answer
+    assert "\x1b" not in str(answer) and len(str(answer)) < 900
     # What it hides or makes up is replaced by what the user says; what is known to have no end is not.
     assert found(Liar(rules), declared=90.0).seconds == (lineage.ENDLESS if said is None else 90.0)
 

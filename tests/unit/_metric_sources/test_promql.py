@@ -97,7 +97,34 @@ def test_what_is_not_followed_is_named(query, said):
     assert said in str(caught.value) and len(str(caught.value)) < 400 and "\x1b" not in str(caught.value)
 
 
-PIECES = ["a", "sum", "by", "(", ")", "{", "}", "[5m]", "[1m:]", "offset", "5m", "-", "@", "1", '"x"', "=", "=~", ",", "and", "on", "bool", "\\", "'", "`", "#", "\n"]
+PIECES = [
+    "a",
+    "sum",
+    "by",
+    "(",
+    ")",
+    "{",
+    "}",
+    "[5m]",
+    "[1m:]",
+    "offset",
+    "5m",
+    "-",
+    "@",
+    "1",
+    '"x"',
+    "=",
+    "=~",
+    ",",
+    "and",
+    "on",
+    "bool",
+    "\\",
+    "'",
+    "`",
+    "#",
+    "\n",
+]
 
 
 @hypothesis.given(strategies.lists(strategies.sampled_from(PIECES), max_size=30).map(" ".join) | strategies.text(max_size=60))

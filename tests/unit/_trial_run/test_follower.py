@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import follower, host_check
@@ -175,7 +176,7 @@ def test_what_settles_never_begins_before_the_end_of_what_the_period_before_coun
 
     world.check = slow
     follower.Follower(world, world, world, world, TIMES, OWN).follow(["smt_on", "smt_on", "smt_off"], 0, 100.0)
-    assert [(after[0] - before[1]).total_seconds() for before, after in zip(counted, counted[1:], strict=False)] == [10.0, 10.0]
+    assert [(after[0] - before[1]).total_seconds() for before, after in itertools.pairwise(counted)] == [10.0, 10.0]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, OSError])

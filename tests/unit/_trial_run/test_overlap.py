@@ -22,19 +22,23 @@ def longest(given, url=None, check=10):
 def a_server_with_a_rule(tmp_path_factory):
     exporter = prometheus_server.Exporter()
     exporter.text = "load 1\n"
-    with prometheus_server.serving(exporter.answer) as address:
-        with prometheus_server.prometheus(tmp_path_factory.mktemp("prometheus"), [address.removeprefix("http://")], rules=RULES) as url:
-            exporter.wait(4)
-            yield url
+    directory = tmp_path_factory.mktemp("prometheus")
+    with (
+        prometheus_server.serving(exporter.answer) as address,
+        prometheus_server.prometheus(directory, [address.removeprefix("http://")], rules=RULES) as url,
+    ):
+        exporter.wait(4)
+        yield url
 
 
 def test_the_metric_that_counts_most_is_the_one_of_a_trial(url):
     load = {"name": "load", "query": "load", "better": "lower"}
-    said = (
-        "rate counts samples from up to 2 min 3 s before "
-        "(the rule job:rate:2m is evaluated every 2 s and looks back 2 min; load has a sample every 1 s)"
-    )
-    for metrics in ([RATE, load], [{**load, "primary": True}, {**RATE, "primary": False}], [{**load, "primary": True, "per": "rate"}, {**RATE, "primary": False}]):
+    said = "rate counts samples from up to 2 min 3 s before (the rule job:rate:2m is evaluated every 2 s and looks back 2 min; load has a sample every 1 s)"
+    for metrics in (
+        [RATE, load],
+        [{**load, "primary": True}, {**RATE, "primary": False}],
+        [{**load, "primary": True, "per": "rate"}, {**RATE, "primary": False}],
+    ):
         assert longest(metrics, url) == overlap.Longest(123.0, said)
 
 
@@ -42,7 +46,8 @@ def test_what_is_read_on_the_host_counts_since_the_check_before():
     command = {"name": "rate", "command": ["x"], "better": "higher", "primary": True}
     assert longest([command]).seconds == 0
     assert longest([{**command, "counter": True}]).seconds == 10
-    assert longest([{**command, "counter": True, "looks_back": "1m"}]) == overlap.Longest(60.0, "rate counts samples from up to 1 min before (it is read on the host)")
+    said = "rate counts samples from up to 1 min before (it is read on the host)"
+    assert longest([{**command, "counter": True, "looks_back": "1m"}]) == overlap.Longest(60.0, said)
 
 
 def test_what_is_not_known_names_the_way_out(url):
