@@ -131,7 +131,8 @@ class Exporter:
 def prometheus(directory, targets, web_config=None, scheme="http", instance_labels=None, credentials=None, rules=()):
     """Run Prometheus over ``targets`` (addresses without scheme), and wait until it answers. Yields its address.
 
-    ``rules`` are groups of rules, as in a file of them. ``credentials`` (user and password) are those that its ``web_config`` asks for: without them nothing is heard about its state.
+    ``rules`` are groups of rules, as in a file of them. ``credentials`` (user and password) are those that its ``web_config`` asks for: without them nothing
+    is heard about its state.
     """
     with running(directory, targets, web_config, scheme, instance_labels, rules) as (process, url):
         for _turn in range(600):
