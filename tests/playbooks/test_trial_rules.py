@@ -116,6 +116,8 @@ def test_with_the_times_that_it_asks_for_the_effect_is_in_its_interval(world):
     assert code == 0, said
     assert json.loads((path / "trial.json").read_text())["looks_back_seconds"] == LOOKS_BACK
     found = json.loads((path / "results.json").read_text())["comparisons"][0]
+    page = " ".join((path / "index.html").read_text().split())
+    assert "A value counts samples from up to 8 s before it, and the first 8 s of a period are not counted: none of them is of another period." in page
     # A machine that is busy ends a switch later than the service knows of it.
     assert found["verdict"] == "gain" and found["ci_low"] - 0.03 <= EFFECT <= found["ci_high"] + 0.03, found
     assert fleet.get("smt") == dict.fromkeys(HOSTS, True)

@@ -127,6 +127,16 @@ def test_a_host_that_is_lost_before_its_first_check_has_an_end_and_is_not_waited
     assert looking.looks_of(files).taken
 
 
+def test_a_host_follows_the_times_of_the_trial_that_was_drawn(action, monkeypatch):
+    """Those were seen to keep its periods apart, and not what a task says afterwards."""
+    action, _files, _trial = action
+    action._options.update(period=20, settle=0)
+    followed = []
+    monkeypatch.setattr(follower.Follower, "follow", lambda part, _schedule, _first, begin: followed.append((part._times, begin)))
+    carry_out(action, lambda _self: host_check.Checked((0, 1), True, ()))
+    assert followed == [(follower.Times(300, 60, 10), 0.0)]
+
+
 def test_a_host_without_a_design_has_an_end_too(action):
     action, files, trial = action
     path = files.path / "trial.json"
