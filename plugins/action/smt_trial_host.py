@@ -41,8 +41,6 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "metrics": {"type": "list", "elements": "dict", "required": True},
     "traffic": {"type": "str", "default": ""},
     "guardrails": {"type": "list", "elements": "dict", "default": []},
-    "period": {"type": "int", "required": True},
-    "settle": {"type": "int", "required": True},
     "check": {"type": "int", "required": True},
     "on_breach": {"type": "str", "choices": ["continue", "end"], "default": "continue"},
     "after_switch": {"type": "list", "elements": "str", "default": []},
@@ -214,7 +212,6 @@ class ActionModule(HostAction):
         if self._name not in trial.design.schedule:
             self._takes_part = False
             return {"changed": False, "msg": trial.design.left_out.get(self._name, "it does not take part")}
-        # What was drawn and seen to have periods of their own, whatever the task says now.
         times = follower.Times(trial.period_seconds, trial.settle_seconds, self._options["check"])
         started = self._options["begin"]
         self._in_trial = looking.HostFiles(self._files, trial, self._name, display.display, lambda: clock.now() - started)

@@ -48,14 +48,6 @@ options:
     type: list
     elements: dict
     default: []
-  period:
-    description: Length of a period, in seconds.
-    type: int
-    required: true
-  settle:
-    description: Seconds at the beginning of each period that are not counted.
-    type: int
-    required: true
   check:
     description: Seconds between two checks.
     type: int
@@ -112,8 +104,6 @@ EXAMPLES = r"""
     arms: [smt_on, smt_off]
     metrics:
       - {name: p99, query: 'p99{instance="web1:9113"}', better: lower, primary: true}
-    period: 300
-    settle: 90
     check: 10
 """
 
