@@ -18,7 +18,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_varia
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, records
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import announcement, arm_states, directory, looking, settings
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import announcement, arm_states, directory, looking, overlap, settings
 
 # Between the design and the first period: Ansible starts a process for each host.
 START_SECONDS = 10.0
@@ -58,8 +58,8 @@ class ActionModule(ControllerAction):
         try:
             files = directory.TrialDirectory(places.run_directory(options["dest"], options["run"]))
             files.see_that_none_exists()
-            trial = self._trial(options, play)
-            for sentence in announcement.sentences(trial, settings.guardrails(options["guardrails"]), options["check"]):
+            trial, longest = self._trial(options, play)
+            for sentence in announcement.sentences(trial, longest, settings.guardrails(options["guardrails"]), options["check"]):
                 display.display(sentence)
             content = trial.written()
             if not self._task.check_mode:
@@ -70,8 +70,8 @@ class ActionModule(ControllerAction):
         digest = hashlib.sha256(content.encode("utf-8")).hexdigest()
         return {"changed": not self._task.check_mode, "begin": begin, "hosts": list(trial.design.schedule), "digest": digest}
 
-    def _trial(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> records.Trial:
-        """Return the trial that is asked for."""
+    def _trial(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> tuple[records.Trial, overlap.Longest]:
+        """Return the trial that is asked for, and how far back its metrics count."""
         period = settings.whole("smt_trial_period", options["period"], *settings.PERIOD_SECONDS)
         settings.whole("smt_trial_check", options["check"], *settings.CHECK_SECONDS)
         periods = settings.whole("smt_trial_periods", options["periods"], 1, settings.MOST_PERIODS)
@@ -84,7 +84,10 @@ class ActionModule(ControllerAction):
         traffic = options["traffic"] or None
         if traffic and traffic not in {one.name for one in metrics}:
             raise settings.TrialSettingsError(f"smt_trial_traffic is {text.line(traffic, 60)}, which is none of smt_trial_metrics")
-        members, left_out = self._members(options["results"], play)
+        members, longest, left_out = self._members(options["results"], play)
+        if longest is not None:
+            # A guardrail may look back further: it is about the service, not about one period.
+            overlap.refuse(longest, period, options["settle"])
         seed = options["seed"] if options["seed"] is not None else random.SystemRandom().randrange(MOST_SEED)
         arms = tuple(arm_states.names(options["arms"], with_boots=options["design"] == design.PARALLEL))
         booted = [name for name in arms if arm_states.takes_reboot(name)]
@@ -95,7 +98,9 @@ class ActionModule(ControllerAction):
         most = settings.most_switched(options["most_switched"], len(members))
         drawn = design.draw(options["design"], members, design.Wanted(arms, periods, before, most, seed))
         self._see_that_all_run_at_once(len(members), play)
-        return records.Trial(
+        # Without members nothing was drawn.
+        assert longest is not None
+        trial = records.Trial(
             run=options["run"],
             created=looking.now(),
             arms=arms,
@@ -108,11 +113,14 @@ class ActionModule(ControllerAction):
             settle_seconds=options["settle"],
             design=design.Design(drawn.name, drawn.groups, drawn.waves, drawn.schedule, drawn.first, {**left_out, **drawn.left_out}),
             seed=seed,
+            looks_back_seconds=longest.seconds,
         )
+        return trial, longest
 
-    def _members(self, results: str, play: dict[str, t.Any]) -> tuple[list[design.Member], dict[str, str]]:
-        """Return the hosts that can take part, and why others cannot."""
+    def _members(self, results: str, play: dict[str, t.Any]) -> tuple[list[design.Member], overlap.Longest | None, dict[str, str]]:
+        """Return the hosts that can take part, how far back their metrics count at most (None without hosts), and why others cannot."""
         members, left_out = [], {}
+        longest: overlap.Longest | None = None
         for host in play["ansible_play_hosts"]:
             found = self._user.registered(results, host) or {}
             obstacle = _why_not_this_name(str(host)) or found.get("obstacle") or (None if "online" in found else "nothing is known of it")
@@ -123,7 +131,9 @@ class ActionModule(ControllerAction):
                 continue
             group = self._user.value("smt_policy_group", host)
             members.append(design.Member(str(host), found["hardware_class"], found["load"], None if group is None else text.line(group, 200)))
-        return members, left_out
+            of_host = overlap.Longest(**found["looks_back"])
+            longest = of_host if longest is None else max(longest, of_host, key=lambda one: one.seconds)
+        return members, longest, left_out
 
     @staticmethod
     def _see_that_all_run_at_once(hosts: int, play: dict[str, t.Any]) -> None:

@@ -17,7 +17,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._arms.smt import wh
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text, trials
-from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import prometheus, server
+from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import lineage, prometheus, server
 from ansible_collections.threadwise.smt.plugins.plugin_utils._run import places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, records
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import (
@@ -27,6 +27,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import (
     follower,
     live_host,
     looking,
+    overlap,
     readings,
     settings,
 )
@@ -40,8 +41,6 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "metrics": {"type": "list", "elements": "dict", "required": True},
     "traffic": {"type": "str", "default": ""},
     "guardrails": {"type": "list", "elements": "dict", "default": []},
-    "period": {"type": "int", "required": True},
-    "settle": {"type": "int", "required": True},
     "check": {"type": "int", "required": True},
     "on_breach": {"type": "str", "choices": ["continue", "end"], "default": "continue"},
     "after_switch": {"type": "list", "elements": "str", "default": []},
@@ -91,6 +90,7 @@ class ActionModule(HostAction):
                 self._metrics, self._limits = settings.metrics(options["metrics"]), settings.guardrails(options["guardrails"])
                 source = self._server()
                 clock = Clock()
+                self._source = source
                 self._readings = readings.HostReadings(self._metrics, self._limits, source, clock.wall, min(STEP_SECONDS, options["check"]))
                 return self._follow(clock) if options["_step"] == "follow" else self._describe()
         except HostFailedError as failure:
@@ -110,15 +110,6 @@ class ActionModule(HostAction):
         queries = [one.origin.query for one in self._metrics] + [one.origin.query for one in self._limits]
         if not any(queries):
             return None
-        given = self._options
-        # A guardrail may look back further: it is about the service, not about one period.
-        longest = max(prometheus.longest_range(one.origin.query) for one in self._metrics)
-        if longest > given["settle"]:
-            raise settings.TrialSettingsError(
-                f"smt_trial_settle is {given['settle']}, and a query looks back {longest:g} s, into the period before: set it to {longest:g} or more"
-            )
-        if given["settle"] >= given["period"]:
-            raise settings.TrialSettingsError(f"smt_trial_settle is {given['settle']}, all of a period of {given['period']} s")
         # None of them is an argument of the task, which Ansible shows when it cannot be templated.
         written = self._user.around(self._vars["inventory_hostname"])
         return prometheus.Prometheus(server.access(lambda name: self._user.templated(written.get(server.VARIABLE + name), written)))
@@ -141,8 +132,15 @@ class ActionModule(HostAction):
         load = self._readings.load(self._options["traffic"] or self._metrics[0].name)
         if load.value is None and not self._metrics[0].origin.is_on_host:
             obstacle = obstacle or f"it cannot be measured, because {load.why}"
+        longest = None
+        if obstacle is None:
+            try:
+                longest = overlap.of_metrics(self._metrics, self._source, self._options["check"])._asdict()
+            except lineage.NotKnownError as error:
+                obstacle = f"it cannot be measured, because {error}"
         return {
             "changed": False,
+            "looks_back": longest,
             "hardware_class": facts["hardware_class"],
             "load": load.value,
             "online": facts["cpus"]["online"],
@@ -214,7 +212,7 @@ class ActionModule(HostAction):
         if self._name not in trial.design.schedule:
             self._takes_part = False
             return {"changed": False, "msg": trial.design.left_out.get(self._name, "it does not take part")}
-        times = follower.Times(self._options["period"], self._options["settle"], self._options["check"])
+        times = follower.Times(trial.period_seconds, trial.settle_seconds, self._options["check"])
         started = self._options["begin"]
         self._in_trial = looking.HostFiles(self._files, trial, self._name, display.display, lambda: clock.now() - started)
         kind = booted_host.BootedHost if any(map(arm_states.takes_reboot, trial.arms)) else live_host.AnsibleHost

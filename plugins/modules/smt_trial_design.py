@@ -46,7 +46,7 @@ options:
     type: int
     required: true
   settle:
-    description: Seconds at the beginning of each period that are not counted.
+    description: Seconds at the beginning of each period that are not counted. Refused where a metric of a host counts further back.
     type: int
     required: true
   check:
@@ -105,7 +105,7 @@ EXAMPLES = r"""
     periods: 24
     periods_before: 12
     period: 300
-    settle: 60
+    settle: 90
     check: 10
     most_switched: 50%
     metrics:

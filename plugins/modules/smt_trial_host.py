@@ -48,14 +48,6 @@ options:
     type: list
     elements: dict
     default: []
-  period:
-    description: Length of a period, in seconds.
-    type: int
-    required: true
-  settle:
-    description: Seconds at the beginning of each period that are not counted.
-    type: int
-    required: true
   check:
     description: Seconds between two checks.
     type: int
@@ -112,8 +104,6 @@ EXAMPLES = r"""
     arms: [smt_on, smt_off]
     metrics:
       - {name: p99, query: 'p99{instance="web1:9113"}', better: lower, primary: true}
-    period: 300
-    settle: 60
     check: 10
 """
 
@@ -133,6 +123,11 @@ online:
   returned: when it describes
   type: str
   sample: 0-7
+looks_back:
+  description: How far back a value of the metrics counts samples, at most, in V(seconds), and why, in a sentence (V(said)). Null where there is an obstacle.
+  returned: when it describes
+  type: dict
+  sample: {seconds: 135.0, said: "p99 counts samples from up to 2 min 15 s before (...)"}
 obstacle:
   description: Why the host cannot take part, or null.
   returned: when it describes

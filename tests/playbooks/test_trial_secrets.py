@@ -76,9 +76,13 @@ class Server:
         self.got.add(said)
         if self.fails:
             prometheus_server.send(handler, json.dumps({"status": "error", "error": f"not you: {said}"}), 400)
+        elif "/rules?" in handler.path:
+            rule = {"type": "recording", "name": said, "query": said}
+            prometheus_server.send(handler, json.dumps({"status": "success", "data": {"groups": [{"name": said, "interval": 1, "rules": [rule]}]}}))
         else:
-            result = [{"metric": {"a": said}, "value": [1.0, "7"]}] if "range" not in handler.path else [{"metric": {"a": said}, "values": []}]
-            kind = "vector" if "range" not in handler.path else "matrix"
+            of_period = "/query_range?" in handler.path
+            points = {"values": []} if of_period else {"value": [1.0, "7"], "values": [[1.0, "7"], [2.0, "7"]]}
+            kind, result = "matrix" if of_period else "vector", [{"metric": {"a": said}, **points}]
             prometheus_server.send(handler, json.dumps({"status": "success", "warnings": [said], "data": {"resultType": kind, "result": result}}))
 
 

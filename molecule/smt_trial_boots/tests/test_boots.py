@@ -48,8 +48,6 @@ def command(run, **changed):
         "arms": list(ARMS),
         "design": "parallel",
         "metrics": [{"name": "cpus", "command": ["nproc"], "better": "higher", "primary": True}],
-        "period": PERIOD,
-        "settle": 5,
         "check": 5,
         "affinity_conflicts": "warn",
         "begin": time.monotonic() + 5,

@@ -18,12 +18,18 @@ _ARM = schema.text(arms.LONGEST_NAME, arms.NAME)
 _METRIC = schema.text(60, r"^[a-z][a-z0-9_]*$")
 _VALUE = schema.or_null({"type": "number", "minimum": -1e100, "maximum": 1e100})
 
+# What a trial has had from the beginning.
+_REQUIRED = (
+    *("run", "created", "design", "seed", "arms", "metrics", "traffic", "guardrails", "margin"),
+    *("period_seconds", "settle_seconds", "groups", "waves", "hosts", "left_out"),
+)
 SCHEMA = schema.published(
     SCHEMA_NAME,
     SCHEMA_VERSION,
     "A trial of arms on live hosts",
     "smt_trial_results/RUN/trial.json on the controller: what was drawn by lot, written before the first switch and never changed.",
-    schema.whole(
+    schema.strict(
+        _REQUIRED,
         run=schema.about(schema.text(100, results.RUN_NAME), "Name of the trial, that of its directory."),
         created=schema.about(schema.MOMENT, "When this file was written, UTC."),
         design=schema.about(schema.one_of("switchback", "parallel"), "switchback: each host changes its arm; parallel: each host gets one arm."),
@@ -62,6 +68,9 @@ SCHEMA = schema.published(
         margin=schema.about({"type": "number", "minimum": 0, "maximum": 0.5}, "Effects within this share count as none, 0.01 is 1 %."),
         period_seconds=schema.about(schema.SECONDS, "Length of a period, in seconds."),
         settle_seconds=schema.about(schema.SECONDS, "What is not counted at the beginning of each period, in seconds."),
+        looks_back_seconds=schema.about(
+            schema.SECONDS, "How far back a value of a metric counts samples, at most, in seconds. Missing in trials of 1.0.0, which did not know it."
+        ),
         groups=schema.about(schema.items({**schema.items(schema.NAME, 8), "minItems": 1}, MOST_HOSTS), "Hosts that are compared with each other."),
         waves=schema.about(
             schema.items(schema.items(schema.count(MOST_HOSTS), MOST_HOSTS), MOST_HOSTS),

@@ -14,10 +14,12 @@ import itertools
 import json
 import math
 import re
+import statistics
 import typing as t
 import urllib.parse
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import promql
 from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources.server import ANSWER_SECONDS, Access, Server, SourceError
 
 MOST_NAMES = 3
@@ -57,11 +59,54 @@ _DATA = schema.Checker(
 _VECTOR = schema.Checker({"type": "object", "required": ["metric", "value"], "properties": {"metric": _LABELS, "value": _SAMPLE}})
 _MATRIX = schema.Checker({"type": "object", "required": ["metric", "values"], "properties": {"metric": _LABELS, "values": schema.items(_SAMPLE, 11_000)}})
 _SCALAR = schema.Checker(_SAMPLE)
-_RANGE = re.compile(r"\[\s*((?:[0-9]+(?:ms|[smhdwy]))+)\s*(?::[^\]]*)?\]")
-_PART = re.compile(r"([0-9]+)(ms|[smhdwy])")
-_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0, "y": 31536000.0}
-_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"' + r"|'(?:[^'\\]|\\.)*'|`[^`]*`")
+# Of a server's rules only what makes series: alerts and what else servers add is nobody's concern here.
+_RULES = schema.Checker({"type": "object", "required": ["groups"], "properties": {"groups": schema.items({"type": "object"}, 100_000)}})
+_GROUP = schema.Checker(
+    {
+        "type": "object",
+        "required": ["rules", "interval"],
+        "properties": {"rules": {"type": "array"}, "interval": {"type": "number", "exclusiveMinimum": 0, "maximum": schema.MAX_SECONDS}},
+    }
+)
+_RULE = schema.Checker(
+    {
+        "type": "object",
+        "required": ["name", "query"],
+        "properties": {
+            "name": schema.text(4096),
+            "query": schema.text(promql.MOST_CHARACTERS),
+            "labels": schema.or_null(schema.mapping(schema.text(4096), 100)),
+        },
+    }
+)
+_BUILD = schema.Checker({"type": "object"})
+# Samples of this time say how far apart a series has them; twice as long as Prometheus lets a series go without one.
+INTERVAL_MINUTES = 10
+MOST_JOBS = 50
+MOST_SERIES_NAMES = 1000
+_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _MATCHER = re.compile(r"([a-zA-Z_][a-zA-Z0-9_]*)\s*=~?\s*\"((?:[^\"\\]|\\.)*)\"")
+
+
+class Rule(t.NamedTuple):
+    """A recording rule.
+
+    Attributes:
+        name: of the series that it makes.
+        query: what it makes them from.
+        labels: those that it gives them.
+        seconds: between two evaluations.
+    """
+
+    name: str
+    query: str
+    labels: t.Mapping[str, str]
+    seconds: float
+
+    def can_make(self, selector: promql.Selector) -> bool:
+        """Return whether series of this rule can be among those of a selector that names them."""
+        fits = all(self.labels.get(label, value) == value for label, value in selector.equal.items())
+        return fits and not any(self.labels.get(label) == value for label, value in selector.unlike.items())
 
 
 class Series(t.NamedTuple):
@@ -157,6 +202,86 @@ class Prometheus:
             found = {float(moment): number for moment, value in values if asked.has(moment) and (number := _number(value)) is not None}
             return Series(tuple(sorted(found.items())), asked.expected)
 
+    def rules(self) -> dict[str, tuple[Rule, ...]]:
+        """Return the recording rules of the server, by the names of their series.
+
+        Raises:
+            SourceError: it does not show them, or not all of them.
+        """
+        with self._server.border():
+            data = self._asked("rules", {"type": "record"}, checker=_RULES)
+            if data.get("groupNextToken"):
+                raise self._server.error(" shows only a part of its rules")
+            found: dict[str, tuple[Rule, ...]] = {}
+            for group in data["groups"]:
+                # Not every server leaves out alerts when it is asked to.
+                recording = [one for one in group.get("rules") or () if isinstance(one, dict) and one.get("type") == "recording"]
+                if recording:
+                    self._check(_GROUP, group)
+                for one in recording:
+                    self._check(_RULE, one)
+                    rule = Rule(one["name"], one["query"], one.get("labels") or {}, float(group["interval"]))
+                    found[rule.name] = (*found.get(rule.name, ()), rule)
+            if not data["groups"] and not self._is_prometheus():
+                raise self._server.error(" shows no rules, and only Prometheus itself is known to have none then")
+            return found
+
+    def _is_prometheus(self) -> bool:
+        """Return whether the server says of its build what Prometheus and Thanos do: others answer with no rules where they do not know them."""
+        build = self._asked("status/buildinfo", {}, checker=_BUILD)
+        return "revision" in build and "application" not in build
+
+    def names(self, selector: promql.Selector) -> list[str]:
+        """Return the names of the series that a selector has now.
+
+        Raises:
+            SourceError: the server does not answer, or there are too many.
+        """
+        with self._server.border():
+            result = self._asked("query", {"query": f"count by (__name__) ({selector.written})"})["result"]
+            for one in result[: MOST_SERIES_NAMES + 1]:
+                self._check(_VECTOR, one)
+            if len(result) > MOST_SERIES_NAMES:
+                raise self._server.error(f" has series of {len(result)} names for {_shown(selector.written)}")
+            return [one["metric"].get("__name__", "") for one in result]
+
+    def interval(self, selector: promql.Selector) -> float | None:
+        """Return the seconds between two samples of the series that a selector has, as the samples say; None where there are no series.
+
+        The longest of all jobs counts. What a server is configured to do would leave out series that reach it in other ways, and few show it.
+
+        Raises:
+            SourceError: the server does not answer, or there are too few samples to say.
+        """
+        with self._server.border():
+            query = f"topk by (job) (1, count_over_time({selector.written}[{INTERVAL_MINUTES}m]))"
+            of_jobs = self._asked("query", {"query": query})["result"]
+            if len(of_jobs) > MOST_JOBS:
+                raise self._server.error(f" has series of {len(of_jobs)} jobs for {_shown(selector.written)}")
+            return max((self._of_one(selector, one) for one in of_jobs), default=None)
+
+    def _of_one(self, selector: promql.Selector, one: t.Any) -> float:
+        """Return the seconds between two samples of one series."""
+        self._check(_VECTOR, one)
+        labels = [f"{_quoted_label(label)}={_quoted(value)}" for label, value in one["metric"].items()]
+        head, _brace, tail = selector.written.partition("{")
+        inside = tail.rstrip().removesuffix("}").rstrip().removesuffix(",")
+        exact = f"{head}{{{', '.join(filter(None, [inside, *labels]))}}}"
+        result = self._asked("query", {"query": f"{exact}[{INTERVAL_MINUTES}m]"})["result"]
+        gaps: list[float] = []
+        for series in result[:1]:
+            samples = [*(series.get("values") or ()), *(series.get("histograms") or ())] if isinstance(series, dict) else []
+            self._check(_MATRIX, {"metric": {}, "values": [[moment, ""] for moment, *_value in samples]})
+            moments = sorted({float(moment) for moment, *_value in samples})
+            gaps = [later - earlier for earlier, later in itertools.pairwise(moments)]
+        if not gaps:
+            raise self._server.error(
+                f" has fewer than two samples of {_shown(selector.written)} in {INTERVAL_MINUTES} min: how far apart they are is not known yet"
+            )
+        # Scrapes are some milliseconds late or early.
+        median = statistics.median(gaps)
+        return round(median, 1) or median
+
     def _one(self, query: str, data: dict[str, t.Any], kind: str, checker: schema.Checker) -> dict[str, t.Any]:
         """Return the only series of an answer."""
         if data["resultType"] != kind:
@@ -193,7 +318,7 @@ class Prometheus:
                 return f": it knows no {label} {text.line(value, 80)!r}; there is {names}"
         return ": it was not scraped lately, or has another name there"
 
-    def _asked(self, path: str, wanted: dict[str, str], kind: type = dict) -> t.Any:
+    def _asked(self, path: str, wanted: dict[str, str], kind: type = dict, checker: schema.Checker = _DATA) -> t.Any:
         """Return the data of an answer."""
         status, sent, body = self._server.ask(f"api/v1/{path}", {**wanted, **_WHOLE})
         said = _OF_STATUS.get(status)
@@ -217,7 +342,7 @@ class Prometheus:
         if not isinstance(data, kind):
             raise self._server.error(": its answer has no data")
         if kind is dict:
-            self._check(_DATA, data)
+            self._check(checker, data)
         return data
 
     def _check(self, checker: schema.Checker, data: t.Any) -> None:
@@ -229,10 +354,12 @@ class Prometheus:
             raise self._server.error(f": its answer is not that of a Prometheus server{why}") from None
 
 
-def longest_range(query: str) -> float:
-    """Return how many seconds a query looks back, by its longest range such as ``[5m]``; 0 without one."""
-    ranges = _RANGE.findall(_QUOTED.sub("", query))
-    return max((sum(int(count) * _UNITS[unit] for count, unit in _PART.findall(one)) for one in ranges), default=0.0)
+def _quoted(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _quoted_label(label: str) -> str:
+    return label if _LABEL.fullmatch(label) else _quoted(label)
 
 
 def _number(written: str) -> float | None:

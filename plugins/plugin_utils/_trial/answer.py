@@ -74,6 +74,9 @@ def rests_on(trial: Trial, found: t.Sequence[evidence.Comparison], periods: unit
         f"Which arm came when was drawn by lot (seed {trial.seed}): verdicts hold however much neighbouring periods resemble each other.",
         "They take for granted that an arm leaves nothing behind for the counted part of the next period.",
     ]
+    if trial.looks_back_seconds is not None:
+        ages = f"up to {trial.looks_back_seconds:.3g} s before it, and the first {trial.settle_seconds:g} s of a period are not counted"
+        said.append(f"A value counts samples from {ages}: none of them is of another period.")
     for arm in trial.arms[1:]:
         carried = assumptions.carry_over(trial.design, (trial.arms[0], arm), periods, primary.name, primary.per)
         if carried is not None:

@@ -70,6 +70,7 @@ class Trial:
         settle_seconds: what is not counted at the beginning of each.
         design: what was drawn.
         seed: what it was drawn from.
+        looks_back_seconds: the age of the oldest sample that is a part of a value; None where it was not known yet when the trial began.
     """
 
     run: str
@@ -84,6 +85,7 @@ class Trial:
     settle_seconds: float
     design: design.Design
     seed: int
+    looks_back_seconds: float | None = None
 
     @property
     def units(self) -> int:
@@ -109,6 +111,7 @@ class Trial:
             "margin": self.margin,
             "period_seconds": self.period_seconds,
             "settle_seconds": self.settle_seconds,
+            **({} if self.looks_back_seconds is None else {"looks_back_seconds": self.looks_back_seconds}),
             "groups": [list(group) for group in drawn.groups],
             "waves": [list(wave) for wave in drawn.waves],
             "hosts": {host: {"first_period": drawn.first[host], "arms": list(arms)} for host, arms in drawn.schedule.items()},
@@ -196,6 +199,8 @@ def trial_of(document: t.Any) -> Trial:
         raise text.BorderError("metrics: exactly one has to be primary")
     if not {document["traffic"], *(one["per"] for one in document["metrics"])} <= {None, *metrics}:
         raise text.BorderError("traffic and metrics: a metric that is named is not there")
+    if document.get("looks_back_seconds", 0) > document["settle_seconds"]:
+        raise text.BorderError("looks_back_seconds: more than settle_seconds: its periods count samples of each other, and are no observations of their own")
     return Trial(
         run=document["run"],
         created=document["created"],
@@ -209,6 +214,7 @@ def trial_of(document: t.Any) -> Trial:
         settle_seconds=document["settle_seconds"],
         design=_design(document, set(arms)),
         seed=int(document["seed"]),
+        looks_back_seconds=document.get("looks_back_seconds"),
     )
 
 

@@ -7,19 +7,21 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.selection import length
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial.records import Trial
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import arm_states, booted_host, follower
+from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import arm_states, booted_host, follower, overlap
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run.settings import Limit
 
 # Hosts whose schedule is shown on the terminal; the file of the trial has all of them.
 MOST_SHOWN = 12
 
 
-def sentences(trial: Trial, guardrails: t.Sequence[Limit], check: float) -> list[str]:
+def sentences(trial: Trial, longest: overlap.Longest, guardrails: t.Sequence[Limit], check: float) -> list[str]:
     """Return what a trial is going to do.
 
     Args:
         trial: the trial.
+        longest: how far back its metrics count.
         guardrails: what sends a host back.
         check: seconds between two checks.
     """
@@ -31,6 +33,7 @@ def sentences(trial: Trial, guardrails: t.Sequence[Limit], check: float) -> list
     found = [
         f"A {drawn.name} trial of {titles} on {len(drawn.schedule)} hosts, judged by {primary.name} ({primary.better} is better).",
         f"{trial.units} observations in {drawn.periods} periods of {length(trial.period_seconds)}, {length(seconds)} in all, or less once it is decided.",
+        f"Of all metrics, {text.line(longest.said, 1000)}; the first {trial.settle_seconds:g} s of a period are not counted.",
         f"Which host is in which arm when was drawn by lot, seed {trial.seed}:",
     ]
     if len(drawn.waves) > 1:

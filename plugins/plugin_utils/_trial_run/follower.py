@@ -173,8 +173,8 @@ class Follower:
         started, running = self._clock.wall(), self._clock.now()
         end = begin + self._times.period
         reason = self._enter(arm)
-        # What settles begins with the end of a switch, which takes a while on a large host.
-        settled = (self._clock.now() if self._switched_at >= running else begin) + self._times.settle
+        # What settles begins with the end of a switch, which takes a while on a large host, and never before the end of what the period before counts.
+        settled = max(running, self._switched_at) + self._times.settle
         reason = reason or self._until(end)
         ended = self._clock.wall()
         clock_moved = (ended - started).total_seconds() - (self._clock.now() - running)

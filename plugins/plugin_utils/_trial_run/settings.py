@@ -24,7 +24,7 @@ _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 _SOURCES = ("query", "command", "file")
 _OF_SOURCES = (*_SOURCES, "sample", "counter")
-_OF_METRICS = ("name", "unit", "better", "primary", "per", *_OF_SOURCES)
+_OF_METRICS = ("name", "unit", "better", "primary", "per", "looks_back", *_OF_SOURCES)
 _OF_GUARDRAILS = ("name", "above", "below", "for", *_OF_SOURCES)
 
 
@@ -62,9 +62,11 @@ class Metric(records.Metric):
 
     Attributes:
         origin: where its numbers come from.
+        looks_back: the age of the oldest sample that is a part of a value, in seconds, as the user says it; None where nothing is said.
     """
 
     origin: Origin
+    looks_back: float | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,6 +184,7 @@ def _metric(given: object, where: str) -> Metric:
         is_primary=one.get("primary", False),
         per=None if per is None else str(per),
         origin=_origin(one, where),
+        looks_back=seconds(f"{where}: looks_back", one["looks_back"]) if one.get("looks_back") is not None else None,
     )
 
 

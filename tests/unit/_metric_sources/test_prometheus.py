@@ -296,18 +296,3 @@ def test_what_is_no_address_is_refused(url, said):
     with pytest.raises(server.SourceError, match=said) as caught:
         source(url)
     assert SECRET not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("query", "seconds"),
-    [
-        ("load", 0.0),
-        ("rate(requests[1m])", 60.0),
-        ("rate(requests[1h30m])", 5400.0),
-        ("max_over_time(rate(a[30s])[5m:10s])", 300.0),
-        ('load{path="[9h]"}', 0.0),
-        ("avg_over_time(load[500ms])", 0.5),
-    ],
-)
-def test_how_far_a_query_looks_back(query, seconds):
-    assert prometheus.longest_range(query) == seconds

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -40,6 +41,13 @@ def a_trial(request):
 
 def test_a_trial_is_read_as_it_was_written(trial):
     assert records.trial_of(json.loads(trial.written())) == trial
+
+
+def test_periods_that_count_samples_of_each_other_are_no_trial(trial):
+    known = dataclasses.replace(trial, looks_back_seconds=60.0)
+    assert records.trial_of(json.loads(known.written())) == known
+    with pytest.raises(text.BorderError, match="more than settle_seconds: its periods count samples of each other"):
+        records.trial_of(changed(known.document(), ["settle_seconds"], 59.0))
 
 
 def changed(document, place, value):

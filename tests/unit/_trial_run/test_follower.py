@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import follower, host_check
@@ -160,6 +161,22 @@ def test_what_settles_begins_when_a_switch_has_ended(world, seconds, counted):
     assert [one["metrics"].get("p99", {}).get("value") for one in world.records] == [counted, counted, 50.0, counted]
     reason = None if counted else "the switch took so long that 10 s of the period were left to count: give it longer periods"
     assert [one["reason"] for one in world.records] == [reason, reason, None, reason]
+
+
+def test_what_settles_never_begins_before_the_end_of_what_the_period_before_counts(world):
+    """A last check that takes long ends a period late, and with it what the period counts."""
+    counted = []
+    world.of_period = lambda begin, end: counted.append((begin, end)) or {"metrics": {}, "series": {}}
+    check, late = world.check, [100 + 60.0]
+
+    def slow():
+        if world.time == late[0]:
+            world.time += 4.0
+        return check()
+
+    world.check = slow
+    follower.Follower(world, world, world, world, TIMES, OWN).follow(["smt_on", "smt_on", "smt_off"], 0, 100.0)
+    assert [(after[0] - before[1]).total_seconds() for before, after in itertools.pairwise(counted)] == [10.0, 10.0]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, OSError])

@@ -78,7 +78,7 @@ def an_action(tmp_path, monkeypatch):
     files, trial = trial_maker.begun(tmp_path / "trials" / "october")
     action = smt_trial_host.ActionModule.__new__(smt_trial_host.ActionModule)
     action._name, action._vars = "web1", {}
-    times = {"period": 300, "settle": 60, "check": 10, "begin": 0.0, "on_breach": "continue"}
+    times = {"check": 10, "begin": 0.0, "on_breach": "continue"}
     of_conflicts = {"affinity_conflicts": "fail", "affinity_conflicts_of": []}
     where = {"dest": str(tmp_path / "trials"), "run": "october", "digest": trial_maker.digest(files)}
     action._options = {**times, **of_conflicts, **where, "arms": list(trial.arms), "design": "switchback", "after_switch": []}
@@ -125,6 +125,15 @@ def test_a_host_that_is_lost_before_its_first_check_has_an_end_and_is_not_waited
         for number in range(4):
             part.period(trial_maker.record(number, trial.design.schedule[host][number]))
     assert looking.looks_of(files).taken
+
+
+def test_a_host_follows_the_times_of_the_trial_that_was_drawn(action, monkeypatch):
+    """Those were seen to keep its periods apart."""
+    action, _files, _trial = action
+    followed = []
+    monkeypatch.setattr(follower.Follower, "follow", lambda part, _schedule, _first, begin: followed.append((part._times, begin)))
+    carry_out(action, lambda _self: host_check.Checked((0, 1), True, ()))
+    assert followed == [(follower.Times(300, 60, 10), 0.0)]
 
 
 def test_a_host_without_a_design_has_an_end_too(action):

@@ -46,6 +46,17 @@ def test_metrics_that_are_not_valid(given, sentence):
         settings.metrics(given)
 
 
+def test_how_far_back_a_metric_counts_as_the_user_says_it():
+    assert [settings.metrics([{**P99, **more}])[0].looks_back for more in ({}, {"looks_back": None}, {"looks_back": "2m"}, {"looks_back": 135})] == [
+        None,
+        None,
+        120.0,
+        135.0,
+    ]
+    with pytest.raises(settings.TrialSettingsError, match=r"smt_trial_metrics\[0\]: looks_back is -1: it must be a duration such as 30s or 2m"):
+        settings.metrics([{**P99, "looks_back": -1}])
+
+
 def test_a_guardrail():
     (one,) = settings.guardrails([{"name": "errors", "query": "e", "above": "0.01", "for": "30s"}])
     assert one == settings.Limit("errors", 0.01, None, 30.0, settings.Origin(query="e"))

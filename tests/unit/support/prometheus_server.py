@@ -16,6 +16,7 @@ import ssl
 import subprocess
 import threading
 import time
+import urllib.parse
 import urllib.request
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
@@ -127,12 +128,13 @@ class Exporter:
 
 
 @contextlib.contextmanager
-def prometheus(directory, targets, web_config=None, scheme="http", instance_labels=None, credentials=None):
+def prometheus(directory, targets, web_config=None, scheme="http", instance_labels=None, credentials=None, rules=()):
     """Run Prometheus over ``targets`` (addresses without scheme), and wait until it answers. Yields its address.
 
-    ``credentials`` (user and password) are those that its ``web_config`` asks for: without them nothing is heard about its state.
+    ``rules`` are groups of rules, as in a file of them. ``credentials`` (user and password) are those that its ``web_config`` asks for: without them nothing
+    is heard about its state.
     """
-    with running(directory, targets, web_config, scheme, instance_labels) as (process, url):
+    with running(directory, targets, web_config, scheme, instance_labels, rules) as (process, url):
         for _turn in range(600):
             if process.poll() is not None:
                 raise AssertionError(f"Prometheus has ended: {(directory / 'log').read_text()[-2000:]}")
@@ -145,7 +147,7 @@ def prometheus(directory, targets, web_config=None, scheme="http", instance_labe
 
 
 @contextlib.contextmanager
-def running(directory, targets, web_config=None, scheme="http", instance_labels=None):
+def running(directory, targets, web_config=None, scheme="http", instance_labels=None, rules=()):
     """Start Prometheus, which does not answer yet. Yields its process and its address."""
     program = unpacked("prometheus", "usr/bin/prometheus")
     port = free_port()
@@ -153,7 +155,9 @@ def running(directory, targets, web_config=None, scheme="http", instance_labels=
     config = {
         "global": {"scrape_interval": f"{SCRAPE_SECONDS}s", "scrape_timeout": f"{SCRAPE_SECONDS}s"},
         "scrape_configs": [{"job_name": "service", "static_configs": static}],
+        "rule_files": [str(directory / "rules.yml")],
     }
+    (directory / "rules.yml").write_text(json.dumps({"groups": list(rules)}))
     (directory / "prometheus.yml").write_text(json.dumps(config))
     command = [
         program,
@@ -186,6 +190,13 @@ def is_ready(url, credentials=None):
             return answer.status == 200
     except OSError:
         return False
+
+
+def number(url, query):
+    """Return the number that a query gives now, None where it gives none."""
+    with urllib.request.urlopen(f"{url}/api/v1/query?{urllib.parse.urlencode({'query': query})}", timeout=10) as answer:
+        result = json.load(answer)["data"]["result"]
+    return float(result[0]["value"][1]) if result else None
 
 
 @contextlib.contextmanager

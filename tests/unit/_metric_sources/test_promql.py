@@ -1,0 +1,123 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Queries: which series they count, and from how far back; what is not PromQL as it is known is refused, whatever it is."""
+
+from __future__ import annotations
+
+import random
+
+import hypothesis
+import pytest
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema
+from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import promql
+from hypothesis import strategies
+
+USES = {
+    "load": [("load", 0)],
+    "rate(requests[1m])": [("requests", 60)],
+    "rate(requests[1h30m])": [("requests", 5400)],
+    "rate(requests[90])": [("requests", 90)],
+    "avg_over_time(load[500ms])": [("load", 0.5)],
+    "max_over_time(rate(a[30s])[5m:10s])": [("a", 330)],
+    "sum(rate(a[1m]))[5m:]": [("a", 360)],
+    "(a)[5m:1m] offset 2m": [("a", 420)],
+    "rate(a[1m] offset 5m)": [("a", 360)],
+    "a offset -1m": [("a", 0)],
+    "rate(a[1m] @ end())": [("a", 60)],
+    "sum(a @ start() offset 30s)": [("a", 30)],
+    'load{path="[9h]"}': [("load", 0)],
+    "load # [9h] of this": [("load", 0)],
+    "a[2m]\n  # a line\n offset 1m": [("a", 180)],
+    "sum by (le, instance) (rate(a[1m])) / on (le) group_left (x) b": [("a", 60), ("b", 0)],
+    "SUM(a) BY (x) > bool 0.5e-3 and ON () b unless c": [("a", 0), ("b", 0), ("c", 0)],
+    "count": [("count", 0)],
+    "count by (x) (count)": [("count", 0)],
+    "quantile_over_time(0.9, a[5m])": [("a", 300)],
+    'label_replace(a, "__name__", "b", "c", "[5m]")': [("a", 0)],
+    "histogram_quantile(0.99, sum(rate(a_bucket[1m])) without (x,))": [("a_bucket", 60)],
+    "-a ^ -2 * +inf": [("a", 0)],
+    ":node:rate5m": [(":node:rate5m", 0)],
+    '{__name__="a:b", x="y"}': [("a:b", 0)],
+    '{"a.b", "x.y"=~"z"}': [("a.b", 0)],
+    "{__name__=`a`}": [("a", 0)],
+    '{__name__=~"a|b"}': [(None, 0)],
+    # Only the server reads escapes.
+    '{__name__="\\x61"}': [(None, 0)],
+    '{x="y"}': [(None, 0)],
+    "vector(1) + time()": [],
+}
+
+
+@pytest.mark.parametrize("query", USES)
+def test_which_series_a_query_counts_and_how_far_it_looks_back(query):
+    assert [(one.selector.name, one.seconds) for one in promql.uses(query)] == USES[query]
+
+
+def test_a_selector_stands_for_itself_without_range_and_offset():
+    (one,) = promql.uses('rate(a{b="c", d!="e", f=~"g", } [5m] offset 1m)')
+    assert one.selector == promql.Selector('a{b="c", d!="e", f=~"g", }', "a", {"b": "c"}, {"d": "e"})
+
+
+def test_one_moment_is_the_same_in_each_period():
+    assert [one.seconds for one in promql.uses("rate(a[5m] @ 1609746000)")] == [schema.MAX_SECONDS]
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("rate(a)", "has rate without a range, which a server chooses: write it, such as [1m]"),
+        ("sum_over_time(rate(a[1m]))", "has sum_over_time without a range"),
+        ("rate(a[5i])", "has 5i where a duration such as 5m is known here"),
+        ("rate(a[$__interval])", "has $__interval where a duration"),
+        ("rate(a[1m * 2])", "has 1m * 2 where a duration"),
+        ("rate(a[])", "has  where a duration"),
+        ("rate(a[" + "9" * 5000 + "s])", "where a duration"),
+        ("a offset", "where a duration"),
+        ("WITH (r = 5m) rate(a[r])", "is not followed from '=' on, at character 9"),
+        ("sum(a) keep_metric_names", "is not followed from 'keep_metric_names' on"),
+        ("rate(a[1m] anchored)", "is not followed from 'anchored' on"),
+        ('{a="b" or c="d"}', "is not followed from 'or' on"),
+        ("sum(a", "is not followed from 'its end' on"),
+        ("a)", "is not followed from ')' on"),
+        ("a b", "is not followed from 'b' on"),
+        ("a{", "is not followed from 'its end' on"),
+        ('a{b="c', "is not followed from"),
+        ("a @ b", "is not followed from 'b' on"),
+        ("", "is not followed from 'its end' on"),
+        ("\x1b[31m", "is not followed from '\\x1b[31m' on, at character 1"),
+        ("(" * 10_000, "is nested more than 100 times"),
+        ("sum(" * 10_000 + "a" + ")" * 10_000, "is nested more than 100 times"),
+        ("a" * 100_001, "has 100001 characters, more than 100000"),
+        ("ALERTS_FOR_STATE", "depends on how long alerts have lasted"),
+    ],
+)
+def test_what_is_not_followed_is_named(query, said):
+    with pytest.raises(promql.QueryError) as caught:
+        promql.uses(query)
+    assert said in str(caught.value) and len(str(caught.value)) < 400 and "\x1b" not in str(caught.value)
+
+
+PIECES = [
+    *("a", "sum", "by", "(", ")", "{", "}", "[5m]", "[1m:]", "offset", "5m", "-", "@", "1"),
+    *('"x"', "=", "=~", ",", "and", "on", "bool", "\\", "'", "`", "#", "\n"),
+]
+
+
+@hypothesis.given(strategies.lists(strategies.sampled_from(PIECES), max_size=30).map(" ".join) | strategies.text(max_size=60))
+@hypothesis.settings(max_examples=500, deadline=None)
+def test_whatever_a_query_is_it_is_followed_or_refused(query):
+    try:
+        found = promql.uses(query)
+    except promql.QueryError:
+        return
+    assert all(one.seconds >= 0 for one in found)
+
+
+def test_a_long_query_takes_no_longer_than_its_length():
+    lot = random.Random(1)
+    for _turn in range(20):
+        query = "".join(lot.choice(PIECES) for _piece in range(20_000))
+        try:
+            promql.uses(query)
+        except promql.QueryError:
+            continue
