@@ -22,8 +22,8 @@ def kind(host):
 
 def masks(host):
     """Of process 1 and the processes of services and of the partition, which live longer than the test."""
-    pids = "$(for u in cron ssh systemd-journald owned; do systemctl show -p MainPID --value $u; done)"
-    return re.findall(r"Cpus_allowed_list:\s*(\S+)", host.check_output("for p in 1 %s; do cat /proc/$p/status; done" % pids))
+    pids = "1 $(for u in cron ssh systemd-journald owned; do systemctl show -p MainPID --value $u; done)"
+    return re.findall(r"Cpus_allowed_list:\s*(\S+)", host.check_output(f"for p in {pids}; do cat /proc/$p/status; done"))
 
 
 @pytest.fixture(name="core")
@@ -97,7 +97,7 @@ def test_a_partition_that_somebody_gave_up_stays_so(host, core, partition):
     host.check_output("echo member >%s/cpuset.cpus.partition", OWN)
     smt_state(host, state="restored")
     assert kind(host) == "member"
-    assert {mask for mask in masks(host)} == {effective(host), effective(host, "/own.slice")}, "nobody has a mask of its own"
+    assert set(masks(host)) == {effective(host), effective(host, "/own.slice")}, "nobody has a mask of its own"
 
 
 @pytest.mark.parametrize("check_mode", [True, False])

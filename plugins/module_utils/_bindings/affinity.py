@@ -107,8 +107,8 @@ def check_users(host: kernel_files.KernelFiles, names: "t.Iterable[str]") -> Non
         else:
             reason = "this host knows no user with this id, and no task runs as it"
         raise HostError(
-            f"affinity_conflicts_of names {shown}, and {reason}. What such a name protects would go offline unseen; nothing was changed. Give services, all, or "
-            "users that this host has; a user of some hosts only belongs in these hosts' variables"
+            f"affinity_conflicts_of names {shown}, and {reason}. A name with a slip in it protects nothing; nothing was changed. Give services, all, or users "
+            "that this host has; a user that only some hosts have belongs in the variables of those"
         )
 
 
@@ -359,7 +359,7 @@ def _cpuset_conflicts(host: kernel_files.KernelFiles, sets: "list[cpusets.Cpuset
     whose = origins.Origins(host)
     of_users: dict[int, list[cpusets.Cpuset]] = {}
     for entry in sets:
-        if not (entry.binds and entry.effective & going or _is_dissolved(entry, going)):
+        if not ((entry.binds and entry.effective & going) or _is_dissolved(entry, going)):
             continue
         owner = whose.of_cpuset(host.owner(entry.path + "/cpuset.cpus"), entry.inside)
         if owner is None:
@@ -388,18 +388,21 @@ def _cpuset_label(entry: cpusets.Cpuset, lost: "frozenset[int]") -> str:
 
 def _effect(entry: cpusets.Cpuset, going: "frozenset[int]") -> str:
     kept = entry.effective - going
-    if _is_dissolved(entry, going):
-        return f"is a partition ({entry.partition}) and would become invalid, because what is outside of it would have no CPU"
+    effect = f"would shrink to {cpulist.render(kept)}"
     if entry.partition:
-        return f"is a partition ({entry.partition}) and would {f'shrink to {cpulist.render(kept)}' if kept else 'become invalid, and its tasks run among all others'}"
+        if _is_dissolved(entry, going):
+            effect = "would become invalid, because what is outside of it would have no CPU"
+        elif not kept:
+            effect = "would become invalid, and its tasks run among all others"
+        return f"is a partition ({entry.partition}) and {effect}"
     if kept:
-        return f"would shrink to {cpulist.render(kept)}"
+        return effect
     return f"would lose all its CPUs, and its tasks {'move to' if entry.version == 1 else 'have those of'} the cpuset above"
 
 
 def _set_by(entry: cpusets.Cpuset, files: _UnitFiles) -> str:
     named = files.naming("AllowedCPUs", entry.inside.rpartition("/")[2], entry.cpus, entry.cpus)
-    return named or (", set for a container" if origins.is_of_container(entry.inside) else "")
+    return named or (", set for a container or guest" if origins.is_of_container(entry.inside) else "")
 
 
 def _restore_cpuset(host: kernel_files.KernelFiles, path: str, wanted: "frozenset[int]", online: "frozenset[int]") -> "list[str]":

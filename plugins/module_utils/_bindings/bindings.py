@@ -90,8 +90,10 @@ def units(host: kernel_files.KernelFiles) -> "list[UnitSetting]":
             cpus = cpulist.parse_or_empty(",".join(value.replace(",", " ").split()))
             text = f"/{host_text.printable(path, 256)} sets {key}={host_text.printable(value.strip(), 64)}"
             found.append(UnitSetting(cpus, text, key, unit))
-    for value in _MANAGER_ARGUMENT.findall(host.read("proc/cmdline") or ""):
-        found.append(UnitSetting(cpulist.parse_or_empty(value), f"/proc/cmdline sets systemd.cpu_affinity={host_text.printable(value, 64)}", "CPUAffinity", ""))
+    argument = _MANAGER_ARGUMENT.search(host.read("proc/cmdline") or "")
+    if argument:
+        text = f"/proc/cmdline sets systemd.cpu_affinity={host_text.printable(argument[1], 64)}"
+        found.append(UnitSetting(cpulist.parse_or_empty(argument[1]), text, "CPUAffinity", ""))
     return found
 
 

@@ -289,7 +289,7 @@ def test_a_user_with_many_ids_gets_one_line(tree):
 
 def test_the_cpuset_of_a_service_that_has_it_delegated(tree):
     units = [f"/system.slice/{unit}" for unit in ("app.service", "cron.service")]
-    tree.cpusets({"/system.slice": ("", "0-7"), **{unit: ("3", "3") for unit in units}})
+    tree.cpusets({"/system.slice": ("", "0-7"), **dict.fromkeys(units, ("3", "3"))})
     for unit in units:
         tree.owners[f"sys/fs/cgroup{unit}/cpuset.cpus"] = 1001
     tree.put("etc/systemd/system/app.service", APP)
@@ -326,7 +326,8 @@ PARTITION = {"": ("", "0-5"), "/part": ("6-7", "6-7", "root"), "/system.slice": 
 
 
 def test_partition(tree):
-    tree.cpusets({"": ("", "0-4"), "/one": ("5", "5", "root"), "/two": ("6-7", "6-7", "isolated"), "/two/all": ("6-7", "6-7"), "/not": ("7", "0-4", "root invalid")})
+    valid = {"/one": ("5", "5", "root"), "/two": ("6-7", "6-7", "isolated"), "/two/all": ("6-7", "6-7")}
+    tree.cpusets({"": ("", "0-4"), **valid, "/not": ("7", "0-4", "root invalid")})
     assert sorted(conflicts(tree)) == [
         "CPU 5: /sys/fs/cgroup/one (cgroup v2 cpuset, CPUs 5) is a partition (root) and would become invalid, and its tasks run among all others",
         "CPU 7: /sys/fs/cgroup/two (cgroup v2 cpuset, CPUs 6-7) is a partition (isolated) and would shrink to 6",
@@ -438,7 +439,7 @@ def test_what_inherits_the_mask_of_process_1_is_one_conflict(tree):
 
 def test_the_cpuset_of_a_container(tree):
     tree.cpusets({"/system.slice": ("", "0-7"), "/system.slice/docker-0123.scope": ("2-3", "2-3")})
-    assert [text.rpartition("would ")[2] for text in conflicts(tree)] == ["shrink to 2, set for a container"]
+    assert [text.rpartition("would ")[2] for text in conflicts(tree)] == ["shrink to 2, set for a container or guest"]
 
 
 @pytest.mark.parametrize("names", [[], ["services"], ["all"], ["services", "alice", "postgres"], ["1003"], ["1004"], ["65534"]])
