@@ -26,6 +26,11 @@ def masks(host):
     return re.findall(r"Cpus_allowed_list:\s*(\S+)", host.check_output(f"for p in {pids}; do cat /proc/$p/status; done"))
 
 
+def mask(host, unit):
+    pid = host.check_output("systemctl show -p MainPID --value %s", unit)
+    return re.search(r"Cpus_allowed_list:\s*(\S+)", host.check_output("cat /proc/%s/status", pid)).group(1)
+
+
 @pytest.fixture(name="core")
 def core_that_is_not_of_the_first_cpu(host):
     smt_state(host, state="restored")
@@ -89,6 +94,22 @@ def test_a_partition_that_leaves_siblings_to_all_others_loses_its_cpus(host, cor
     assert kind(host).startswith("root invalid")
     assert smt_state(host, state="restored")["not_restored"] == []
     assert (kind(host), (effective(host), masks(host))) == ("root", before)
+
+
+def test_pins_to_cpus_that_stay_and_to_whole_cores(host, core, partition):
+    """Linux before 6.2 takes the pin of each task whose cpuset loses a CPU or gets one; which CPUs it is pinned to does not matter."""
+    first, second = cores_of(host)[2]
+    partition(core)
+    for unit, cpus in (("stays", str(first)), ("whole", f"{first},{second}")):
+        host.check_output("systemd-run --collect --unit=%s taskset -c %s sleep infinity", unit, cpus)
+    before = [mask(host, unit) for unit in ("stays", "whole")]
+    done = smt_state(host, state="disabled", affinity_conflicts="warn")
+    assert not any("stays.service" in conflict for conflict in done["affinity_conflicts"]), done
+    assert [mask(host, unit) for unit in ("stays", "whole")] == [str(first)] * 2
+    assert smt_state(host, state="restored")["not_restored"] == []
+    after = [mask(host, unit) for unit in ("stays", "whole")]
+    host.check_output("systemctl stop stays whole")
+    assert after == before
 
 
 def test_a_partition_that_somebody_gave_up_stays_so(host, core, partition):

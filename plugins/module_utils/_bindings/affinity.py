@@ -15,6 +15,7 @@ origin: the system - units, cpusets, interrupts, tasks of root, of system users 
 This file is copied to a host as part of the rollback program: it imports only files that are copied with it, by relative imports.
 """
 
+import contextlib
 import re
 import typing as t
 
@@ -128,14 +129,24 @@ def _cut(findings: "t.Iterable[Finding]") -> "list[str]":
 
 
 def capture(host: kernel_files.KernelFiles, online: "t.Iterable[int]", going: "t.Iterable[int]") -> Captured:
-    """Return the masks of tasks, v1 cpusets, v2 partitions and interrupts that hold a CPU of ``going``, to restore them later."""
+    """Return the masks of v1 cpusets, v2 partitions and interrupts that hold a CPU of ``going``, and of pinned tasks, to restore them later.
+
+    Before 6.2 the kernel gives all tasks of a cpuset that loses or gets a CPU the mask of the cpuset, also those that are pinned to its other CPUs.
+    """
     before, lost = frozenset(online), frozenset(going)
-    sets = [entry for entry in cpusets.find(host) if entry.cpus & lost or _is_dissolved(entry, lost)]
-    # The kernel itself sets the masks of tasks that have all CPUs of their cpuset, except in v1, where it may have moved them to another one.
-    by_kernel = all(entry.version == 2 for entry in sets)
+    found = cpusets.find(host)
+    sets = [entry for entry in found if entry.cpus & lost or _is_dissolved(entry, lost)]
+    has_v1 = any(entry.version == 1 for entry in found)
+    takes_all = has_v1 or cpusets.is_handed_down(host)
+
+    def is_needed(task: host_tasks.Task) -> bool:
+        # The kernel itself sets the masks of tasks that have all CPUs of their cpuset, except in v1, where it may have moved them to another one.
+        is_pinned, loses = not task.mask >= task.allowed, bool(task.mask & lost)
+        return (is_pinned and (takes_all or loses)) or (has_v1 and loses)
+
     return {
         "online": sorted(before),
-        "tasks": _saved(task for task in host_tasks.restricted(host, before) if task.mask & lost and not (by_kernel and task.mask >= task.allowed)),
+        "tasks": _saved(filter(is_needed, host_tasks.restricted(host, before))),
         "cpusets": {entry.path: cpulist.render(entry.cpus) for entry in sets if entry.version == 1},
         "partitions": {entry.path: entry.partition for entry in sets if entry.partition},
         "interrupts": {number: cpulist.render(cpus) for number, cpus in bindings.interrupts(host, before) if cpus & lost},
@@ -172,8 +183,17 @@ def merge(earlier: "Captured | None", later: Captured) -> Captured:
 
 
 def note_left(host: kernel_files.KernelFiles, captured: Captured) -> None:
-    """Record in ``captured`` the mask that each task has now, after CPUs went offline, to detect later whether somebody has changed it since."""
+    """Restore what is left of the tasks' masks after CPUs went offline, and record in ``captured`` the masks that they have now.
+
+    By them it is detected later whether somebody has changed a mask since.
+    """
+    online = bindings.online(host)
     for task in captured["tasks"]:
+        left, current = cpulist.parse_or_empty(task["mask"]) & online, cpulist.parse_or_empty(_current_mask(host, task))
+        if left and current & online != left:
+            # What the kernel refuses is seen, and reported, when the CPUs come back.
+            with contextlib.suppress(OSError):
+                host.set_affinity(task["pid"], left)
         task["left"] = _current_mask(host, task)
 
 
@@ -335,19 +355,22 @@ def _current_mask(host: kernel_files.KernelFiles, task: SavedTask) -> "str | Non
 def _restore_task(host: kernel_files.KernelFiles, task: SavedTask, mask_before: "str | None", online: "frozenset[int]") -> "list[str]":
     who = f"pid {task['pid']} {task['name']}"
     current = _current_mask(host, task)
+    left, text, said = task.get("left"), task["mask"], []
+    # Nothing is said of a task from which nothing was taken.
+    lost = left != text
     if current is None:
-        return [f"{who} is gone, its mask {task['mask']} was not needed any more"]
-    wanted = cpulist.parse_or_empty(task["mask"])
+        return [f"{who} is gone, its mask {text} was not needed any more"] if lost else []
+    if left is not None and mask_before not in (None, left, text):
+        said = [f"{who} was given another mask ({mask_before}) while CPUs were offline: it keeps that mask, {text} was not restored"] if lost else []
+        text = str(mask_before)
+    wanted = cpulist.parse_or_empty(text)
     if cpulist.parse_or_empty(current) == wanted or not wanted & online:
-        return []
-    left = task.get("left")
-    if left is not None and mask_before is not None and mask_before != left:
-        return [f"{who} was given another mask ({mask_before}) while CPUs were offline: it keeps that mask, {task['mask']} was not restored"]
+        return said
     try:
         host.set_affinity(task["pid"], wanted)
     except OSError as error:
-        return [f"{who}: mask {task['mask']} could not be restored: {error.strerror}"]
-    return []
+        return [f"{who}: mask {text} could not be restored: {error.strerror}"]
+    return said
 
 
 # Cpusets --------------------------------------------------------------------------------------------------------------------------------

@@ -81,6 +81,11 @@ def find(host: kernel_files.KernelFiles) -> "list[Cpuset]":
     return found
 
 
+def is_handed_down(host: kernel_files.KernelFiles) -> bool:
+    """Return whether cgroups of cgroup v2 below the root have cpusets, even if none lists CPUs."""
+    return any("cpuset" in (host.read(mount + "/cgroup.subtree_control") or "").split() for mount, version in mounts(host) if version == 2)
+
+
 def processes(host: kernel_files.KernelFiles, path: str) -> "list[int]":
     """Return the processes in the cgroup of a directory below the sysroot and in those below it, of at most ``MOST_CGROUPS`` cgroups."""
     found: list[int] = []

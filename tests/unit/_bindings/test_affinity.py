@@ -57,6 +57,7 @@ class Tree(kernel_files.KernelFiles):
         """Cpusets of the whole host: each with what was written to it and the CPUs that it has, and its partition."""
         kind = "cgroup2 rw" if version == 2 else "cgroup rw,cpuset"
         self.put("proc/self/mounts", f"x /sys/fs/cgroup {kind} 0 0\n")
+        self.put("sys/fs/cgroup/cgroup.subtree_control", "cpuset memory")
         for path, (configured, effective, *partition) in {"": ("0-7", "0-7"), **given}.items():
             folder = "sys/fs/cgroup" + path
             if path or version == 1:
@@ -576,6 +577,49 @@ def test_a_mask_that_somebody_chose_since_stays(tree):
     tree.task(5, "sleep", "0")
     assert "was given another mask (0) while CPUs were offline" in restored(tree, captured)[0][0]
     assert mask(tree, 5) == "0"
+
+
+def test_a_mask_that_somebody_chose_since_is_set_again_where_the_kernel_takes_it_as_cpus_come_back(tree):
+    tree.task(5, "sleep", "3")
+    captured = lose(tree)
+    tree.task(5, "sleep", "0")
+    masks = affinity.masks_now(tree, captured)
+    tree.task(5, "sleep", "0-7")
+    assert "it keeps that mask, 3 was not restored" in affinity.restore(tree, captured, masks, ONLINE)[0][0]
+    assert mask(tree, 5) == "0"
+
+
+@pytest.mark.parametrize(("wanted", "left"), [("2", "2"), ("2-3", "2"), ("3", "0,2,4,6")])
+def test_a_pin_that_the_kernel_takes_with_another_cpu_of_the_cpuset_is_set_at_once(tree, wanted, left):
+    """Before 6.2 all tasks of a cpuset get its mask when it loses a CPU or gets one."""
+    tree.cpusets({})
+    tree.task(5, "sleep", wanted)
+    captured = json.loads(json.dumps(affinity.capture(tree, ONLINE, GOING)))
+    tree.task(5, "sleep", "0,2,4,6")
+    affinity.note_left(tree, captured)
+    assert (mask(tree, 5), captured["tasks"][0]["left"]) == (left, left)
+    masks = affinity.masks_now(tree, captured)
+    tree.task(5, "sleep", "0-7")
+    assert affinity.restore(tree, captured, masks, ONLINE)[0] == [] and mask(tree, 5) == wanted
+
+
+def test_a_pin_to_cpus_that_stay_is_saved_only_where_the_kernel_takes_it(tree):
+    tree.task(5, "sleep", "2")
+    assert affinity.capture(tree, ONLINE, GOING)["tasks"] == [], "it stays in a host without cpusets"
+    tree.cpusets({"/docker": ("0-7", "0-7")}, 1)
+    assert len(affinity.capture(tree, ONLINE, GOING)["tasks"]) == 1
+    tree.cpusets({})
+    assert len(affinity.capture(tree, ONLINE, ())["tasks"]) == 1, "also when CPUs only come"
+
+
+@pytest.mark.parametrize("then", ["gone", "0"])
+def test_nothing_is_said_of_a_task_from_which_nothing_was_taken(tree, then):
+    tree.cpusets({})
+    tree.task(5, "sleep", "2")
+    captured = json.loads(json.dumps(affinity.capture(tree, ONLINE, GOING)))
+    affinity.note_left(tree, captured)
+    tree.task(5, "sleep", then if then != "gone" else "2", start=1000 if then != "gone" else 2000)
+    assert restored(tree, captured)[0] == [] and mask(tree, 5) == ("0" if then != "gone" else "2")
 
 
 def test_a_mask_that_the_kernel_widened_later_is_restored(tree):
