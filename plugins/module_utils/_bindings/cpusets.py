@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Cpusets of a host, of cgroup v1 and v2.
 
-What goes away with a CPU (kernel/cgroup/cpuset.c, Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/cpusets.rst; tried on Linux 6.1 and 6.12):
+What goes away with a CPU (kernel/cgroup/cpuset.c, Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/cpusets.rst; seen on Linux 6.1, remote
+partitions, which came with 6.7, only read of):
 
 - v1: ``cpuset.cpus`` loses the CPU for good. Where it was the last one, the kernel moves the tasks to the cpuset above for good.
 - v2: ``cpuset.cpus`` stays, and ``cpuset.cpus.effective`` follows the CPU off and on. Where it was the last one, the tasks have the CPUs of the cpuset above
