@@ -64,6 +64,7 @@ options:
   affinity_conflicts:
     description:
       - What to do about affinity conflicts of CPUs that go offline with pinned tasks, cpusets, units, guests, interrupts or isolated CPUs.
+      - Each is named once, with who did it. What nobody bound is none, such as a task with all CPUs that a cpuset partition leaves to it.
       - V(fail) fails with the list before anything is changed, V(warn) goes on. In check mode the list is shown and nothing is changed either way.
     type: str
     choices: [fail, warn]
@@ -75,6 +76,8 @@ options:
         services that run as the C(User=) of their unit file, and of containers.
       - A user's name stands for tasks that this user pinned, such as with C(taskset) in a login, a crontab or C(~/.forward). V(all) means all owners. Any
         user may pin own tasks, so with V(all) any user can block a change of the host.
+      - A name that no user of the host has is refused, in check mode too, because what it was meant to protect would go offline unseen. So is the id of a user
+        who has a name. The id of a user without a name is taken while a task runs as it. A user that only some hosts have belongs in the variables of those.
     type: list
     elements: str
     default: [services]
@@ -180,7 +183,7 @@ affinity_conflicts:
   returned: always
   type: list
   elements: str
-  sample: ["CPU 3: pid 812 sleep (user root, uid 0, unit foo.service) is pinned to 3 alone"]
+  sample: ["CPU 3: pid 812 sleep (user root, uid 0, unit foo.service) is pinned to 3 alone, by sched_setaffinity(2) as with taskset"]
 not_restored:
   description: Affinities that could not be restored when CPUs came online, one sentence each.
   returned: success

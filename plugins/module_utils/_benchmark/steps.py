@@ -18,9 +18,11 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_dire
     running_runs,
     sweep,
 )
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import state_file
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
 from ansible_collections.threadwise.smt.plugins.module_utils._host.locks import HostLock, HostLockError
 from ansible_collections.threadwise.smt.plugins.module_utils._host.text import utc_now
 from ansible_collections.threadwise.smt.plugins.module_utils._looks import verdicts
@@ -64,9 +66,11 @@ def describe(name: str, settings: "t.Mapping[str, t.Any]") -> "dict[str, t.Any]"
         WorkloadError: a workload does not exist, or a user's own command is not valid.
         PlacementError: a placement does not exist.
         SiblingsError: the siblings that are asked for are not valid, or not known on this host.
+        HostError: an owner of affinity conflicts is nobody on this host.
     """
     RunDirectory(base_directory(), name)
     plan_settings.check_settings(settings)
+    affinity.check_users(KernelFiles("/"), settings["affinity_conflicts_of"])
     host = smt_facts.gather(HostFs("/"), settings["siblings"])
     outline = _outline(host, settings, smt_state.read("/"))
     left_out = _missing(settings)

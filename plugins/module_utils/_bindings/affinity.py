@@ -6,15 +6,21 @@ Kernel behaviour: a task whose mask holds only CPUs that go offline is moved to 
 (select_fallback_rq); a cgroup v1 ``cpuset.cpus`` shrinks permanently (Documentation/admin-guide/cgroup-v1/cpusets.rst); interrupts are moved
 and not moved back. The kernel manages its own threads.
 
+Nothing is a conflict that nobody bound: a task whose mask is what its cpuset leaves it, a cpuset with all CPUs of the one above it, what is outside of a
+partition. What others bound is named once, with who did it: a partition or a cpuset, systemd by a file, a container runtime, or sched_setaffinity(2).
+
 Any user may pin tasks of their own (sched_setaffinity(2)) and could so prevent others from taking CPUs offline. Therefore each conflict names its
 origin: the system - units, cpusets, interrupts, tasks of root, of system users and of services - or an ordinary user (:mod:`origins`).
 """
 
+import contextlib
+import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings import bindings, cpusets, origins, tasks as host_tasks
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files, text as host_text
+from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 
 # Lines in a message for a person. The module's result has all of them.
 MOST_LINES = 20
@@ -74,17 +80,41 @@ def find(host: kernel_files.KernelFiles, online: "t.Iterable[int]", going: "t.It
 
 def find_of_work(host: kernel_files.KernelFiles, online: "frozenset[int]", lost: "frozenset[int]") -> "list[Finding]":
     """Return the affinity conflicts of tasks, cpusets, units and guests when they lose the CPUs ``lost``, whether or not these stay online for others."""
-    sets = cpusets.find(host)
-    tasks = [task for task in host_tasks.restricted(host, online) if task.mask & lost]
-    found = _cpuset_conflicts(host, sets, lost) + _task_conflicts(host, tasks, [entry for entry in sets if entry.cpus & lost], online, lost)
-    found += _bound_conflicts(bindings.units(host), lost) + _kubelet_conflicts(host, lost)
+    files = _UnitFiles(bindings.units(host))
+    found = _cpuset_conflicts(host, cpusets.find(host), lost, files) + _task_conflicts(host, online, lost, files)
+    found += _bound_conflicts(files.others(online), lost) + _kubelet_conflicts(host, lost)
     # A guest may have the same pinning in several files.
-    return found + list(dict.fromkeys(_bound_conflicts(bindings.guests(host), lost)))
+    return found + list(dict.fromkeys(_bound_conflicts([guest for guest in bindings.guests(host) if not guest.cpus >= online], lost)))
 
 
 def selected(findings: "t.Iterable[Finding]", whose: "t.Container[str]") -> "list[Finding]":
     """Return the conflicts whose origin is in ``whose``: ``services``, ``all`` and names of users."""
     return [finding for finding in findings if finding.is_conflict and (ALL in whose or (SERVICES if finding.user is None else finding.user) in whose)]
+
+
+def check_users(host: kernel_files.KernelFiles, names: "t.Iterable[str]") -> None:
+    """Check that owners of conflicts, as :func:`selected` takes them, can own any on this host: conflicts of a name with a slip in it would not count.
+
+    Raises:
+        HostError: a name is that of no user; or it is an id of a user who has a name, or an id without a name that no task has.
+    """
+    for name in names:
+        if name in (SERVICES, ALL) or host.has_user(name):
+            continue
+        shown = host_text.printable(name, 64)
+        uid = int(name) if re.fullmatch(r"[0-9]{1,10}", name) else None
+        if uid is None:
+            reason = f"this host knows no such user (getent passwd {shown})"
+        elif host.user_name(uid) != name:
+            reason = f"this user has a name here, {host.user_name(uid)}: give that"
+        elif uid == origins.NO_RECORD or host_tasks.runs_as(host, uid):
+            continue
+        else:
+            reason = "this host knows no user with this id, and no task runs as it"
+        raise HostError(
+            f"affinity_conflicts_of names {shown}, and {reason}. A name with a slip in it protects nothing; nothing was changed. Give services, all, or users "
+            "that this host has; a user that only some hosts have belongs in the variables of those"
+        )
 
 
 def readable(findings: "t.Iterable[Finding]") -> str:
@@ -103,12 +133,24 @@ def _cut(findings: "t.Iterable[Finding]") -> "list[str]":
 
 
 def capture(host: kernel_files.KernelFiles, online: "t.Iterable[int]", going: "t.Iterable[int]") -> Captured:
-    """Return the masks of tasks, v1 cpusets, v2 partitions and interrupts that hold a CPU of ``going``, to restore them later."""
+    """Return the masks of v1 cpusets, v2 partitions and interrupts that hold a CPU of ``going``, and of pinned tasks, to restore them later.
+
+    Before 6.2 the kernel gives all tasks of a cpuset that loses or gets a CPU the mask of the cpuset, also those that are pinned to its other CPUs.
+    """
     before, lost = frozenset(online), frozenset(going)
-    sets = [entry for entry in cpusets.find(host) if entry.cpus & lost]
+    found = cpusets.find(host)
+    sets = [entry for entry in found if entry.cpus & lost or _is_dissolved(entry, lost)]
+    has_v1 = any(entry.version == 1 for entry in found)
+    takes_all = has_v1 or cpusets.is_handed_down(host)
+
+    def is_needed(task: host_tasks.Task) -> bool:
+        # The kernel itself sets the masks of tasks that have all CPUs of their cpuset, except in v1, where it may have moved them to another one.
+        is_pinned, loses = not task.mask >= task.allowed, bool(task.mask & lost)
+        return (is_pinned and (takes_all or loses)) or (has_v1 and loses)
+
     return {
         "online": sorted(before),
-        "tasks": _saved(task for task in host_tasks.restricted(host, before) if task.mask & lost),
+        "tasks": _saved(filter(is_needed, host_tasks.restricted(host, before))),
         "cpusets": {entry.path: cpulist.render(entry.cpus) for entry in sets if entry.version == 1},
         "partitions": {entry.path: entry.partition for entry in sets if entry.partition},
         "interrupts": {number: cpulist.render(cpus) for number, cpus in bindings.interrupts(host, before) if cpus & lost},
@@ -145,8 +187,17 @@ def merge(earlier: "Captured | None", later: Captured) -> Captured:
 
 
 def note_left(host: kernel_files.KernelFiles, captured: Captured) -> None:
-    """Record in ``captured`` the mask that each task has now, after CPUs went offline, to detect later whether somebody has changed it since."""
+    """Restore what is left of the tasks' masks after CPUs went offline, and record in ``captured`` the masks that they have now.
+
+    By them it is detected later whether somebody has changed a mask since.
+    """
+    online = bindings.online(host)
     for task in captured["tasks"]:
+        left, current = cpulist.parse_or_empty(task["mask"]) & online, cpulist.parse_or_empty(_current_mask(host, task))
+        if left and current & online != left:
+            # What the kernel refuses is seen, and reported, when the CPUs come back.
+            with contextlib.suppress(OSError):
+                host.set_affinity(task["pid"], left)
         task["left"] = _current_mask(host, task)
 
 
@@ -234,37 +285,70 @@ def _label(cpus: "frozenset[int]") -> str:
 # Tasks ----------------------------------------------------------------------------------------------------------------------------------
 
 
-def _task_conflicts(
-    host: kernel_files.KernelFiles, tasks: "list[host_tasks.Task]", listed_sets: "list[cpusets.Cpuset]", online: "frozenset[int]", going: "frozenset[int]"
-) -> "list[Finding]":
+class _UnitFiles:
+    """What files of systemd set, and which of them have been named with what they bind.
+
+    Args:
+        settings: of all files.
+    """
+
+    def __init__(self, settings: "list[bindings.UnitSetting]") -> None:
+        self._settings = settings
+        self._named: set[bindings.UnitSetting] = set()
+
+    def naming(self, key: str, unit: "str | None", cpus: "frozenset[int]", within: "frozenset[int]") -> str:
+        """Return the files that set exactly these CPUs, among those ``within``, for a unit (empty: the manager); empty if it was something else."""
+        own = [one for one in self._settings if one.key == key and unit is not None and (one.applies_to(unit) if unit else not one.unit)]
+        # A later setting adds to an earlier one; an empty one between them is not considered.
+        for some in [*([one] for one in own), own]:
+            if some and frozenset(cpu for one in some for cpu in one.cpus) & within == cpus:
+                self._named.update(some)
+                return f", as {' and '.join(one.text for one in some)}"
+        return ""
+
+    def others(self, online: "frozenset[int]") -> "list[bindings.Binding]":
+        """Return what binds units that do not run now, or binds them to other CPUs than they have. A file with all CPUs binds nothing."""
+        return [bindings.Binding(one.cpus, one.text) for one in self._settings if one not in self._named and not one.cpus >= online]
+
+
+def _task_conflicts(host: kernel_files.KernelFiles, online: "frozenset[int]", going: "frozenset[int]", files: _UnitFiles) -> "list[Finding]":
     """Return one finding for all threads of a unit with the same mask, and one for all that an ordinary user pinned, so that no user fills the list.
 
-    A task whose mask is that of a cpuset already listed is left out.
+    A task is left out that has all CPUs of its cpuset, except for isolated ones. Tasks with the mask of process 1, as ``CPUAffinity=`` in system.conf sets
+    it, have inherited it: they are one finding.
     """
+    isolated = frozenset(cpu for binding in bindings.isolated(host)[:1] for cpu in binding.cpus)
+    pinned = [task for task in host_tasks.restricted(host, online) if not task.mask >= (task.allowed - isolated or task.allowed)]
+    manager = next((task.mask for task in pinned if task.pid == 1), None)
     groups: dict[tuple[object, ...], list[host_tasks.Task]] = {}
-    for task in tasks:
-        if not any(task.mask & online == entry.cpus & online and cpusets.holds(entry, task.cgroups) for entry in listed_sets):
-            group = (task.unit or task.name, task.uid, task.mask) if task.user is None else (task.user,)
+    for task in pinned:
+        if task.mask & going:
+            inherits = manager is not None and task.mask & online == (manager & task.allowed or task.allowed)
+            group = (1,) if inherits else (task.unit or task.name, task.uid, task.mask) if task.user is None else (task.user,)
             groups.setdefault(group, []).append(task)
-    found = []
-    for members in groups.values():
-        first = members[0]
-        mask = first.mask
-        who = f"pid {first.pid} {first.name} ({host_tasks.describe(host, first)})"
-        alike = len([task for task in members if task.mask == mask])
-        if alike > 1:
-            who += f" and {alike - 1} more threads like it"
-        verb = "is" if alike == 1 else "are"
-        kept = (mask & online) - going
-        if kept:
-            text = f"{who} may run on {cpulist.render(mask & online)} only and would keep {cpulist.render(kept)}"
-        else:
-            text = f"{who} {verb} pinned to {cpulist.render(mask & online)} alone"
-        if len(members) > alike:
-            text += f", and {len(members) - alike} more threads of this user are pinned to other CPUs"
-        lost = frozenset(cpu for task in members for cpu in task.mask & going)
-        found.append(Finding(True, f"{_label(lost)}: {text}", None if first.user is None else host.user_name(first.user)))
-    return found
+    return [_task_conflict(host, members, online, going, files, group == (1,)) for group, members in groups.items()]
+
+
+def _task_conflict(
+    host: kernel_files.KernelFiles, members: "list[host_tasks.Task]", online: "frozenset[int]", going: "frozenset[int]", files: _UnitFiles, inherited: bool
+) -> Finding:
+    first = members[0]
+    mask = first.mask
+    alike = len([task for task in members if task.mask == mask])
+    who = f"pid {first.pid} {first.name} ({host_tasks.describe(host, first)})"
+    if alike > 1:
+        who += f" and {alike - 1} more threads {'that inherit its mask' if inherited else 'like it'}"
+    kept = (mask & online) - going
+    if kept:
+        text = f"{who} may run on {cpulist.render(mask & online)} only and would keep {cpulist.render(kept)}"
+    else:
+        text = f"{who} {'is' if alike == 1 else 'are'} pinned to {cpulist.render(mask & online)} alone"
+    named = files.naming("CPUAffinity", "" if inherited else first.unit, mask & online, first.allowed) if first.user is None else ""
+    text += named or ", by sched_setaffinity(2) as with taskset"
+    if len(members) > alike:
+        text += f"; {len(members) - alike} more threads {'' if inherited else 'of this user '}are pinned to other CPUs"
+    lost = frozenset(cpu for task in members for cpu in task.mask & going)
+    return Finding(True, f"{_label(lost)}: {text}", None if inherited or first.user is None else host.user_name(first.user))
 
 
 def _saved(tasks: "t.Iterable[host_tasks.Task]") -> "list[SavedTask]":
@@ -280,40 +364,55 @@ def _current_mask(host: kernel_files.KernelFiles, task: SavedTask) -> "str | Non
 def _restore_task(host: kernel_files.KernelFiles, task: SavedTask, mask_before: "str | None", online: "frozenset[int]") -> "list[str]":
     who = f"pid {task['pid']} {task['name']}"
     current = _current_mask(host, task)
+    left, text, said = task.get("left"), task["mask"], []
+    # Nothing is said of a task from which nothing was taken.
+    lost = left != text
     if current is None:
-        return [Harmless(f"{who} is gone, its mask {task['mask']} was not needed any more")]
-    wanted = cpulist.parse_or_empty(task["mask"])
+        return [Harmless(f"{who} is gone, its mask {text} was not needed any more")] if lost else []
+    if left is not None and mask_before not in (None, left, text):
+        if lost:
+            said = [Harmless(f"{who} was given another mask ({mask_before}) while CPUs were offline: it keeps that mask, {text} was not restored")]
+        text = str(mask_before)
+    wanted = cpulist.parse_or_empty(text)
     if cpulist.parse_or_empty(current) == wanted or not wanted & online:
-        return []
-    left = task.get("left")
-    if left is not None and mask_before is not None and mask_before != left:
-        return [Harmless(f"{who} was given another mask ({mask_before}) while CPUs were offline: it keeps that mask, {task['mask']} was not restored")]
+        return said
     try:
         host.set_affinity(task["pid"], wanted)
     except OSError as error:
-        return [f"{who}: mask {task['mask']} could not be restored: {error.strerror}"]
-    return []
+        return [f"{who}: mask {text} could not be restored: {error.strerror}"]
+    return said
 
 
 # Cpusets --------------------------------------------------------------------------------------------------------------------------------
 
 
-def _cpuset_conflicts(host: kernel_files.KernelFiles, sets: "list[cpusets.Cpuset]", going: "frozenset[int]") -> "list[Finding]":
+def _cpuset_conflicts(host: kernel_files.KernelFiles, sets: "list[cpusets.Cpuset]", going: "frozenset[int]", files: _UnitFiles) -> "list[Finding]":
     """Return the cpusets that lose CPUs, and one for all that an ordinary user owns in a part of the tree that was delegated to that user."""
     found = []
     whose = origins.Origins(host)
     of_users: dict[int, list[cpusets.Cpuset]] = {}
     for entry in sets:
-        owner = whose.of_cpuset(host.owner(entry.path + "/cpuset.cpus"), entry.inside) if entry.cpus & going else None
-        if owner is not None:
+        if not ((entry.binds and entry.effective & going) or _is_dissolved(entry, going)):
+            continue
+        owner = whose.of_cpuset(host.owner(entry.path + "/cpuset.cpus"), entry.inside)
+        if owner is None:
+            found.append(Finding(True, f"{_cpuset_label(entry, _lost(entry, going))} {_effect(entry, going)}{_set_by(entry, files)}"))
+        else:
             of_users.setdefault(owner, []).append(entry)
-        elif entry.cpus & going:
-            found.append(Finding(True, f"{_cpuset_label(entry, entry.cpus & going)} {_effect(entry, going)}"))
     for owner, entries in of_users.items():
-        first, lost = entries[0], frozenset(cpu for entry in entries for cpu in entry.cpus & going)
+        first, lost = entries[0], frozenset(cpu for entry in entries for cpu in _lost(entry, going))
         more = f", and {len(entries) - 1} more cpusets of this user lose CPUs" if len(entries) > 1 else ""
         found.append(Finding(True, f"{_cpuset_label(first, lost)} of user {host.user_label(owner)} {_effect(first, going)}{more}", host.user_name(owner)))
     return found
+
+
+def _is_dissolved(entry: cpusets.Cpuset, going: "frozenset[int]") -> bool:
+    """Return whether the kernel would take the CPUs of a partition away from it, because what is outside of it would have none."""
+    return entry.partition is not None and bool(entry.above) and entry.above <= going
+
+
+def _lost(entry: cpusets.Cpuset, going: "frozenset[int]") -> "frozenset[int]":
+    return entry.effective if _is_dissolved(entry, going) else entry.effective & going
 
 
 def _cpuset_label(entry: cpusets.Cpuset, lost: "frozenset[int]") -> str:
@@ -321,9 +420,22 @@ def _cpuset_label(entry: cpusets.Cpuset, lost: "frozenset[int]") -> str:
 
 
 def _effect(entry: cpusets.Cpuset, going: "frozenset[int]") -> str:
-    kept = entry.cpus - going
-    effect = f"would shrink to {cpulist.render(kept)}" if kept else "would lose all its CPUs"
-    return f"is a partition ({entry.partition}) and {effect if kept else 'would become invalid'}" if entry.partition else effect
+    kept = entry.effective - going
+    effect = f"would shrink to {cpulist.render(kept)}"
+    if entry.partition:
+        if _is_dissolved(entry, going):
+            effect = "would become invalid, because what is outside of it would have no CPU"
+        elif not kept:
+            effect = "would become invalid, and its tasks run among all others"
+        return f"is a partition ({entry.partition}) and {effect}"
+    if kept:
+        return effect
+    return f"would lose all its CPUs, and its tasks {'move to' if entry.version == 1 else 'have those of'} the cpuset above"
+
+
+def _set_by(entry: cpusets.Cpuset, files: _UnitFiles) -> str:
+    named = files.naming("AllowedCPUs", entry.inside.rpartition("/")[2], entry.cpus, entry.cpus)
+    return named or (", set for a container or guest" if origins.is_of_container(entry.inside) else "")
 
 
 def _restore_cpuset(host: kernel_files.KernelFiles, path: str, wanted: "frozenset[int]", online: "frozenset[int]") -> "list[str]":
@@ -339,7 +451,8 @@ def _restore_partition(host: kernel_files.KernelFiles, path: str, kind: str, cpu
     current = host.read(path + "/cpuset.cpus.partition")
     if current is None:
         return [Harmless(f"/{host_text.printable(path, 64)} is gone, its partition was not needed any more")]
-    if current == kind or cpus_missing:
+    # The kernel makes a partition invalid. Only a person makes it one of the other kind, or none.
+    if "invalid" not in current or cpus_missing:
         return []
     return _written(host, path + "/cpuset.cpus.partition", kind, f"/{host_text.printable(path, 64)}/cpuset.cpus.partition", kind)
 

@@ -17,6 +17,7 @@ _NODE_DIRECTORY = "sys/devices/system/node"
 # What a write to the CPUs of an interrupt gives that the kernel manages.
 MANAGED = (errno.EIO, errno.EPERM)
 _INTERRUPTS = "proc/irq"
+_MANAGER_DIRECTORIES = ("etc/systemd/system.conf.d", "run/systemd/system.conf.d", "usr/lib/systemd/system.conf.d")
 _UNIT_DIRECTORIES = (
     "etc/systemd/system",
     "run/systemd/system",
@@ -27,6 +28,7 @@ _UNIT_DIRECTORIES = (
     "lib/systemd/system",
 )
 _UNIT_SETTING = re.compile(r"^[ \t]*(CPUAffinity|AllowedCPUs)[ \t]*=[ \t]*(.+)$", re.MULTILINE)
+_MANAGER_ARGUMENT = re.compile(r"(?:^|\s)systemd\.cpu_affinity=(\S+)")
 _LIBVIRT_DIRECTORIES = ("etc/libvirt/qemu", "run/libvirt/qemu")
 _LIBVIRT_PINNING = re.compile(r"""<(vcpupin|emulatorpin|iothreadpin|vcpu)\b[^>]*\bcpuset=['"]([^'"]*)['"]""")
 
@@ -43,25 +45,52 @@ class Binding(t.NamedTuple):
     text: str
 
 
-def units(host: kernel_files.KernelFiles) -> "list[Binding]":
-    """Return ``CPUAffinity=`` and ``AllowedCPUs=`` (systemd.exec(5), systemd.resource-control(5)) of unit files and their drop-ins."""
+class UnitSetting(t.NamedTuple):
+    """CPUs that a file of systemd binds units to.
+
+    Attributes:
+        cpus: the CPUs
+        text: the file and its setting, printable
+        key: the setting, ``CPUAffinity`` or ``AllowedCPUs``
+        unit: the name of the unit, of its template, or of its type (``service``); empty for the manager itself, from which all units inherit
+    """
+
+    cpus: "frozenset[int]"
+    text: str
+    key: str
+    unit: str
+
+    def applies_to(self, unit: str) -> bool:
+        """Return whether the file belongs to a unit, given by its name."""
+        name, _dot, kind = unit.rpartition(".")
+        return self.unit in (unit, f"{name.partition('@')[0]}@.{kind}", kind)
+
+
+def units(host: kernel_files.KernelFiles) -> "list[UnitSetting]":
+    """Return ``CPUAffinity=`` and ``AllowedCPUs=`` (systemd.exec(5), systemd.resource-control(5)) of unit files, their drop-ins and the manager."""
     found = []
-    files = ["etc/systemd/system.conf"] + ["etc/systemd/system.conf.d/" + name for name in host.names("etc/systemd/system.conf.d")]
+    files = [("", "etc/systemd/system.conf")]
+    files += [("", f"{directory}/{name}") for directory in _MANAGER_DIRECTORIES for name in host.names(directory) if name.endswith(".conf")]
     for directory in _UNIT_DIRECTORIES:
         for name in host.names(directory):
             if name.endswith(".d"):
-                files += [f"{directory}/{name}/{part}" for part in host.names(directory + "/" + name) if part.endswith(".conf")]
+                files += [(name[:-2], f"{directory}/{name}/{part}") for part in host.names(directory + "/" + name) if part.endswith(".conf")]
             elif name.endswith((".service", ".slice", ".scope")):
-                files.append(f"{directory}/{name}")
+                files.append((name, f"{directory}/{name}"))
     seen = set()
-    for path in files[:MOST_UNIT_FILES]:
+    for unit, path in files[:MOST_UNIT_FILES]:
         real = os.path.realpath(os.path.join(host.sysroot, path))
         if real in seen:
             continue
         seen.add(real)
         for key, value in _UNIT_SETTING.findall(host.read(path) or ""):
             cpus = cpulist.parse_or_empty(",".join(value.replace(",", " ").split()))
-            found.append(Binding(cpus, f"/{host_text.printable(path, 256)} sets {key}={host_text.printable(value.strip(), 64)}"))
+            text = f"/{host_text.printable(path, 256)} sets {key}={host_text.printable(value.strip(), 64)}"
+            found.append(UnitSetting(cpus, text, key, unit))
+    argument = _MANAGER_ARGUMENT.search(host.read("proc/cmdline") or "")
+    if argument:
+        text = f"/proc/cmdline sets systemd.cpu_affinity={host_text.printable(argument[1], 64)}"
+        found.append(UnitSetting(cpulist.parse_or_empty(argument[1]), text, "CPUAffinity", ""))
     return found
 
 

@@ -1,6 +1,16 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Cpusets of a host, of cgroup v1 and v2."""
+"""Cpusets of a host, of cgroup v1 and v2.
+
+What goes away with a CPU (kernel/cgroup/cpuset.c, Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/cpusets.rst; seen on Linux 6.1, remote
+partitions, which came with 6.7, only read of):
+
+- v1: ``cpuset.cpus`` loses the CPU for good. Where it was the last one, the kernel moves the tasks to the cpuset above for good.
+- v2: ``cpuset.cpus`` stays, and ``cpuset.cpus.effective`` follows the CPU off and on. Where it was the last one, the tasks have the CPUs of the cpuset above
+  until it is back. All cpusets that set none follow the one above them, and those beside a partition have what the partition leaves.
+- v2 partition: as a cpuset, but where it has tasks and loses its last CPU, it becomes invalid and its tasks run among all others. So it does where the cpuset
+  that it takes its CPUs from would be left with none. The kernel makes it valid again when CPUs are back, a remote partition (one whose parent is none) never.
+"""
 
 import typing as t
 
@@ -16,8 +26,10 @@ class Cpuset(t.NamedTuple):
         version: version of its cgroup hierarchy, 1 or 2
         path: its directory below the sysroot
         inside: its path from the mount point on, as in /proc/PID/cgroup
-        cpus: its CPUs
+        cpus: its CPUs, as they are configured
         partition: ``root`` or ``isolated`` if it is the root of a v2 partition, else None
+        effective: its CPUs that are online, without those that partitions below it have taken
+        above: the same of the cpuset that it has its CPUs from
     """
 
     version: int
@@ -25,6 +37,13 @@ class Cpuset(t.NamedTuple):
     inside: str
     cpus: "frozenset[int]"
     partition: "str | None"
+    effective: "frozenset[int]"
+    above: "frozenset[int]"
+
+    @property
+    def binds(self) -> bool:
+        """Whether its tasks have other CPUs than they would have without it."""
+        return self.partition is not None or not self.above or not self.effective >= self.above
 
 
 def mounts(host: kernel_files.KernelFiles, option: str = "cpuset") -> "list[tuple[str, int]]":
@@ -41,20 +60,29 @@ def find(host: kernel_files.KernelFiles) -> "list[Cpuset]":
     """Return all cpusets that list CPUs, without the root of each hierarchy."""
     found = []
     for mount, version in mounts(host):
-        pending = [mount]
+        # Each with the CPUs of its parent, and those of the partition that it is in.
+        pending: list[tuple[str, frozenset[int], frozenset[int]]] = [(mount, frozenset(), frozenset())]
         for _count in range(MOST_CGROUPS):
             if not pending:
                 break
-            path = pending.pop()
+            path, parent, outer = pending.pop()
             has_cpus = host.exists(path + "/cpuset.cpus")
-            cpus = cpulist.parse_or_empty(host.read(path + "/cpuset.cpus")) if has_cpus and path != mount else None
-            if cpus:
-                partition = host.read(path + "/cpuset.cpus.partition") if version == 2 else None
-                found.append(Cpuset(version, path, path[len(mount) :], cpus, partition if partition in ("root", "isolated") else None))
+            kind = host.read(path + "/cpuset.cpus.partition") if version == 2 else None
+            partition = kind if kind in ("root", "isolated") else None
+            cpus = cpulist.parse_or_empty((partition and host.read(path + "/cpuset.cpus.exclusive")) or host.read(path + "/cpuset.cpus"))
+            effective = cpulist.parse_or_empty(host.read(path + "/cpuset.cpus.effective")) if version == 2 else cpus
+            if cpus and path != mount:
+                found.append(Cpuset(version, path, path[len(mount) :], cpus, partition, effective, outer if partition else parent))
             if has_cpus or path == mount:
                 # Without the file the controller is disabled here, and therefore in all cgroups below.
-                pending += [path + "/" + name for name in host.directories(path)]
+                outer = effective if partition or path == mount else outer
+                pending += [(path + "/" + name, effective, outer) for name in host.directories(path)]
     return found
+
+
+def is_handed_down(host: kernel_files.KernelFiles) -> bool:
+    """Return whether cgroups of cgroup v2 below the root have cpusets, even if none lists CPUs."""
+    return any("cpuset" in (host.read(mount + "/cgroup.subtree_control") or "").split() for mount, version in mounts(host) if version == 2)
 
 
 def processes(host: kernel_files.KernelFiles, path: str) -> "list[int]":
@@ -70,22 +98,22 @@ def processes(host: kernel_files.KernelFiles, path: str) -> "list[int]":
     return found
 
 
-def holds(cpuset: Cpuset, cgroups: "t.Iterable[str]") -> bool:
-    """Return whether a task with these cgroup paths is in the cpuset or below it."""
-    return any((cgroup + "/").startswith(cpuset.inside + "/") for cgroup in cgroups)
-
-
 def effective_cpus(host: kernel_files.KernelFiles, pid: int, online: "frozenset[int]") -> "frozenset[int]":
+    """Return the online CPUs of a task's cpuset, given its id and the CPUs online, which it has where it is in no cpuset."""
+    return effective_of(host, host.read(f"proc/{pid}/cgroup") or "", online)
+
+
+def effective_of(host: kernel_files.KernelFiles, membership: str, online: "frozenset[int]") -> "frozenset[int]":
     """Return the online CPUs of a task's cpuset.
 
     Args:
         host: the host
-        pid: process or thread id
+        membership: the text of its file ``cgroup`` in procfs
         online: result for a task that is in no cpuset
     """
-    cgroups = [line.split(":", 2) for line in (host.read(f"proc/{pid}/cgroup") or "").splitlines()]
+    cgroups = [line.split(":", 2) for line in membership.splitlines()]
     for mount, version in mounts(host):
-        name = "cpuset.cpus.effective" if version == 2 else "cpuset.effective_cpus"
+        name = "cpuset.cpus.effective" if version == 2 else "cpuset.cpus"
         for path in [entry[2] for entry in cgroups if len(entry) == 3 and (entry[1] == "" if version == 2 else "cpuset" in entry[1].split(","))]:
             parts = path.strip("/").split("/")
             for length in range(len(parts), -1, -1):

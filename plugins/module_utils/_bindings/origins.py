@@ -57,7 +57,7 @@ class Origins:
         """
         if uid < self._first_user and not self._host.is_setuid(folder + "/exe"):
             return None
-        if uid >= self._first_user and (any(map(_CONTAINER.match, cgroups)) or self._is_of_service(uid, cgroups)):
+        if uid >= self._first_user and (any(map(is_of_container, cgroups)) or self._is_of_service(uid, cgroups)):
             return None
         login = self._login(folder, cgroups)
         if uid >= self._first_user and (login == uid or self._has_name(uid)):
@@ -124,6 +124,11 @@ class Origins:
                 else:
                     is_dynamic = value.lower() in _TRUE
         return user, is_dynamic
+
+
+def is_of_container(cgroup: str) -> bool:
+    """Return whether a cgroup is one of a container that root runs, or holds one."""
+    return _CONTAINER.match(cgroup) is not None
 
 
 def _first_user(host: kernel_files.KernelFiles) -> int:

@@ -1,12 +1,12 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tasks of a host with a restricted CPU mask: where they run, their unit, and which user set the mask."""
+"""Tasks of a host with a restricted CPU mask: where they run, their unit, what their cpuset leaves them, and which user set the mask."""
 
 import os
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._bindings import origins
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import cpusets, origins
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files, text as host_text
 
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD, include/linux/sched.h
@@ -22,6 +22,7 @@ class Task(t.NamedTuple):
         start: start time in clock ticks since boot; with the pid it identifies the thread
         name: its name, printable
         mask: CPUs it may run on
+        allowed: online CPUs of its cpuset: with these as its mask nobody pinned it, whatever other tasks of the host have
         unit: systemd unit it belongs to, if any
         cgroups: paths of its cgroups
         uid: real user id of its process
@@ -32,10 +33,27 @@ class Task(t.NamedTuple):
     start: str
     name: str
     mask: "frozenset[int]"
+    allowed: "frozenset[int]"
     unit: "str | None"
     cgroups: "list[str]"
     uid: int
     user: "int | None"
+
+
+class _Reader(t.NamedTuple):
+    """What the tasks of a host share while they are read.
+
+    Attributes:
+        host: the host
+        online: CPUs that are online
+        whose: tells whose masks are
+        allowed: online CPUs of a cpuset by the text of a task's file ``cgroup``, of which thousands of tasks have few
+    """
+
+    host: kernel_files.KernelFiles
+    online: "frozenset[int]"
+    whose: origins.Origins
+    allowed: "dict[str, frozenset[int]]"
 
 
 class _Stat(t.NamedTuple):
@@ -50,7 +68,7 @@ def restricted(host: kernel_files.KernelFiles, online: "frozenset[int]") -> "lis
     """
     tasks = []
     own_pid = str(os.getpid()) if host.is_host else ""
-    whose = origins.Origins(host)
+    reader = _Reader(host, online, origins.Origins(host), {})
     for name in host.names("proc"):
         if not name.isdigit() or name == own_pid:
             continue
@@ -58,7 +76,7 @@ def restricted(host: kernel_files.KernelFiles, online: "frozenset[int]") -> "lis
         if stat is None or stat.flags & _KERNEL_THREAD:
             continue
         for thread in host.names(f"proc/{name}/task"):
-            task = _read_task(host, f"proc/{name}/task/{thread}", int(thread), online, whose) if thread.isdigit() else None
+            task = _read_task(reader, f"proc/{name}/task/{thread}", int(thread)) if thread.isdigit() else None
             if task:
                 tasks.append(task)
     return tasks
@@ -108,7 +126,15 @@ def runs_as_root(host: kernel_files.KernelFiles, name: str) -> bool:
     )
 
 
-def _read_task(host: kernel_files.KernelFiles, folder: str, pid: int, online: "frozenset[int]", whose: origins.Origins) -> "Task | None":
+def runs_as(host: kernel_files.KernelFiles, uid: int) -> bool:
+    """Return whether a process of the host has this real user id, or was started by its login."""
+    return any(
+        _real_uid(host.read(f"proc/{pid}/status") or "") == uid or host.read(f"proc/{pid}/loginuid") == str(uid) for pid in host.names("proc") if pid.isdigit()
+    )
+
+
+def _read_task(reader: _Reader, folder: str, pid: int) -> "Task | None":
+    host, online = reader.host, reader.online
     status = host.read(folder + "/status") or ""
     mask = cpulist.parse_or_empty(_mask_text(status))
     if not mask or mask >= online:
@@ -117,7 +143,10 @@ def _read_task(host: kernel_files.KernelFiles, folder: str, pid: int, online: "f
     if stat is None:
         return None
     name = re.search(r"^Name:\s*(.*)", status)
-    cgroups = [line.split(":", 2)[-1] for line in (host.read(folder + "/cgroup") or "").splitlines()]
+    membership = host.read(folder + "/cgroup") or ""
+    if membership not in reader.allowed:
+        reader.allowed[membership] = cpusets.effective_of(host, membership, online)
+    cgroups = [line.split(":", 2)[-1] for line in membership.splitlines()]
     unit = next((part for path in cgroups for part in reversed(path.split("/")) if part.endswith((".service", ".scope"))), None)
     uid = _real_uid(status)
     return Task(
@@ -125,10 +154,11 @@ def _read_task(host: kernel_files.KernelFiles, folder: str, pid: int, online: "f
         stat.start,
         host_text.printable(name.group(1) if name else "?", _LONGEST_NAME),
         mask,
+        reader.allowed[membership],
         unit and host_text.printable(unit, _LONGEST_PLACE),
         cgroups,
         uid,
-        whose.of_task(folder, uid, cgroups),
+        reader.whose.of_task(folder, uid, cgroups),
     )
 
 

@@ -96,6 +96,10 @@ class KernelFiles:
         """Return the name of a user of this host, or the id in digits if it has no name."""
         return (locks.user_name(uid) if self.is_host else None) or str(uid)
 
+    def has_user(self, name: str) -> bool:
+        """Return whether this host knows a user of this name. What is known of the users of recorded files is their ids."""
+        return self.is_host and locks.has_user(name)
+
     def user_label(self, uid: int) -> str:
         """Return a user's name and id for a message: ``alice, uid 1001``, or the id alone if it has no name."""
         name = self.user_name(uid)

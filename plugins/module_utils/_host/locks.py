@@ -137,6 +137,14 @@ def user_name(uid: int) -> "str | None":
         return None
 
 
+def has_user(name: str) -> bool:
+    """Return whether this host, or a directory server that it asks (nsswitch.conf(5)), has a user of this name."""
+    try:
+        return pwd.getpwnam(name).pw_name == name
+    except (KeyError, ValueError):
+        return False
+
+
 def requester() -> str:
     """Return the user who started this process, and the ssh client's address, as far as the kernel and the ancestors' environments show them.
 

@@ -145,6 +145,8 @@ class RuntimeChange:
     def _check_request(self) -> None:
         request = self.request
         self.scope = smt_scope.parse(request.cores)
+        if not request.confirm:
+            affinity.check_users(self.host, request.conflicts_of)
         if request.cores is not None and self._threads() is None:
             raise ChangeRefusedError(
                 f"cores names a part of the host ({self.scope.title}), and {request.state} is a state of all of it: "

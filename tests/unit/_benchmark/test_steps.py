@@ -14,6 +14,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._arms import memory
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import plan, steps
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectory, RunDirectoryError, base_directory
 from ansible_collections.threadwise.smt.plugins.module_utils._host import locks
+from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 
 SETTINGS = {
     "arms": ["as_found"],
@@ -29,6 +30,7 @@ SETTINGS = {
     "sample_seconds": 0.05,
     "settle_seconds": 0,
     "affinity_conflicts": "warn",
+    "affinity_conflicts_of": ["services"],
     "overcommit_ratio": None,
     "goal": "precision",
     "margin": 0.01,
@@ -96,6 +98,11 @@ def test_a_second_evaluation_is_refused_with_the_name_of_the_first_and_does_not_
     assert steps.measure("second", settings)["outcome"] == "completed"
     third = steps.describe("third", settings)
     assert (third["uncollected"], third["obstacles"]) == (["second"], [])
+
+
+def test_an_owner_of_conflicts_that_this_host_does_not_have_is_refused():
+    with pytest.raises(HostError, match="affinity_conflicts_of names orcale"):
+        steps.describe("one", dict(SETTINGS, custom=CUSTOM, affinity_conflicts_of=["services", "orcale"]))
 
 
 def test_a_killed_evaluation_is_reported_as_interrupted(held):

@@ -10,9 +10,11 @@ import json
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity, origins
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files
+from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 
 ONLINE = range(8)
 GOING = (1, 3, 5, 7)
+BY_CALL = ", by sched_setaffinity(2) as with taskset"
 
 
 class Tree(kernel_files.KernelFiles):
@@ -51,6 +53,23 @@ class Tree(kernel_files.KernelFiles):
             self.put(folder + "/cgroup", f"0::{cgroup}\n")
             self.put(folder + "/comm", name + "\n")
 
+    def cpusets(self, given, version=2):
+        """Cpusets of the whole host: each with what was written to it and the CPUs that it has, and its partition."""
+        kind = "cgroup2 rw" if version == 2 else "cgroup rw,cpuset"
+        self.put("proc/self/mounts", f"x /sys/fs/cgroup {kind} 0 0\n")
+        self.put("sys/fs/cgroup/cgroup.subtree_control", "cpuset memory")
+        for path, (configured, effective, *partition) in {"": ("0-7", "0-7"), **given}.items():
+            folder = "sys/fs/cgroup" + path
+            if path or version == 1:
+                self.put(folder + "/cpuset.cpus", configured if version == 2 else effective)
+            if version == 2:
+                self.put(folder + "/cpuset.cpus.effective", effective)
+            for text in partition:
+                self.put(folder + "/cpuset.cpus.partition", text)
+
+    def has_user(self, name):
+        return name in self.names_of_users.values()
+
     def set_affinity(self, pid, cpus):
         if pid in self.refused:
             raise OSError(self.refused[pid], "refused")
@@ -79,14 +98,14 @@ def test_tasks_by_unit_and_mask(tree):
     for thread in (901, 902, 903):
         tree.task(900, "java) R 1", "2-3", unit="db.service", thread=thread)
     assert conflicts(tree) == [
-        "CPU 3: pid 812 sleep (user root, uid 0, unit foo.service) is pinned to 3 alone",
-        "CPU 3: pid 900 java) R 1 (user root, uid 0, unit db.service) and 3 more threads like it may run on 2-3 only and would keep 2",
+        "CPU 3: pid 812 sleep (user root, uid 0, unit foo.service) is pinned to 3 alone" + BY_CALL,
+        "CPU 3: pid 900 java) R 1 (user root, uid 0, unit db.service) and 3 more threads like it may run on 2-3 only and would keep 2" + BY_CALL,
     ]
 
 
 def test_name_of_a_hostile_task(tree):
     tree.task(6, "a\x1b[2Jb", "7")
-    assert conflicts(tree) == ["CPU 7: pid 6 a\\x1b[2Jb (user root, uid 0, cgroup /) is pinned to 7 alone"]
+    assert conflicts(tree) == ["CPU 7: pid 6 a\\x1b[2Jb (user root, uid 0, cgroup /) is pinned to 7 alone" + BY_CALL]
 
 
 def test_names_of_a_hostile_cgroup(tree):
@@ -231,35 +250,32 @@ def test_no_user_fills_the_list(tree):
         tree.task(pid, f"x{pid}", str(1 + 2 * (pid % 4)), cgroup=f"{SESSION}/{pid}.scope", uid=1001, login=1001)
     tree.task(5, "db", "3", unit="db.service")
     assert sorted(conflicts(tree)) == [
-        "CPU 3: pid 5 db (user root, uid 0, unit db.service) is pinned to 3 alone",
+        "CPU 3: pid 5 db (user root, uid 0, unit db.service) is pinned to 3 alone" + BY_CALL,
         (
-            "CPUs 1,3,5,7: pid 100 x100 (user alice, uid 1001, unit 100.scope, by the user alone) and 14 more threads like it are pinned to 1 alone, "
-            "and 45 more threads of this user are pinned to other CPUs"
+            "CPUs 1,3,5,7: pid 100 x100 (user alice, uid 1001, unit 100.scope, by the user alone) and 14 more threads like it are pinned to 1 alone"
+            + BY_CALL
+            + "; 45 more threads of this user are pinned to other CPUs"
         ),
     ]
     assert len(affinity.capture(tree, ONLINE, GOING)["tasks"]) == 61, "their masks are restored like all others"
 
 
+MANAGER = "/user.slice/user-1001.slice/user@1001.service"
+PARTS = {"/user.slice": ("", "0-7"), "/user.slice/user-1001.slice": ("", "0-7"), MANAGER: ("", "0-7")}
+
+
 def test_a_cpuset_that_was_delegated_to_a_user(tree):
-    tree.put("proc/self/mounts", "x /sys/fs/cgroup cgroup2 rw 0 0\n")
-    place = "sys/fs/cgroup/user.slice/user-1001.slice/user@1001.service/a"
-    for part in ("user.slice", "user.slice/user-1001.slice", "user.slice/user-1001.slice/user@1001.service"):
-        tree.put(f"sys/fs/cgroup/{part}/cpuset.cpus", "")
-    tree.put(place + "/cpuset.cpus", "3")
-    tree.owners[place + "/cpuset.cpus"] = 1001
+    tree.cpusets({**PARTS, MANAGER + "/a": ("3", "3")})
+    tree.owners[f"sys/fs/cgroup{MANAGER}/a/cpuset.cpus"] = 1001
     assert [finding.user for finding in affinity.find(tree, ONLINE, GOING)] == ["alice"]
-    assert conflicts(tree) == [f"CPU 3: /{place} (cgroup v2 cpuset, CPUs 3) of user alice, uid 1001 would lose all its CPUs"]
+    effect = "would lose all its CPUs, and its tasks have those of the cpuset above"
+    assert conflicts(tree) == [f"CPU 3: /sys/fs/cgroup{MANAGER}/a (cgroup v2 cpuset, CPUs 3) of user alice, uid 1001 {effect}"]
 
 
 def test_a_user_with_many_cpusets_gets_one_line(tree):
-    tree.put("proc/self/mounts", "x /sys/fs/cgroup cgroup2 rw 0 0\n")
-    inside = "sys/fs/cgroup"
-    for part in ("user.slice", "user-1001.slice", "user@1001.service"):
-        inside = f"{inside}/{part}"
-        tree.put(f"{inside}/cpuset.cpus", "")
+    tree.cpusets({**PARTS, **{f"{MANAGER}/c{number}": (str(number % 8), str(number % 8)) for number in range(50)}})
     for number in range(50):
-        tree.put(f"{inside}/c{number}/cpuset.cpus", str(number % 8))
-        tree.owners[f"{inside}/c{number}/cpuset.cpus"] = 1001
+        tree.owners[f"sys/fs/cgroup{MANAGER}/c{number}/cpuset.cpus"] = 1001
     found = affinity.find(tree, ONLINE, GOING)
     assert [finding.user for finding in found] == ["alice"] and found[0].text.startswith("CPUs 1,3,5,7: ")
     assert found[0].text.endswith(", and 24 more cpusets of this user lose CPUs")
@@ -273,43 +289,184 @@ def test_a_user_with_many_ids_gets_one_line(tree):
 
 
 def test_the_cpuset_of_a_service_that_has_it_delegated(tree):
-    tree.put("proc/self/mounts", "x /sys/fs/cgroup cgroup2 rw 0 0\n")
-    tree.put("sys/fs/cgroup/system.slice/cpuset.cpus", "")
-    for unit in ("app.service", "cron.service"):
-        tree.put(f"sys/fs/cgroup/system.slice/{unit}/cpuset.cpus", "3")
-        tree.owners[f"sys/fs/cgroup/system.slice/{unit}/cpuset.cpus"] = 1001
+    units = [f"/system.slice/{unit}" for unit in ("app.service", "cron.service")]
+    tree.cpusets({"/system.slice": ("", "0-7"), **dict.fromkeys(units, ("3", "3"))})
+    for unit in units:
+        tree.owners[f"sys/fs/cgroup{unit}/cpuset.cpus"] = 1001
     tree.put("etc/systemd/system/app.service", APP)
     assert {finding.user for finding in affinity.find(tree, ONLINE, GOING)} == {None, "alice"}
 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_cpusets_and_their_tasks(tree, version):
-    kind = "cgroup2 rw" if version == 2 else "cgroup rw,cpuset"
-    tree.put("proc/self/mounts", f"x /sys/fs/cgroup {kind} 0 0\n")
-    tree.put("sys/fs/cgroup/cpuset.cpus", "0-7")
-    tree.put("sys/fs/cgroup/a.slice/cpuset.cpus", "")
-    tree.put("sys/fs/cgroup/a.slice/b.scope/cpuset.cpus", "2-3")
-    tree.put("sys/fs/cgroup/a.slice/c.scope/cpuset.cpus", "5")
-    tree.put("sys/fs/cgroup/a.slice/d.scope/cpuset.cpus", "4")
+    given = {"/a.slice": ("", "0-7"), "/a.slice/b.scope": ("2-3", "2-3"), "/a.slice/c.scope": ("5", "5"), "/a.slice/d.scope": ("4", "4")}
+    tree.cpusets(given, version)
     tree.put("sys/fs/cgroup/unmanaged/below/cpuset.cpus", "7")
     tree.task(10, "inside", "2-3", cgroup="/a.slice/b.scope/deep")
     tree.task(11, "narrower", "3", cgroup="/a.slice/b.scope")
+    if version == 1:
+        for pid, path in ((10, "/a.slice/b.scope/deep"), (11, "/a.slice/b.scope")):
+            tree.put(f"proc/{pid}/task/{pid}/cgroup", f"7:name=systemd:/\n4:cpu,cpuset:{path}\n")
+    above = "its tasks have those of the cpuset above" if version == 2 else "its tasks move to the cpuset above"
     assert sorted(conflicts(tree)) == [
         f"CPU 3: /sys/fs/cgroup/a.slice/b.scope (cgroup v{version} cpuset, CPUs 2-3) would shrink to 2",
-        "CPU 3: pid 11 narrower (user root, uid 0, unit b.scope) is pinned to 3 alone",
-        f"CPU 5: /sys/fs/cgroup/a.slice/c.scope (cgroup v{version} cpuset, CPUs 5) would lose all its CPUs",
+        f"CPU 3: pid 11 narrower (user root, uid 0, unit b.scope) is pinned to 3 alone{BY_CALL}",
+        f"CPU 5: /sys/fs/cgroup/a.slice/c.scope (cgroup v{version} cpuset, CPUs 5) would lose all its CPUs, and {above}",
     ]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_cpuset_with_all_cpus_of_the_one_above_binds_nothing(tree, version):
+    """In v1 each cpuset has to list CPUs before it takes a task."""
+    tree.cpusets({"/docker": ("0-7", "0-7"), "/docker/0123": ("0-9", "0-7"), "/a": ("2-3", "2-3"), "/a/b": ("2-3", "2-3")}, version)
+    assert [text.partition(" (")[0] for text in conflicts(tree)] == ["CPU 3: /sys/fs/cgroup/a"]
+    assert len(affinity.capture(tree, ONLINE, GOING)["cpusets"]) == (4 if version == 1 else 0), "the kernel shrinks each of v1 for good"
+
+
+PARTITION = {"": ("", "0-5"), "/part": ("6-7", "6-7", "root"), "/system.slice": ("", "0-5")}
 
 
 def test_partition(tree):
-    tree.put("proc/self/mounts", "x /sys/fs/cgroup cgroup2 rw 0 0\n")
-    for name, cpus in (("one", "5"), ("two", "6-7")):
-        tree.put(f"sys/fs/cgroup/{name}/cpuset.cpus", cpus)
-        tree.put(f"sys/fs/cgroup/{name}/cpuset.cpus.partition", "root")
+    valid = {"/one": ("5", "5", "root"), "/two": ("6-7", "6-7", "isolated"), "/two/all": ("6-7", "6-7")}
+    tree.cpusets({"": ("", "0-4"), **valid, "/not": ("7", "0-4", "root invalid")})
     assert sorted(conflicts(tree)) == [
-        "CPU 5: /sys/fs/cgroup/one (cgroup v2 cpuset, CPUs 5) is a partition (root) and would become invalid",
-        "CPU 7: /sys/fs/cgroup/two (cgroup v2 cpuset, CPUs 6-7) is a partition (root) and would shrink to 6",
+        "CPU 5: /sys/fs/cgroup/one (cgroup v2 cpuset, CPUs 5) is a partition (root) and would become invalid, and its tasks run among all others",
+        "CPU 7: /sys/fs/cgroup/two (cgroup v2 cpuset, CPUs 6-7) is a partition (isolated) and would shrink to 6",
     ]
+
+
+def test_what_a_partition_leaves_to_all_others_binds_nobody(tree):
+    tree.cpusets(PARTITION)
+    tree.task(1, "systemd", "0-5", cgroup="/init.scope")
+    tree.task(20, "cron", "0-5", unit="cron.service")
+    tree.task(30, "bash", "0-5", cgroup=SESSION, uid=1001, login=1001)
+    tree.task(40, "inside", "6-7", cgroup="/part")
+    tree.task(50, "db", "2-3", unit="db.service")
+    assert conflicts(tree) == [
+        "CPU 7: /sys/fs/cgroup/part (cgroup v2 cpuset, CPUs 6-7) is a partition (root) and would shrink to 6",
+        f"CPU 3: pid 50 db (user root, uid 0, unit db.service) may run on 2-3 only and would keep 2{BY_CALL}",
+    ]
+    assert [task["pid"] for task in affinity.capture(tree, ONLINE, GOING)["tasks"]] == [50], "nobody gets a mask that nobody set"
+
+
+def test_a_partition_with_its_own_list_of_exclusive_cpus(tree):
+    """Since 6.7 a partition needs no cpuset.cpus, and its parent need not be one."""
+    tree.cpusets({"": ("", "0-5"), "/a": ("", "0-5", "member"), "/a/b": ("", "6-7", "isolated")})
+    tree.put("sys/fs/cgroup/a/b/cpuset.cpus.exclusive", "6-7")
+    assert conflicts(tree) == ["CPU 7: /sys/fs/cgroup/a/b (cgroup v2 cpuset, CPUs 6-7) is a partition (isolated) and would shrink to 6"]
+    assert affinity.capture(tree, ONLINE, GOING)["partitions"] == {"sys/fs/cgroup/a/b": "isolated"}
+
+
+def test_a_partition_that_leaves_only_siblings_to_all_others(tree):
+    tree.cpusets({"": ("", "1,3,5,7"), "/part": ("0,2,4,6", "0,2,4,6", "root")})
+    tree.task(20, "cron", "1,3,5,7", unit="cron.service")
+    reason = "would become invalid, because what is outside of it would have no CPU"
+    assert conflicts(tree) == [f"CPUs 0,2,4,6: /sys/fs/cgroup/part (cgroup v2 cpuset, CPUs 0,2,4,6) is a partition (root) and {reason}"]
+    assert affinity.capture(tree, ONLINE, GOING)["partitions"] == {"sys/fs/cgroup/part": "root"}
+
+
+def test_isolated_cpus_bind_nobody_else(tree):
+    tree.put("sys/devices/system/cpu/isolated", "6-7")
+    tree.task(1, "systemd", "0-5", cgroup="/init.scope")
+    tree.task(20, "cron", "0-5", unit="cron.service")
+    tree.task(50, "db", "2-3", unit="db.service")
+    assert [text.partition(" (")[0] for text in conflicts(tree)] == ["CPU 3: pid 50 db", "CPU 7: isolated at boot"]
+    assert [task["pid"] for task in affinity.capture(tree, ONLINE, GOING)["tasks"]] == [1, 20, 50], "without an online CPU the kernel would give all to them"
+
+
+SLICE = ("/system.slice/db.service", {"/system.slice": ("", "0-7"), "/system.slice/db.service": ("2-3", "2-3")})
+# The files, and who binds as the conflict says it.
+WHO = {
+    "a unit file": ({"etc/systemd/system/db.service": "[Service]\nAllowedCPUs=2-3\n"}, "/etc/systemd/system/db.service sets AllowedCPUs=2-3"),
+    "systemctl set-property": (
+        {"run/systemd/system.control/db.service.d/50-AllowedCPUs.conf": "[Service]\nAllowedCPUs=2 3\n"},
+        "/run/systemd/system.control/db.service.d/50-AllowedCPUs.conf sets AllowedCPUs=2 3",
+    ),
+    "two files": (
+        {"etc/systemd/system/db.service": "AllowedCPUs=2\n", "etc/systemd/system/service.d/a.conf": "AllowedCPUs=3\n"},
+        "/etc/systemd/system/db.service sets AllowedCPUs=2 and /etc/systemd/system/service.d/a.conf sets AllowedCPUs=3",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WHO)
+def test_a_conflict_names_the_file_of_systemd_once(tree, case):
+    files, who = WHO[case]
+    tree.cpusets(SLICE[1])
+    for path, text in files.items():
+        tree.put(path, text)
+    tree.task(50, "db", "2-3", unit="db.service")
+    assert conflicts(tree) == [f"CPU 3: /sys/fs/cgroup{SLICE[0]} (cgroup v2 cpuset, CPUs 2-3) would shrink to 2, as {who}"]
+
+
+def test_a_file_that_sets_other_cpus_than_the_unit_has_is_named_too(tree):
+    """Such as one that was written since the unit was started."""
+    tree.cpusets(SLICE[1])
+    tree.put("etc/systemd/system/db.service", "AllowedCPUs=4-5\n")
+    tree.put("etc/systemd/system/other.service", "AllowedCPUs=0-7\n")
+    assert [text.partition(" (")[0] for text in conflicts(tree)] == [
+        f"CPU 3: /sys/fs/cgroup{SLICE[0]}",
+        "CPU 5: /etc/systemd/system/db.service sets AllowedCPUs=4-5",
+    ]
+
+
+def test_a_task_with_the_cpus_of_its_units_file(tree):
+    tree.put("lib/systemd/system/db@.service", "CPUAffinity=2-3\n")
+    tree.task(50, "db", "2-3", unit="db@main.service")
+    tree.task(51, "db", "3", unit="db@main.service")
+    assert conflicts(tree) == [
+        (
+            "CPU 3: pid 50 db (user root, uid 0, unit db@main.service) may run on 2-3 only and would keep 2, "
+            "as /lib/systemd/system/db@.service sets CPUAffinity=2-3"
+        ),
+        f"CPU 3: pid 51 db (user root, uid 0, unit db@main.service) is pinned to 3 alone{BY_CALL}",
+    ]
+
+
+def test_what_inherits_the_mask_of_process_1_is_one_conflict(tree):
+    tree.put("etc/systemd/system.conf", "CPUAffinity=0-3\n")
+    tree.task(1, "systemd", "0-3", unit="init.scope", cgroup="/init.scope")
+    tree.task(20, "cron", "0-3", unit="cron.service")
+    tree.task(30, "bash", "0-3", cgroup=SESSION, uid=1001, login=1001)
+    tree.task(50, "db", "2-3", unit="db.service")
+    assert conflicts(tree) == [
+        (
+            "CPUs 1,3: pid 1 systemd (user root, uid 0, unit init.scope) and 2 more threads that inherit its mask may run on 0-3 only and would keep 0,2, "
+            "as /etc/systemd/system.conf sets CPUAffinity=0-3"
+        ),
+        f"CPU 3: pid 50 db (user root, uid 0, unit db.service) may run on 2-3 only and would keep 2{BY_CALL}",
+    ]
+
+
+def test_the_cpuset_of_a_container(tree):
+    tree.cpusets({"/system.slice": ("", "0-7"), "/system.slice/docker-0123.scope": ("2-3", "2-3")})
+    assert [text.rpartition("would ")[2] for text in conflicts(tree)] == ["shrink to 2, set for a container or guest"]
+
+
+@pytest.mark.parametrize("names", [[], ["services"], ["all"], ["services", "alice", "postgres"], ["1003"], ["1004"], ["65534"]])
+def test_owners_that_this_host_has(tree, names):
+    tree.task(5, "sleep", "3", uid=1003)
+    tree.task(6, "sleep", "3", uid=100123, login=1004)
+    del tree.names_of_users[origins.NO_RECORD]
+    affinity.check_users(tree, names)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("orcale", r"this host knows no such user \(getent passwd orcale\)"),
+        ("service", "knows no such user"),
+        ("", "knows no such user"),
+        ("a\x1b[2J", r"names a\\x1b\[2J, and this host"),
+        ("1001", "this user has a name here, alice: give that"),
+        ("1003", "no user with this id, and no task runs as it"),
+        ("01001", "this user has a name here, alice"),
+        ("99999999999", "knows no such user"),
+    ],
+)
+def test_an_owner_with_a_slip_in_it_is_refused(tree, name, reason):
+    with pytest.raises(HostError, match=reason):
+        affinity.check_users(tree, ["services", name])
 
 
 @pytest.mark.parametrize(
@@ -422,6 +579,49 @@ def test_a_mask_that_somebody_chose_since_stays(tree):
     assert mask(tree, 5) == "0"
 
 
+def test_a_mask_that_somebody_chose_since_is_set_again_where_the_kernel_takes_it_as_cpus_come_back(tree):
+    tree.task(5, "sleep", "3")
+    captured = lose(tree)
+    tree.task(5, "sleep", "0")
+    masks = affinity.masks_now(tree, captured)
+    tree.task(5, "sleep", "0-7")
+    assert "it keeps that mask, 3 was not restored" in affinity.restore(tree, captured, masks, ONLINE)[0][0]
+    assert mask(tree, 5) == "0"
+
+
+@pytest.mark.parametrize(("wanted", "left"), [("2", "2"), ("2-3", "2"), ("3", "0,2,4,6")])
+def test_a_pin_that_the_kernel_takes_with_another_cpu_of_the_cpuset_is_set_at_once(tree, wanted, left):
+    """Before 6.2 all tasks of a cpuset get its mask when it loses a CPU or gets one."""
+    tree.cpusets({})
+    tree.task(5, "sleep", wanted)
+    captured = json.loads(json.dumps(affinity.capture(tree, ONLINE, GOING)))
+    tree.task(5, "sleep", "0,2,4,6")
+    affinity.note_left(tree, captured)
+    assert (mask(tree, 5), captured["tasks"][0]["left"]) == (left, left)
+    masks = affinity.masks_now(tree, captured)
+    tree.task(5, "sleep", "0-7")
+    assert affinity.restore(tree, captured, masks, ONLINE)[0] == [] and mask(tree, 5) == wanted
+
+
+def test_a_pin_to_cpus_that_stay_is_saved_only_where_the_kernel_takes_it(tree):
+    tree.task(5, "sleep", "2")
+    assert affinity.capture(tree, ONLINE, GOING)["tasks"] == [], "it stays in a host without cpusets"
+    tree.cpusets({"/docker": ("0-7", "0-7")}, 1)
+    assert len(affinity.capture(tree, ONLINE, GOING)["tasks"]) == 1
+    tree.cpusets({})
+    assert len(affinity.capture(tree, ONLINE, ())["tasks"]) == 1, "also when CPUs only come"
+
+
+@pytest.mark.parametrize("then", ["gone", "0"])
+def test_nothing_is_said_of_a_task_from_which_nothing_was_taken(tree, then):
+    tree.cpusets({})
+    tree.task(5, "sleep", "2")
+    captured = json.loads(json.dumps(affinity.capture(tree, ONLINE, GOING)))
+    affinity.note_left(tree, captured)
+    tree.task(5, "sleep", then if then != "gone" else "2", start=1000 if then != "gone" else 2000)
+    assert restored(tree, captured)[0] == [] and mask(tree, 5) == ("0" if then != "gone" else "2")
+
+
 def test_a_mask_that_the_kernel_widened_later_is_restored(tree):
     """Seen on 6.1: a sleeping task keeps its mask until it wakes up."""
     tree.task(5, "sleep", "3")
@@ -432,7 +632,7 @@ def test_a_mask_that_the_kernel_widened_later_is_restored(tree):
     assert mask(tree, 5) == "3"
 
 
-@pytest.mark.parametrize(("version", "kind", "name"), [(1, "cgroup rw,cpuset", "cpuset.effective_cpus"), (2, "cgroup2 rw", "cpuset.cpus.effective")])
+@pytest.mark.parametrize(("version", "kind", "name"), [(1, "cgroup rw,cpuset", "cpuset.cpus"), (2, "cgroup2 rw", "cpuset.cpus.effective")])
 def test_a_mask_that_the_kernel_widened_to_the_cpuset_is_restored(tree, version, kind, name):
     tree.put("proc/self/mounts", f"x /sys/fs/cgroup {kind} 0 0\n")
     tree.put(f"sys/fs/cgroup/a/{name}", "2")
@@ -475,6 +675,16 @@ def test_cpusets_grow_back_from_the_top(tree):
     assert reports == ["/sys/fs/cgroup/cpuset/gone is gone, its cpuset 2-3 was not needed any more"]
     assert written == ["sys/fs/cgroup/cpuset/a/cpuset.cpus", "sys/fs/cgroup/cpuset/a/b/cpuset.cpus"]
     assert tree.read("sys/fs/cgroup/cpuset/a/b/cpuset.cpus") == "2-3"
+
+
+@pytest.mark.parametrize(("now", "then"), [("root invalid (No cpu available due to hotplug)", "root"), ("member", "member"), ("isolated", "isolated")])
+def test_a_partition_is_made_valid_again_but_not_made_again(tree, now, then):
+    tree.cpusets({"": ("", "0-6"), "/part": ("7", "7", "root")})
+    captured = lose(tree)
+    tree.put("sys/fs/cgroup/part/cpuset.cpus.partition", now)
+    reports, pending = restored(tree, captured, online=[0, 2, 4, 6])
+    assert (reports, pending["partitions"]) == ([], {"sys/fs/cgroup/part": "root"}) and tree.read("sys/fs/cgroup/part/cpuset.cpus.partition") == now
+    assert restored(tree, captured)[0] == [] and tree.read("sys/fs/cgroup/part/cpuset.cpus.partition") == then
 
 
 def test_interrupts_go_back(tree):

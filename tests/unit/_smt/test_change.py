@@ -237,6 +237,20 @@ def test_a_task_pinned_by_a_user_prevents_a_change_only_on_request(host):
     assert re.match("affinity conflict: CPU 3: " + what, done["warnings"][0]) and [task["pid"] for task in host.saved()["masks"]["tasks"]] == [5]
 
 
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("policy", ["fail", "warn"])
+def test_an_owner_that_the_host_does_not_have_is_refused(host, check, policy):
+    with pytest.raises(HostError, match="affinity_conflicts_of names orcale, and this host knows no such user"):
+        host.ask("disabled", conflicts_of=["services", "orcale"], affinity_conflicts=policy, check=check)
+    assert host.writes == []
+
+
+def test_a_confirmation_asks_no_directory_of_users(host):
+    """The change was checked before. One more answer that does not come would roll it back."""
+    with pytest.raises(smt_change.ChangeRefusedError, match="nothing to confirm"):
+        host.ask("disabled", conflicts_of=["orcale"], confirm=True)
+
+
 def test_a_pinned_service_prevents_a_change(host):
     put_task(host, 1001, "/system.slice/db.service", 4294967295)
     host.put("etc/systemd/system/db.service", "[Service]\nUser=1001\n")
