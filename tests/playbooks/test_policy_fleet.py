@@ -108,8 +108,8 @@ def test_a_wave_that_fails_is_rolled_back_also_after_a_kill_and_the_next_run_goe
     fleet.set("h3", configured=["nosmt"])
     before = dict({host: [] for host in HOSTS}, h1=["nosmt"], h3=["nosmt"])
     code, seen = fleet.play("smt_enforce", **WAVES, smt_enforce_health_check="health.yml", sick=["h3"])
-    assert code != 0 and "h3 was brought back to the state before the wave: the service is down" in seen, seen
-    assert "h2 was brought back to the state before the wave: too many hosts of its wave failed: h3" in seen
+    assert code != 0 and "h3 was brought back to the state before the wave (smt true): the service is down" in seen, seen
+    assert r"h2 was brought back to the state before the wave (configured [] and smt true): too many hosts of its wave failed: h3" in seen
     assert fleet.get("smt") == {name: name != "h1" for name in HOSTS}
     assert fleet.get("configured") == before, "what was there before is back, not a guess"
     assert set(fleet.changes()) == {"h1", "h2", "h3"}
@@ -118,7 +118,7 @@ def test_a_wave_that_fails_is_rolled_back_also_after_a_kill_and_the_next_run_goe
     assert fleet.get("smt") == {name: name in ("h4", "h5") for name in HOSTS}
     fleet.changes()
     code, seen = fleet.play("smt_enforce", **WAVES, smt_enforce_health_check="health.yml", sick=["h2"])
-    assert code != 0 and "h2 was brought back to the state before the wave: the service is down" in seen, seen
+    assert code != 0 and "h2 was brought back to the state before the wave (configured [] and smt true): the service is down" in seen, seen
     assert fleet.get("smt") == {name: name != "h1" for name in HOSTS}
     assert fleet.get("configured") == before, "what was there before the first rollout"
     assert set(fleet.changes()) == {"h2", "h3"}

@@ -34,6 +34,8 @@ _BLANKS = " \t\n\v\f\r\0"
 # An argument or the blanks between two arguments, as `split_arguments` separates them.
 _TOKEN = re.compile(rf'((?:[^{_BLANKS}"]|"[^"]*(?:"|\Z))+)|([{_BLANKS}]+)')
 _BLANK = re.compile(f"[{_BLANKS}]")
+# The variable that a line of a boot loader's settings sets to arguments.
+_SETTING = re.compile(r"\A(kernelopts|GRUB_CMDLINE_LINUX\w*)=")
 # What may be an argument in a line of a file, whatever quotes it.
 _WORD = re.compile(rf"[^{_BLANKS}\"']+")
 _NOSMT_PART = re.compile(r",nosmt(?=[,;]|\Z)")
@@ -224,7 +226,7 @@ def _unrelated(lines: "t.Iterable[str]") -> "list[tuple[str, ...]]":
 
 
 def _unrelated_words(line: str) -> "tuple[str, ...]":
-    remainders = (remainder(word, _NONE_RELATED) for word in _WORD.findall(line))
+    remainders = (remainder(word, _NONE_RELATED) for word in _WORD.findall(_SETTING.sub(r"\1 ", line)))
     return tuple(rest for rest in remainders if rest is not None)
 
 

@@ -4,7 +4,12 @@
 
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, detection, mitigations as boot_mitigations
+from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
+    arguments as boot_arguments,
+    detection,
+    facts as boot_facts,
+    mitigations as boot_mitigations,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.change import Diff
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
@@ -86,10 +91,12 @@ def checked(document: t.Any) -> Frame:
 
 
 def described(frame: Frame) -> str:
-    """Return the arguments in a few words: ``boot arguments nosmt``. Those that all entries have count."""
-    lists = [arguments for _title, arguments in frame["entries"]]
-    common = [argument for argument in lists[0] if all(argument in arguments for arguments in lists)] if lists else []
-    return f"boot arguments {' '.join(common)}" if common else "no boot arguments for SMT"
+    """Return the arguments in a few words: ``boot arguments nosmt``. Those of entries count that boot by default."""
+    distinct = {tuple(arguments) for title, arguments in frame["entries"] if not boot_facts.RESCUE.search(title)}
+    if len(distinct) > 1:
+        return "boot arguments that differ from entry to entry"
+    words = " ".join(word for arguments in distinct for word in arguments)
+    return f"boot arguments {words}" if words else "no boot arguments for SMT"
 
 
 def put_back(fs: host_files.HostFs, frame: Frame, check: bool) -> PutBack:

@@ -28,6 +28,9 @@ TREES = {
     "grubby, kernelopts": lambda root: boot_maker.grubby_tree(
         root, ("$kernelopts $tuned_params",) * 2, release=40, kernelopts=f"root=/dev/sda2 {COMBINED} ro", cmdline=None
     ),
+    "grubby, kernelopts that begin with ours": lambda root: boot_maker.grubby_tree(
+        root, ("$kernelopts",) * 2, release=40, kernelopts="nosmt root=/dev/sda2 ro", cmdline=None
+    ),
     "grubby, no cmdline yet": lambda root: (boot_maker.grubby_tree(root, ("root=/dev/sda2 nosmt ro",) * 3, cmdline=None), (root / "etc/kernel").mkdir())[0],
     "systemd-boot": boot_maker.systemd_tree,
     "systemd-boot, an administrator's": lambda root: boot_maker.systemd_tree(root, f"root=UUID=1 {COMBINED} ro  quiet", f"root=UUID=1 ro {COMBINED}\n"),
@@ -164,14 +167,14 @@ def test_a_tool_that_fails_leaves_everything_as_it_was(tmp_path):
     ask(tmp_path, "disabled")
     before = state(tmp_path)
     boot_maker.write(tmp_path, "mkconfig-fails", "")
-    with pytest.raises(loader_base.BootLoaderError, match="grub-probe: error: cannot find a device"):
+    with pytest.raises(loader_base.BootLoaderError, match=r"grub-probe: error: cannot find a device"):
         put_back(tmp_path, saved)
     assert state(tmp_path) == before
 
 
 def test_another_boot_loader_is_refused(tmp_path):
     saved = frame(boot_maker.grub_tree(tmp_path / "one"))
-    with pytest.raises(loader_base.BootLoaderError, match="is systemd-boot, and its boot arguments were saved from grub_debian. Nothing was changed"):
+    with pytest.raises(loader_base.BootLoaderError, match=r"is systemd-boot, and its boot arguments were saved from grub_debian. Nothing was changed"):
         put_back(boot_maker.systemd_tree(tmp_path / "other"), saved)
 
 
@@ -198,3 +201,5 @@ def test_it_is_described_in_a_few_words(tmp_path):
     assert boot_frame.described(frame(tmp_path)) == f"boot arguments {COMBINED}"
     ask(tmp_path, "enabled")
     assert boot_frame.described(frame(tmp_path)) == "no boot arguments for SMT"
+    boot_maker.grubby_tree(tmp_path / "other", ("root=/dev/sda2", "root=/dev/sda2 nosmt"))
+    assert boot_frame.described(frame(tmp_path / "other")) == "boot arguments that differ from entry to entry"

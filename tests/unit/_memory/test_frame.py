@@ -86,7 +86,7 @@ def test_a_failure_on_the_way_leaves_what_was_there(host):
     host.ask(**HEURISTIC)
     before = host.everything()
     host.fails = lambda effect: effect == VM + "panic_on_oom = 1" or effect == VM + "overcommit_memory = 2"
-    with pytest.raises(MemoryPolicyError, match="the kernel does not accept 2.*Everything is as it was before"):
+    with pytest.raises(MemoryPolicyError, match=r"the kernel does not accept 2.*Everything is as it was before"):
         put_back(host, saved)
     assert host.everything() == before
 
@@ -98,7 +98,7 @@ def test_a_strict_policy_is_not_put_back_on_a_full_host(host):
     put(host.root, "proc/meminfo", host.read("proc/meminfo").replace("Committed_AS:      24188 kB", "Committed_AS:     900000 kB"))
     before = host.everything()
     for check in (True, False):
-        with pytest.raises(MemoryPolicyError, match="^nothing was put back, because the host would not survive the previous policy: .*are already committed"):
+        with pytest.raises(MemoryPolicyError, match=r"^nothing was put back, because the host would not survive the previous policy: .*are already committed"):
             put_back(host, saved, check)
     assert host.everything() == before
 
