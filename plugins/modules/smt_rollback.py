@@ -30,7 +30,7 @@ options:
     choices: [running, configured, memory]
     default: []
   reboot:
-    description: Whether that takes a reboot, so that the way back may take one too.
+    description: Whether that takes a reboot, so that putting it back may take one too.
     type: bool
     default: false
   rollout:

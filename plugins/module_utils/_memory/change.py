@@ -13,12 +13,12 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host.files import 
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import (
     facts as memory_facts,
     frame as memory_frame,
-    oom_score,
     policy as memory_policy,
     snapshot as memory_snapshot,
     sysctl_files,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._memory.errors import MemoryPolicyError
+from ansible_collections.threadwise.smt.plugins.module_utils._memory.services import oom_score
 
 RESTORED, PREVIOUS = "restored", "previous"
 ERRORS = (MemoryPolicyError, config_files.ConfigFileError, locks.HostLockError)

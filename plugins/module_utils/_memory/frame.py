@@ -8,11 +8,11 @@ from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_form
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import (
     facts as memory_facts,
-    oom_score,
     policy as memory_policy,
     snapshot as memory_snapshot,
     sysctl_files,
 )
+from ansible_collections.threadwise.smt.plugins.module_utils._memory.services import oom_score
 
 
 class Frame(TypedDict):

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import kernel_files, state_file
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils._memory import facts as memory_facts, oom_score, policy as memory_policy
+from ansible_collections.threadwise.smt.plugins.module_utils._memory import facts as memory_facts, policy as memory_policy
 from ansible_collections.threadwise.smt.plugins.module_utils._memory.errors import MemoryPolicyError
+from ansible_collections.threadwise.smt.plugins.module_utils._memory.services import oom_score
 
 PATH = "var/lib/threadwise-smt/memory.json"
 
