@@ -152,6 +152,30 @@ def test_few_failures_of_a_wave_stop_nothing_but_those_of_the_same_group(tmp_pat
     assert "h4 was left as it was: h3 of its smt_policy_group db failed before it" in seen and set(fleet.changes()) == {"h1", "h2", "h5", "h6"}
 
 
+def test_a_host_whose_change_waits_for_its_confirmation_is_named_and_left_alone(tmp_path):
+    fleet = Fleet(tmp_path, {"h1": {}, "h2": {}})
+    fleet.set("h1", pending_change={"by": "for user jo", "seconds_left": 90})
+    (tmp_path / "role.yml").write_text("- hosts: h1\n  gather_facts: false\n  roles: [threadwise.smt.smt_policy]\n")
+    for playbook in ("smt_enforce", "role.yml"):
+        code, seen = fleet.play(playbook, smt_policy="disabled", smt_policy_reboot_ok=True, smt_policy_scope="both")
+        assert code == 2 and "a change for user jo waits for its confirmation, and is rolled back in about 90 s without it: confirm it, or wait" in seen, seen
+    assert set(fleet.changes()) == {"h2"}
+
+
+def test_without_a_rollout_the_role_can_be_rolled_back_too(tmp_path):
+    fleet = Fleet(tmp_path, {"h1": {}})
+    role = "  - ansible.builtin.include_role: {{name: threadwise.smt.smt_policy{more}}}\n"
+    play = "- hosts: h1\n  gather_facts: false\n  tasks:\n" + role.format(more="")
+    (tmp_path / "there.yml").write_text(play)
+    (tmp_path / "back.yml").write_text(play + "  - ansible.builtin.debug: {var: smt_policy_before}\n" + role.format(more=", tasks_from: back"))
+    assert fleet.play("there.yml", **COMPLIANCE)[0] == 0 and fleet.changes() == {"h1": DONE}
+    code, seen = fleet.play("smt_compliance", **COMPLIANCE)
+    assert code == 0 and "interrupted" not in seen, "nobody waits for it"
+    code, seen = fleet.play("back.yml", **COMPLIANCE, smt_policy_classes={"x86_64-1s2c4t-split-00000000": "enabled"})
+    assert code == 0 and '"smt_policy_before": "configured [\\"nosmt\\"] and smt false"' in seen, seen
+    assert (fleet.get("smt"), fleet.get("configured")) == ({"h1": False}, {"h1": ["nosmt"]}), "the state before the last change, not before the first"
+
+
 def test_a_group_waits_for_its_host_that_is_gone_and_the_others_for_nobody(tmp_path):
     fleet = Fleet(tmp_path, {"h1": dict(GONE, smt_policy_group="db"), "h2": {"smt_policy_group": "db"}, "h3": {"smt_policy_group": ""}, "h4": GONE})
     code, seen = fleet.play("smt_enforce", smt_policy="disabled")
