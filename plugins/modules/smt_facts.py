@@ -165,8 +165,13 @@ ansible_facts:
           sample: "0-7"
         pending_rollback:
           description:
-            - What leads back to the state before a change of a rollout that was interrupted before the host was found healthy, as C(before) of
-              M(threadwise.smt.smt_status). Null where no such change was made.
+            - What a rollout saved on the host before it changed it, where it was interrupted before the host was found healthy - C(since) when, in UTC, and
+              C(back_to), the state in a few words, each null where the file cannot be used, and for users other than root. Null where there is none.
+          type: dict
+        pending_change:
+          description:
+            - A change of M(threadwise.smt.smt_state) with C(rollback_after) that is not confirmed yet - C(by) whom, as part of a sentence, and
+              C(seconds_left) until it is rolled back. Null where there is none, and for users other than root.
           type: dict
         problems:
           description: Sentences about what was there and could not be read or believed.

@@ -120,15 +120,16 @@ compliance:
     change:
       description:
         - What leads to the policy - C(running), options of M(threadwise.smt.smt_state), C(configured), options of M(threadwise.smt.smt_boot_args), each
-          null where nothing is to be done, and C(reboot), whether it comes into force by a reboot alone.
+          null where nothing is to be done, C(memory), whether the memory policy has to be put in force, and C(reboot), whether it comes into force by a
+          reboot alone.
       type: dict
-      sample: {"running": {"state": "disabled"}, "configured": {"smt": "disabled"}, "reboot": false}
-    before:
-      description: The same for a return to the present state.
-      type: dict
+      sample: {"running": {"state": "disabled"}, "configured": {"smt": "disabled"}, "memory": false, "reboot": false}
+    pending_change:
+      description: That a change waits for its confirmation, as a sentence. Nothing is changed until it is confirmed or rolled back.
+      type: str
     pending_rollback:
       description:
-        - Where a rollout was interrupted after it changed the host and before the host was found healthy, what brings the state from before that change
-          back, likewise, with C(memory), whether the memory policy was changed too.
+        - Where a rollout was interrupted after it changed the host and before the host was found healthy, what it saved on the host before that -
+          C(since) when, and C(back_to), the state in a few words, each null where it is not known.
       type: dict
 """

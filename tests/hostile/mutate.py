@@ -250,7 +250,7 @@ FACTS: tuple[tuple[str, t.Any], ...] = (
     ("smt_enforce_max_fail_percentage", 100),
     ("smt_enforce_health_check", "/etc/passwd"),
     ("__smt_survey_facts", 5),
-    ("__smt_policy_pending_rollback", "/etc"),
+    ("__smt_policy_back", {"back_to": "/etc"}),
     ("__smt_enforce_done", True),
     ("smt_facts_sysroot", "../.."),
     ("smt_memory", 5),

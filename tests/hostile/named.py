@@ -325,7 +325,7 @@ def _believed(_recordings):
                     "hardware_class": BELIEVED,
                     "reboot_pending": None,
                     "change": None,
-                    "before": None,
+                    "pending_change": None,
                     "pending_rollback": None,
                     **aspects,
                 },

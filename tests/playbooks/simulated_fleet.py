@@ -49,7 +49,7 @@ def end(module, name, value, **result):
 STAND_INS = {
     "smt_facts": r"""
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
-from ansible_collections.threadwise.smt.plugins.module_utils._facts import pending_rollback
+from ansible_collections.threadwise.smt.plugins.module_utils._rollback import record
 module = AnsibleModule({"sysroot": {"type": "path"}}, supports_check_mode=True)
 with open(os.environ["SMT_HOST"] + "/asked", "a") as stream:
     stream.write("x")
@@ -63,7 +63,8 @@ module.exit_json(changed=False, ansible_facts={"smt": {
     "methods": {"runtime": {"chosen": "smt_control", "possible": ["smt_control"], "impossible": {}},
                 "boot": {"chosen": "grub_debian", "possible": ["grub_debian"], "impossible": {}}},
     # As much as large machines say.
-    "problems": ["x" * 3000] * 10, "pending_rollback": pending_rollback.load(host_files.HostFs(module.params["sysroot"] or os.environ["SMT_HOST"]))}})
+    "problems": ["x" * 3000] * 10, "pending_change": host.get("pending_change"),
+    "pending_rollback": record.pending(host_files.HostFs(module.params["sysroot"] or os.environ["SMT_HOST"]))}})
 """,
     "smt_state": r"""
 module = AnsibleModule({"state": {}, "threads_per_core": {"type": "int"}, "method": {}, "affinity_conflicts": {}, "affinity_conflicts_of": {}, "persist": {},
@@ -79,6 +80,36 @@ end(module, "smt", module.params["state"] == "enabled" or module.params["threads
 module = AnsibleModule({"smt": {}, "maxcpus": {}, "mitigations": {}, "force": {"type": "bool"}}, supports_check_mode=True)
 end(module, "configured", {"enabled": [], "disabled": ["nosmt"]}[module.params["smt"]], reboot_required=True, found=[],
     loader="grub_debian", arguments=[], configured_before=[], configured=[], running=[], mitigations_running=[], differences=[], diff=[])
+""",
+    # The file is where the real one has it, and facts read it as they do the real one.
+    "smt_rollback": r"""
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._rollback import record
+module = AnsibleModule({"state": {}, "parts": {"type": "list"}, "reboot": {"type": "bool"}, "rollout": {"type": "bool"}, "reboot_ok": {"type": "bool"}},
+                       supports_check_mode=True)
+given, fs = module.params, host_files.HostFs(os.environ["SMT_HOST"])
+known = record.FILE.load(fs, dict)
+back_to, changed = known and known["back_to"], False
+if given["state"] == "saved":
+    older = known if known and known["rollout"] else {"saved_at": "2026-03-01T12:00:00Z", "rollout": given["rollout"], "host": {}}
+    fields = {"running": "smt", "configured": "configured"}
+    now = {fields[part]: host[fields[part]] for part in given["parts"] if part in fields}
+    older["host"] = {**now, **older["host"]}
+    back_to = older["back_to"] = " and ".join("%s %s" % (name, json.dumps(value)) for name, value in sorted(older["host"].items()))
+    changed = not module.check_mode and record.FILE.save(fs, older)
+elif given["state"] == "confirmed":
+    changed = not module.check_mode and record.FILE.remove(fs)
+elif known:
+    for name, value in known["host"].items():
+        if host[name] != value:
+            changed = True
+            with open(os.environ["SMT_HOST"] + "/log", "a") as stream:
+                stream.write("%s %s\n" % (name, json.dumps(value)))
+    host.update(known["host"])
+    with open(PATH + ".new", "w") as stream:
+        json.dump(host, stream)
+    os.rename(PATH + ".new", PATH)
+module.exit_json(changed=changed, back_to=back_to, not_back=[], reboot_required=False, diff=[])
 """,
     # The real one would change the machine that runs the tests.
     "smt_memory": """

@@ -108,8 +108,8 @@ def test_a_wave_that_fails_is_rolled_back_also_after_a_kill_and_the_next_run_goe
     fleet.set("h3", configured=["nosmt"])
     before = dict({host: [] for host in HOSTS}, h1=["nosmt"], h3=["nosmt"])
     code, seen = fleet.play("smt_enforce", **WAVES, smt_enforce_health_check="health.yml", sick=["h3"])
-    assert code != 0 and "h3 was brought back to the state before the wave: the service is down" in seen, seen
-    assert "h2 was brought back to the state before the wave: too many hosts of its wave failed: h3" in seen
+    assert code != 0 and "h3 was brought back to the state before the wave (smt true): the service is down" in seen, seen
+    assert r"h2 was brought back to the state before the wave (configured [] and smt true): too many hosts of its wave failed: h3" in seen
     assert fleet.get("smt") == {name: name != "h1" for name in HOSTS}
     assert fleet.get("configured") == before, "what was there before is back, not a guess"
     assert set(fleet.changes()) == {"h1", "h2", "h3"}
@@ -118,7 +118,7 @@ def test_a_wave_that_fails_is_rolled_back_also_after_a_kill_and_the_next_run_goe
     assert fleet.get("smt") == {name: name in ("h4", "h5") for name in HOSTS}
     fleet.changes()
     code, seen = fleet.play("smt_enforce", **WAVES, smt_enforce_health_check="health.yml", sick=["h2"])
-    assert code != 0 and "h2 was brought back to the state before the wave: the service is down" in seen, seen
+    assert code != 0 and "h2 was brought back to the state before the wave (configured [] and smt true): the service is down" in seen, seen
     assert fleet.get("smt") == {name: name != "h1" for name in HOSTS}
     assert fleet.get("configured") == before, "what was there before the first rollout"
     assert set(fleet.changes()) == {"h2", "h3"}
@@ -150,6 +150,30 @@ def test_few_failures_of_a_wave_stop_nothing_but_those_of_the_same_group(tmp_pat
     assert table(seen)["h1"] == "drifted" and "h2 was brought back" not in seen
     assert "h3 was left as it was: h1 of its smt_policy_group db failed before it" in seen
     assert "h4 was left as it was: h3 of its smt_policy_group db failed before it" in seen and set(fleet.changes()) == {"h1", "h2", "h5", "h6"}
+
+
+def test_a_host_whose_change_waits_for_its_confirmation_is_named_and_left_alone(tmp_path):
+    fleet = Fleet(tmp_path, {"h1": {}, "h2": {}})
+    fleet.set("h1", pending_change={"by": "for user jo", "seconds_left": 90})
+    (tmp_path / "role.yml").write_text("- hosts: h1\n  gather_facts: false\n  roles: [threadwise.smt.smt_policy]\n")
+    for playbook in ("smt_enforce", "role.yml"):
+        code, seen = fleet.play(playbook, smt_policy="disabled", smt_policy_reboot_ok=True, smt_policy_scope="both")
+        assert code == 2 and "a change for user jo waits for its confirmation, and is rolled back in about 90 s without it: confirm it, or wait" in seen, seen
+    assert set(fleet.changes()) == {"h2"}
+
+
+def test_without_a_rollout_the_role_can_be_rolled_back_too(tmp_path):
+    fleet = Fleet(tmp_path, {"h1": {}})
+    role = "  - ansible.builtin.include_role: {{name: threadwise.smt.smt_policy{more}}}\n"
+    play = "- hosts: h1\n  gather_facts: false\n  tasks:\n" + role.format(more="")
+    (tmp_path / "there.yml").write_text(play)
+    (tmp_path / "back.yml").write_text(play + "  - ansible.builtin.debug: {var: smt_policy_before}\n" + role.format(more=", tasks_from: back"))
+    assert fleet.play("there.yml", **COMPLIANCE)[0] == 0 and fleet.changes() == {"h1": DONE}
+    code, seen = fleet.play("smt_compliance", **COMPLIANCE)
+    assert code == 0 and "interrupted" not in seen, "nobody waits for it"
+    code, seen = fleet.play("back.yml", **COMPLIANCE, smt_policy_classes={"x86_64-1s2c4t-split-00000000": "enabled"})
+    assert code == 0 and '"smt_policy_before": "configured [\\"nosmt\\"] and smt false"' in seen, seen
+    assert (fleet.get("smt"), fleet.get("configured")) == ({"h1": False}, {"h1": ["nosmt"]}), "the state before the last change, not before the first"
 
 
 def test_a_group_waits_for_its_host_that_is_gone_and_the_others_for_nobody(tmp_path):

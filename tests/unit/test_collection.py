@@ -69,6 +69,7 @@ NOT_FOR_USERS = {
     "smt_decisions",
     "smt_fail_host",
     "smt_preflight",
+    "smt_rollback",
     "smt_sample",
     "smt_status",
     "smt_trial_design",

@@ -184,6 +184,26 @@ def test_a_sick_guest_in_wave_2_stops_the_rollout_and_is_brought_back():
     assert states(*GUESTS) == ["on", "on", "off nosmt", "off nosmt"]
 
 
+def test_a_part_that_was_kept_is_brought_back_as_it_was_and_not_to_the_first_state():
+    shown = "cat /sys/devices/system/cpu/online /etc/tmpfiles.d/threadwise-smt.conf; sysctl vm.overcommit_memory; cat " + MEMORY
+    part = {"smt_policy": {"disabled_on": {"cpus": "0-1"}}, "smt_runtime_persist": "tmpfiles", "smt_memory_overcommit": "always"}
+    assert play("smt_enforce", part, "--limit", A1)[0] == 0
+    before = ask(A1, shown)
+    assert before.startswith("0,2-3\n") and "vm.overcommit_memory = 1" in before
+    ask(A1, "touch /run/sick")
+    code, dummy, _dummy, seen = play(
+        "smt_enforce", {"smt_policy": "disabled", "smt_memory_overcommit": "heuristic", "smt_enforce_health_check": str(HEALTH)}, "--limit", A1
+    )
+    assert code != 0 and "(CPUs 0,2-3 online, kept over boots, vm.overcommit_memory 1, vm.panic_on_oom 0)" in seen
+    assert ask(A1, shown) == before and not guest(A1).file(PENDING_ROLLBACK).exists
+    ask(A1, "rm /run/sick")
+    for module in ("smt_state", "smt_memory"):
+        subprocess.run(
+            ["ansible", A1, "-i", str(INVENTORY), "-b", "-m", f"threadwise.smt.{module}", "-a", "state=restored"], check=True, stdin=subprocess.DEVNULL
+        )
+    assert ask(A1, "cat /sys/devices/system/cpu/online") == "0-3"
+
+
 def kill_when(policy, held):
     """Start a rollout, and kill its controller with all of its processes while the health check of a guest is held."""
     ask(held, "touch /run/hold; rm -f /var/tmp/looked-at")

@@ -34,6 +34,10 @@ _BLANKS = " \t\n\v\f\r\0"
 # An argument or the blanks between two arguments, as `split_arguments` separates them.
 _TOKEN = re.compile(rf'((?:[^{_BLANKS}"]|"[^"]*(?:"|\Z))+)|([{_BLANKS}]+)')
 _BLANK = re.compile(f"[{_BLANKS}]")
+# The variable that a line of a boot loader's settings sets to arguments.
+_SETTING = re.compile(r"\A(kernelopts|GRUB_CMDLINE_LINUX\w*)=")
+# What may be an argument in a line of a file, whatever quotes it.
+_WORD = re.compile(rf"[^{_BLANKS}\"']+")
 _NOSMT_PART = re.compile(r",nosmt(?=[,;]|\Z)")
 
 GLOBAL_PARTS = ("", "auto", "off", "nosmt")
@@ -188,10 +192,42 @@ def smt_arguments(arguments: "t.Iterable[str]") -> "list[str]":
     return [argument for argument in arguments if remainder(argument, _DESIRED_ENABLED) != argument]
 
 
+_NONE_RELATED = _DESIRED_ENABLED._replace(removed_names=(*SWITCHES, *LIMITS, MITIGATIONS))
+
+
 def related_arguments(arguments: "t.Iterable[str]") -> "list[str]":
     """Return the arguments that affect SMT, and every ``mitigations=``, in order."""
-    every_mitigation = _DESIRED_ENABLED._replace(removed_names=(*SWITCHES, *LIMITS, MITIGATIONS))
-    return [argument for argument in arguments if remainder(argument, every_mitigation) != argument]
+    return [argument for argument in arguments if remainder(argument, _NONE_RELATED) != argument]
+
+
+def with_related_of(text: str, earlier: str) -> str:
+    """Return a file's text with the related arguments of an earlier one, and all else that was changed since.
+
+    Args:
+        text: the text of a configuration file or of boot entries.
+        earlier: its text at an earlier time.
+
+    Returns:
+        The earlier text where the two differ in related arguments alone, else the text, each line of which that so differs from an earlier one is that line.
+    """
+    lines, earlier_lines = text.split("\n"), earlier.split("\n")
+    if _unrelated(lines) == _unrelated(earlier_lines):
+        return earlier
+    known: dict[tuple[str, ...], list[str]] = {}
+    for line in earlier_lines:
+        known.setdefault(_unrelated_words(line), []).append(line)
+    found = (known.get(_unrelated_words(line)) for line in lines)
+    return "\n".join(same.pop(0) if same else line for line, same in zip(lines, found))
+
+
+def _unrelated(lines: "t.Iterable[str]") -> "list[tuple[str, ...]]":
+    # A line of options that has no others does not count: a boot loader's entry may lose it, or get one, with our argument.
+    return [words for words in map(_unrelated_words, lines) if words not in ((), ("options",))]
+
+
+def _unrelated_words(line: str) -> "tuple[str, ...]":
+    remainders = (remainder(word, _NONE_RELATED) for word in _WORD.findall(_SETTING.sub(r"\1 ", line)))
+    return tuple(rest for rest in remainders if rest is not None)
 
 
 def split_arguments(text: str) -> "list[str]":

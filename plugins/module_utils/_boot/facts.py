@@ -10,7 +10,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders impor
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 
-_RESCUE = re.compile(r"recovery|rescue", re.IGNORECASE)
+RESCUE = re.compile(r"recovery|rescue", re.IGNORECASE)
+"""What the titles of boot entries have that do not boot by default."""
 
 
 class BootFacts(TypedDict):
@@ -66,7 +67,7 @@ def _configured(entries: "list[boot_entries.Entry]") -> "list[str] | None":
     The default entry can depend on variables, fallbacks and the last choice in the menu, so no single entry is trusted. Entries for recovery do
     not boot by default, and those written by hand or for another system are not generated from this host's settings.
     """
-    normal = [entry for entry in entries if entry.generated and not _RESCUE.search(entry.title)]
+    normal = [entry for entry in entries if entry.generated and not RESCUE.search(entry.title)]
     distinct = {tuple(smt_arguments(entry.arguments)) for entry in normal}
     return list(distinct.pop()) if len(distinct) == 1 else None
 

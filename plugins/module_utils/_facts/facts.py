@@ -11,11 +11,13 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import detection as boot_detection, facts as boot_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._boot_visit import record as boot_visit
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
-from ansible_collections.threadwise.smt.plugins.module_utils._facts import hypervisor, pending_rollback, ppc64_cpu, vulnerabilities
+from ansible_collections.threadwise.smt.plugins.module_utils._facts import hypervisor, ppc64_cpu, vulnerabilities
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, cpulist, files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._rollback import record as rollback_record
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache, source as sibling_source
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import snapshot as smt_snapshot, state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import persistence
+from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import pending as pending_rollback
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology, read_topology
 
@@ -104,11 +106,18 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
         "methods": {"runtime": _runtime_methods(fs, control, topology), "boot": boot_facts.methods(loader, _write_blocked_by(fs, ("boot", "etc")))},
         "hardware_class": hardware_class(fs, kernel, guest_of),
         "online_before": cpulist.render(saved["cpu"]["online"]) if saved else None,
-        "pending_rollback": pending_rollback.load(fs),
+        "pending_rollback": rollback_record.pending(fs),
+        "pending_change": _pending_change(fs),
     }
     boot_visit.note_problem(fs)
     facts["problems"] = fs.problems
     return facts
+
+
+def _pending_change(fs: host_files.HostFs) -> "dict[str, t.Any] | None":
+    """Return by whom a change is that waits for its confirmation, and in how many seconds it is rolled back without it; None where none waits."""
+    pending = pending_rollback.load(fs)
+    return None if pending is None else {"by": pending["by"], "seconds_left": pending_rollback.seconds_left(pending)}
 
 
 def _snapshot(fs: host_files.HostFs) -> "smt_snapshot.Snapshot | None":

@@ -12,24 +12,26 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import config
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import (
     facts as memory_facts,
-    oom_score,
+    frame as memory_frame,
     policy as memory_policy,
     snapshot as memory_snapshot,
     sysctl_files,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._memory.errors import MemoryPolicyError
+from ansible_collections.threadwise.smt.plugins.module_utils._memory.services import oom_score
 
-RESTORED = "restored"
+RESTORED, PREVIOUS = "restored", "previous"
 ERRORS = (MemoryPolicyError, config_files.ConfigFileError, locks.HostLockError)
 
 
 class Request(t.NamedTuple):
     """What is requested."""
 
-    state: str  # "present" or RESTORED
-    options: memory_policy.Options  # the policy and its margin; restored uses only the margin
+    state: str  # "present", RESTORED or PREVIOUS
+    options: memory_policy.Options  # the policy and its margin; the other two states use only the margin
     protect: t.Optional[t.Sequence[str]]  # services to protect from the OOM killer, and no others; None leaves them as they are
     check: bool  # whether nothing is written
+    frame: t.Optional[memory_frame.Frame] = None  # what PREVIOUS puts back
 
 
 class Setting(TypedDict):
@@ -67,7 +69,7 @@ class _Plan(t.NamedTuple):
 
     wanted: memory_policy.Settings  # values that have to be in force afterwards
     writes: memory_policy.Settings  # values to write, in order
-    text: "str | None"  # of our sysctl.d file
+    files: "dict[str, str | None]"  # the text of each file of ours that the change is about; None for no file
     work: oom_score.Work
     first: memory_snapshot.Snapshot  # on the disk during the change
     last: memory_snapshot.Snapshot  # on the disk after it
@@ -110,11 +112,10 @@ class MemoryChange:
         self.present, self.memory, self.page = memory_facts.read_settings(fs), memory_facts.read_memory(fs), memory_facts.page_size(fs)
         self.boot = sysctl_files.BootFiles(fs)
         self.text = sysctl_files.own_text(fs, sysctl_files.OURS)
-        self.plan = self._restored() if self.request.state == RESTORED else self._policy()
-        work = self.plan.work
-        texts = {sysctl_files.OURS: self.plan.text, **oom_score.files(work)}
-        self.texts: dict[str, t.Optional[str]] = {sysctl_files.OURS: self.text, **oom_score.files_before(work)}
-        self.files = {path: (self.texts[path], text) for path, text in texts.items() if self.texts[path] != text}
+        self.plan = {RESTORED: self._restored, PREVIOUS: self._previous}.get(self.request.state, self._policy)()
+        known = {sysctl_files.OURS: self.text, **oom_score.files_before(self.plan.work)}
+        self.texts = {path: known[path] if path in known else sysctl_files.own_text(fs, path) for path in self.plan.files}
+        self.files = {path: (self.texts[path], text) for path, text in self.plan.files.items() if self.texts[path] != text}
         refusal = next(filter(None, (fs.write_refusal(memory_facts.sysctl_path(name)) for name in self.plan.writes)), None)
         if refusal:
             raise MemoryPolicyError(f"{refusal}. Nothing was changed")
@@ -133,7 +134,7 @@ class MemoryChange:
         return _Plan(
             wanted,
             {name: value for name, value in wanted.items() if self.present[name] != value},
-            sysctl_files.our_text(self.text, wanted) if wanted else self.text,
+            {sysctl_files.OURS: sysctl_files.our_text(self.text, wanted) if wanted else self.text, **oom_score.files(work)},
             work,
             first,
             {**first, "units": {unit: score for unit, score in first["units"].items() if unit not in work["release"]}},
@@ -151,7 +152,21 @@ class MemoryChange:
         way_out = "stop a process that uses much memory, or lower the margin, and restore again"
         self._refuse(writes, "nothing was restored, because the host would not survive the previous policy", way_out)
         work = oom_score.work_out(self.fs, self.run_command, [], self.saved["units"])
-        return _Plan(wanted, writes, None, work, self.saved, {"sysctls": {}, "units": {}})
+        return _Plan(wanted, writes, {sysctl_files.OURS: None, **oom_score.files(work)}, work, self.saved, {"sysctls": {}, "units": {}})
+
+    def _previous(self) -> _Plan:
+        """Return the change to the frame of the request: the settings that this collection has changed, its files, and its snapshot."""
+        frame = self.request.frame
+        assert frame is not None
+        first = memory_snapshot.joined(self.saved, frame["snapshot"])
+        wanted = {name: value for name, value in frame["sysctls"].items() if name in first["sysctls"]}
+        writes = memory_snapshot.settings_to_restore(self.present, wanted)
+        self._refuse(writes, "nothing was put back, because the host would not survive the previous policy", "stop a process that uses much memory")
+        is_protected = memory_frame.present(self.fs)["drop_ins"] == frame["drop_ins"]
+        # A service that is gone since does not keep the rest from being put back.
+        work = oom_score.no_work(self.fs) if is_protected else oom_score.work_out(self.fs, self.run_command, frame["drop_ins"], first["units"])
+        files = {sysctl_files.OURS: frame["text"], **oom_score.files(work), **{oom_score.drop_in_path(unit): text for unit, text in frame["drop_ins"].items()}}
+        return _Plan(wanted, writes, files, work, first, frame["snapshot"])
 
     def _refuse(self, wanted: memory_policy.Settings, what: str, way_out: "str | None") -> None:
         refusal = memory_policy.refusal(self.memory, self.present, wanted, self.request.options["margin"], self.page, way_out)
@@ -186,7 +201,7 @@ class MemoryChange:
 
     def _reload_units(self) -> None:
         # Also where only scores are left to be set: an interrupted call may have written the drop-in without this.
-        drop_ins = oom_score.files(self.plan.work)
+        drop_ins = self.plan.files.keys() - {sysctl_files.OURS}
         if drop_ins:
             oom_score.reload_units(self.fs, self.run_command, drop_ins)
 
@@ -230,7 +245,7 @@ class MemoryChange:
         plan, work = self.plan, self.plan.work
         self.warnings += oom_score.overrides(scores) + self.fs.problems
         values = memory_policy.resulting(self.present, plan.writes)
-        boot = self.boot.sources(plan.text)
+        boot = self.boot.sources(plan.files[sysctl_files.OURS])
         return {
             "changed": self._changes(),
             "before": memory_policy.in_force(self.memory, self.present, self.present, self.page),

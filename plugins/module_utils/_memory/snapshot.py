@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host import kernel_files, state_file
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils._memory import facts as memory_facts, oom_score, policy as memory_policy
+from ansible_collections.threadwise.smt.plugins.module_utils._memory import facts as memory_facts, policy as memory_policy
 from ansible_collections.threadwise.smt.plugins.module_utils._memory.errors import MemoryPolicyError
+from ansible_collections.threadwise.smt.plugins.module_utils._memory.services import oom_score
 
 PATH = "var/lib/threadwise-smt/memory.json"
 
@@ -45,13 +46,14 @@ def load(fs: HostFs) -> Snapshot:
         MemorySnapshotError: The file is damaged, or a user other than root may have written it.
     """
     try:
-        return _FILE.load(fs, _checked) or {"sysctls": {}, "units": {}}
+        return _FILE.load(fs, checked) or {"sysctls": {}, "units": {}}
     except state_file.StateFileError as error:
         raise MemorySnapshotError(f"{error}. Remove it only if you no longer need to restore the previous policy") from error
 
 
-def _checked(document: t.Any) -> Snapshot:
-    return {"sysctls": _checked_sysctls(document["sysctls"]), "units": _checked_units(document["units"])}
+def checked(document: t.Any) -> Snapshot:
+    """Return a snapshot that comes from a file; raise ValueError, KeyError or another error of data when it is not a valid one."""
+    return {"sysctls": checked_sysctls(document["sysctls"]), "units": _checked_units(document["units"])}
 
 
 def _is_number(value: object) -> bool:
@@ -59,7 +61,8 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _checked_sysctls(sysctls: t.Any) -> memory_policy.Settings:
+def checked_sysctls(sysctls: t.Any) -> memory_policy.Settings:
+    """Return values of sysctls that come from a file; raise ValueError or another error of data when they are not valid."""
     for name, value in sysctls.items():
         if name not in memory_policy.SYSCTLS or not _is_number(value):
             raise ValueError(f"{name!r:.40}: {value!r:.40} is not a valid setting of a memory policy")
@@ -117,6 +120,11 @@ def with_present(saved: Snapshot, present: memory_policy.HostSettings, names: "I
         raise MemorySnapshotError(f"this kernel has no {', '.join(missing)}: leave out the options that need it")
     known = {name: value for name, value in values.items() if value is not None}
     return {**saved, "sysctls": {**known, **saved["sysctls"]}}
+
+
+def joined(saved: Snapshot, other: Snapshot) -> Snapshot:
+    """Return a snapshot with all that one of two has; where both have a value, it is that of `other`."""
+    return {"sysctls": {**saved["sysctls"], **other["sysctls"]}, "units": {**saved["units"], **other["units"]}}
 
 
 def settings_to_restore(present: memory_policy.HostSettings, saved: "Mapping[str, int]") -> memory_policy.Settings:

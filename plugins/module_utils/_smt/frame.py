@@ -8,7 +8,7 @@ What goes back to a state before a change goes back to this data, because most s
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
-from ansible_collections.threadwise.smt.plugins.module_utils._host import config_files, files as host_files, kernel_files, state_file
+from ansible_collections.threadwise.smt.plugins.module_utils._host import config_files, cpulist, files as host_files, kernel_files, state_file
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import snapshot as smt_snapshot, state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import persistence, udev_rules
 
@@ -43,6 +43,12 @@ def present(host: kernel_files.KernelFiles, fs: host_files.HostFs) -> Frame:
         "files": {path: config_files.content(fs, path) for path in paths},
         "snapshot": smt_snapshot.load(fs, persistence.is_kept(fs)),
     }
+
+
+def described(frame: Frame) -> str:
+    """Return the state in a few words: ``CPUs 0-4,6 online, kept over boots``."""
+    is_kept = any(frame["files"].get(path) is not None for path in persistence.PATHS)
+    return f"CPUs {cpulist.render(frame['cpu']['online'])} online{', kept over boots' if is_kept else ''}"
 
 
 def wanted_files(fs: host_files.HostFs, frame: Frame) -> "dict[str, str | None]":

@@ -89,6 +89,15 @@ KINDS = {
             "diff": schema.items(_DIFF, 1000),
         }
     ),
+    "smt_rollback": Kind(
+        {
+            "changed": schema.BOOL,
+            "back_to": schema.or_null(schema.TEXT),
+            "not_back": _SENTENCES,
+            "reboot_required": schema.BOOL,
+            "diff": schema.items(_DIFF, 1000),
+        }
+    ),
     "smt_memory": Kind(
         {
             "changed": schema.BOOL,

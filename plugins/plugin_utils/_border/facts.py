@@ -58,28 +58,10 @@ _MEASURED = schema.whole(
     ),
 )
 
-# The pending rollback that the role smt_policy saved on the host before a change; empty where the file was damaged.
-_PENDING_ROLLBACK = schema.strict(
-    running=schema.about(
-        schema.or_null(
-            schema.strict(
-                state=schema.about(schema.text(20), "Option state of smt_state."),
-                threads_per_core=schema.about(schema.count(64), "Option threads_per_core of smt_state, threads."),
-            )
-        ),
-        "Options of smt_state for the rollback; null where the running system was not changed.",
-    ),
-    configured=schema.about(
-        schema.or_null(
-            schema.strict(
-                smt=schema.about(schema.text(20), "Option smt of smt_boot_args."),
-                maxcpus=schema.about(schema.text(10), "Option maxcpus of smt_boot_args."),
-            )
-        ),
-        "Options of smt_boot_args for the rollback; null where boot arguments were not changed.",
-    ),
-    reboot=schema.about(schema.BOOL, "Whether the rollback needs a reboot."),
-    memory=schema.about(schema.BOOL, "Whether the memory policy was changed."),
+# What a rollout saved on the host before a change; both are null where the file cannot be used.
+_PENDING_ROLLBACK = schema.whole(
+    since=schema.about(schema.or_null(schema.text(100)), "When it was saved, UTC."),
+    back_to=schema.about(schema.or_null(schema.text(2000)), "The state that is put back, in a few words."),
 )
 
 # Keys are the names of the kernel's files.
@@ -134,11 +116,17 @@ _SMT = schema.whole(
     hardware_class=schema.or_null(schema.text(100, r"^[a-z0-9_]{1,20}-[0-9]{1,5}s[0-9]{1,5}c[0-9]{1,5}t-[a-z]{1,10}-[0-9a-f]{8}$")),
     online_before=schema.or_null(schema.CPU_LIST),
     pending_rollback=schema.or_null(_PENDING_ROLLBACK),
+    pending_change=schema.or_null(
+        schema.whole(
+            by=schema.about(schema.text(1000), "Who made the change, as part of a sentence."),
+            seconds_left=schema.about(schema.count(), "In how many seconds it is rolled back without a confirmation, s."),
+        )
+    ),
     problems=_SENTENCES,
 )
 
 # Facts that results of earlier versions of the collection do not have.
-_LATER = ("online_before", "ppc64_cpu")
+_LATER = ("online_before", "pending_change", "ppc64_cpu")
 
 # Such as C(text) and V(text).
 _MARKUP = re.compile(r"\b[A-Z]\(([^)]*)\)")

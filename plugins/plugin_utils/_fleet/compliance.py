@@ -23,15 +23,12 @@ STATUSES = (COMPLIANT, DRIFTED, BAD_POLICY, UNKNOWN, UNREACHABLE)
 ASPECTS = ("running", "configured", "memory", "memory_configured")
 
 # The fields of a result.
-_FIELDS = {"status", "sentence", "wanted", "scope", "decided_by", "hardware_class", "reboot_pending", "change", "before", "pending_rollback", *ASPECTS}
+_FIELDS = {"status", "sentence", "wanted", "scope", "decided_by", "hardware_class", "reboot_pending", "change", "pending_change", "pending_rollback", *ASPECTS}
 
 # Long lists, such as every CPU of a large machine, are cut.
 MOST_REASONS = 5
 MOST_TEXT = 500
 
-# Options of smt_state and smt_boot_args for a rollback; RESTORED, the state before the first change, stands for states without a name.
-RESTORED = "restored"
-_SWITCHED = (boot_arguments.DISABLED, boot_arguments.FORCED_OFF, boot_arguments.MITIGATIONS_NOSMT)
 _NO_SMT = "no SMT here (the CPUs have none, it is off in the firmware, or the hypervisor hides it), so nothing can be otherwise"
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
@@ -49,11 +46,12 @@ def judge(facts: t.Any, desired: policy.DesiredState, scope: str, memory: t.Mapp
         memory: from :func:`memory_aspects`, or None without a memory policy.
 
     Returns:
-        ``{status, wanted, scope, decided_by, hardware_class, reboot_pending, change, before, pending_rollback, sentence}`` and the `ASPECTS`. Each aspect
-        is None where the policy does not cover it, or ``{status, reasons, blocked_by}`` with the reason that blocks a change at run time (or at all) as
-        `blocked_by`. ``change`` leads to the desired state, ``before`` back to the present one: ``{running, configured, reboot}``, options of
-        `smt_state` and `smt_boot_args` (None where there is nothing to do, or no method), and whether a reboot is needed. ``pending_rollback`` is
-        the pending rollback of a change by an interrupted rollout, with ``memory`` (bool) beside these three, or None.
+        ``{status, wanted, scope, decided_by, hardware_class, reboot_pending, change, pending_rollback, sentence}`` and the `ASPECTS`. Each aspect is None
+        where the policy does not cover it, or ``{status, reasons, blocked_by}`` with the reason that blocks a change at run time (or at all) as
+        `blocked_by`. ``change`` leads to the desired state: ``{running, configured, memory, reboot}``, options of `smt_state` and `smt_boot_args` (None where
+        there is nothing to do, or no method), and whether the memory policy has to be put in force and a reboot is needed. ``pending_rollback`` says what an
+        interrupted rollout saved on the host before it changed it: ``{since, back_to}``, each a text or None; it is None without one. ``pending_change`` says
+        that a change waits for its confirmation: until it is confirmed or rolled back, nothing is changed here.
     """
     if not isinstance(facts, dict):
         return refused("it returned no facts", wanted=str(desired), scope=scope)
@@ -68,6 +66,9 @@ def judge(facts: t.Any, desired: policy.DesiredState, scope: str, memory: t.Mapp
         "memory_configured": None,
         **(memory or {}),
     }
+    waiting = _pending_change(facts.get("pending_change"))
+    if waiting:
+        aspects = {name: dict(one, blocked_by=waiting) if one and one["status"] == DRIFTED else one for name, one in aspects.items()}
     statuses = [one["status"] for one in aspects.values() if one]
     pending = fields.mapping(facts, "boot").get("reboot_required")
     result = {
@@ -77,13 +78,12 @@ def judge(facts: t.Any, desired: policy.DesiredState, scope: str, memory: t.Mapp
         "decided_by": desired.decided_by,
         "hardware_class": _text(facts.get("hardware_class")),
         "reboot_pending": pending if isinstance(pending, bool) else None,
+        "pending_change": waiting,
         "pending_rollback": _pending_rollback(facts.get("pending_rollback")),
         **aspects,
     }
-    needs = _needs(result)
-    back = {"running": _running_rollback(facts), "configured": _boot_rollback(fields.mapping(facts, "boot").get("configured"))}
     shown = sentence(result) or (_NO_SMT if result["status"] == COMPLIANT and without_smt(facts) else "")
-    return dict(result, sentence=shown, change=_only(needs, _change(facts, desired)), before=_only(needs, back))
+    return dict(result, sentence=". ".join(filter(None, [shown, waiting])), change=_change(result, facts, desired))
 
 
 def refused(reason: str, status: str = UNKNOWN, **known: t.Any) -> ComplianceResult:
@@ -228,6 +228,8 @@ def _blocked_by(facts: Facts, when: str) -> str | None:
 
 def _needs(result: ComplianceResult) -> dict[str, bool]:
     """Return which of running system and boot arguments must change, and whether a reboot is needed."""
+    if result["pending_change"]:
+        return {"running": False, "configured": False, "reboot": False}
     run, boot = result["running"], result["configured"]
     blocked = bool(run and run["status"] == DRIFTED and run["blocked_by"])
     drifted = bool(boot and boot["status"] == DRIFTED)
@@ -235,56 +237,29 @@ def _needs(result: ComplianceResult) -> dict[str, bool]:
     return {"running": bool(run and run["status"] == DRIFTED and not blocked), "configured": drifted or reboot, "reboot": reboot}
 
 
-def _only(needs: dict[str, bool], ways: dict[str, t.Any]) -> dict[str, t.Any]:
-    return {name: ways[name] if needs[name] else None for name in ("running", "configured")} | {"reboot": needs["reboot"]}
-
-
-def _change(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
-    if desired.anything:
-        return {"running": None, "configured": None}
+def _change(result: ComplianceResult, facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
+    needs = _needs(result)
     try:
-        boot = {"smt": boot_state(facts, desired)}
+        boot = {"smt": boot_state(facts, desired)} if needs["configured"] else None
     except policy.PolicyError:
         boot = None
     part = {"cores": desired.cores.given} if desired.is_part else {}
-    return {"running": {"state": desired.state, **part} if desired.state else {"threads_per_core": desired.threads}, "configured": boot}
+    run = {"state": desired.state, **part} if desired.state else {"threads_per_core": desired.threads}
+    memory = not result["pending_change"] and any(result[name] and result[name]["status"] == DRIFTED for name in ("memory", "memory_configured"))
+    return {"running": run if needs["running"] else None, "configured": boot, "memory": memory, "reboot": needs["reboot"]}
 
 
-def _running_rollback(facts: Facts) -> dict[str, str]:
-    if facts.get("active") is True and not fields.mapping(facts, "cpus").get("offline"):
-        return {"state": policy.ENABLED}
-    return {"state": policy.DISABLED if facts.get("active") is False and facts.get("control") in smt_state.OFF else RESTORED}
-
-
-def _boot_rollback(arguments: t.Any) -> dict[str, str] | None:
-    if not isinstance(arguments, list) or not all(isinstance(argument, str) for argument in arguments):
+def _pending_change(change: t.Any) -> str | None:
+    """Return the sentence about a change that waits for its confirmation, with the way out; None where none waits."""
+    if not isinstance(change, dict):
         return None
-    if not arguments:
-        return {"smt": boot_arguments.ENABLED}
-    name, _dummy, value = arguments[0].partition("=")
-    if name == "maxcpus" and _NUMBER.fullmatch(value) and len(arguments) == 1:
-        return {"maxcpus": value}
-    return next(({"smt": state} for state in _SWITCHED if _are_all_of(arguments, boot_arguments.desired_smt(state))), None)
+    left = change.get("seconds_left")
+    seconds = f"in about {left} s" if isinstance(left, int) else "some time"
+    return _text(f"a change {_text(change.get('by')) or ''} waits for its confirmation, and is rolled back {seconds} without it: confirm it, or wait for that")
 
 
-def _are_all_of(arguments: list[str], desired: boot_arguments.DesiredArguments) -> bool:
-    """Return whether requesting a state restores all of these arguments."""
-    kept = [argument for argument in arguments if desired.keeps_vectors and argument.startswith(boot_arguments.MITIGATIONS_NOSMT_ARGUMENT + ",")]
-    return not boot_arguments.differences(arguments, desired) and len(arguments) == len(desired.arguments) + len(kept)
-
-
-def _pending_rollback(saved: t.Any) -> dict[str, t.Any] | None:
-    """Return the valid parts of a pending rollback in a host's facts, or None."""
-    if not isinstance(saved, dict):
-        return None
-    state, boot = _text(fields.mapping(saved, "running").get("state")), fields.mapping(saved, "configured")
-    smt, maxcpus = _text(boot.get("smt")), _text(boot.get("maxcpus"))
-    return {
-        "running": {"state": state} if state in (policy.ENABLED, policy.DISABLED, RESTORED) else None,
-        "configured": {"smt": smt} if smt in (boot_arguments.ENABLED, *_SWITCHED) else {"maxcpus": maxcpus} if maxcpus and _NUMBER.fullmatch(maxcpus) else None,
-        "reboot": saved.get("reboot") is True,
-        "memory": saved.get("memory") is True,
-    }
+def _pending_rollback(saved: t.Any) -> dict[str, str | None] | None:
+    return {name: _text(saved.get(name)) for name in ("since", "back_to")} if isinstance(saved, dict) else None
 
 
 def sentence(result: ComplianceResult) -> str:

@@ -121,8 +121,14 @@ def _cells(host: str, result: ComplianceResult) -> tuple[str, ...]:
 
 def how(result: ComplianceResult) -> str:
     """Describe what is wrong on a host; empty for a compliant one."""
-    waiting = result["pending_rollback"] is not None
-    return ". ".join(filter(None, [result["sentence"], "changed by a rollout that was interrupted before the host was found healthy" if waiting else None]))
+    return ". ".join(filter(None, [result["sentence"], _waiting(result["pending_rollback"])]))
+
+
+def _waiting(rollback: dict[str, str | None] | None) -> str:
+    if rollback is None:
+        return ""
+    back = f" (it can be brought back to {rollback['back_to']}, as of {rollback['since']})" if rollback["back_to"] and rollback["since"] else ""
+    return f"changed by a rollout that was interrupted before the host was found healthy{back}"
 
 
 def document(judged: t.Sequence[Judged], at: datetime.datetime) -> str:

@@ -57,6 +57,7 @@ def test_all_documented_keys_exist(tmp_path):
         "methods",
         "hardware_class",
         "online_before",
+        "pending_change",
         "pending_rollback",
         "problems",
     }

@@ -16,7 +16,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.scope import Scope
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, policy
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, policy, rollout
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.policy import DesiredState
 from fake_host import Host
 from fake_kernel import numbered_cores
@@ -189,40 +190,13 @@ def test_what_drifted_is_named_with_its_remedy(tmp_path):
     assert verdict["sentence"] == (
         "running: smt/control reads 'on' instead of off; CPUs 2-3 are online. configured: nosmt is missing; maxcpus=2 is still there"
     )
-    assert verdict["change"] == {"running": {"state": "disabled"}, "configured": {"smt": "disabled"}, "reboot": False}
-    assert verdict["before"] == {"running": {"state": "enabled"}, "configured": {"maxcpus": "2"}, "reboot": False}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "way"),
-    [
-        ([], {"smt": "enabled"}),
-        (["nosmt"], {"smt": "disabled"}),
-        (["nosmt=force"], {"smt": "forced_off"}),
-        (["mitigations=auto,nosmt"], {"smt": "mitigations_nosmt"}),
-        (["mitigations=auto,nosmt", "mitigations=auto,nosmt,no_user_user"], {"smt": "mitigations_nosmt"}),
-        (["mitigations=auto,nosmt", "mds=full,nosmt"], None),
-        (["mitigations=auto,nosmt,no_user_user"], None),
-        (["nosmt", "mds=full,nosmt"], None),
-        (["maxcpus=x"], None),
-        (["l1tf=full"], None),
-        (["nosmt", "maxcpus=2"], None),
-        (None, None),
-        ([7], None),
-    ],
-)
-def test_the_rollback_of_boot_arguments(tmp_path, arguments, way):
-    found = known(tmp_path)
-    found["boot"].update(configured=arguments, reboot_required=True)
-    assert judge(found, DesiredState("disabled"), "boot")["before"]["configured"] == (
-        way if judge(found, DesiredState("disabled"), "boot")["change"]["configured"] else None
-    )
+    assert verdict["change"] == {"running": {"state": "disabled"}, "configured": {"smt": "disabled"}, "memory": False, "reboot": False}
 
 
 def test_only_what_drifted_is_changed(tmp_path):
     found = known(tmp_path)
     found["boot"]["configured"] = ["nosmt"]
-    assert judge(found, DesiredState("disabled"))["change"] == {"running": {"state": "disabled"}, "configured": None, "reboot": False}
+    assert judge(found, DesiredState("disabled"))["change"] == {"running": {"state": "disabled"}, "configured": None, "memory": False, "reboot": False}
 
 
 def test_a_boot_policy_waits_for_a_reboot(tmp_path):
@@ -230,7 +204,7 @@ def test_a_boot_policy_waits_for_a_reboot(tmp_path):
     found["boot"].update(configured=["nosmt"], reboot_required=True)
     verdict = judge(found, DesiredState("disabled"), "boot")
     assert (verdict["status"], verdict["sentence"]) == ("compliant", "in force after the next reboot")
-    assert verdict["change"] == {"running": None, "configured": {"smt": "disabled"}, "reboot": True}
+    assert verdict["change"] == {"running": None, "configured": {"smt": "disabled"}, "memory": False, "reboot": True}
 
 
 def test_forced_off_takes_boot_arguments_and_a_reboot(tmp_path):
@@ -238,8 +212,7 @@ def test_forced_off_takes_boot_arguments_and_a_reboot(tmp_path):
     found["boot"].update(running=["nosmt=force"], configured=["nosmt=force"])
     verdict = judge(found, DesiredState("enabled"))
     assert "forceoff is final until a reboot" in verdict["running"]["blocked_by"]
-    assert verdict["change"] == {"running": None, "configured": {"smt": "enabled"}, "reboot": True}
-    assert verdict["before"]["configured"] == {"smt": "forced_off"}
+    assert verdict["change"] == {"running": None, "configured": {"smt": "enabled"}, "memory": False, "reboot": True}
 
 
 def test_no_boot_argument_leaves_two_of_four(tmp_path):
@@ -264,7 +237,7 @@ PLAIN = sysfs_tree.Machine(threads=1, control="notsupported")
 def test_a_host_without_smt_is_as_wanted_and_says_so(tmp_path, control, desired, scope):
     verdict = judge(known(tmp_path, sysfs_tree.Machine(threads=1, control=control)), desired, scope)
     assert (verdict["status"], verdict["sentence"]) == ("compliant", WITHOUT)
-    assert verdict["change"] == {"running": None, "configured": None, "reboot": False}
+    assert verdict["change"] == {"running": None, "configured": None, "memory": False, "reboot": False}
 
 
 @pytest.mark.parametrize("desired", [DesiredState("disabled"), DesiredState(threads=1)])
@@ -297,7 +270,7 @@ def test_memory_counts_beside_it(tmp_path):
 def test_memory_counts_at_the_next_boot_too(tmp_path):
     wanted = {"differences": [], "boot_differences": ["/etc/sysctl.d/z.conf makes it 0"], "boot_blocked_by": "take the line out"}
     verdict = judge(known(tmp_path), DesiredState("enabled"), memory=compliance.memory_aspects({"wanted": wanted}))
-    assert (verdict["memory"]["status"], verdict["memory_configured"]["status"]) == ("compliant", "drifted")
+    assert (verdict["memory"]["status"], verdict["memory_configured"]["status"], verdict["change"]["memory"]) == ("compliant", "drifted", True)
     assert verdict["sentence"] == "memory configured: /etc/sysctl.d/z.conf makes it 0"
     assert verdict["memory_configured"]["blocked_by"] == "take the line out"
 
@@ -313,20 +286,39 @@ def test_services_alone_say_nothing_of_the_next_boot(tmp_path):
         (None, None),
         ("x", None),
         ([], None),
-        ({}, {"running": None, "configured": None, "reboot": False, "memory": False}),
-        (
-            {"running": {"state": "enabled"}, "configured": {"smt": "forced_off"}, "reboot": True, "memory": True},
-            {"running": {"state": "enabled"}, "configured": {"smt": "forced_off"}, "reboot": True, "memory": True},
-        ),
-        (
-            {"running": {"state": "{{ 7 }}"}, "configured": {"maxcpus": "4"}, "reboot": "yes"},
-            {"running": None, "configured": {"maxcpus": "4"}, "reboot": False, "memory": False},
-        ),
-        ({"running": 7, "configured": {"maxcpus": "4; reboot", "smt": "x"}}, {"running": None, "configured": None, "reboot": False, "memory": False}),
+        ({}, {"since": None, "back_to": None}),
+        ({"since": "2026-03-01T12:00:00Z", "back_to": "CPUs 0-4,6 online"}, {"since": "2026-03-01T12:00:00Z", "back_to": "CPUs 0-4,6 online"}),
+        ({"since": 7, "back_to": "x\x1b[2J\ny{{ 7 }}", "running": {"state": "enabled"}}, {"since": None, "back_to": text.line("x\x1b[2J\ny{{ 7 }}", 500)}),
     ],
 )
 def test_of_what_a_host_calls_a_pending_rollback_only_what_is_one_is_taken(tmp_path, actual, way):
     assert judge(known(tmp_path, pending_rollback=actual), DesiredState("enabled"))["pending_rollback"] == way
+
+
+WAITING = {"by": "for user jo from 192.0.2.7 port 22", "seconds_left": 90}
+SAYS = "a change for user jo from 192.0.2.7 port 22 waits for its confirmation, and is rolled back in about 90 s without it: confirm it, or wait for that"
+
+
+def test_a_host_whose_change_waits_for_its_confirmation_is_left_alone(tmp_path):
+    found = known(tmp_path, sysfs_tree.Machine(offline=(2, 3), control="forceoff"), pending_change=WAITING)
+    memory = compliance.memory_aspects({"wanted": {"differences": ["x"]}})
+    for scope in ("runtime", "both", "boot"):
+        verdict = compliance.judge(found, DesiredState("enabled"), scope, memory)
+        assert verdict["status"] == "drifted" and verdict["sentence"].endswith(f". {SAYS}") and verdict["pending_change"] == SAYS
+        assert verdict["change"] == {"running": None, "configured": None, "memory": False, "reboot": False}
+        assert rollout.blocked_by(verdict, reboot_ok=True) == SAYS and not rollout.is_pending(verdict, reboot_ok=True)
+    fine = judge(dict(known(tmp_path / "on"), pending_change=WAITING), DesiredState("enabled"))
+    assert (fine["status"], fine["sentence"]) == ("compliant", SAYS), "it is as wanted, for now"
+
+
+@pytest.mark.parametrize("change", [None, "x", [], 7])
+def test_what_is_no_change_that_waits_is_none(tmp_path, change):
+    assert judge(known(tmp_path, pending_change=change), DesiredState("enabled"))["pending_change"] is None
+
+
+def test_what_a_host_says_of_a_change_that_waits_is_one_line(tmp_path):
+    said = judge(known(tmp_path, pending_change={"by": "\x1b[2J{{ 7 }}\nfatal", "seconds_left": "x"}), DesiredState("enabled"))["pending_change"]
+    assert said.isprintable() and said.endswith("is rolled back some time without it: confirm it, or wait for that")
 
 
 def test_what_nothing_tells_is_unknown(tmp_path):
@@ -341,7 +333,20 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
     max_leaves=6,
 )
-FIELDS = ["supported", "control", "active", "threads_per_core", "cpus", "sibling_groups", "boot", "methods", "hardware_class", "complete", "pending_rollback"]
+FIELDS = [
+    "supported",
+    "control",
+    "active",
+    "threads_per_core",
+    "cpus",
+    "sibling_groups",
+    "boot",
+    "methods",
+    "hardware_class",
+    "complete",
+    "pending_rollback",
+    "pending_change",
+]
 FIELDS += ["nodes", "packages", "online_before"]
 
 

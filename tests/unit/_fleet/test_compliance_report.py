@@ -55,11 +55,17 @@ def test_json_says_all_of_it():
 
 
 def test_a_change_that_nobody_confirmed_is_shown_everywhere():
-    fleet = [("a", dict(verdict(), sentence="", pending_rollback={})), ("b", dict(verdict(), sentence=""))]
+    fleet = [("a", dict(verdict(), sentence="", pending_rollback={"since": None, "back_to": None})), ("b", dict(verdict(), sentence=""))]
     actual = "changed by a rollout that was interrupted before the host was found healthy"
     assert [actual in line for line in compliance_report.table(fleet)[2:4]] == [True, False]
     assert compliance_report.page(fleet, NOW).count(actual) == 1
     assert [host["pending_rollback"] for host in json.loads(compliance_report.document(fleet, NOW))["hosts"]] == [True, False]
+
+
+def test_a_change_that_nobody_confirmed_tells_what_the_host_can_be_brought_back_to():
+    rollback = {"since": "2026-03-01T12:00:00Z", "back_to": "CPUs 0-4,6 online"}
+    line = compliance_report.table([("a", dict(verdict(), sentence="", pending_rollback=rollback))])[2]
+    assert line.endswith("was found healthy (it can be brought back to CPUs 0-4,6 online, as of 2026-03-01T12:00:00Z)")
 
 
 def test_metrics_say_what_is_known_and_leave_the_rest_out():

@@ -9,7 +9,7 @@ import os
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._host import config_files
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils._memory import oom_score
+from ansible_collections.threadwise.smt.plugins.module_utils._memory.services import oom_score
 from fake_memory import Systemd, process
 from hypothesis import given, strategies as st
 from memory_tree import put

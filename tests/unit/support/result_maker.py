@@ -236,6 +236,7 @@ def result(
                 "boot": {"chosen": "grub_debian", "possible": ["grub_debian"], "impossible": {}},
             },
             "hardware_class": f"x86_64-{len(packages)}s{len(groups)}c{len(everything)}t-{numbering}-0f3a9c1e",
+            "pending_change": None,
             "pending_rollback": None,
             "problems": [],
         },

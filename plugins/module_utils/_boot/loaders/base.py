@@ -83,6 +83,18 @@ class Backend(Protocol):
     def apply(self, desired: boot_arguments.DesiredArguments) -> None:
         """Make the changes, or raise `BootLoaderError` and leave everything as it was."""
 
+    def texts(self) -> "dict[str, str | None]":
+        """Return the text of each file that the backend writes arguments into, by its path below the sysroot; None for no file.
+
+        Of a file that is the administrator's otherwise it is the part of this collection alone, where there is one.
+        """
+
+    def changes_back(self, before: "t.Mapping[str, str | None]") -> "list[TextChange]":
+        """Return the changes of files that `put_back` would make, without writing anything."""
+
+    def put_back(self, before: "t.Mapping[str, str | None]") -> None:
+        """Give these texts, from `texts`, the arguments they had, and generate what is generated from them; or raise `BootLoaderError`, as `apply`."""
+
 
 class Evidence(enum.IntEnum):
     """How a boot loader was found. Of several that are installed the one with the highest evidence is used."""
@@ -146,6 +158,24 @@ def entries_change(where: str, entries: "list[boot_entries.Entry]", desired: boo
     before = "".join(_entry_line(entry, entry.arguments) for entry in entries)
     after = "".join(_entry_line(entry, boot_arguments.applied(entry.arguments, desired)) for entry in entries)
     return TextChange(where, before, after)
+
+
+def texts_back(now: "t.Mapping[str, str | None]", before: "t.Mapping[str, str | None]") -> "dict[str, str | None]":
+    """Return the new text of each file whose arguments are not as before; files that are gone or new since are left alone.
+
+    Args:
+        now: the present texts, by path.
+        before: the earlier ones; other paths do not count.
+    """
+    found: dict[str, t.Optional[str]] = {}
+    for path, text in now.items():
+        earlier = before.get(path)
+        if text is not None and earlier is not None:
+            found[path] = boot_arguments.with_related_of(text, earlier)
+        elif path in before and path == boot_entries.KERNEL_CMDLINE:
+            # A tool made it for the arguments of future kernels.
+            found[path] = earlier
+    return {path: text for path, text in found.items() if text != now[path]}
 
 
 def _entry_line(entry: boot_entries.Entry, arguments: "t.Iterable[str]") -> str:

@@ -24,6 +24,12 @@ class GrubDebian(grub_mkconfig.GrubMkconfig):
     def _settings(self, desired: boot_arguments.DesiredArguments, is_needed: bool) -> "tuple[str | None, str | None]":
         return transaction.read_exact(self._fs, DROP_IN), HEADER + grub_mkconfig.shell_text(desired) if is_needed else None
 
+    def _with_own(self, settings: "str | None", own: "str | None") -> "str | None":
+        return own
+
+    def _own(self, settings: "str | None") -> "str | None":
+        return settings
+
     def _administrators_files(self) -> "list[str]":
         paths = ["etc/default/grub"] + [DIRECTORY + "/" + name for name in self._fs.names(DIRECTORY) if name.endswith(".cfg") and name[0] != "."]
         return [self._fs.path(path) for path in paths if path != DROP_IN and self._fs.status(path) is not None]

@@ -9,6 +9,7 @@ The arguments go into GRUB_CMDLINE_LINUX, which reaches all entries of 10_linux;
 """
 
 import os
+import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, entries as boot_entries
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, transaction
@@ -131,6 +132,14 @@ class GrubMkconfig:
         """Return the current and the desired text of the settings file; None stands for no file."""
         raise NotImplementedError
 
+    def _with_own(self, settings: "str | None", own: "str | None") -> "str | None":
+        """Return the text of the settings file with another part of ours; None stands for no file, and for no part."""
+        raise NotImplementedError
+
+    def _own(self, settings: "str | None") -> "str | None":
+        """Return our part of the text of the settings file."""
+        raise NotImplementedError
+
     def _administrators_files(self) -> "list[str]":
         """Return the full paths of the settings files without ours, in the order in which grub-mkconfig reads them."""
         raise NotImplementedError
@@ -180,20 +189,41 @@ class GrubMkconfig:
         A run that is killed before the rename leaves the old grub.cfg and the new settings, which take effect with the next run or update-grub.
         """
         _dummy, text = self._settings(desired, self._is_needed(desired))
+        self._write(text, desired)
+
+    def texts(self) -> "dict[str, str | None]":
+        """Return our part of the settings; see `base.Backend`. The administrator's are not written, and grub.cfg is generated from both."""
+        return {self.settings_path: self._own(transaction.read_exact(self._fs, self.settings_path))}
+
+    def changes_back(self, before: "t.Mapping[str, str | None]") -> "list[loader_base.TextChange]":
+        """Return the changes of the settings; see `base.Backend`."""
+        now, text = self._settings_back(before)
+        return [TextChange(self._fs.path(self.settings_path), now, text)] if now != text else []
+
+    def put_back(self, before: "t.Mapping[str, str | None]") -> None:
+        """Make these changes, and generate grub.cfg; see `base.Backend`."""
+        self._write(self._settings_back(before)[1], None)
+
+    # ---- steps
+
+    def _settings_back(self, before: "t.Mapping[str, str | None]") -> "tuple[str | None, str | None]":
+        now = transaction.read_exact(self._fs, self.settings_path)
+        return now, self._with_own(now, before.get(self.settings_path))
+
+    def _write(self, settings: "str | None", desired: "boot_arguments.DesiredArguments | None") -> None:
+        """Write the settings and a new grub.cfg; where arguments are desired, it has to have them."""
         target, new = transaction.beside(self._fs, self._cfg, transaction.NEW_SUFFIX)
         try:
             with transaction.Undo(self._fs) as undo:
                 undo.back_up(self.settings_path)
                 # A rename that cannot be flushed fails after it was made.
                 undo.back_up(self._cfg)
-                transaction.replace(self._fs, self.settings_path, text)
+                transaction.replace(self._fs, self.settings_path, settings)
                 self._generate(new)
                 self._replace_cfg(new, target, desired)
         finally:
             transaction.remove_quietly(new)
             transaction.remove_quietly(new + ".new")
-
-    # ---- steps
 
     def _is_needed(self, desired: boot_arguments.DesiredArguments) -> bool:
         return bool(desired.arguments or self.found(desired))
@@ -218,15 +248,15 @@ class GrubMkconfig:
         transaction.remove_quietly(new)
         transaction.run_tool(self._fs, [self._fs.path(self._tool), "-o", new])
 
-    def _replace_cfg(self, new: str, target: str, desired: boot_arguments.DesiredArguments) -> None:
+    def _replace_cfg(self, new: str, target: str, desired: "boot_arguments.DesiredArguments | None") -> None:
         try:
             self._check(new, desired)
             transaction.install(new, target, transaction.boots(self._fs, target))
         except OSError as error:
             raise BootLoaderError(f"{target} cannot be replaced: {error.strerror}") from error
 
-    def _check(self, new: str, desired: boot_arguments.DesiredArguments) -> None:
-        """Raise BootLoaderError unless the new grub.cfg is valid for grub, has our arguments in each entry, and has lost no entry."""
+    def _check(self, new: str, desired: "boot_arguments.DesiredArguments | None") -> None:
+        """Raise BootLoaderError unless the new grub.cfg is valid for grub, has the desired arguments in each entry, and has lost no entry."""
         old_text = self._fs.read(self._cfg, host_files.LARGE) or ""
         with open(new, encoding="utf-8", errors="replace") as stream:
             new_text = stream.read(host_files.LARGE)
@@ -235,7 +265,7 @@ class GrubMkconfig:
         entries = [entry for entry in boot_entries.parse_grub_cfg(new_text) if entry.generated]
         if not entries:
             raise BootLoaderError(f"{self._fs.path(self._tool)} generated no entry for any kernel")
-        differences = loader_base.entry_differences(entries, desired)
+        differences = "" if desired is None else loader_base.entry_differences(entries, desired)
         if differences:
             raise BootLoaderError(
                 "The new grub.cfg would have wrong arguments: {}. A file that is read after {} sets them: look for it in {}".format(

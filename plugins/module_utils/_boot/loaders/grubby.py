@@ -8,6 +8,7 @@ from /etc/kernel/cmdline, or from `kernelopts` in grub's environment block, whic
 """
 
 import re
+import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments, entries as boot_entries
 from ansible_collections.threadwise.smt.plugins.module_utils._boot.loaders import base as loader_base, transaction
@@ -80,6 +81,19 @@ class Grubby:
             self._write_kernel_cmdline(cmdline, desired)
             self._write_settings(settings, desired)
             self._check(before, desired)
+
+    def texts(self) -> "dict[str, str | None]":
+        """Return the texts; see `base.Backend`."""
+        return {path: transaction.read_exact(self._fs, path) for path in self._files()}
+
+    def changes_back(self, before: "t.Mapping[str, str | None]") -> "list[loader_base.TextChange]":
+        """Return the changes; see `base.Backend`."""
+        now = self.texts()
+        return [TextChange(self._fs.path(path), now[path], text) for path, text in _texts_back(now, before).items()]
+
+    def put_back(self, before: "t.Mapping[str, str | None]") -> None:
+        """Make these changes; see `base.Backend`. grubby itself would put the arguments at another place of their line."""
+        transaction.replace_all(self._fs, _texts_back(self.texts(), before))
 
     def _files(self) -> "list[str]":
         # There may be further copies on a FAT partition or in a recovery image, but grubby writes only these.
@@ -189,6 +203,17 @@ class Grubby:
         differences = self._kernelopts_differences(desired)
         if differences:
             raise BootLoaderError("grubby left wrong arguments for future kernels in kernelopts in grub's environment block: {}".format(", ".join(differences)))
+
+
+def _texts_back(now: "t.Mapping[str, str | None]", before: "t.Mapping[str, str | None]") -> "dict[str, str | None]":
+    found = loader_base.texts_back(now, before)
+    for path in set(found).intersection(boot_entries.GRUBENV):
+        present, text = now[path] or "", found[path] or ""
+        if present.endswith("#"):
+            # An environment block has a fixed size, to which it is filled up.
+            content = text.rstrip("#")
+            found[path] = content + "#" * (len(present) - len(content))
+    return found
 
 
 def _differences(text: str, desired: boot_arguments.DesiredArguments) -> "list[str]":

@@ -33,9 +33,14 @@ class GrubSuse(grub_mkconfig.GrubMkconfig):
 
     def _settings(self, desired: boot_arguments.DesiredArguments, is_needed: bool) -> "tuple[str | None, str | None]":
         now = transaction.read_exact(self._fs, SETTINGS)
-        if is_needed:
-            return now, without_block(now or "") + BEGIN + grub_mkconfig.shell_text(desired) + END
-        return now, None if now is None else without_block(now)
+        return now, self._with_own(now, BEGIN + grub_mkconfig.shell_text(desired) + END if is_needed else None)
+
+    def _with_own(self, settings: "str | None", own: "str | None") -> "str | None":
+        return None if settings is None and own is None else without_block(settings or "") + (own or "")
+
+    def _own(self, settings: "str | None") -> "str | None":
+        start, end = _block(settings or "")
+        return (settings or "")[start:end] or None
 
     def _values(self) -> "list[tuple[str, list[str]]]":
         # The shell reads the file without our block from memory: a disk for a copy may be full.
@@ -54,9 +59,14 @@ class GrubSuse(grub_mkconfig.GrubMkconfig):
 
 def without_block(text: str) -> str:
     """Return the text without our block. A block without an end is kept, because it is not known how far it reaches."""
+    start, end = _block(text)
+    return text[:start] + text[end:]
+
+
+def _block(text: str) -> "tuple[int, int]":
     start = text.find(BEGIN)
     end = text.find(END, start)
-    return text if start < 0 or end < 0 else text[:start] + text[end + len(END) :]
+    return (0, 0) if start < 0 or end < 0 else (start, end + len(END))
 
 
 def _find(fs: host_files.HostFs) -> "loader_base.Finding | None":

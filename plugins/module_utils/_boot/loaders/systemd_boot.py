@@ -101,6 +101,19 @@ class SystemdBoot:
             if differences:
                 raise BootLoaderError(f"The entries would have wrong arguments: {differences}")
 
+    def texts(self) -> "dict[str, str | None]":
+        """Return the texts; see `base.Backend`."""
+        return dict(self._texts())
+
+    def changes_back(self, before: "t.Mapping[str, str | None]") -> "list[loader_base.TextChange]":
+        """Return the changes; see `base.Backend`."""
+        now = self.texts()
+        return [TextChange(self._fs.path(path), now[path], text) for path, text in loader_base.texts_back(now, before).items()]
+
+    def put_back(self, before: "t.Mapping[str, str | None]") -> None:
+        """Make these changes; see `base.Backend`."""
+        transaction.replace_all(self._fs, loader_base.texts_back(self.texts(), before))
+
     def _warn_of_other_directories(self) -> None:
         """Say which entries systemd-boot shows beside those that are changed: it reads the EFI system partition and the extended boot partition."""
         here = self._fs.status(self._directory)

@@ -125,6 +125,23 @@ def replace(fs: host_files.HostFs, path: str, text: "str | None") -> None:
         raise BootLoaderError(f"{target} cannot be written: {error.strerror}") from error
 
 
+def replace_all(fs: host_files.HostFs, texts: "t.Mapping[str, str | None]") -> None:
+    """Replace or remove all of these files, or none.
+
+    Args:
+        fs: the host's files.
+        texts: the new content of each, by its path below the sysroot; None to remove it.
+
+    Raises:
+        BootLoaderError: One of them cannot be written; all are as they were, or the error says which are not.
+    """
+    with Undo(fs) as undo:
+        for path in texts:
+            undo.back_up(path)
+        for path, text in texts.items():
+            replace(fs, path, text)
+
+
 def boots(fs: host_files.HostFs, target: str) -> bool:
     """Return whether a boot loader of this host reads a file. Settings that a tool makes its files of are in /etc; other trees are not booted."""
     return fs.is_host and not target.startswith(fs.path("etc") + "/")

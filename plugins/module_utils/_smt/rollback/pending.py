@@ -81,8 +81,12 @@ def forget(fs: host_files.HostFs) -> None:
 
 def sentence(pending: Pending) -> str:
     """Describe a pending rollback for people: who made the change, and when it is rolled back."""
-    left = max(0, round(pending["since"] + pending["seconds"] - time.monotonic()))
-    return f"a change {pending['by']} waits for its confirmation, and is rolled back in about {left} s without it"
+    return f"a change {pending['by']} waits for its confirmation, and is rolled back in about {seconds_left(pending)} s without it"
+
+
+def seconds_left(pending: Pending) -> int:
+    """Return in how many seconds it is rolled back unless it is confirmed."""
+    return max(0, round(pending["since"] + pending["seconds"] - time.monotonic()))
 
 
 def _of_this_boot(fs: host_files.HostFs, file: state_file.StateFile) -> "Pending | None":
