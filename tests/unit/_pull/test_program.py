@@ -15,6 +15,7 @@ import sys
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._pull import commands, metrics, program, repository
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance_report
+from containers import UNSHARE
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as openmetrics_parser
 from pulling import Place, git
@@ -88,10 +89,14 @@ def test_what_happened_to_the_files_of_the_kept_commit_is_put_right(place, harm)
     assert place.enforced() == [place.first, place.first] and (copy / "policy").read_text() == "compliant\n"
 
 
-def test_a_repository_that_lost_its_objects_is_fetched_anew(place):
+@pytest.mark.parametrize("lost", ["objects/??/*", "config", "HEAD", "refs/smt-pull/*"])
+def test_a_repository_that_a_power_cut_left_empty_files_in_is_fetched_anew(place, lost):
     place.pull()
-    for path in (place.directory / "state/pulled/repository.git/objects").glob("??/*"):
-        path.unlink()
+    files = [path for path in (place.directory / "state/pulled/repository.git").glob(lost) if path.is_file()]
+    assert files
+    for path in files:
+        path.chmod(0o644)
+        path.write_bytes(b"\0" * 40)
     second = place.commit("compliant")
     place.pull()
     assert place.enforced() == [place.first, second] and place.value("pull_success") == 1
@@ -125,17 +130,21 @@ def test_a_command_that_never_ends_is_ended_and_its_commit_refused(place, monkey
     place.pull()
     place.commit("compliant")
     stand_in = place.directory / "bin/ansible-playbook"
-    hangs = f"import sys, time\nif not any('{place.first}' in word for word in sys.argv):\n    time.sleep(100000)\n"
+    waiting = place.directory / "waiting"
+    hangs = f"import os, sys, time\nif not any('{place.first}' in word for word in sys.argv):\n    open('{waiting}', 'w').write(str(os.getpid()))\n    time.sleep(1e5)\n"
     stand_in.write_text(stand_in.read_text().replace("import json", hangs + "import json", 1))
-    monkeypatch.setattr(program, "PLAY_SECONDS", 2.0)
-    assert "ansible-playbook took longer than 2 s and was ended" in place.pull()
+    monkeypatch.setattr(program, "PLAY_SECONDS", 5.0)
+    assert "ansible-playbook took longer than 5 s and was ended" in place.pull()
+    assert not pathlib.Path(f"/proc/{waiting.read_text()}").exists()
     assert place.enforced()[-1] == place.first
 
 
 def test_a_process_that_a_command_leaves_running_keeps_nothing_waiting(tmp_path, monkeypatch):
     monkeypatch.setattr(commands, "TERM_SECONDS", 0.2)
     done = commands.run(["sh", "-c", "sleep 30 & echo $!; echo fatal: it is so; exit 3"], 20, str(tmp_path), {})
+    still_running = pathlib.Path(f"/proc/{done.output[0]}/stat").read_text().split()[2]
     os.kill(int(done.output[0]), 9)
+    assert still_running == "S"
     assert done.reason == "fatal: it is so (exit status 3)"
 
 
@@ -256,11 +265,14 @@ def copied(place, target):
     return found
 
 
-@pytest.mark.parametrize("policy", ["compliant", "broken"])
-def test_a_pull_that_is_killed_at_any_point_leaves_a_commit_that_can_be_used(place, tmp_path_factory, policy):
+@pytest.mark.parametrize(("policy", "is_gone"), [("compliant", False), ("broken", False), ("broken", True)])
+def test_a_pull_that_is_killed_at_any_point_leaves_a_commit_that_can_be_used(place, tmp_path_factory, policy, is_gone):
     place.pull()
     place.enforced()
     newer = place.commit(policy)
+    if is_gone:
+        # Its files have to be had anew, and what is killed is that.
+        shutil.rmtree(place.directory / "state/pulled/commits" / place.first)
     top = tmp_path_factory.mktemp("killed")
     done = hooked(copied(place, top / "whole"), 0)
     operations = int(done.stdout.split()[-1])
@@ -304,7 +316,7 @@ def test_a_full_disk_ends_neither_enforcement_nor_truth(place, policy):
     program_of = [sys.executable, "-m", MODULE, *place.arguments("--metrics=" + str(place.metrics))]
     seen = set()
     for left in (0, 1, 4096, *(4096 * pages for pages in range(2, 80, 3))):
-        command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", FULL, "sh", state, kept, str(left), *program_of]
+        command = [*UNSHARE, "sh", "-c", FULL, "sh", state, kept, str(left), *program_of]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         enforced = place.enforced()
         # The newer one where there was room for it, else the one that was kept: never none.
