@@ -69,7 +69,11 @@ class PulledHost(Fleet):
         shutil.copy(directory / "inventory.yml", self.repository)
         self.commit({"local.yml": PLAYBOOK})
         self.environment = dict(
-            os.environ, ANSIBLE_COLLECTIONS_PATH=str(directory / "collections"), PATH=f"{BIN}:{os.environ['PATH']}", HOME=str(self.place), ANSIBLE_PIPELINING="1"
+            os.environ,
+            ANSIBLE_PIPELINING="1",
+            ANSIBLE_COLLECTIONS_PATH=str(directory / "collections"),
+            PATH=f"{BIN}:{os.environ['PATH']}",
+            HOME=str(self.place),
         )
 
     def commit(self, files: dict[str, str | None], *options: str) -> str:

@@ -45,8 +45,14 @@ def test_a_host_keeps_its_policy_also_when_the_repository_is_gone(host):
     assert later["compliant"] == 1 and later["checked_timestamp_seconds"] >= known["checked_timestamp_seconds"]
 
 
+NOT_APPLIED = "or its playbook local.yml does not apply the role smt_policy to it"
 CONFLICT = "<<<<<<< ours\n{}=======\n- hosts: all\n>>>>>>> theirs\n"
 TASK = "- hosts: all\n  gather_facts: false\n  tasks:\n    - "
+
+
+def with_policy(good, policy):
+    """The inventory with another policy."""
+    return {"inventory.yml": good.replace("smt_policy: disabled", policy)}
 
 
 def with_task(task):
@@ -65,16 +71,16 @@ BROKEN = {
     "inventory: another host": (lambda good: {"inventory.yml": good.replace("h1:", "h2:")}, "h1"),
     "inventory: variables no YAML": (lambda good: {"group_vars/all.yml": "a: [b\n"}, "h1"),
     "inventory: variables in a vault": (lambda good: {"group_vars/all.yml": "$ANSIBLE_VAULT;1.1;AES256\n6161\n"}, "h1"),
-    "policy: of no known kind": (lambda good: {"inventory.yml": good.replace("smt_policy: disabled", "smt_policy: dissabled")}, "cannot be judged by it: bad_policy"),
-    "policy: not set": (lambda good: {"inventory.yml": good.replace("smt_policy: disabled", "smt_polcy: disabled")}, "cannot be judged by it: bad_policy"),
-    "policy: of a variable that is not set": (lambda good: {"inventory.yml": good.replace("smt_policy: disabled", "smt_policy: '{{ nowhere }}'")}, "nowhere"),
-    "policy: no decision": (lambda good: {"inventory.yml": good.replace("smt_policy: disabled", "smt_policy: auto\n      smt_policy_results: results")}, "cannot be judged by it: unknown"),
+    "policy: of no known kind": (lambda good: with_policy(good, "smt_policy: dissabled"), "cannot be judged by it: bad_policy"),
+    "policy: not set": (lambda good: with_policy(good, "smt_polcy: disabled"), "cannot be judged by it: bad_policy"),
+    "policy: of a variable that is not set": (lambda good: with_policy(good, "smt_policy: '{{ nowhere }}'"), "nowhere"),
+    "policy: no decision": (lambda good: with_policy(good, "smt_policy: auto\n      smt_policy_results: results"), "cannot be judged by it: unknown"),
     "playbook: no YAML": (lambda good: {"local.yml": "- hosts: [all\n"}, "gave h1 no verdict"),
     "playbook: merge conflict": (lambda good: {"local.yml": CONFLICT.format(PLAYBOOK)}, "gave h1 no verdict"),
     "playbook: deleted": (lambda good: {"local.yml": None}, "gave h1 no verdict"),
     "playbook: empty": (lambda good: {"local.yml": ""}, "no verdict"),
-    "playbook: an unknown group": (lambda good: {"local.yml": PLAYBOOK.replace("hosts: all", "hosts: nobody")}, "or its playbook local.yml does not apply the role smt_policy to it"),
-    "playbook: no policy": (lambda good: {"local.yml": TASK + "meta: noop\n"}, "or its playbook local.yml does not apply the role smt_policy to it"),
+    "playbook: an unknown group": (lambda good: {"local.yml": PLAYBOOK.replace("hosts: all", "hosts: nobody")}, NOT_APPLIED),
+    "playbook: no policy": (lambda good: {"local.yml": TASK + "meta: noop\n"}, NOT_APPLIED),
     "playbook: a task before it fails": (lambda good: {"local.yml": with_task("fail: {msg: out of order}")}, "out of order"),
     "requirements: a role": (lambda good: {"local.yml": PLAYBOOK.replace("  tasks:", "  roles: [of_nobody]\n  tasks:")}, "of_nobody"),
     "requirements: a role in a task": (lambda good: {"local.yml": with_task("include_role: {name: of_nobody}")}, "of_nobody"),

@@ -35,8 +35,8 @@ def pulled(host):
     """The metrics of the pull: 0 or 1 for its success, and the commits by their use."""
     text = host.run("cat " + METRICS).stdout
     success = re.search(r'^threadwise_smt_pull_success\{host="smt-pull"\} ([01])$', text, re.MULTILINE)
-    commits = {use: commit for commit, use in re.findall(r'^threadwise_smt_pull_commit_info\{host="smt-pull",commit="(\w+)",use="(\w+)"\} 1$', text, re.MULTILINE)}
-    return success and int(success[1]), commits
+    commits = re.findall(r'^threadwise_smt_pull_commit_info\{host="smt-pull",commit="(\w+)",use="(\w+)"\} 1$', text, re.MULTILINE)
+    return success and int(success[1]), {use: name for name, use in commits}
 
 
 def commit(host, command):

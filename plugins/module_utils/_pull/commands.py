@@ -63,7 +63,7 @@ def run(argv: "list[str]", seconds: float, directory: str, environment: "t.Mappi
         PullError: it cannot be started, or it took too long.
     """
     name = os.path.basename(argv[0])
-    kept: "collections.deque[str]" = collections.deque(maxlen=_MOST_LINES)
+    kept: collections.deque[str] = collections.deque(maxlen=_MOST_LINES)
     try:
         # A session of its own, so that it has no terminal to ask for a password, and can be ended with its children.
         process = subprocess.Popen(

@@ -131,7 +131,10 @@ def test_a_command_that_never_ends_is_ended_and_its_commit_refused(place, monkey
     place.commit("compliant")
     stand_in = place.directory / "bin/ansible-playbook"
     waiting = place.directory / "waiting"
-    hangs = f"import os, sys, time\nif not any('{place.first}' in word for word in sys.argv):\n    open('{waiting}', 'w').write(str(os.getpid()))\n    time.sleep(1e5)\n"
+    hangs = (
+        f"import os, sys, time\nif not any('{place.first}' in word for word in sys.argv):\n"
+        f"    open('{waiting}', 'w').write(str(os.getpid()))\n    time.sleep(1e5)\n"
+    )
     stand_in.write_text(stand_in.read_text().replace("import json", hangs + "import json", 1))
     monkeypatch.setattr(program, "PLAY_SECONDS", 5.0)
     assert "ansible-playbook took longer than 5 s and was ended" in place.pull()

@@ -35,7 +35,7 @@ if "__smt_pull_status_file" in given:
     with open("LOG", "a") as stream:
         stream.write(os.path.basename(os.path.dirname(inventory)) + "\n")
 else:
-    metrics = '# HELP threadwise_smt_compliant x\n# TYPE threadwise_smt_compliant gauge\nthreadwise_smt_compliant{host="h1"} %d\n# EOF\n' % (policy == "compliant")
+    metrics = '# HELP threadwise_smt_compliant x\nthreadwise_smt_compliant{host="h1"} %d\n# EOF\n' % (policy == "compliant")
     for name, text in (("json", document), ("metrics", metrics), ("page", "<p>")):
         with open(given["smt_compliance_" + name], "w") as stream:
             stream.write(text)
