@@ -296,6 +296,23 @@ def test_a_pull_that_is_killed_at_any_point_leaves_a_commit_that_can_be_used(pla
         assert killed.value("pull_success") == (policy == "compliant"), number
 
 
+def test_a_copy_that_was_half_made_when_all_was_killed_is_made_anew(place, monkeypatch):
+    """Of the commit that is kept, whose files somebody had removed."""
+    place.pull()
+    place.enforced()
+    shutil.rmtree(place.directory / "state/pulled/commits" / place.first)
+    git_itself = shutil.which("git")
+    wrapper = place.directory / "bin/git"
+    wrapper.write_text(
+        f'#!/bin/sh\ncase " $* " in *" clone "*)\nfor last; do :; done; mkdir -p "$last/.git"; kill -9 $PPID; exit;; esac\nexec {git_itself} "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    environment = dict(os.environ, PATH=f"{wrapper.parent}:{os.environ['PATH']}")
+    assert subprocess.run([sys.executable, "-m", MODULE, *place.arguments()], env=environment, check=False).returncode == -9
+    place.pull()
+    assert place.enforced() == [place.first]
+
+
 # A file system of its own for what the host keeps, with so many bytes left.
 FULL = """
 state=$1 kept=$2 left=$3; shift 3
