@@ -81,6 +81,8 @@ def test_drift_is_mended_without_a_controller(host):
 def test_drift_is_mended_also_when_the_newest_commit_is_broken(host):
     good = host.check_output("git -C /srv/fleet rev-parse HEAD")
     broken = commit(host, "cp inventory.yml /srv/inventory.yml && echo '<<<<<<< ours' >>inventory.yml")
+    # A pull that had begun before knows nothing of it.
+    assert wait_until(host, lambda: pulled(host) == (0, {"enforced": good, "refused": broken}))
     since = drift(host)
     assert wait_until(host, lambda: judged_at(host) > since and is_as_wanted(host))
     assert pulled(host) == (0, {"enforced": good, "refused": broken})
