@@ -5,12 +5,16 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import typing as t
 
+from ansible.errors import AnsibleActionFail
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, policy
+from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report, policy
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.errors import FleetError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._run import places, result_files
 
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "policy": {"type": "raw"},
@@ -22,6 +26,8 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "sysroot": {"type": "path", "default": "/"},
     "not_contacted": {"type": "bool", "default": False},
 }
+# Extra variable, so no fact of a host: a file for the result, by which the timer of the role smt_pull sees that its playbook came to a verdict.
+STATUS_FILE = "__smt_pull_status_file"
 
 
 class ActionModule(HostAction):
@@ -31,6 +37,19 @@ class ActionModule(HostAction):
         """Run the task."""
         super().run(tmp, task_vars)
         _dummy, options = self.validate_argument_spec(argument_spec=ARGUMENTS)
+        result = self._status(options, task_vars or {})
+        wanted = self._user.extra.get(STATUS_FILE)
+        if wanted is not None and "compliance" in result:
+            judged = [(text.line((task_vars or {})["inventory_hostname"]), result["compliance"])]
+            try:
+                path = places.file(str(wanted), places.DOCUMENT)
+                result_files.write_page(path, compliance_report.document(judged, datetime.datetime.now(datetime.UTC)), self._task.check_mode)
+            except text.BorderError as error:
+                raise AnsibleActionFail(f"smt_status: {error}") from None
+        return result
+
+    def _status(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Return the task's result."""
         if options["not_contacted"]:
             return {"changed": False, "compliance": compliance.refused(compliance.NOT_CONTACTED, compliance.UNREACHABLE)}
         try:
@@ -40,8 +59,8 @@ class ActionModule(HostAction):
             # Known without the host, which is not asked.
             return {"changed": False, "compliance": compliance.refused(str(error), compliance.BAD_POLICY)}
         try:
-            facts = self.ask("smt_facts", "smt_facts", {"sysroot": options["sysroot"]}, task_vars or {})["ansible_facts"]["smt"]
-            memory = self._memory(options, task_vars or {})
+            facts = self.ask("smt_facts", "smt_facts", {"sysroot": options["sysroot"]}, task_vars)["ansible_facts"]["smt"]
+            memory = self._memory(options, task_vars)
         except HostFailedError as failure:
             return failure.answer
         return {"changed": False, "compliance": self._judge(facts, options, scope, memory)}

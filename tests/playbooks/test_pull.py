@@ -7,114 +7,117 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import pathlib
-import shlex
 import shutil
 import subprocess
 import sys
 
-import jinja2
 import jsonschema_rs
 import pytest
 import yaml
-from ansible.plugins.filter.core import to_bool
-from simulated_fleet import ROOT, Fleet
+from pulled_host import BIN, PLAYBOOK, PulledHost, git, of_role
+from simulated_fleet import ROOT
 
-BIN = pathlib.Path(sys.executable).parent
-TEMPLATES = jinja2.Environment(loader=jinja2.FileSystemLoader(ROOT / "roles/smt_pull/templates"), undefined=jinja2.StrictUndefined, trim_blocks=True)
-TEMPLATES.filters["bool"] = to_bool
-
-
-def variables(**given):
-    defaults = yaml.safe_load((ROOT / "roles/smt_pull/defaults/main.yml").read_text())
-    return dict(defaults, inventory_hostname="h1", **given)
-
-
-def commands(text):
-    return [line.partition("=")[2].lstrip("-") for line in text.splitlines() if line.startswith("ExecStart=")]
+COMPLIANCE = jsonschema_rs.Draft202012Validator(json.loads((ROOT / "docs/compliance.schema.json").read_text(encoding="utf-8")))
 
 
 @pytest.fixture(name="host")
 def _host(tmp_path):
-    """A simulated host with a repository that holds its inventory."""
-    fleet = Fleet(tmp_path, {"h1": {"smt_policy": "disabled"}})
-    repository = tmp_path / "repository"
-    repository.mkdir()
-    shutil.copy(tmp_path / "inventory.yml", repository)
-    (repository / "local.yml").write_text((ROOT / "examples/pull/local.yml").read_text().replace("  become: true\n", ""))
-    for command in (["init", "-q"], ["add", "."], ["-c", "user.name=x", "-c", "user.email=x@example.com", "commit", "-qm", "x"]):
-        subprocess.run(["git", *command], cwd=repository, check=True)
-    return fleet
-
-
-def run(fleet, **given):
-    """Run the unit's commands as systemd would; returns the exit code of the last and what all said."""
-    text = TEMPLATES.get_template("threadwise-smt-pull.service.j2").render(
-        variables(
-            smt_pull_bin=str(BIN),
-            smt_pull_metrics=str(fleet.directory / "smt.prom"),
-            smt_pull_url=str(fleet.directory / "repository"),
-            __smt_pull_state=str(fleet.directory / "state"),
-            **given,
-        )
-    )
-    place = fleet.directory / "state"
-    place.mkdir(exist_ok=True)
-    environment = dict(os.environ, ANSIBLE_COLLECTIONS_PATH=str(fleet.directory / "collections"), PATH=f"{BIN}:{os.environ['PATH']}", HOME=str(place))
-    seen, code = "", 0
-    for command in commands(text):
-        done = subprocess.run(shlex.split(command), cwd=place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-        seen, code = seen + done.stdout, done.returncode
-    return code, seen
+    return PulledHost(tmp_path)
 
 
 def test_a_host_keeps_its_policy_also_when_the_repository_is_gone(host):
-    code, seen = run(host)
+    first = git(host.repository, "rev-parse", "HEAD")
+    code, seen = host.pull()
     assert code == 0 and host.get("smt") == {"h1": False}, seen
-    assert 'threadwise_smt_compliant{host="h1"' in (host.directory / "smt.prom").read_text()
+    known = host.metrics()
+    assert known["compliant"] == known["pull_success"] == 1 and known["pull_commit_info_enforced"] == first
     # What the timer leaves for programs has the published schema of compliance.
-    left = json.loads((host.directory / "state/smt_compliance.json").read_text())
-    jsonschema_rs.Draft202012Validator(json.loads((ROOT / "docs/compliance.schema.json").read_text(encoding="utf-8"))).validate(left)
+    left = json.loads((host.place / "smt_compliance.json").read_text())
+    COMPLIANCE.validate(left)
     assert [(one["host"], one["status"]) for one in left["hosts"]] == [("h1", "compliant")]
     host.set("h1", smt=True)
-    shutil.rmtree(host.directory / "repository")
-    code, seen = run(host)
+    shutil.rmtree(host.repository)
+    code, seen = host.pull()
     assert code == 0 and host.get("smt") == {"h1": False}, seen
+    assert "No newer commit can be had: git fetch failed: fatal:" in seen and f"The policy of commit {first[:12]} is enforced" in seen
+    later = host.metrics()
+    assert later["pull_success"] == 0 and later["pull_last_success_timestamp_seconds"] == known["pull_last_success_timestamp_seconds"]
+    assert later["compliant"] == 1 and later["checked_timestamp_seconds"] >= known["checked_timestamp_seconds"]
 
 
-def commit(repository, text, *options):
-    """A commit that puts a line into the playbook."""
-    with (repository / "local.yml").open("a") as playbook:
-        playbook.write(text)
-    subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x@example.com", *options, "commit", "-qam", "x"], cwd=repository, check=True)
+NOT_APPLIED = "or its playbook local.yml does not apply the role smt_policy to it"
+CONFLICT = "<<<<<<< ours\n{}=======\n- hosts: all\n>>>>>>> theirs\n"
+TASK = "- hosts: all\n  gather_facts: false\n  tasks:\n    - "
 
 
-def test_only_what_a_trusted_key_signed_is_run(host):
-    place, repository = host.directory / "state", host.directory / "repository"
-    place.mkdir()
-    for name in ("trusted", "other"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(host.directory / name)], check=True)
-    (place / "signers").write_text("x@example.com " + (host.directory / "trusted.pub").read_text())
-    (place / ".gitconfig").write_text(f'[gpg "ssh"]\nallowedSignersFile = {place}/signers\n')
-    signed = {
-        name: ("-c", "gpg.format=ssh", "-c", f"user.signingkey={host.directory / name}.pub", "-c", "commit.gpgsign=true") for name in ("trusted", "other")
-    }
-    code, seen = run(host, smt_pull_verify_commit=True)
-    assert host.get("smt") == {"h1": True} and not (place / "verified/local.yml").exists(), seen
-    commit(repository, "# 1\n", *signed["trusted"])
-    code, seen = run(host, smt_pull_verify_commit=True)
-    assert code == 0 and host.get("smt") == {"h1": False}, seen
-    for options in ((), signed["other"]):
+def with_policy(good, policy):
+    """The inventory with another policy."""
+    return {"inventory.yml": good.replace("smt_policy: disabled", policy)}
+
+
+def with_task(task):
+    """The playbook with a play of one task before its own."""
+    return PLAYBOOK.replace("---\n", f"---\n{TASK}{task}\n", 1)
+
+
+# What is wrong with a commit -> its files, from the inventory that is good, and a part of what is said of it.
+BROKEN = {
+    "inventory: no YAML": (lambda good: {"inventory.yml": "all: [hosts\n"}, "gave h1 no verdict"),
+    "inventory: merge conflict": (lambda good: {"inventory.yml": CONFLICT.format(good)}, "gave h1 no verdict"),
+    "inventory: deleted": (lambda good: {"inventory.yml": None}, "gave h1 no verdict"),
+    "inventory: empty": (lambda good: {"inventory.yml": ""}, "does not have h1"),
+    "inventory: an empty directory": (lambda good: {"inventory.yml": None, "inventory.yml/README": "x\n"}, "h1"),
+    "inventory: not text": (lambda good: {"inventory.yml": "\x00\x01\x7f\n"}, "h1"),
+    "inventory: another host": (lambda good: {"inventory.yml": good.replace("h1:", "h2:")}, "h1"),
+    "inventory: variables no YAML": (lambda good: {"group_vars/all.yml": "a: [b\n"}, "h1"),
+    "inventory: variables in a vault": (lambda good: {"group_vars/all.yml": "$ANSIBLE_VAULT;1.1;AES256\n6161\n"}, "h1"),
+    "policy: of no known kind": (lambda good: with_policy(good, "smt_policy: dissabled"), "cannot be judged by it: bad_policy"),
+    "policy: not set": (lambda good: with_policy(good, "smt_polcy: disabled"), "cannot be judged by it: bad_policy"),
+    "policy: of a variable that is not set": (lambda good: with_policy(good, "smt_policy: '{{ nowhere }}'"), "nowhere"),
+    "policy: no decision": (lambda good: with_policy(good, "smt_policy: auto\n      smt_policy_results: results"), "cannot be judged by it: unknown"),
+    "playbook: no YAML": (lambda good: {"local.yml": "- hosts: [all\n"}, "gave h1 no verdict"),
+    "playbook: merge conflict": (lambda good: {"local.yml": CONFLICT.format(PLAYBOOK)}, "gave h1 no verdict"),
+    "playbook: deleted": (lambda good: {"local.yml": None}, "gave h1 no verdict"),
+    "playbook: empty": (lambda good: {"local.yml": ""}, "no verdict"),
+    "playbook: an unknown group": (lambda good: {"local.yml": PLAYBOOK.replace("hosts: all", "hosts: nobody")}, NOT_APPLIED),
+    "playbook: no policy": (lambda good: {"local.yml": TASK + "meta: noop\n"}, NOT_APPLIED),
+    "playbook: a task before it fails": (lambda good: {"local.yml": with_task("fail: {msg: out of order}")}, "out of order"),
+    "requirements: a role": (lambda good: {"local.yml": PLAYBOOK.replace("  tasks:", "  roles: [of_nobody]\n  tasks:")}, "of_nobody"),
+    "requirements: a role in a task": (lambda good: {"local.yml": with_task("include_role: {name: of_nobody}")}, "of_nobody"),
+    "requirements: a collection": (lambda good: {"local.yml": with_task("nobody.nothing.module: {}")}, "nobody.nothing"),
+}
+GROUPS = sorted({name.partition(":")[0] for name in BROKEN})
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_commit_that_cannot_be_used_leaves_the_policy_of_the_one_before_in_force(host, group):
+    good = (host.repository / "inventory.yml").read_text()
+    kept = git(host.repository, "rev-parse", "HEAD")
+    code, seen = host.pull()
+    assert code == 0, seen
+    success = host.metrics()["pull_last_success_timestamp_seconds"]
+    for name, (files, why) in BROKEN.items():
+        if not name.startswith(group):
+            continue
+        broken = host.commit(files(good))
         host.set("h1", smt=True)
-        commit(repository, "- hosts: all\n  gather_facts: false\n  tasks: [{fail: {msg: hostile}}]\n", *options)
-        code, seen = run(host, smt_pull_verify_commit=True)
-        assert code == 0 and "hostile" not in seen and host.get("smt") == {"h1": False}, seen
-    subprocess.run(
-        ["git", "-c", "user.name=x", "-c", "user.email=x@example.com", *signed["trusted"], "revert", "-n", "HEAD", "HEAD~1"], cwd=repository, check=True
-    )
-    commit(repository, "# 2\n", *signed["trusted"])
-    code, seen = run(host, smt_pull_verify_commit=True)
-    assert code == 0 and (place / "verified/local.yml").read_text().endswith("# 2\n"), seen
+        code, seen = host.pull()
+        assert (code, host.get("smt")) == (0, {"h1": False}), f"{name}: {seen}"
+        (said,) = (line for line in seen.splitlines() if line.startswith("threadwise-smt-pull: "))
+        print(name, said)
+        assert said.startswith(f"threadwise-smt-pull: Commit {broken[:12]} is refused: ") and why in said, f"{name}: {seen}"
+        assert f". The policy of commit {kept[:12]} is enforced, under which this host was judged on 2" in said, name
+        known = host.metrics()
+        assert (known["compliant"], known["status"], known["pull_success"]) == (1, "compliant", 0), name
+        assert (known["pull_commit_info_enforced"], known["pull_commit_info_refused"]) == (kept, broken), name
+        assert known["pull_last_success_timestamp_seconds"] == success <= known["pull_run_timestamp_seconds"], name
+        assert host.record()["kept"] == kept and sorted(path.name for path in (host.place / "pulled/commits").iterdir()) <= sorted({kept, broken}), name
+        git(host.repository, "reset", "-q", "--hard", kept)
+        git(host.repository, "clean", "-qfdx")
+    mended = host.commit({"local.yml": PLAYBOOK + "# mended\n"})
+    code, seen = host.pull()
+    known = host.metrics()
+    assert (code, known["pull_success"], known["pull_commit_info_enforced"]) == (0, 1, mended) and "pull_commit_info_refused" not in known, seen
 
 
 REFUSED = [
@@ -160,12 +163,11 @@ def test_what_means_something_in_a_unit_or_is_not_protected_is_refused(tmp_path)
 
 def checked(tmp_path, hosts):
     """What the role's checks of its variables say, which are all that comes before it writes."""
-    tasks = yaml.safe_load((ROOT / "roles/smt_pull/tasks/main.yml").read_text())
+    tasks = of_role("tasks")
     checks = list(itertools.takewhile(lambda task: "ansible.builtin.assert" in task or "threadwise.smt.smt_user_values" in task, tasks))
     later = [task["name"] for task in tasks[len(checks) :] if "ansible.builtin.assert" in task]
     assert later == ["Refuse a host without systemd"], "variables are checked before anything is done"
-    defaults = yaml.safe_load((ROOT / "roles/smt_pull/defaults/main.yml").read_text())
-    inventory = {"all": {"hosts": hosts, "vars": {**defaults, "smt_pull_url": "/srv/fleet"}}}
+    inventory = {"all": {"hosts": hosts, "vars": {**of_role("defaults"), "smt_pull_url": "/srv/fleet"}}}
     (tmp_path / "play.yml").write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": checks}]))
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump(inventory))
     done = subprocess.run(

@@ -1,0 +1,104 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The metrics of a pull for node_exporter's textfile collector: how the host was found, beside how old that is and whether the pull succeeded.
+
+The collector shows a file for ever that nobody replaces, so what is not known any more is removed before all else.
+
+This file is copied to a host as part of the program of smt_pull: it imports only files that are copied with it, by relative imports.
+"""
+
+import contextlib
+import os
+import typing as t
+
+from .._host import files
+from .commands import PullError
+
+MOST_BYTES = 1 << 20
+_END = "# EOF\n"
+# How a file of this collection begins.
+_OURS = ("# HELP threadwise_smt_", _END)
+_PULL = {
+    "threadwise_smt_pull_success": "1 when the host was judged under the newest commit of its repository, 0 when under an earlier one or not at all",
+    "threadwise_smt_pull_run_timestamp_seconds": "time of the pull that wrote these metrics, in seconds since 1970",
+    "threadwise_smt_pull_last_success_timestamp_seconds": "time of the last pull that succeeded, in seconds since 1970",
+    "threadwise_smt_pull_commit_info": "1 for the commit whose policy is in use, and for one that was refused",
+}
+# As smt_compliance says it of a host that cannot be judged.
+_UNKNOWN = """# HELP threadwise_smt_compliant 1 when the host complies with its SMT policy, 0 when it does not or is unknown
+# TYPE threadwise_smt_compliant gauge
+threadwise_smt_compliant{{host="{host}",hardware_class=""}} 0
+# HELP threadwise_smt_status 1 for the status of the host: compliant, drifted, bad_policy, unknown or unreachable
+# TYPE threadwise_smt_status gauge
+threadwise_smt_status{{host="{host}",hardware_class="",status="unknown"}} 1
+"""
+
+
+class Outcome(t.NamedTuple):
+    """What came of a pull.
+
+    Attributes:
+        at: when, in seconds since 1970.
+        is_success: whether the host was judged under the newest commit.
+        last_success: when a pull last succeeded, in seconds since 1970; None where none did.
+        used: the commit whose policy is in use; None where there is none.
+        refused: a newer one that cannot be used; None where there is none.
+        judged: the metrics that smt_compliance wrote of the host; None where it was not judged.
+    """
+
+    at: float
+    is_success: bool
+    last_success: "float | None"
+    used: "str | None"
+    refused: "str | None"
+    judged: "str | None"
+
+
+def text(host: str, outcome: Outcome) -> str:
+    """Format an outcome as OpenMetrics text; unknown values have no line.
+
+    Args:
+        host: its name, without characters that a label would have to escape.
+        outcome: of the pull.
+    """
+    values: dict[str, dict[str, float | None]] = {
+        "threadwise_smt_pull_success": {"": int(outcome.is_success)},
+        "threadwise_smt_pull_run_timestamp_seconds": {"": int(outcome.at)},
+        "threadwise_smt_pull_last_success_timestamp_seconds": {"": None if outcome.last_success is None else int(outcome.last_success)},
+        "threadwise_smt_pull_commit_info": {
+            f',commit="{commit}",use="{use}"': 1 for use, commit in (("enforced", outcome.used), ("refused", outcome.refused)) if commit
+        },
+    }
+    head = _UNKNOWN.format(host=host) if outcome.judged is None else outcome.judged[: -len(_END)]
+    return head + "".join(_family(name, host, samples) for name, samples in values.items()) + _END
+
+
+def _family(name: str, host: str, samples: "t.Mapping[str, float | None]") -> str:
+    lines = [f'{name}{{host="{host}"{labels}}} {value}\n' for labels, value in samples.items() if value is not None]
+    return f"# HELP {name} {_PULL[name]}\n# TYPE {name} gauge\n{''.join(lines)}" if lines else ""
+
+
+def write(path: str, content: str) -> None:
+    """Replace the file of metrics; where there is no room, remove the old one, which would be taken for the present.
+
+    Args:
+        path: of the file.
+        content: its new text.
+
+    Raises:
+        PullError: it is somebody else's file, or cannot be written; in the latter case there is none.
+    """
+    fs, name = files.HostFs(os.path.dirname(path)), os.path.basename(path)
+    found = fs.head(name, max(map(len, _OURS)))
+    if found and not found.startswith(_OURS):
+        raise PullError(f"{path} is there, and this collection did not write it: set smt_pull_metrics to another path, or move it away")
+    try:
+        fs.write(name, content)
+    except OSError:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        try:
+            # What was removed may leave the room.
+            fs.write(name, content)
+        except OSError as error:
+            raise PullError(f"{path} cannot be written, so there are no metrics: {error}") from None

@@ -1,0 +1,74 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Public reports about hosts that pull their configuration and stopped, went back, or said that all was well: each on a host with smt_pull."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "unit/support"))
+from pulling import Place, git
+
+
+@pytest.fixture(name="place")
+def a_place(tmp_path):
+    place = Place(tmp_path)
+    place.pull(now=1e9)
+    place.enforced()
+    return place
+
+
+@pytest.mark.parametrize("lock", ["refs/smt-pull/offered.lock", "HEAD.lock", "config.lock", "packed-refs.lock", "objects/info/commit-graph.lock"])
+def test_agenc_49_a_lock_file_of_a_killed_git_freezes_nothing(place, lock):
+    path = place.directory / "state/pulled/repository.git" / lock
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    newer = place.commit("compliant")
+    place.pull()
+    assert place.enforced() == [newer] and place.value("pull_success") == 1
+
+
+def test_ansible_29574_local_changes_do_not_stop_updates(place):
+    (place.directory / "state/pulled/commits" / place.first / "policy").write_text("x")
+    newer = place.commit("compliant")
+    place.pull()
+    assert place.enforced() == [newer]
+
+
+def test_ansible_14398_the_default_branch_is_another_one(place):
+    git(place.repository, "checkout", "-q", "-b", "trunk")
+    git(place.repository, "branch", "-qD", "main")
+    newer = place.commit("compliant")
+    place.pull()
+    assert place.enforced() == [newer]
+
+
+def test_ansible_84863_what_failed_is_tried_again_without_a_new_commit(place):
+    broken = place.commit("broken")
+    place.pull()
+    stand_in = place.directory / "bin/ansible-playbook"
+    stand_in.write_text(stand_in.read_text().replace('== "broken"', '== "mended"').replace('"status": policy', '"status": "compliant"'))
+    place.pull()
+    assert place.enforced() == [place.first, broken]
+
+
+def test_flux_696_a_rewritten_branch_is_taken_without_signatures(place):
+    git(place.repository, "commit", "-q", "--amend", "-m", "another")
+    place.pull()
+    assert place.enforced() == [git(place.repository, "rev-parse", "HEAD")]
+
+
+def test_nagios_plugins_8_an_earlier_commit_in_use_is_no_success(place):
+    place.commit("broken")
+    place.pull(now=2e9)
+    assert (place.value("compliant"), place.value("pull_success"), place.value("pull_last_success_timestamp_seconds")) == (1, 0, 1e9)
+
+
+def test_node_exporter_713_nothing_is_left_of_a_check_that_came_to_nothing(place):
+    assert place.value("compliant") == 1
+    (place.directory / "bin/ansible-playbook").write_text("#!/bin/sh\nexit 1\n")
+    place.pull(now=2e9)
+    assert (place.value("compliant"), place.value("pull_success"), place.value("pull_run_timestamp_seconds")) == (0, 0, 2e9)

@@ -1,0 +1,135 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A simulated host that pulls from a real repository: what the role smt_pull leaves on it is left by the role's own tasks, and run as systemd would run it."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import jinja2
+import yaml
+from ansible.plugins.filter.core import to_bool
+from prometheus_client import parser
+from simulated_fleet import ROOT, Fleet
+
+BIN = pathlib.Path(sys.executable).parent
+TEMPLATES = jinja2.Environment(loader=jinja2.FileSystemLoader(ROOT / "roles/smt_pull/templates"), undefined=jinja2.StrictUndefined, trim_blocks=True)
+TEMPLATES.filters["bool"] = to_bool
+AUTHOR = ("-c", "user.name=x", "-c", "user.email=x@example.com")
+PLAYBOOK = (ROOT / "examples/pull/local.yml").read_text().replace("  become: true\n", "")
+
+
+def of_role(kind):
+    return yaml.safe_load((ROOT / f"roles/smt_pull/{kind}/main.yml").read_text())
+
+
+@functools.cache
+def program():
+    """The program as the role's tasks write it."""
+    place = pathlib.Path(tempfile.mkdtemp())
+    tasks = [task for task in of_role("tasks") if task["name"] in ("Create the directories of the program", "Write the program")]
+    assert len(tasks) == 2
+    given = {**of_role("vars"), "__smt_pull_state": str(place), "role_path": str(ROOT / "roles/smt_pull"), "ansible_python_interpreter": sys.executable}
+    (place / "play.yml").write_text(yaml.safe_dump([{"hosts": "localhost", "gather_facts": False, "vars": given, "tasks": tasks}]))
+    subprocess.run([BIN / "ansible-playbook", "-i", "localhost,", "-c", "local", place / "play.yml"], check=True, capture_output=True, cwd=place)
+    return place / "program"
+
+
+def git(repository, *arguments):
+    done = subprocess.run(["git", *AUTHOR, *arguments], cwd=repository, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+class PulledHost(Fleet):
+    """The host `h1`, whose policy is `disabled`, and the repository with its inventory.
+
+    Attributes:
+        place: what the unit calls its state directory.
+        repository: the fleet's repository, with a work tree.
+        environment: of the unit.
+    """
+
+    def __init__(self, directory: pathlib.Path, **variables: object):
+        super().__init__(directory, {"h1": {"smt_policy": "disabled", **variables}})
+        self.place, self.repository, self.metrics_file = directory / "state", directory / "repository", directory / "smt.prom"
+        shutil.copytree(program(), self.place / "program")
+        self.scratch = directory / "scratch"
+        self.scratch.mkdir()
+        self.repository.mkdir()
+        git(self.repository, "init", "-q", "-b", "main")
+        shutil.copy(directory / "inventory.yml", self.repository)
+        self.commit({"local.yml": PLAYBOOK})
+        self.environment = dict(
+            os.environ,
+            ANSIBLE_PIPELINING="1",
+            ANSIBLE_COLLECTIONS_PATH=str(directory / "collections"),
+            PATH=f"{BIN}:{os.environ['PATH']}",
+            HOME=str(self.place),
+        )
+
+    def commit(self, files: dict[str, str | None], *options: str) -> str:
+        """Commit files of the repository, None for one that goes. Returns the commit."""
+        for name, content in files.items():
+            path = self.repository / name
+            if content is None:
+                git(self.repository, "rm", "-rq", name)
+            else:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(content)
+        git(self.repository, "add", "--all")
+        git(self.repository, *options, "commit", "-qm", "x", "--allow-empty")
+        return git(self.repository, "rev-parse", "HEAD")
+
+    def unit(self, **given: object) -> str:
+        variables = {
+            **of_role("defaults"),
+            **of_role("vars"),
+            "inventory_hostname": "h1",
+            "smt_pull_bin": str(BIN),
+            "smt_pull_metrics": str(self.metrics_file),
+            "smt_pull_url": str(self.repository),
+            "__smt_pull_state": str(self.place),
+            "__smt_pull_scratch": str(self.scratch),
+            **given,
+        }
+        return TEMPLATES.get_template("threadwise-smt-pull.service.j2").render(variables)
+
+    def command(self, directive: str = "ExecStart", **given: object) -> list[str]:
+        (line,) = re.findall(f"^{directive}=(.*)$", self.unit(**given), re.MULTILINE)
+        return shlex.split(line)
+
+    def pull(self, *before: str, **given: object) -> tuple[int, str]:
+        """Run what the unit runs, behind another command. Returns its exit status and what it said."""
+        done = subprocess.run(
+            [*before, *self.command(**given)],
+            cwd=self.place / "program",
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout
+
+    def metrics(self) -> dict[str, object]:
+        """What the textfile collector reads: each metric's value, and the commits by their use."""
+        found: dict[str, object] = {}
+        for family in parser.text_string_to_metric_families(self.metrics_file.read_text()):
+            for sample in family.samples:
+                assert sample.labels["host"] == "h1"
+                name = sample.name.removeprefix("threadwise_smt_")
+                kind = sample.labels.get("commit") or sample.labels.get("status")
+                found[f"{name}_{sample.labels['use']}" if "use" in sample.labels else name] = kind or sample.value
+        return found
+
+    def record(self, kind: str = "pulled") -> dict[str, object]:
+        return json.loads((self.place / kind / "record.json").read_text())

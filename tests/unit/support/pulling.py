@@ -1,0 +1,98 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The program of smt_pull with real git repositories, and with a stand-in for ansible-playbook where a test needs hundreds of pulls.
+
+The stand-in reads the file `policy` of the commit as a playbook would: its text is the status that the host gets, and `broken` gives none. What Ansible really
+does with commits that are broken is tested in tests/playbooks/test_pull.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import pathlib
+import re
+import stat
+import subprocess
+
+from ansible_collections.threadwise.smt.plugins.module_utils._pull import program
+
+AUTHOR = ("-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "init.defaultBranch=main")
+STAND_IN = r"""#!/usr/bin/env python3
+import json, os, sys
+inventory = next(word[12:] for word in sys.argv if word.startswith("--inventory="))
+given = json.loads(next(word[13:] for word in sys.argv if word.startswith("--extra-vars=")))
+policy = open(os.path.join(os.path.dirname(inventory), "policy")).read().strip()
+if policy == "broken":
+    print("[ERROR]: it is broken")
+    sys.exit(4)
+document = json.dumps({"hosts": [{"host": "h1", "status": policy, "sentence": ""}]})
+if "__smt_pull_status_file" in given:
+    with open(given["__smt_pull_status_file"], "w") as stream:
+        stream.write(document)
+    with open("LOG", "a") as stream:
+        stream.write(os.path.basename(os.path.dirname(inventory)) + "\n")
+else:
+    metrics = '# HELP threadwise_smt_compliant x\nthreadwise_smt_compliant{host="h1"} %d\n# EOF\n' % (policy == "compliant")
+    for name, text in (("json", document), ("metrics", metrics), ("page", "<p>")):
+        with open(given["smt_compliance_" + name], "w") as stream:
+            stream.write(text)
+sys.exit(0 if policy == "compliant" else 2)
+"""
+
+
+def git(directory: pathlib.Path, *arguments: str) -> str:
+    return subprocess.run(["git", *AUTHOR, *arguments], cwd=directory, check=True, capture_output=True, text=True).stdout.strip()
+
+
+class Place:
+    """A host that pulls.
+
+    Attributes:
+        repository: what it pulls from, with a work tree.
+        log: the commits whose policy was enforced, in order.
+    """
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self.directory, self.repository, self.log, self.metrics = (directory, *(directory / name for name in ("repository", "log", "smt.prom")))
+        for name in ("repository", "state", "scratch", "bin"):
+            (directory / name).mkdir()
+        stand_in = directory / "bin/ansible-playbook"
+        stand_in.write_text(STAND_IN.replace("LOG", str(self.log)))
+        stand_in.chmod(stand_in.stat().st_mode | stat.S_IXUSR)
+        git(self.repository, "init", "-q")
+        self.first = self.commit("compliant")
+
+    def commit(self, policy: str, *options: str) -> str:
+        (self.repository / "policy").write_text(policy + "\n")
+        git(self.repository, "add", "-A")
+        git(self.repository, *options, "commit", "-qm", policy, "--allow-empty")
+        return git(self.repository, "rev-parse", "HEAD")
+
+    def arguments(self, *more: str) -> list[str]:
+        given = {"state": "state", "scratch": "scratch", "bin": "bin", "url": "repository", "metrics": "smt.prom"}
+        words = [f"--{name}={self.directory / path}" for name, path in given.items()]
+        return [*words, "--playbook=local.yml", "--inventory=inventory.yml", "--host=h1", *more]
+
+    def pull(self, *more: str, now: float = 1e9) -> str:
+        """One pull in this process; returns what it says."""
+        options: argparse.Namespace = program._options(self.arguments(*more))
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            program.Pull(options, now).run()
+        return said.getvalue()
+
+    def enforced(self) -> list[str]:
+        """The commits whose policy was enforced since the last call."""
+        found = self.log.read_text().split() if self.log.exists() else []
+        self.log.unlink(missing_ok=True)
+        return found
+
+    def record(self, kind: str = "pulled") -> dict[str, object]:
+        return json.loads((self.directory / "state" / kind / "record.json").read_text())
+
+    def value(self, name: str) -> float | None:
+        """A metric of the host, None where there is none."""
+        found = re.search(rf"^threadwise_smt_{name}{{[^}}]*}} (\S+)$", self.metrics.read_text() if self.metrics.exists() else "", re.MULTILINE)
+        return found and float(found[1])
