@@ -364,7 +364,8 @@ def _current_mask(host: kernel_files.KernelFiles, task: SavedTask) -> "str | Non
 def _restore_task(host: kernel_files.KernelFiles, task: SavedTask, mask_before: "str | None", online: "frozenset[int]") -> "list[str]":
     who = f"pid {task['pid']} {task['name']}"
     current = _current_mask(host, task)
-    left, text, said = task.get("left"), task["mask"], []
+    left, text = task.get("left"), task["mask"]
+    said: list[str] = []
     # Nothing is said of a task from which nothing was taken.
     lost = left != text
     if current is None:
