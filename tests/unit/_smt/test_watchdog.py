@@ -14,6 +14,7 @@ import time
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import steps
+from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
 from ansible_collections.threadwise.smt.plugins.module_utils._host import locks
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state, watchdog
 from fake_kernel import FakeKernel, numbered_cores
@@ -100,6 +101,50 @@ def test_an_exception_restores_before_it_is_raised_further(tmp_path):
     ):
         raise ValueError("on purpose")
     assert done.exists()
+
+
+def test_a_full_disk_does_not_keep_it_from_restoring(tmp_path, monkeypatch):
+    """The file /dev/full takes no byte (full(4)). What is said goes to the kernel's log instead, afterwards."""
+    done, kernel_log = tmp_path / "done", tmp_path / "kmsg"
+    kernel_log.write_text("")
+    monkeypatch.setattr(watchdog, "KERNEL_LOG", str(kernel_log))
+
+    def restore():
+        done.write_text("x" if kernel_log.read_text() == "" else "too late")
+        return []
+
+    def change():
+        watchdog.Watchdog("/dev/full", restore).arm()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert os.WTERMSIG(in_child(change)) == signal.SIGKILL
+    wait_until(kernel_log.read_text)
+    assert done.read_text() == "x" and "threadwise-smt: restored, because" in kernel_log.read_text()
+
+
+def test_it_tries_again_until_the_host_is_restored(tmp_path, monkeypatch):
+    monkeypatch.setattr(watchdog, "PAUSES_SECONDS", (0.01, 0.01))
+    monkeypatch.setattr(watchdog, "LATER_PAUSE_SECONDS", 0.01)
+    attempts, log = tmp_path / "attempts", tmp_path / "log"
+    gone = affinity.Harmless("pid 7 is gone")
+
+    def restore():
+        with attempts.open("a") as stream:
+            stream.write("x")
+        number = len(attempts.read_text())
+        if number == 1:
+            raise MemoryError
+        return ["CPU 3 was online, is offline"] if number < 6 else [gone]
+
+    def change():
+        watchdog.Watchdog(str(log), restore).arm()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    in_child(change)
+    wait_until(lambda: log.exists() and "restored, because" in log.read_text())
+    assert attempts.read_text() == "x" * 6, "more attempts than pauses, and none after the host is restored"
+    said = [line.split(" ", 1)[1] for line in log.read_text().splitlines()]
+    assert len(said) == 3 and said[1].endswith("CPU 3 was online, is offline") and said[2].endswith("; pid 7 is gone")
 
 
 def test_the_watchdog_outlives_the_session_and_a_child_that_holds_the_pipe(tmp_path):
