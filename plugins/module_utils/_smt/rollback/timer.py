@@ -64,7 +64,6 @@ class RollbackTimer:
                 "--property=NotifyAccess=main",
                 "--property=Restart=on-failure",
                 "--property=RestartSec=5",
-                "--property=StartLimitInterval=0",
                 f"--property=TimeoutStartSec={service.START_SECONDS}",
                 "--property=OOMScoreAdjust=-1000",
                 *archive.command(self._fs, PROGRAM),
