@@ -74,7 +74,7 @@ if module.params["cores"]:
     with open(os.environ["SMT_HOST"] + "/log", "a") as stream:
         stream.write("cores %s\n" % json.dumps(module.params["cores"]))
 end(module, "smt", module.params["state"] == "enabled" or module.params["threads_per_core"] == 2, before=now, after=now, affinity_conflicts=[], not_restored=[],
-    rollback_pending=False, diff=[])
+    rollback_pending=False, rollback_started=False, diff=[])
 """,
     "smt_boot_args": r"""
 module = AnsibleModule({"smt": {}, "maxcpus": {}, "mitigations": {}, "force": {"type": "bool"}}, supports_check_mode=True)

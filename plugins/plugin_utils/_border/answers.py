@@ -70,6 +70,7 @@ KINDS = {
             "affinity_conflicts": _SENTENCES,
             "not_restored": _SENTENCES,
             "rollback_pending": schema.BOOL,
+            "rollback_started": schema.BOOL,
             "diff": schema.items(_DIFF, 1000),
         },
         of_failure=("affinity_conflicts",),
