@@ -26,7 +26,7 @@ import base64, json, os, sys
 place = os.path.dirname(os.path.abspath(__file__))
 path = place + "/host.json"
 host = json.load(open(path))
-if "systemctl start" in sys.argv[1]:
+if "--signal=USR1" in sys.argv[1]:
     host["smt"] = True
     json.dump(host, open(path, "w"))
     print("0-3")
