@@ -382,6 +382,9 @@ class RuntimeChange:
             smt_snapshot.remove(self.fs)
         else:
             smt_snapshot.save(self.fs, saved)
+        if forgets and self.request.state == RESTORED:
+            # Nothing is left of the changes.
+            smt_snapshot.forget_seen_cores(self.fs)
         # Until here it was what the last rollback went back to.
         pending_rollback.forget(self.fs)
 

@@ -110,6 +110,11 @@ def save_seen_cores(fs: host_files.HostFs, cores: "t.Iterable[t.Sequence[int]]")
     _SEEN.save(fs, {"boot_id": state_file.boot_id(fs), "cores": list(map(list, cores))})
 
 
+def forget_seen_cores(fs: host_files.HostFs) -> None:
+    """Remove what was seen of the cores; raise OSError when it cannot be removed."""
+    _SEEN.remove(fs)
+
+
 def _checked_seen(document: t.Any) -> "dict[str, t.Any]":
     cpus = [cpu for core in document["cores"] for cpu in core]
     if not cpulist.is_cpus(cpus) or len(set(cpus)) != len(cpus) or not isinstance(document["boot_id"], str):
