@@ -101,7 +101,7 @@ hostile: setup ## 3,000 answers of compromised hosts beside honest ones, each at
 	HOSTILE_ALONE=1 HOSTILE_ANSWERS=3000 python -m pytest -q -n 2 --dist loadgroup --maxschedchunk 1 --durations 10 tests/hostile
 
 .PHONY: orders
-orders: setup ## 20,000 random orders of changes, confirmations, rollbacks and reboots, with a fault at any write, about 40 minutes; not part of `make test`
+orders: setup ## 20,000 random orders of changes, confirmations, rollbacks and reboots, with a fault at any write; not part of `make test`
 	ORDERS=20000 python -m pytest -q tests/unit/_smt/test_orders.py
 
 .PHONY: lowest

@@ -134,13 +134,19 @@ class RuntimeChange:
         self._read_host()
         if self.request.check or not self._has_to_act():
             self._check_may_begin()
-            files = {} if self.rollback_pending and not self.request.check else self._file_changes(self.goal)
-            return self._result(self.goal, self._is_change() or bool(files), files, self.rollback_pending and not self.request.check)
+            # In check mode no rollback begins, and what a confirmation would write is shown; somebody else's is pending all the same.
+            is_pending = self.rollback_pending and not self.begins
+            files = {} if is_pending else self._file_changes(self.goal)
+            return self._result(self.goal, self._is_change() or bool(files), files, is_pending)
         with locks.HostLock(self.host.sysroot, "smt_state", CONFIRM_SECONDS if self.request.confirm else locks.CHANGE_SECONDS) as lock:
             # Another run or the rollback timer may have changed the host since it was read.
             self._read_host(self.before)
             self._check_may_begin()
-            return self._act(lock)
+            try:
+                return self._act(lock)
+            except BaseException:
+                self._stop_timer_without_rollback()
+                raise
 
     def _check_request(self) -> None:
         request = self.request
@@ -186,6 +192,11 @@ class RuntimeChange:
             self.rollback_timer.stop()
         moved = bool(smt_state.differences(self.before, after))
         return self._result(after, moved or self.ends or self.forgets or self.recalls or bool(files), files, self.rollback_pending)
+
+    def _stop_timer_without_rollback(self) -> None:
+        """Stop the timer of a change that failed: its rollback is undone already, and the next one is not to be taken for it."""
+        if self.begins and not pending_rollback.exists(self.fs):
+            self.rollback_timer.stop()
 
     def _sizes(self, files: _Files) -> "dict[str, int]":
         """Return how many bytes are written after the first change of a CPU, by path."""

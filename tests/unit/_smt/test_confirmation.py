@@ -123,7 +123,7 @@ def test_a_confirmation_during_the_rollback_is_too_late(host, waiting, monkeypat
     assert host.ask("disabled", confirm=True)["changed"] is False
 
 
-def test_a_timer_that_gets_the_lock_after_the_confirmation_does_nothing(host, waiting):
+def test_a_timer_whose_time_is_over_after_the_confirmation_does_nothing(host):
     may_continue, started = threading.Event(), threading.Event()
 
     def held(command):
@@ -136,7 +136,7 @@ def test_a_timer_that_gets_the_lock_after_the_confirmation_does_nothing(host, wa
     confirming = confirm(host)
     assert started.wait(TIME_LIMIT)
     timer = Background(lambda: program.Program(host, known, lambda _seconds: service.UNDO_NOW).run())
-    assert waiting.wait(TIME_LIMIT)
+    assert timer.ended().error is None, "without the lock, which may be taken for long"
     may_continue.set()
     assert confirming.ended().error is None and confirming.result["rollback_pending"] is False
     assert timer.ended().error is None and online(host) == FIRST
@@ -227,6 +227,33 @@ def test_it_tries_until_the_host_is_as_it_was(host):
 
     program.Program(host, host.pending(), wait).run()
     assert (online(host), host.pending(), len(waits)) == (ALL, None, 3)
+
+
+def test_a_change_that_comes_while_the_lock_is_awaited_has_its_own_time(host, monkeypatch):
+    """The time is over, and another change that waits for its confirmation has the lock."""
+    known, waited = host.pending(), []
+    take = locks.HostLock._take
+
+    def later(self):
+        monkeypatch.setattr(locks.HostLock, "_take", take)
+        pending_rollback.save(host_files.HostFs(host.sysroot), {**known, "since": time.monotonic()})
+        take(self)
+
+    def wait(seconds):
+        assert online(host) == FIRST
+        waited.append(seconds)
+        return service.UNDO_NOW
+
+    monkeypatch.setattr(locks.HostLock, "_take", later)
+    program.Program(host, {**known, "seconds": 0}, wait).run()
+    assert (online(host), len(waited)) == (ALL, 1)
+
+
+def test_somebody_elses_rollback_is_pending_in_check_mode_too(host):
+    host.status = {}
+    predicted = host.ask("disabled", check=True, persist="tmpfiles")
+    assert (predicted["rollback_pending"], predicted["rollback_started"], predicted["changed"]) == (True, False, False)
+    assert host.ask("enabled", check=True, rollback_after=60)["rollback_pending"] is False, "none begins in check mode"
 
 
 def test_a_confirmed_change_leaves_no_process(host):

@@ -48,25 +48,40 @@ class Program:
 
     def run(self) -> None:
         """Wait for the time, and roll back. End at once where the change is confirmed."""
-        end = self._pending["since"] + self._pending["seconds"]
-        while pending_rollback.exists(self._fs) and self._now() < end:
-            heard = self._wait(min(LOOK_SECONDS, end - self._now()))
-            if heard == service.UNDO_NOW:
-                break
-            if heard == service.RENEWED:
-                self._pending = pending_rollback.load(self._fs) or self._pending
-                end = self._now() + self._pending["seconds"]
-        while not self._is_done():
-            service.pause(PAUSE_SECONDS, self._wait, self._now)
+        end, is_asked = self._end_of_time(), False
+        while pending_rollback.exists(self._fs):
+            if self._now() < end and not is_asked:
+                heard = self._wait(min(LOOK_SECONDS, end - self._now()))
+                is_asked = heard == service.UNDO_NOW
+                if heard == service.RENEWED:
+                    self._pending = pending_rollback.load(self._fs) or self._pending
+                    end = self._now() + self._pending["seconds"]
+                continue
+            known = self._pending["since"]
+            if self._is_done(is_asked):
+                return
+            if self._pending["since"] == known:
+                service.pause(PAUSE_SECONDS, self._wait, self._now)
+            else:
+                end = self._end_of_time()
 
-    def _is_done(self) -> bool:
-        """Make an attempt; return whether none has to follow."""
+    def _end_of_time(self) -> float:
+        return self._pending["since"] + self._pending["seconds"]
+
+    def _is_done(self, is_asked: bool) -> bool:
+        """Make an attempt, unless another change that waits has come in between; return whether none has to follow.
+
+        Args:
+            is_asked: whether somebody wants it before its time.
+        """
         try:
             # Whoever changes the host is waited for. Between attempts others may change it, such as back by hand.
             with locks.HostLock(self._fs.sysroot, PURPOSE, math.inf):
                 if not pending_rollback.exists(self._fs):
                     return True
-                self._pending = pending_rollback.load(self._fs) or self._pending
+                known, self._pending = self._pending, pending_rollback.load(self._fs) or self._pending
+                if self._pending["since"] != known["since"] and self._now() < self._end_of_time() and not is_asked:
+                    return False
                 problems = smt_restore.restore(self._host, self._pending)
                 left = smt_restore.left(problems)
                 if not left:
