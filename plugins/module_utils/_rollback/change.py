@@ -7,7 +7,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change, frame as boot_frame
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
-from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, kernel_files, state_file, text as host_text
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, kernel_files, text as host_text
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import change as memory_change, frame as memory_frame
 from ansible_collections.threadwise.smt.plugins.module_utils._rollback.record import FILE
@@ -57,7 +57,6 @@ class RollbackError(HostError):
 class _Record(TypedDict):
     """The content of the file."""
 
-    boot_id: str
     saved_at: str
     rollout: bool
     reboot: bool
@@ -119,7 +118,6 @@ class Rollback:
         request = self.request
         older = known if known is not None and known["rollout"] else None
         record: _Record = older or {
-            "boot_id": state_file.boot_id(self.fs),
             "saved_at": host_text.utc_now(),
             "rollout": request.rollout,
             "reboot": request.reboot,
@@ -208,10 +206,9 @@ def _described(record: _Record) -> str:
 
 
 def _checked(document: t.Any) -> _Record:
-    if not all(isinstance(document[name], str) for name in ("boot_id", "saved_at", "back_to")):
+    if not all(isinstance(document[name], str) for name in ("saved_at", "back_to")):
         raise ValueError("it is not what a rollback saved")
     return {
-        "boot_id": document["boot_id"],
         "saved_at": document["saved_at"],
         "rollout": document["rollout"] is True,
         "reboot": document["reboot"] is True,

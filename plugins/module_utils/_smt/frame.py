@@ -8,7 +8,7 @@ What goes back to a state before a change goes back to this data, because most s
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
-from ansible_collections.threadwise.smt.plugins.module_utils._host import config_files, cpulist, files as host_files, kernel_files, state_file
+from ansible_collections.threadwise.smt.plugins.module_utils._host import config_files, cpulist, files as host_files, kernel_files
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import snapshot as smt_snapshot, state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import persistence, udev_rules
 
@@ -17,13 +17,11 @@ class Frame(TypedDict):
     """The run-time state of a host, plain JSON data.
 
     Attributes:
-        boot_id: of the boot in which it was read.
         cpu: its CPUs and smt/control.
         files: path below the sysroot -> text of each file that keeps a setting over boots or disables udev rules; None where there is none.
         snapshot: the state before the first change, None where there was no change.
     """
 
-    boot_id: str
     cpu: smt_state.State
     files: "dict[str, str | None]"
     snapshot: "smt_snapshot.Snapshot | None"
@@ -38,7 +36,6 @@ def present(host: kernel_files.KernelFiles, fs: host_files.HostFs) -> Frame:
     """
     paths = [*persistence.PATHS, *udev_rules.ours(fs)]
     return {
-        "boot_id": state_file.boot_id(fs),
         "cpu": smt_state.read(files=host),
         "files": {path: config_files.content(fs, path) for path in paths},
         "snapshot": smt_snapshot.load(fs, persistence.is_kept(fs)),
@@ -62,7 +59,7 @@ def check(document: t.Any) -> Frame:
     if document["snapshot"] is not None:
         smt_snapshot.check(document["snapshot"])
     files = document["files"]
-    if not isinstance(document["boot_id"], str) or not isinstance(files, dict):
+    if not isinstance(files, dict):
         raise ValueError("it is not the run-time state of a host")
     for path, text in files.items():
         if not (path in persistence.PATHS or udev_rules.is_ours(path)) or not isinstance(text, (str, type(None))):
