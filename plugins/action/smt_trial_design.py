@@ -85,9 +85,8 @@ class ActionModule(ControllerAction):
         if traffic and traffic not in {one.name for one in metrics}:
             raise settings.TrialSettingsError(f"smt_trial_traffic is {text.line(traffic, 60)}, which is none of smt_trial_metrics")
         members, longest, left_out = self._members(options["results"], play)
-        if longest is not None:
-            # A guardrail may look back further: it is about the service, not about one period.
-            overlap.refuse(longest, period, options["settle"])
+        # A guardrail may look back further: it is about the service, not about one period.
+        overlap.refuse(longest, period, options["settle"])
         seed = options["seed"] if options["seed"] is not None else random.SystemRandom().randrange(MOST_SEED)
         arms = tuple(arm_states.names(options["arms"], with_boots=options["design"] == design.PARALLEL))
         booted = [name for name in arms if arm_states.takes_reboot(name)]
@@ -98,8 +97,6 @@ class ActionModule(ControllerAction):
         most = settings.most_switched(options["most_switched"], len(members))
         drawn = design.draw(options["design"], members, design.Wanted(arms, periods, before, most, seed))
         self._see_that_all_run_at_once(len(members), play)
-        # Without members nothing was drawn.
-        assert longest is not None
         trial = records.Trial(
             run=options["run"],
             created=looking.now(),
@@ -117,10 +114,10 @@ class ActionModule(ControllerAction):
         )
         return trial, longest
 
-    def _members(self, results: str, play: dict[str, t.Any]) -> tuple[list[design.Member], overlap.Longest | None, dict[str, str]]:
-        """Return the hosts that can take part, how far back their metrics count at most (None without hosts), and why others cannot."""
+    def _members(self, results: str, play: dict[str, t.Any]) -> tuple[list[design.Member], overlap.Longest, dict[str, str]]:
+        """Return the hosts that can take part, how far back their metrics count at most, and why others cannot."""
         members, left_out = [], {}
-        longest: overlap.Longest | None = None
+        longest = overlap.Longest(0, "")
         for host in play["ansible_play_hosts"]:
             found = self._user.registered(results, host) or {}
             obstacle = _why_not_this_name(str(host)) or found.get("obstacle") or (None if "online" in found else "nothing is known of it")
@@ -131,8 +128,7 @@ class ActionModule(ControllerAction):
                 continue
             group = self._user.value("smt_policy_group", host)
             members.append(design.Member(str(host), found["hardware_class"], found["load"], None if group is None else text.line(group, 200)))
-            of_host = overlap.Longest(**found["looks_back"])
-            longest = of_host if longest is None else max(longest, of_host, key=lambda one: one.seconds)
+            longest = max(longest, overlap.Longest(**found["looks_back"]), key=lambda one: one.seconds)
         return members, longest, left_out
 
     @staticmethod

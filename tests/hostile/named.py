@@ -521,6 +521,18 @@ cases(
         "enforce: found arguments that are none": added(found=5),
     },
 )
+cases(
+    None,
+    recorded.ENFORCE,
+    "smt_rollback",
+    {
+        "enforce: a saved state that steers": added(back_to=DISPLAY + LOOKUP + f"\n{FORGED}"),
+        "enforce: a saved state that is none": added(back_to={"a": 1}, not_back=5),
+        "enforce: a saved state that asks for a reboot": added(reboot_required=True),
+        "enforce: what could not be put back, without end": added(not_back=[DISPLAY] * 100_000),
+        "enforce: a saved state with a diff that steers": added(diff=[{"before": FORGED, "after": DISPLAY, "before_header": LOOKUP, "after_header": DISPLAY}]),
+    },
+)
 
 
 # Trials: what a host is asked before the design is drawn.

@@ -18,6 +18,7 @@ import this_machine
 from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._rollback import change as rollback_change
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change
 
 # The shortest evaluation, in a run of its own.
@@ -102,12 +103,14 @@ def _record(directory):
         "runtime": {"chosen": "smt_control", "possible": ["smt_control", "cpu_online"], "impossible": {}},
         "boot": {"chosen": "grub_debian", "possible": ["grub_debian"], "impossible": {}},
     }
-    # These two change the running system and take no tree: their rooms do.
+    # These change the running system, or read it, and take no tree: their rooms do.
     request = smt_change.Request(state="disabled", check=True)
     switched = smt_change.RuntimeChange(request, None, str(tree)).run()
     booted = boot_change.run(host_files.HostFs(str(tree)), boot_change.Request("disabled", None, False, True))
     booted.pop("warnings")
-    made = {"smt_facts": {"changed": False, "ansible_facts": {"smt": seen}}, "smt_state": switched, "smt_boot_args": booted}
+    saved = rollback_change.Rollback(rollback_change.Request("saved", rollback_change.PARTS, rollout=True, check=True), _no_command, str(tree)).run()
+    facts = {"changed": False, "ansible_facts": {"smt": seen}}
+    made = {"smt_facts": facts, "smt_state": switched, "smt_boot_args": booted, "smt_rollback": saved}
     _play(directory, ENFORCE, {"smt_facts_sysroot": str(tree)}, made)
     with this_machine.this_machine():
         evaluated = _play(directory, EVALUATION, {}, {})
@@ -123,6 +126,10 @@ def _record(directory):
     (directory / "trial.json").write_text(json.dumps(["smt_facts", "smt_state"]))
     (directory / "survey.json").write_text(json.dumps(["smt_probe", "smt_facts"]))
     (directory / "compliance.json").write_text(json.dumps(["smt_facts", "smt_memory_facts"]))
+
+
+def _no_command(command, *_arguments, **_options):
+    raise AssertionError(f"what is recorded on a tree calls no command: {command}")
 
 
 def _play(directory, play, variables, made):

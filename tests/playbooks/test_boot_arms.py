@@ -159,7 +159,7 @@ class BootFleet(Fleet):
             (collection / folder).unlink()
             shutil.copytree(ROOT / folder, collection / folder)
         (collection / "plugins/action/smt_benchmark.py").write_text(BENCHMARK)
-        reboot = collection / "roles/smt_boot/tasks/reboot.yml"
+        reboot = collection / "roles/smt_boot/tasks/restart.yml"
         reboot.write_text(reboot.read_text().replace("ansible.builtin.reboot:", "threadwise.smt.simulated_reboot:"))
         self.before = boot_maker.snapshot(self.tree)
 

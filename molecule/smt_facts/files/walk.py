@@ -19,7 +19,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._smt import change 
 CPUS = "/sys/devices/system/cpu"
 CONTROL = f"{CPUS}/smt/control"
 MAP = "/var/lib/threadwise-smt/topology.json"
-SNAPSHOT = "/var/lib/threadwise-smt/smt-snapshot.json"
+SEEN_CORES = "/var/lib/threadwise-smt/seen-cores.json"
 DAMAGES = ("chmod 666 {0}", "chown nobody {0}", "echo nothing >{0}", 'sed -i \'s/"key": "/&0/\' {0}', 'sed -i \'s/"0-7"/"0-6"/\' {0}')
 
 
@@ -72,11 +72,10 @@ def walk() -> dict:
     for damage in DAMAGES:
         shutil.copy2(MAP, MAP + ".kept")
         subprocess.run(["sh", "-c", damage.format(MAP)], check=True)
-        seen[f"snapshot there, {damage}"] = look()
-        # It has the cores that the change saw, too.
-        os.replace(SNAPSHOT, SNAPSHOT + ".kept")
+        seen[f"seen cores there, {damage}"] = look()
+        os.replace(SEEN_CORES, SEEN_CORES + ".kept")
         seen[damage] = look()
-        os.replace(SNAPSHOT + ".kept", SNAPSHOT)
+        os.replace(SEEN_CORES + ".kept", SEEN_CORES)
         os.replace(MAP + ".kept", MAP)
     smt_state("restored")
     return seen

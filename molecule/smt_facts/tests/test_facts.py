@@ -96,7 +96,7 @@ def test_after_smt_state_the_siblings_are_named_from_the_map(seen):
 
 
 def test_a_map_that_cannot_be_trusted_is_not_used(seen):
-    damages = {state: shown["facts"] for state, shown in seen.items() if "{0}" in state and not state.startswith("snapshot")}
+    damages = {state: shown["facts"] for state, shown in seen.items() if "{0}" in state and not state.startswith("seen cores")}
     assert len(damages) == 5
     for damage, facts in damages.items():
         assert (facts["source"], facts["complete"], facts["secondaries"]) == ("sysfs", False, ""), damage
@@ -105,7 +105,7 @@ def test_a_map_that_cannot_be_trusted_is_not_used(seen):
 
 def test_what_a_change_saw_names_the_siblings_without_the_map(seen):
     before = seen["on"]["facts"]
-    found = [shown["facts"] for state, shown in seen.items() if state.startswith("snapshot")]
+    found = [shown["facts"] for state, shown in seen.items() if state.startswith("seen cores")]
     assert len(found) == 5
     for facts in found:
         assert (facts["source"], facts["complete"], facts["sibling_groups"]) == ("saved", True, before["sibling_groups"])

@@ -112,7 +112,10 @@ class MemoryChange:
         self.present, self.memory, self.page = memory_facts.read_settings(fs), memory_facts.read_memory(fs), memory_facts.page_size(fs)
         self.boot = sysctl_files.BootFiles(fs)
         self.text = sysctl_files.own_text(fs, sysctl_files.OURS)
-        self.plan = {RESTORED: self._restored, PREVIOUS: self._previous}.get(self.request.state, self._policy)()
+        if self.request.frame is not None:
+            self.plan = self._previous(self.request.frame)
+        else:
+            self.plan = self._restored() if self.request.state == RESTORED else self._policy()
         known = {sysctl_files.OURS: self.text, **oom_score.files_before(self.plan.work)}
         self.texts = {path: known[path] if path in known else sysctl_files.own_text(fs, path) for path in self.plan.files}
         self.files = {path: (self.texts[path], text) for path, text in self.plan.files.items() if self.texts[path] != text}
@@ -154,10 +157,8 @@ class MemoryChange:
         work = oom_score.work_out(self.fs, self.run_command, [], self.saved["units"])
         return _Plan(wanted, writes, {sysctl_files.OURS: None, **oom_score.files(work)}, work, self.saved, {"sysctls": {}, "units": {}})
 
-    def _previous(self) -> _Plan:
+    def _previous(self, frame: memory_frame.Frame) -> _Plan:
         """Return the change to the frame of the request: the settings that this collection has changed, its files, and its snapshot."""
-        frame = self.request.frame
-        assert frame is not None
         first = memory_snapshot.joined(self.saved, frame["snapshot"])
         wanted = {name: value for name, value in frame["sysctls"].items() if name in first["sysctls"]}
         writes = memory_snapshot.settings_to_restore(self.present, wanted)

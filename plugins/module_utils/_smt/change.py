@@ -347,8 +347,7 @@ class RuntimeChange:
         if saved is None:
             saved = smt_snapshot.new(self.fs, self.before, self.captured)
         saved = {**saved, "masks": affinity.merge(saved["masks"], self.captured)}
-        if not self.topology.complete:
-            smt_snapshot.save_seen_cores(self.fs, self.kernel_cores)
+        smt_snapshot.save_seen_cores(self.fs, self.kernel_cores)
         self._keep_pending()
         self._keep_snapshot(saved, False)
         masks = affinity.masks_now(self.host, saved["masks"])

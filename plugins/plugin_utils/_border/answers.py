@@ -93,8 +93,8 @@ KINDS = {
     "smt_rollback": Kind(
         {
             "changed": schema.BOOL,
-            "back_to": schema.or_null(schema.TEXT),
-            "not_back": _SENTENCES,
+            "back_to": schema.or_null(schema.text(schema.MAX_TEXT, schema.ONE_LINE)),
+            "not_back": schema.items(schema.text(schema.MAX_TEXT, schema.ONE_LINE), 20_000),
             "reboot_required": schema.BOOL,
             "diff": schema.items(_DIFF, 1000),
         }

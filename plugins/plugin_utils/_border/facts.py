@@ -61,7 +61,7 @@ _MEASURED = schema.whole(
 # What a rollout saved on the host before a change; both are null where the file cannot be used.
 _PENDING_ROLLBACK = schema.whole(
     since=schema.about(schema.or_null(schema.text(100)), "When it was saved, UTC."),
-    back_to=schema.about(schema.or_null(schema.text(2000)), "The state that is put back, in a few words."),
+    back_to=schema.about(schema.or_null(schema.text(2000, schema.ONE_LINE)), "The state that is put back, in a few words."),
 )
 
 # Keys are the names of the kernel's files.

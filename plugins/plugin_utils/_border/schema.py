@@ -113,6 +113,8 @@ def count(most: int = 1_000_000_000) -> Schema:
 BOOL: Schema = {"type": "boolean"}
 NAME: Schema = {"type": "string", "minLength": 1, "maxLength": MAX_NAME}
 TEXT = text()
+# What is shown within a line of others.
+ONE_LINE = r"^[^\n\r]*$"
 NUMBER: Schema = {"type": "number", "minimum": -MAX_NUMBER, "maximum": MAX_NUMBER}
 INTEGER: Schema = {"type": "integer", "minimum": -MAX_NUMBER, "maximum": MAX_NUMBER}
 # A duration.

@@ -219,15 +219,15 @@ def test_a_key_of_the_keyring_that_nobody_trusts_is_not_trusted(place, monkeypat
     home = place.directory / "g"
     home.mkdir(mode=0o700)
     monkeypatch.setenv("GNUPGHOME", str(home))
-    quietly = {"check": True, "capture_output": True, "text": True}
+    quietly = {"capture_output": True, "text": True}
     generate = ["gpg", "--batch", "--pinentry-mode", "loopback", "--passphrase", "", "--quick-generate-key", "x@example.com", "ed25519", "sign"]
-    subprocess.run(generate, **quietly)
+    subprocess.run(generate, check=True, **quietly)
     try:
         place.commit("compliant", "-c", "user.signingkey=x@example.com", "-c", "commit.gpgsign=true")
         place.pull("--verify")
         assert len(place.enforced()) == 1, "its own key is"
-        listed = subprocess.run(["gpg", "--export-ownertrust"], **quietly).stdout
-        subprocess.run(["gpg", "--import-ownertrust"], input=re.sub(":6:", ":2:", listed), **quietly)
+        listed = subprocess.run(["gpg", "--export-ownertrust"], check=True, **quietly).stdout
+        subprocess.run(["gpg", "--import-ownertrust"], input=re.sub(":6:", ":2:", listed), check=True, **quietly)
         shutil.rmtree(place.directory / "state/signed")
         said = place.pull("--verify")
         assert "is refused: git verify-commit failed" in said and place.enforced() == []

@@ -10,7 +10,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import s
 from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache, source
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._smt import snapshot as smt_snapshot, state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._smt.errors import SmtError
 from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
@@ -104,7 +104,7 @@ def test_disabled_and_restored_by_measured_siblings(misled):
     assert misled.ask("disabled", siblings="measured")["changed"]
     assert smt_state.read(files=misled)["online"] == [0, 2]
     assert not misled.ask("disabled", siblings="measured")["changed"]
-    assert misled.saved()["cores"] == [[0], [1], [2], [3]], "what is saved is what the kernel shows"
+    assert smt_snapshot.seen_cores(HostFs(misled.sysroot)) == [[0], [1], [2], [3]], "what is saved is what the kernel shows"
     assert misled.ask("enabled", siblings=[[0, 1], [2, 3]])["changed"]
     assert smt_state.read(files=misled) == before
     misled.ask("disabled", siblings=["0,2", "1,3"])

@@ -101,6 +101,6 @@ class Watchdog:
         Watchdog.is_disarmed = kind is None
         if kind is not None:
             self.faults.another_process()
-            left = [one for one in self.restore() if type(one) is str]
+            left = [one for one in self.restore() if isinstance(one, str)]
             assert left == [], left
             self.faults.is_dead = kind is Killed
