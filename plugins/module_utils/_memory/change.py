@@ -8,7 +8,7 @@ import typing as t
 from collections.abc import Iterable
 
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
-from ansible_collections.threadwise.smt.plugins.module_utils._host import config_files, locks
+from ansible_collections.threadwise.smt.plugins.module_utils._host import config_files, durable, locks
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import (
     facts as memory_facts,
@@ -180,6 +180,7 @@ class MemoryChange:
     def _carry_out(self) -> "dict[str, int]":
         """Make the change, and undo it when any part of it fails. Returns the scores that protected services have at their next start."""
         fs, plan = self.fs, self.plan
+        kept = self._keep_files()
         try:
             if plan.first != self.saved:
                 memory_snapshot.save(fs, plan.first)
@@ -194,25 +195,46 @@ class MemoryChange:
             if plan.last != plan.first:
                 memory_snapshot.save(fs, plan.last)
         except ERRORS as error:
-            raise MemoryPolicyError(f"{error}. {self._undone()}") from error
+            raise MemoryPolicyError(f"{error}. {self._undone(kept)}") from error
         except BaseException:
-            self._undone()
+            self._undone(kept)
             raise
+        finally:
+            for file in kept.values():
+                file.forget()
+            oom_score.remove_empty_folders(fs, self._drop_ins())
         return scores
+
+    def _keep_files(self) -> "dict[str, durable.Kept]":
+        """Keep each file as it is, so that it comes back on a full disk, too, whether another one does or not."""
+        kept = {path: durable.Kept([self.fs.path(path)]) for path in (*self.texts, memory_snapshot.PATH)}
+        try:
+            for file in kept.values():
+                file.keep()
+        except OSError as error:
+            for file in kept.values():
+                file.forget()
+            raise MemoryPolicyError(f"{error.filename}: {error.strerror}. Nothing was changed") from error
+        return kept
 
     def _reload_units(self) -> None:
         # Also where only scores are left to be set: an interrupted call may have written the drop-in without this.
-        drop_ins = self.plan.files.keys() - {sysctl_files.OURS}
-        if drop_ins:
-            oom_score.reload_units(self.fs, self.run_command, drop_ins)
+        if self._drop_ins():
+            oom_score.reload_units(self.run_command)
 
-    def _undone(self) -> str:
+    def _drop_ins(self) -> "set[str]":
+        return self.plan.files.keys() - {sysctl_files.OURS}
+
+    def _undone(self, kept: "dict[str, durable.Kept]") -> str:
         """Undo the change as far as possible, and return what came of it."""
-        failed = self._undo()
+        failed = self._undo({path: file for path, file in kept.items() if path != memory_snapshot.PATH})
         try:
-            # What could not be undone can still be restored from the snapshot.
-            memory_snapshot.save(self.fs, self.plan.first if failed else self.saved)
-        except memory_snapshot.MemorySnapshotError as error:
+            if failed:
+                # What could not be undone can still be restored from the snapshot.
+                memory_snapshot.save(self.fs, self.plan.first)
+            else:
+                _put_back(kept[memory_snapshot.PATH])
+        except ERRORS as error:
             failed.append(str(error))
         text = f"The change could not be undone completely: {'; '.join(failed)}" if failed else "Everything is as it was before"
         if self.request.state == RESTORED:
@@ -221,14 +243,14 @@ class MemoryChange:
             text += f". Still different from before the first change: {'; '.join(left) or 'nothing'}"
         return text
 
-    def _undo(self) -> "list[str]":
+    def _undo(self, kept: "dict[str, durable.Kept]") -> "list[str]":
         """Put back the files, the values and the scores. Returns the errors and what is still different."""
         fs, failed = self.fs, []
         touched = {*self.plan.writes, *(memory_policy.COUNTERPARTS[name] for name in self.plan.writes if name in memory_policy.COUNTERPARTS)}
         before = {name: value for name, value in self.present.items() if name in touched and value is not None}
         settings = memory_snapshot.settings_to_restore(memory_facts.read_settings(fs), before)
         steps: list[t.Callable[[], None]] = [
-            *(lambda path=path, text=text: config_files.apply(fs, config_files.changes(fs, {path: text})) for path, text in self.texts.items()),
+            *(lambda file=file: _put_back(file) for file in kept.values()),
             self._reload_units,
             *(lambda name=name, value=value: memory_snapshot.write(fs, {name: value}) for name, value in settings.items()),
             lambda: oom_score.restore_scores(fs, self.plan.work),
@@ -287,6 +309,13 @@ def protect_differences(fs: HostFs, run: oom_score.Run, names: "Iterable[str]") 
     return [f"{unit} is not protected from the OOM killer, or will not be after its next start" for unit in sorted(work["protect"])] + [
         f"{unit} is protected from the OOM killer, but should not be" for unit in work["release"]
     ]
+
+
+def _put_back(file: durable.Kept) -> None:
+    try:
+        file.put_back()
+    except OSError as error:
+        raise config_files.ConfigFileError(f"{error.filename}: {error.strerror}") from error
 
 
 def _check_root(fs: HostFs) -> None:

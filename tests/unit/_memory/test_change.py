@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import collections
+import contextlib
+import errno
 import json
 import os
 
@@ -14,7 +16,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host.files import 
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import change as memory_change
 from ansible_collections.threadwise.smt.plugins.module_utils._memory.errors import MemoryPolicyError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers
+from fake_kernel import Killed
 from fake_memory import VM, MemoryHost, process
+from faults import Faults
 from memory_tree import put
 
 OURS = "etc/sysctl.d/99-threadwise-smt-memory.conf"
@@ -258,12 +262,62 @@ def test_what_cannot_be_undone_is_named_and_can_be_restored_later(host):
     assert host.everything() == before
 
 
-def test_a_file_that_cannot_be_put_back_does_not_keep_the_others(host):
-    host.fails = lambda effect: effect in (VM + "panic_on_oom = 1", "remove " + OURS)
+@pytest.mark.parametrize("left", range(2, 14))
+@pytest.mark.parametrize("name", ["first", "other", "restored"])
+def test_a_disk_that_is_full_from_any_write_on_keeps_nothing_from_coming_back(host, name, left):
+    earlier, call = CALLS[name]
+    for one in earlier:
+        host.ask(**one)
+    before = host.everything()
+    full = Faults()
+    full.plan("full", left)
+    # What comes back must not need the room that its first version gave up.
+    host.fails = lambda effect: effect.startswith("proc/sys")
+    with full.installed(), pytest.raises(memory_change.ERRORS) as caught:
+        host.ask(**call)
+    said = str(caught.value)
+    assert "Everything is as it was before" in said or "Nothing was changed" in said
+    assert host.everything() == before
+
+
+def test_a_call_that_was_killed_leaves_nothing_that_the_next_one_does_not_take_away(host):
+    before = host.everything()
+    killed = Faults()
+    kernel = host._kernel
+
+    def whole(path, text):
+        """A kernel does not stop in the middle of a write."""
+        if killed.is_dead:
+            raise Killed
+        with killed.paused():
+            kernel(path, text)
+
+    host._kernel = whole
+    for left in range(40):
+        killed.plan("killed", left)
+        with killed.installed(), contextlib.suppress(Killed):
+            host.ask(**STRICT)
+        killed.another_process()
+        host.ask(**STRICT)
+        host.ask(**RESTORED)
+        assert host.everything() == before, left
+
+
+def test_a_file_that_cannot_be_put_back_does_not_keep_the_others(host, monkeypatch):
+    unlink = os.unlink
+
+    def read_only(path, **how):
+        if str(path).endswith(OURS):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+        unlink(path, **how)
+
+    monkeypatch.setattr(os, "unlink", read_only)
+    host.fails = lambda effect: effect == VM + "panic_on_oom = 1"
     with pytest.raises(MemoryPolicyError, match=rf"could not be undone completely: .*{OURS}: Read-only file system; .*{OURS} is not as it was$"):
         host.ask(**STRICT)
     assert not (host.root / DROP_IN.format("db")).exists() and scores(host) == [100, 100, 0]
     host.fails = lambda _effect: False
+    monkeypatch.setattr(os, "unlink", unlink)
     assert host.ask(**RESTORED)["changed"] and not (host.root / OURS).exists()
 
 

@@ -31,7 +31,8 @@ def carry_out(fs, run, work):
     files = oom_score.files(work)
     config_files.apply(fs, config_files.changes(fs, files))
     if files:
-        oom_score.reload_units(fs, run, files)
+        oom_score.remove_empty_folders(fs, files)
+        oom_score.reload_units(run)
     oom_score.set_scores(fs, run, work)
 
 

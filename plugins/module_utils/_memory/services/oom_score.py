@@ -272,21 +272,16 @@ def files_before(work: Work) -> "dict[str, str | None]":
     return {drop_in_path(unit): one["drop_in"] for unit, one in [*work["protect"].items(), *work["release"].items()]}
 
 
-def reload_units(fs: HostFs, run: Run, paths: "Iterable[str]") -> None:
-    """Let systemd read its files again after drop-ins were written or removed, and remove directories that are empty now.
-
-    Args:
-        fs: the host's files.
-        run: runs a command.
-        paths: the drop-ins.
-
-    Raises:
-        UnitError: systemd has not read them.
-    """
+def remove_empty_folders(fs: HostFs, paths: "Iterable[str]") -> None:
+    """Remove the directories of these drop-ins that are empty now."""
     for path in paths:
         # The directory may contain other drop-ins, or may not exist.
         with contextlib.suppress(OSError):
             os.rmdir(os.path.dirname(fs.path(path)))
+
+
+def reload_units(run: Run) -> None:
+    """Let systemd read its files again after drop-ins were written or removed; raise UnitError when it has not read them."""
     status, output, errors = run(["systemctl", "daemon-reload"])
     if status != 0:
         raise UnitError(f"systemctl daemon-reload failed, so systemd has not read the change: {(errors or output).strip()!s:.300}")
